@@ -1,0 +1,128 @@
+// swift-tools-version: 6.2
+import PackageDescription
+
+/// Every target of ours: unsafe code is marked, C types stay internal, a warning is an error.
+let house: [SwiftSetting] = [
+    .enableUpcomingFeature("ExistentialAny"),
+    .enableUpcomingFeature("InternalImportsByDefault"),
+    .enableUpcomingFeature("MemberImportVisibility"),
+    .enableUpcomingFeature("NonisolatedNonsendingByDefault"),
+    .strictMemorySafety(),
+    .treatAllWarnings(as: .error),
+]
+
+/// A C library from the system, imported by the one target that owns it.
+func c(_ name: String, path: String? = nil) -> Target { .systemLibrary(name: name, path: path ?? "Shared/\(name)") }
+
+func shared(_ name: String, _ uses: [Target.Dependency] = [], exclude: [String] = []) -> Target {
+    .target(name: name, dependencies: uses, path: "Shared/\(name)", exclude: exclude, swiftSettings: house)
+}
+
+func service(_ name: String, _ uses: [Target.Dependency]) -> Target {
+    .executableTarget(name: name, dependencies: uses, path: "Services/\(name)", swiftSettings: house)
+}
+
+func tests(_ name: String, _ uses: [Target.Dependency] = []) -> Target {
+    .testTarget(name: name, dependencies: uses, path: "Tests/\(name)", swiftSettings: house)
+}
+
+extension Target.Dependency {
+    static let nioCore = Self.product(name: "NIOCore", package: "swift-nio")
+    static let nioPosix = Self.product(name: "NIOPosix", package: "swift-nio")
+    static let nioEmbedded = Self.product(name: "NIOEmbedded", package: "swift-nio")
+    static let nioHTTP1 = Self.product(name: "NIOHTTP1", package: "swift-nio")
+    static let nioSSL = Self.product(name: "NIOSSL", package: "swift-nio-ssl")
+    static let nioHTTP2 = Self.product(name: "NIOHTTP2", package: "swift-nio-http2")
+    static let logging = Self.product(name: "Logging", package: "swift-log")
+    static let metrics = Self.product(name: "Metrics", package: "swift-metrics")
+    static let coreMetrics = Self.product(name: "CoreMetrics", package: "swift-metrics")
+    static let serviceLifecycle = Self.product(name: "ServiceLifecycle", package: "swift-service-lifecycle")
+    static let configuration = Self.product(name: "Configuration", package: "swift-configuration")
+    static let argumentParser = Self.product(name: "ArgumentParser", package: "swift-argument-parser")
+    static let deque = Self.product(name: "DequeModule", package: "swift-collections")
+}
+
+let package = Package(
+    name: "waybill",
+    products: [
+        .executable(name: "waybill-gateway", targets: ["Gateway"]),
+        .executable(name: "waybill-packager", targets: ["Packager"]),
+        .executable(name: "waybill-pusher", targets: ["Pusher"]),
+        .executable(name: "waybill-dev", targets: ["Devkit"]),
+    ],
+    dependencies: [
+        .package(url: "https://github.com/apple/swift-nio", exact: "2.101.2"),
+        .package(url: "https://github.com/apple/swift-nio-ssl", exact: "2.37.6"),
+        .package(url: "https://github.com/apple/swift-nio-http2", exact: "1.46.0"),
+        .package(url: "https://github.com/apple/swift-log", exact: "1.16.2"),
+        .package(url: "https://github.com/apple/swift-metrics", exact: "2.13.0"),
+        .package(url: "https://github.com/swift-server/swift-service-lifecycle", exact: "2.13.0"),
+        .package(url: "https://github.com/apple/swift-configuration", exact: "1.4.0"),
+        .package(url: "https://github.com/apple/swift-argument-parser", exact: "1.8.2"),
+        .package(url: "https://github.com/apple/swift-collections", exact: "1.6.0"),
+    ],
+    targets: [
+        c("CRDKafka"), c("CHiredis"), c("CCrypto"), c("CNGHTTP2"), c("CZlib"),
+        c("CRDKafkaMock", path: "Tests/CRDKafkaMock"),
+
+        shared("Model", exclude: ["Schemas"]),
+        shared("Kafka", ["CRDKafka"]),
+        shared("Redis", ["CHiredis", .nioCore, .nioPosix, .nioSSL, .deque]),
+        shared("Cryptography", ["CCrypto"]),
+        shared("HTTP2", ["CNGHTTP2", .nioCore]),
+        shared("Packaging", ["Model", "Cryptography", "CZlib"]),
+        shared("Store", ["Model", "Redis", .nioCore]),
+        shared("APNS", ["Model", "HTTP2", "Cryptography", .nioCore, .nioPosix, .nioSSL, .deque]),
+        shared(
+            "Operations",
+            [
+                .nioCore, .nioPosix, .nioHTTP1, .logging, .metrics, .coreMetrics, .serviceLifecycle, .configuration,
+            ]),
+
+        service(
+            "Gateway",
+            [
+                "Model", "Kafka", "Redis", "Cryptography", "Packaging", "Store", "Operations", .nioCore, .nioPosix,
+                .nioHTTP1, .logging, .metrics, .serviceLifecycle, .configuration, .argumentParser,
+            ]),
+        service(
+            "Packager",
+            [
+                "Model", "Kafka", "Redis", "Cryptography", "Packaging", "Store", "Operations", .nioCore, .nioPosix,
+                .logging, .metrics, .serviceLifecycle, .configuration, .argumentParser,
+            ]),
+        service(
+            "Pusher",
+            [
+                "Model", "Kafka", "Redis", "Cryptography", "Packaging", "Store", "APNS", "Operations", .nioCore,
+                .nioPosix, .logging, .metrics, .serviceLifecycle, .configuration, .argumentParser,
+            ]),
+
+        .target(
+            name: "TestKit",
+            dependencies: [
+                "CRDKafkaMock", .nioCore, .nioPosix, .nioHTTP1, .nioSSL, .nioHTTP2,
+            ],
+            path: "Tests/TestKit", swiftSettings: house),
+        .executableTarget(
+            name: "Devkit",
+            dependencies: [
+                "TestKit", "Model", "Kafka", "Cryptography", .nioCore, .nioPosix, .nioHTTP1, .nioSSL, .argumentParser,
+            ],
+            path: "Tests/Devkit", swiftSettings: house),
+
+        tests("ModelTests", ["Model"]),
+        tests("KafkaTests", ["Kafka", "TestKit"]),
+        tests("RedisTests", ["Redis", "TestKit", .nioCore, .nioPosix, .nioEmbedded]),
+        tests("CryptographyTests", ["Cryptography", "TestKit"]),
+        tests("HTTP2Tests", ["HTTP2", "TestKit", .nioCore]),
+        tests("PackagingTests", ["Packaging", "Model", "Cryptography", "TestKit"]),
+        tests("StoreTests", ["Store", "Model", "Redis", "TestKit", .nioCore, .nioPosix]),
+        tests("APNSTests", ["APNS", "Model", "HTTP2", "Cryptography", "TestKit", .nioCore, .nioPosix]),
+        tests("OperationsTests", ["Operations", .configuration, .logging, .nioCore, .nioPosix]),
+        tests("GatewayTests", ["Gateway", "Model", "Store", "Redis", "TestKit", .nioCore, .nioPosix, .nioHTTP1]),
+        tests("PackagerTests", ["Packager", "Model", "Store", "Redis", "Kafka", "Packaging", "TestKit", .nioPosix]),
+        tests("PusherTests", ["Pusher", "Model", "Store", "Redis", "Kafka", "APNS", "TestKit", .nioPosix]),
+        tests("TidyTests"),
+    ]
+)

@@ -1,0 +1,1 @@
+@main struct Gateway { static func main() {} }

@@ -1,0 +1,1 @@
+@main struct Packager { static func main() {} }

@@ -1,0 +1,1 @@
+@main struct Pusher { static func main() {} }

@@ -1,0 +1,171 @@
+/// Why a text cannot be an identifier, in a sentence for the person who sent it.
+public struct IdentifierError: Error, Hashable, Sendable, CustomStringConvertible {
+    public let description: String
+}
+
+/// The order type as it stands in the developer portal, in the certificate and as the topic of pushes.
+///
+/// Source: Wallet Orders §1.1; `order.schema.json`, `orderTypeIdentifier`
+public struct OrderTypeIdentifier: Hashable, Sendable, CustomStringConvertible {
+    public let rawValue: String
+    public var description: String { self.rawValue }
+
+    /// - Parameter text: reverse DNS, at least two labels of ASCII letters, digits and hyphens, at most 255 bytes.
+    public init(_ text: String) throws(IdentifierError) {
+        let labels = text.utf8.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
+        let valid = labels.count >= 2 && labels.allSatisfy { !$0.isEmpty && $0.allSatisfy(isLetterDigitOrHyphen) }
+        guard valid, text.utf8.count <= identifierLengthLimit else {
+            throw IdentifierError(
+                description: "\"\(clip(text))\" is not an order type identifier, which looks like order.com.example.shop")
+        }
+        self.rawValue = text
+    }
+}
+
+/// What names an order within its type. Never shown to people.
+///
+/// Source: Wallet Orders §1.1; `order.schema.json`, `orderIdentifier`
+public struct OrderIdentifier: Hashable, Sendable, CustomStringConvertible {
+    public let rawValue: String
+    public var description: String { self.rawValue }
+
+    /// - Parameter text: 1 to 255 of the characters that need no escaping in a URL: `A-Z a-z 0-9 . _ ~ -`.
+    public init(_ text: String) throws(IdentifierError) {
+        guard !text.isEmpty, text.utf8.count <= identifierLengthLimit, text.utf8.allSatisfy(isUnreserved) else {
+            throw IdentifierError(
+                description: "\"\(clip(text))\" is not an order identifier: 1 to 255 of A-Z a-z 0-9 . _ ~ - are allowed")
+        }
+        self.rawValue = text
+    }
+}
+
+/// What names an order everywhere: the key of Kafka records and the hash tag of Redis keys.
+public struct OrderKey: Hashable, Sendable, CustomStringConvertible {
+    public let orderType: OrderTypeIdentifier
+    public let order: OrderIdentifier
+
+    public init(orderType: OrderTypeIdentifier, order: OrderIdentifier) {
+        self.orderType = orderType
+        self.order = order
+    }
+
+    /// - Parameter text: `<orderTypeIdentifier>/<orderIdentifier>`.
+    public init(_ text: String) throws(IdentifierError) {
+        guard let slash = text.firstIndex(of: "/") else {
+            throw IdentifierError(
+                description: "\"\(clip(text))\" is not an order key, which looks like order.com.example.shop/1234")
+        }
+        self.orderType = try OrderTypeIdentifier(String(text[..<slash]))
+        self.order = try OrderIdentifier(String(text[text.index(after: slash)...]))
+    }
+
+    /// `<orderTypeIdentifier>/<orderIdentifier>`
+    public var description: String { "\(self.orderType.rawValue)/\(self.order.rawValue)" }
+}
+
+/// What names and authenticates a device towards the list of changed orders. A secret: never logged.
+///
+/// Source: Wallet Orders §1.1
+public struct DeviceIdentifier: Hashable, Sendable, CustomStringConvertible {
+    public let rawValue: String
+    public var description: String { "(device)" }
+
+    /// - Parameter text: opaque; 1 to 255 bytes without control characters.
+    public init(_ text: String) throws(IdentifierError) {
+        guard !text.isEmpty, text.utf8.count <= identifierLengthLimit,
+            text.utf8.allSatisfy({ $0 >= 0x20 && $0 != 0x7F })
+        else {
+            throw IdentifierError(
+                description: "a device identifier has 1 to 255 bytes and no control characters")
+        }
+        self.rawValue = text
+    }
+}
+
+/// Where APNs delivers to. A secret: never logged.
+///
+/// Source: Wallet Orders §1.1: an opaque hexadecimal string of no promised length
+public struct PushToken: Hashable, Sendable, CustomStringConvertible {
+    public let rawValue: String
+    public var description: String { "(push token)" }
+
+    /// - Parameter text: 1 to 255 hexadecimal digits.
+    public init(_ text: String) throws(IdentifierError) {
+        guard !text.isEmpty, text.utf8.count <= identifierLengthLimit, text.utf8.allSatisfy(isHexadecimal) else {
+            throw IdentifierError(description: "a push token has 1 to 255 hexadecimal digits")
+        }
+        self.rawValue = text
+    }
+}
+
+/// What a device shows to fetch an order. A secret: never logged.
+///
+/// Source: Wallet Orders §1.1
+public struct AuthenticationToken: Hashable, Sendable, CustomStringConvertible {
+    public let rawValue: String
+    public var description: String { "(authentication token)" }
+
+    /// - Parameter text: 16 to 255 printable ASCII characters without spaces.
+    public init(_ text: String) throws(IdentifierError) {
+        guard (16...identifierLengthLimit).contains(text.utf8.count),
+            text.utf8.allSatisfy({ (0x21...0x7E).contains($0) })
+        else {
+            throw IdentifierError(
+                description: "an authentication token has 16 to 255 printable ASCII characters without spaces")
+        }
+        self.rawValue = text
+    }
+}
+
+/// What a device's registration for an order is called: the key of `waybill.registrations`.
+public struct RegistrationKey: Hashable, Sendable {
+    public let device: DeviceIdentifier
+    public let order: OrderKey
+
+    public init(device: DeviceIdentifier, order: OrderKey) {
+        self.device = device
+        self.order = order
+    }
+
+    /// - Parameter text: `<device>/<type>/<id>`; the device may itself contain slashes, type and id cannot.
+    public init(_ text: String) throws(IdentifierError) {
+        let parts = text.split(separator: "/", omittingEmptySubsequences: false)
+        guard parts.count >= 3 else {
+            throw IdentifierError(description: "a registration key looks like <device>/<order type>/<order>")
+        }
+        self.device = try DeviceIdentifier(parts.dropLast(2).joined(separator: "/"))
+        self.order = try OrderKey("\(parts[parts.count - 2])/\(parts[parts.count - 1])")
+    }
+
+    /// `<device>/<type>/<id>`, with the device in clear.
+    public var text: String { "\(self.device.rawValue)/\(self.order)" }
+}
+
+/// Longest identifier that is taken from outside, in bytes.
+private let identifierLengthLimit = 255
+
+private func isLetterDigitOrHyphen(_ byte: UInt8) -> Bool {
+    switch byte {
+    case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+        UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"):
+        true
+    default: false
+    }
+}
+
+/// Source: RFC 3986 §2.3
+private func isUnreserved(_ byte: UInt8) -> Bool {
+    isLetterDigitOrHyphen(byte) || byte == UInt8(ascii: ".") || byte == UInt8(ascii: "_") || byte == UInt8(ascii: "~")
+}
+
+private func isHexadecimal(_ byte: UInt8) -> Bool {
+    switch byte {
+    case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "a")...UInt8(ascii: "f"),
+        UInt8(ascii: "A")...UInt8(ascii: "F"):
+        true
+    default: false
+    }
+}
+
+/// What is repeated to a person of a value they sent, at most.
+private func clip(_ text: String) -> String { text.count <= 60 ? text : "\(text.prefix(60))…" }

@@ -1,0 +1,133 @@
+/// A JSON value that keeps what was written: numbers as their text, objects with their members sorted by name.
+///
+/// Two values are equal when they say the same, whatever the order of members or the white space was.
+/// Source: RFC 8259
+public enum JSON: Hashable, Sendable {
+    case null
+    case bool(Bool)
+    case number(JSONNumber)
+    case string(String)
+    case array([JSON])
+    case object(JSONObject)
+}
+
+extension JSON {
+    /// The string, or nil for a value of another kind.
+    public var string: String? { if case .string(let value) = self { value } else { nil } }
+    /// The elements, or nil for a value of another kind.
+    public var array: [JSON]? { if case .array(let value) = self { value } else { nil } }
+    /// The object, or nil for a value of another kind.
+    public var object: JSONObject? { if case .object(let value) = self { value } else { nil } }
+    /// The number, or nil for a value of another kind.
+    public var number: JSONNumber? { if case .number(let value) = self { value } else { nil } }
+    /// The truth value, or nil for a value of another kind.
+    public var bool: Bool? { if case .bool(let value) = self { value } else { nil } }
+
+    /// The number as a whole one, or nil for another kind, a fraction, or one outside `Int64`.
+    public var integer: Int64? { self.number?.integer }
+
+    /// An integer as JSON.
+    public static func integer(_ value: Int64) -> JSON { .number(JSONNumber(value)) }
+
+    /// The kind of the value with its article, for messages to people: `"a string"`.
+    public var kind: String {
+        switch self {
+        case .null: "null"
+        case .bool: "a boolean"
+        case .number: "a number"
+        case .string: "a string"
+        case .array: "an array"
+        case .object: "an object"
+        }
+    }
+}
+
+extension JSON: ExpressibleByStringLiteral, ExpressibleByArrayLiteral, ExpressibleByDictionaryLiteral,
+    ExpressibleByIntegerLiteral, ExpressibleByBooleanLiteral
+{
+    public init(stringLiteral value: String) { self = .string(value) }
+    public init(arrayLiteral elements: JSON...) { self = .array(elements) }
+    public init(dictionaryLiteral elements: (String, JSON)...) { self = .object(JSONObject(elements)) }
+    public init(integerLiteral value: Int64) { self = .integer(value) }
+    public init(booleanLiteral value: Bool) { self = .bool(value) }
+}
+
+/// A number as it was written, so that nothing is lost to binary floating point.
+public struct JSONNumber: Hashable, Sendable {
+    /// The text of the number (RFC 8259 §6).
+    public let text: String
+
+    /// - Parameter text: already checked against the grammar of RFC 8259 §6.
+    init(checked text: String) { self.text = text }
+
+    public init(_ value: Int64) { self.text = String(value) }
+
+    /// The value if it is written without fraction and exponent and fits.
+    public var integer: Int64? { Int64(self.text) }
+    /// The nearest binary value; infinite when it is out of range.
+    public var double: Double { Double(self.text) ?? .nan }
+}
+
+/// The members of a JSON object, sorted by name, each name once.
+public struct JSONObject: Hashable, Sendable {
+    public struct Member: Hashable, Sendable {
+        public let name: String
+        public var value: JSON
+
+        public init(name: String, value: JSON) {
+            self.name = name
+            self.value = value
+        }
+    }
+
+    public private(set) var members: [Member]
+
+    public init() { self.members = [] }
+
+    /// Of two members with one name the later wins.
+    public init(_ members: some Sequence<(String, JSON)>) {
+        self.init()
+        for (name, value) in members { self[name] = value }
+    }
+
+    /// - Returns: nil when a name stands twice; `name` is then the second one's.
+    init(unsorted members: [Member], duplicate: inout String?) {
+        var sorted = members
+        sorted.sort { $0.name < $1.name }
+        for index in sorted.indices.dropFirst() where sorted[index].name == sorted[index - 1].name {
+            duplicate = sorted[index].name
+        }
+        self.members = sorted
+    }
+
+    public var isEmpty: Bool { self.members.isEmpty }
+
+    /// Reads, replaces, adds or (with nil) removes the member of a name.
+    public subscript(name: String) -> JSON? {
+        get {
+            let index = self.index(of: name)
+            return index < self.members.count && self.members[index].name == name ? self.members[index].value : nil
+        }
+        set {
+            let index = self.index(of: name)
+            let exists = index < self.members.count && self.members[index].name == name
+            switch (exists, newValue) {
+            case (true, let value?): self.members[index].value = value
+            case (true, nil): self.members.remove(at: index)
+            case (false, let value?): self.members.insert(Member(name: name, value: value), at: index)
+            case (false, nil): break
+            }
+        }
+    }
+
+    /// Where the member of a name stands, or where it would be inserted.
+    private func index(of name: String) -> Int {
+        var low = 0
+        var high = self.members.count
+        while low < high {
+            let middle = (low + high) / 2
+            if self.members[middle].name < name { low = middle + 1 } else { high = middle }
+        }
+        return low
+    }
+}

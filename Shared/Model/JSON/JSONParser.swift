@@ -1,0 +1,263 @@
+/// Why bytes are not JSON, and where.
+public struct JSONError: Error, Hashable, Sendable, CustomStringConvertible {
+    public enum Code: Hashable, Sendable { case syntax, invalidUTF8, duplicateName, tooDeep }
+    public let code: Code
+    public let message: String
+    /// Where it was noticed, in bytes from the start.
+    public let offset: Int
+
+    public var description: String { "\(self.message) (at byte \(self.offset))" }
+}
+
+extension JSON {
+    /// How deep arrays and objects may nest. An order document needs six levels.
+    public static let depthLimit = 32
+
+    /// Parses one JSON text.
+    ///
+    /// Stricter than most where leniency hides mistakes: a name that stands twice in an object is refused, and so are
+    /// lone surrogates and anything behind the value.
+    /// - Parameter bytes: UTF-8 without byte order mark.
+    /// - Throws: `JSONError` with the byte offset.
+    public init(parsing bytes: [UInt8]) throws(JSONError) {
+        var parser = JSONParser(bytes: bytes)
+        self = try parser.document()
+    }
+}
+
+private struct JSONParser {
+    let bytes: [UInt8]
+    var position = 0
+
+    init(bytes: [UInt8]) { self.bytes = bytes }
+
+    mutating func document() throws(JSONError) -> JSON {
+        let value = try self.value(depth: 0)
+        self.skipSpace()
+        guard self.position == self.bytes.count else { throw self.error("unexpected text behind the JSON value") }
+        return value
+    }
+
+    private func error(_ message: String, _ code: JSONError.Code = .syntax, at offset: Int? = nil) -> JSONError {
+        JSONError(code: code, message: message, offset: offset ?? self.position)
+    }
+
+    private var current: UInt8? { self.position < self.bytes.count ? self.bytes[self.position] : nil }
+
+    private mutating func skipSpace() {
+        while let byte = self.current, byte == 0x20 || byte == 0x0A || byte == 0x0D || byte == 0x09 {
+            self.position += 1
+        }
+    }
+
+    private mutating func value(depth: Int) throws(JSONError) -> JSON {
+        guard depth <= JSON.depthLimit else {
+            throw self.error("nested deeper than \(JSON.depthLimit) levels", .tooDeep)
+        }
+        self.skipSpace()
+        guard let byte = self.current else { throw self.error("the JSON text ends where a value is expected") }
+        switch byte {
+        case UInt8(ascii: "\""): return .string(try self.string())
+        case UInt8(ascii: "{"): return .object(try self.object(depth: depth))
+        case UInt8(ascii: "["): return .array(try self.array(depth: depth))
+        case UInt8(ascii: "t"): return try self.word("true", .bool(true))
+        case UInt8(ascii: "f"): return try self.word("false", .bool(false))
+        case UInt8(ascii: "n"): return try self.word("null", .null)
+        case UInt8(ascii: "-"), UInt8(ascii: "0")...UInt8(ascii: "9"): return .number(try self.number())
+        default: throw self.error("a JSON value cannot start with \(Self.show(byte))")
+        }
+    }
+
+    private static func show(_ byte: UInt8) -> String {
+        (0x21...0x7E).contains(byte)
+            ? "'\(Character(UnicodeScalar(byte)))'" : "byte 0x\(String(byte, radix: 16, uppercase: true))"
+    }
+
+    private mutating func word(_ word: StaticString, _ value: JSON) throws(JSONError) -> JSON {
+        let expected = Array(word.description.utf8)
+        guard self.bytes.count - self.position >= expected.count,
+            self.bytes[self.position..<self.position + expected.count].elementsEqual(expected)
+        else { throw self.error("not a JSON value, \(word) was expected") }
+        self.position += expected.count
+        return value
+    }
+
+    private mutating func object(depth: Int) throws(JSONError) -> JSONObject {
+        let start = self.position
+        self.position += 1
+        var members: [JSONObject.Member] = []
+        self.skipSpace()
+        if self.current == UInt8(ascii: "}") {
+            self.position += 1
+            return JSONObject()
+        }
+        while true {
+            self.skipSpace()
+            guard self.current == UInt8(ascii: "\"") else { throw self.error("a member name in quotes is expected") }
+            let name = try self.string()
+            self.skipSpace()
+            guard self.current == UInt8(ascii: ":") else { throw self.error("':' is expected behind \"\(name)\"") }
+            self.position += 1
+            members.append(JSONObject.Member(name: name, value: try self.value(depth: depth + 1)))
+            self.skipSpace()
+            switch self.current {
+            case UInt8(ascii: ","): self.position += 1
+            case UInt8(ascii: "}"):
+                self.position += 1
+                var duplicate: String?
+                let object = JSONObject(unsorted: members, duplicate: &duplicate)
+                if let duplicate {
+                    throw self.error("member \"\(duplicate)\" stands twice in one object", .duplicateName, at: start)
+                }
+                return object
+            default: throw self.error("',' or '}' is expected in an object")
+            }
+        }
+    }
+
+    private mutating func array(depth: Int) throws(JSONError) -> [JSON] {
+        self.position += 1
+        var elements: [JSON] = []
+        self.skipSpace()
+        if self.current == UInt8(ascii: "]") {
+            self.position += 1
+            return []
+        }
+        while true {
+            elements.append(try self.value(depth: depth + 1))
+            self.skipSpace()
+            switch self.current {
+            case UInt8(ascii: ","): self.position += 1
+            case UInt8(ascii: "]"):
+                self.position += 1
+                return elements
+            default: throw self.error("',' or ']' is expected in an array")
+            }
+        }
+    }
+
+    /// Source: RFC 8259 §6
+    private mutating func number() throws(JSONError) -> JSONNumber {
+        let start = self.position
+        if self.current == UInt8(ascii: "-") { self.position += 1 }
+        if self.current == UInt8(ascii: "0") {
+            self.position += 1
+            if let byte = self.current, (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte) {
+                throw self.error("a number must not start with 0")
+            }
+        } else {
+            try self.digits()
+        }
+        if self.current == UInt8(ascii: ".") {
+            self.position += 1
+            try self.digits()
+        }
+        if self.current == UInt8(ascii: "e") || self.current == UInt8(ascii: "E") {
+            self.position += 1
+            if self.current == UInt8(ascii: "+") || self.current == UInt8(ascii: "-") { self.position += 1 }
+            try self.digits()
+        }
+        return JSONNumber(checked: String(decoding: self.bytes[start..<self.position], as: UTF8.self))
+    }
+
+    private mutating func digits() throws(JSONError) {
+        let start = self.position
+        while let byte = self.current, (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte) { self.position += 1 }
+        guard self.position > start else { throw self.error("a digit is expected in the number") }
+    }
+
+    private mutating func string() throws(JSONError) -> String {
+        let open = self.position
+        self.position += 1
+        let start = self.position
+        while let byte = self.current {
+            if byte == UInt8(ascii: "\"") {
+                let text = try self.text(start..<self.position)
+                self.position += 1
+                return text
+            }
+            if byte == UInt8(ascii: "\\") { return try self.escapedString(from: start) }
+            guard byte >= 0x20 else { throw self.error("a control character in a string must be escaped") }
+            self.position += 1
+        }
+        throw self.error("the string that starts here is not closed", at: open)
+    }
+
+    private func text(_ range: Range<Int>) throws(JSONError) -> String {
+        guard let text = String(validating: self.bytes[range], as: UTF8.self) else {
+            throw self.error("a string is not valid UTF-8", .invalidUTF8, at: range.lowerBound)
+        }
+        return text
+    }
+
+    /// The rest of a string that has escapes.
+    private mutating func escapedString(from start: Int) throws(JSONError) -> String {
+        var text = try self.text(start..<self.position)
+        var plain = self.position
+        while let byte = self.current {
+            switch byte {
+            case UInt8(ascii: "\""):
+                text += try self.text(plain..<self.position)
+                self.position += 1
+                return text
+            case UInt8(ascii: "\\"):
+                text += try self.text(plain..<self.position)
+                self.position += 1
+                text.unicodeScalars.append(try self.escape())
+                plain = self.position
+            case 0..<0x20: throw self.error("a control character in a string must be escaped")
+            default: self.position += 1
+            }
+        }
+        throw self.error("the string is not closed", at: start - 1)
+    }
+
+    /// Source: RFC 8259 §7
+    private mutating func escape() throws(JSONError) -> Unicode.Scalar {
+        guard let byte = self.current else { throw self.error("the JSON text ends inside an escape") }
+        self.position += 1
+        switch byte {
+        case UInt8(ascii: "\""): return "\""
+        case UInt8(ascii: "\\"): return "\\"
+        case UInt8(ascii: "/"): return "/"
+        case UInt8(ascii: "b"): return "\u{8}"
+        case UInt8(ascii: "f"): return "\u{C}"
+        case UInt8(ascii: "n"): return "\n"
+        case UInt8(ascii: "r"): return "\r"
+        case UInt8(ascii: "t"): return "\t"
+        case UInt8(ascii: "u"): return try self.unicodeEscape()
+        default: throw self.error("\\\(Self.show(byte)) is not an escape")
+        }
+    }
+
+    private mutating func unicodeEscape() throws(JSONError) -> Unicode.Scalar {
+        let start = self.position - 2
+        let first = try self.hexUnit()
+        if let scalar = Unicode.Scalar(first) { return scalar }
+        guard (0xD800..<0xDC00).contains(first), self.current == UInt8(ascii: "\\") else {
+            throw self.error("a lone surrogate is not a character", at: start)
+        }
+        self.position += 1
+        guard self.current == UInt8(ascii: "u") else {
+            throw self.error("a lone surrogate is not a character", at: start)
+        }
+        self.position += 1
+        let second = try self.hexUnit()
+        guard (0xDC00..<0xE000).contains(second),
+            let scalar = Unicode.Scalar(0x10000 + ((first - 0xD800) << 10) + (second - 0xDC00))
+        else { throw self.error("a lone surrogate is not a character", at: start) }
+        return scalar
+    }
+
+    private mutating func hexUnit() throws(JSONError) -> UInt32 {
+        var value: UInt32 = 0
+        for _ in 0..<4 {
+            guard let byte = self.current, let digit = Character(UnicodeScalar(byte)).hexDigitValue else {
+                throw self.error("four hexadecimal digits are expected behind \\u")
+            }
+            value = value << 4 | UInt32(digit)
+            self.position += 1
+        }
+        return value
+    }
+}

@@ -1,0 +1,1 @@
+@main struct Devkit { static func main() {} }
