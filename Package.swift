@@ -37,6 +37,7 @@ extension Target.Dependency {
     static let metrics = Self.product(name: "Metrics", package: "swift-metrics")
     static let coreMetrics = Self.product(name: "CoreMetrics", package: "swift-metrics")
     static let serviceLifecycle = Self.product(name: "ServiceLifecycle", package: "swift-service-lifecycle")
+    static let unixSignals = Self.product(name: "UnixSignals", package: "swift-service-lifecycle")
     static let configuration = Self.product(name: "Configuration", package: "swift-configuration")
     static let argumentParser = Self.product(name: "ArgumentParser", package: "swift-argument-parser")
     static let deque = Self.product(name: "DequeModule", package: "swift-collections")
@@ -76,7 +77,8 @@ let package = Package(
         shared(
             "Operations",
             [
-                .nioCore, .nioPosix, .nioHTTP1, .logging, .metrics, .coreMetrics, .serviceLifecycle, .configuration,
+                .nioCore, .nioPosix, .nioHTTP1, .logging, .metrics, .coreMetrics, .serviceLifecycle, .unixSignals,
+                .configuration,
             ]),
 
         service(

@@ -1,0 +1,70 @@
+import Foundation
+public import Logging
+
+/// Writes each log event as one line to standard output: JSON for machines, text for people.
+///
+/// Log lines are written in one `write` each, so lines of several threads do not mix.
+public struct LineLogHandler: LogHandler {
+    private let label: String
+    private let format: CommonSettings.LogFormat
+    public var metadata: Logger.Metadata = [:]
+    public var metadataProvider: Logger.MetadataProvider?
+    public var logLevel: Logger.Level
+
+    public init(label: String, format: CommonSettings.LogFormat, level: Logger.Level) {
+        self.label = label
+        self.format = format
+        self.logLevel = level
+    }
+
+    public subscript(metadataKey key: String) -> Logger.Metadata.Value? {
+        get { self.metadata[key] }
+        set { self.metadata[key] = newValue }
+    }
+
+    public func log(event: LogEvent) {
+        var metadata = self.metadata
+        if let provided = self.metadataProvider?.get() { metadata.merge(provided) { _, new in new } }
+        if let given = event.metadata { metadata.merge(given) { _, new in new } }
+        let fields = metadata.sorted { $0.key < $1.key }.map { ($0.key, "\($0.value)") }
+        let line = self.line(
+            time: Date().formatted(.iso8601.year().month().day().time(includingFractionalSeconds: true)),
+            level: event.level, message: "\(event.message)", fields: fields)
+        // A log that cannot be written must not stop an order: there is nobody left to tell.
+        try? FileHandle.standardOutput.write(contentsOf: Data(line.utf8))
+    }
+
+    /// One line with its line end; control characters in values cannot forge another one.
+    func line(time: String, level: Logger.Level, message: String, fields: [(String, String)]) -> String {
+        switch self.format {
+        case .text:
+            let tail = fields.map { " \($0.0)=\(Self.visible($0.1))" }.joined()
+            return "\(time) \(level.rawValue.uppercased()) \(Self.visible(message))\(tail)\n"
+        case .json:
+            let head = [("time", time), ("level", level.rawValue), ("service", self.label), ("message", message)]
+            let members = (head + fields).map { "\(Self.quoted($0.0)):\(Self.quoted($0.1))" }
+            return "{\(members.joined(separator: ","))}\n"
+        }
+    }
+
+    private static func visible(_ text: String) -> String {
+        String(text.unicodeScalars.map { $0.properties.generalCategory == .control ? " " : Character($0) })
+    }
+
+    /// Source: RFC 8259 §7
+    private static func quoted(_ text: String) -> String {
+        var quoted = "\""
+        for scalar in text.unicodeScalars {
+            switch scalar {
+            case "\"": quoted += "\\\""
+            case "\\": quoted += "\\\\"
+            case "\n": quoted += "\\n"
+            case "\u{0}"..<"\u{20}", "\u{7F}":
+                let digits = String(scalar.value, radix: 16)
+                quoted += "\\u" + String(repeating: "0", count: 4 - digits.count) + digits
+            default: quoted.unicodeScalars.append(scalar)
+            }
+        }
+        return quoted + "\""
+    }
+}

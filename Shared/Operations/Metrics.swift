@@ -1,0 +1,72 @@
+import CoreMetrics
+import Synchronization
+
+/// A count that only grows.
+final class CounterMetric: CounterHandler, Sendable {
+    private let total = Atomic<Int64>(0)
+    var value: Int64 { self.total.load(ordering: .relaxed) }
+    func increment(by amount: Int64) { self.total.wrappingAdd(amount, ordering: .relaxed) }
+    func reset() { self.total.store(0, ordering: .relaxed) }
+}
+
+/// A value that goes up and down.
+final class GaugeMetric: MeterHandler, RecorderHandler, Sendable {
+    private let current = Mutex<Double>(0)
+    var value: Double { self.current.withLock { $0 } }
+    func set(_ value: Int64) { self.set(Double(value)) }
+    func set(_ value: Double) { self.current.withLock { $0 = value } }
+    func increment(by amount: Double) { self.current.withLock { $0 += amount } }
+    func decrement(by amount: Double) { self.current.withLock { $0 -= amount } }
+    func record(_ value: Int64) { self.set(value) }
+    func record(_ value: Double) { self.set(value) }
+}
+
+/// How often values fell below each of some bounds.
+final class HistogramMetric: TimerHandler, RecorderHandler, Sendable {
+    /// For durations, in seconds: from a Redis answer to a retry's wait.
+    static let secondBounds = [
+        0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60,
+    ]
+    /// For counts: batch sizes, bytes.
+    static let countBounds: [Double] = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 10000, 100_000, 1_000_000]
+
+    private struct Counts {
+        var buckets: [Int64]
+        var sum: Double = 0
+        var count: Int64 = 0
+    }
+
+    private let bounds: [Double]
+    private let counts: Mutex<Counts>
+
+    init(_ bounds: [Double]) {
+        self.bounds = bounds
+        self.counts = Mutex(Counts(buckets: Array(repeating: 0, count: bounds.count)))
+    }
+
+    func recordNanoseconds(_ duration: Int64) { self.record(Double(duration) / 1e9) }
+    func record(_ value: Int64) { self.record(Double(value)) }
+
+    func record(_ value: Double) {
+        let bucket = self.bounds.firstIndex { value <= $0 }
+        self.counts.withLock { counts in
+            if let bucket { counts.buckets[bucket] += 1 }
+            counts.sum += value
+            counts.count += 1
+        }
+    }
+
+    func text(_ name: MetricName) -> String {
+        let counts = self.counts.withLock { $0 }
+        var text = ""
+        var below: Int64 = 0
+        for (bound, bucket) in zip(self.bounds, counts.buckets) {
+            below += bucket
+            text += "\(name.series(suffix: "_bucket", extra: "le=\"\(bound)\"")) \(below)\n"
+        }
+        text += "\(name.series(suffix: "_bucket", extra: "le=\"+Inf\"")) \(counts.count)\n"
+        text += "\(name.series(suffix: "_sum")) \(counts.sum)\n"
+        text += "\(name.series(suffix: "_count")) \(counts.count)\n"
+        return text
+    }
+}

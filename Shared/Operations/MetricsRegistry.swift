@@ -1,0 +1,126 @@
+public import CoreMetrics
+import Synchronization
+
+/// Keeps all metrics of the process and writes them as Prometheus text.
+///
+/// Bounded by the code that names metrics: labels come from closed sets only. A metric is never given up, since its
+/// count would start again from zero.
+/// Source: Prometheus text exposition format 0.0.4
+public final class MetricsRegistry: MetricsFactory, Sendable {
+    private let metrics = Mutex<[MetricName: Metric]>([:])
+
+    enum Metric {
+        case counter(CounterMetric)
+        case gauge(GaugeMetric)
+        case histogram(HistogramMetric)
+    }
+
+    public init() {}
+
+    private func metric(_ label: String, _ dimensions: [(String, String)], _ make: () -> Metric) -> Metric {
+        let name = MetricName(label: label, dimensions: dimensions)
+        return self.metrics.withLock { metrics in
+            if let metric = metrics[name] { return metric }
+            let metric = make()
+            metrics[name] = metric
+            return metric
+        }
+    }
+
+    public func makeCounter(label: String, dimensions: [(String, String)]) -> any CounterHandler {
+        guard case .counter(let metric) = self.metric(label, dimensions, { .counter(CounterMetric()) }) else {
+            return NOOPMetricsHandler.instance
+        }
+        return metric
+    }
+
+    public func makeMeter(label: String, dimensions: [(String, String)]) -> any MeterHandler {
+        guard case .gauge(let metric) = self.metric(label, dimensions, { .gauge(GaugeMetric()) }) else {
+            return NOOPMetricsHandler.instance
+        }
+        return metric
+    }
+
+    public func makeRecorder(
+        label: String, dimensions: [(String, String)], aggregate: Bool
+    ) -> any RecorderHandler {
+        if aggregate {
+            let made = self.metric(label, dimensions) { .histogram(HistogramMetric(HistogramMetric.countBounds)) }
+            if case .histogram(let metric) = made { return metric }
+        } else if case .gauge(let metric) = self.metric(label, dimensions, { .gauge(GaugeMetric()) }) {
+            return metric
+        }
+        return NOOPMetricsHandler.instance
+    }
+
+    public func makeTimer(label: String, dimensions: [(String, String)]) -> any TimerHandler {
+        let made = self.metric(label, dimensions) { .histogram(HistogramMetric(HistogramMetric.secondBounds)) }
+        guard case .histogram(let metric) = made else { return NOOPMetricsHandler.instance }
+        return metric
+    }
+
+    public func destroyCounter(_ handler: any CounterHandler) {}
+    public func destroyMeter(_ handler: any MeterHandler) {}
+    public func destroyRecorder(_ handler: any RecorderHandler) {}
+    public func destroyTimer(_ handler: any TimerHandler) {}
+
+    /// All metrics, sorted by name and labels.
+    public var text: String {
+        let metrics = self.metrics.withLock { $0 }.sorted { $0.key < $1.key }
+        var text = ""
+        var typed: String?
+        for (name, metric) in metrics {
+            if typed != name.label {
+                typed = name.label
+                text += "# TYPE \(name.label) \(metric.type)\n"
+            }
+            switch metric {
+            case .counter(let counter): text += "\(name.series()) \(counter.value)\n"
+            case .gauge(let gauge): text += "\(name.series()) \(gauge.value)\n"
+            case .histogram(let histogram): text += histogram.text(name)
+            }
+        }
+        return text
+    }
+}
+
+extension MetricsRegistry.Metric {
+    var type: String {
+        switch self {
+        case .counter: "counter"
+        case .gauge: "gauge"
+        case .histogram: "histogram"
+        }
+    }
+}
+
+/// A metric's name and labels.
+struct MetricName: Hashable, Comparable {
+    let label: String
+    /// `name="value"`, in the order of the code that made the metric.
+    let labels: String
+
+    init(label: String, dimensions: [(String, String)]) {
+        self.label = label
+        self.labels = dimensions.map { "\($0.0)=\"\(Self.escaped($0.1))\"" }.joined(separator: ",")
+    }
+
+    static func < (left: Self, right: Self) -> Bool { (left.label, left.labels) < (right.label, right.labels) }
+
+    /// The name of one series, for instance `waybill_pushes_total{outcome="delivered"}`.
+    func series(suffix: String = "", extra: String = "") -> String {
+        let all = [self.labels, extra].filter { !$0.isEmpty }.joined(separator: ",")
+        return all.isEmpty ? "\(self.label)\(suffix)" : "\(self.label)\(suffix){\(all)}"
+    }
+
+    private static func escaped(_ value: String) -> String {
+        value.map { character -> String in
+            switch character {
+            case "\\": "\\\\"
+            case "\"": "\\\""
+            case "\n": "\\n"
+            default: String(character)
+            }
+        }.joined()
+    }
+}

@@ -1,0 +1,109 @@
+public import Logging
+import NIOCore
+import NIOHTTP1
+public import NIOPosix
+public import ServiceLifecycle
+
+/// Answers `/livez`, `/readyz` and `/metrics` on a port of its own, for whoever runs the fleet.
+///
+/// Bodies of requests are not read, each connection is closed after an idle minute.
+public final class OperationsServer: Service {
+    private let address: ListenAddress
+    private let readiness: Readiness
+    private let metrics: MetricsRegistry
+    private let group: MultiThreadedEventLoopGroup
+    private let logger: Logger
+
+    public init(
+        address: ListenAddress, readiness: Readiness, metrics: MetricsRegistry, group: MultiThreadedEventLoopGroup,
+        logger: Logger
+    ) {
+        self.address = address
+        self.readiness = readiness
+        self.metrics = metrics
+        self.group = group
+        self.logger = logger
+    }
+
+    public func run() async throws {
+        let channel = try await ServerBootstrap(group: self.group)
+            .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
+            .childChannelInitializer { [readiness, metrics] channel in
+                channel.eventLoop.makeCompletedFuture {
+                    let pipeline = channel.pipeline.syncOperations
+                    try pipeline.configureHTTPServerPipeline(withErrorHandling: true)
+                    try pipeline.addHandler(IdleStateHandler(allTimeout: .seconds(60)))
+                    try pipeline.addHandler(OperationsHandler(readiness: readiness, metrics: metrics))
+                }
+            }
+            .bind(host: self.address.host, port: self.address.port).get()
+        self.logger.info(
+            "operations endpoint listening", metadata: ["address": "\(channel.localAddress?.description ?? "")"])
+        // It goes on answering while the services above it stop, so that /readyz can say so; it is last to go.
+        await withGracefulShutdownHandler {
+            _ = try? await channel.closeFuture.get()
+        } onGracefulShutdown: {
+            channel.close(promise: nil)
+        }
+    }
+}
+
+/// One connection to the operations endpoint.
+private final class OperationsHandler: ChannelInboundHandler {
+    typealias InboundIn = HTTPServerRequestPart
+    typealias OutboundOut = HTTPServerResponsePart
+
+    private let readiness: Readiness
+    private let metrics: MetricsRegistry
+    private var head: HTTPRequestHead?
+
+    init(readiness: Readiness, metrics: MetricsRegistry) {
+        self.readiness = readiness
+        self.metrics = metrics
+    }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        switch self.unwrapInboundIn(data) {
+        case .head(let head): self.head = head
+        case .body: break
+        case .end:
+            guard let head = self.head else { return }
+            self.head = nil
+            self.answer(head, context: context)
+        }
+    }
+
+    private func answer(_ head: HTTPRequestHead, context: ChannelHandlerContext) {
+        let (status, body) = self.content(head)
+        let headers: HTTPHeaders = [
+            "content-type": "text/plain; version=0.0.4; charset=utf-8", "content-length": String(body.utf8.count),
+        ]
+        let response = HTTPResponseHead(version: head.version, status: status, headers: headers)
+        context.write(self.wrapOutboundOut(.head(response)), promise: nil)
+        if head.method != .HEAD {
+            context.write(self.wrapOutboundOut(.body(.byteBuffer(ByteBuffer(string: body)))), promise: nil)
+        }
+        let done = context.writeAndFlush(self.wrapOutboundOut(.end(nil)))
+        if !head.isKeepAlive { done.assumeIsolated().whenComplete { _ in context.close(promise: nil) } }
+    }
+
+    private func content(_ head: HTTPRequestHead) -> (HTTPResponseStatus, String) {
+        guard head.method == .GET || head.method == .HEAD else { return (.methodNotAllowed, "use GET\n") }
+        switch head.uri.prefix(while: { $0 != "?" }) {
+        case "/livez": return (.ok, "alive\n")
+        case "/readyz":
+            let reasons = self.readiness.reasons
+            return reasons.isEmpty
+                ? (.ok, "ready\n") : (.serviceUnavailable, reasons.map { "\($0)\n" }.joined())
+        case "/metrics": return (.ok, self.metrics.text)
+        default: return (.notFound, "/livez, /readyz and /metrics are here\n")
+        }
+    }
+
+    func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+        if event is IdleStateHandler.IdleStateEvent { context.close(promise: nil) }
+        context.fireUserInboundEventTriggered(event)
+    }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) { context.close(promise: nil) }
+}

@@ -1,0 +1,51 @@
+import Foundation
+import Logging
+import NIOPosix
+public import ServiceLifecycle
+import UnixSignals
+
+/// Starts a service: settings, log, metrics, operations endpoint, signals.
+public enum ServiceRun {
+    /// Reads the configuration, builds and runs until SIGTERM or SIGINT.
+    ///
+    /// - Parameters:
+    ///   - name: of the service, as in log lines: `waybill-gateway`.
+    ///   - checkOnly: print the effective configuration and return.
+    ///   - conditions: what readiness waits for.
+    ///   - read: the service's own settings; it throws what stops the start.
+    ///   - build: makes the services in the order of dependence; they are stopped in reverse.
+    public static func run<Own>(
+        name: String, checkOnly: Bool, conditions: [String],
+        read: (Settings, CommonSettings) throws -> Own,
+        build: (Own, ServiceEnvironment) async throws -> [any Service]
+    ) async throws {
+        let settings = try Settings(environment: ProcessInfo.processInfo.environment)
+        let common = try CommonSettings(settings)
+        let own = try read(settings, common)
+        if checkOnly {
+            let lines = settings.effective.map { "\($0.key.rawValue)=\($0.value)\n" }.joined()
+            try FileHandle.standardOutput.write(contentsOf: Data(lines.utf8))
+            return
+        }
+        let logger = Logger(label: name) { _ in
+            LineLogHandler(label: name, format: common.logFormat, level: common.logLevel)
+        }
+        for (key, value) in settings.effective {
+            logger.info("configuration", metadata: ["key": "\(key.rawValue)", "value": "\(value)"])
+        }
+        let group = MultiThreadedEventLoopGroup.singleton
+        let environment = ServiceEnvironment(
+            common: common, group: group, metrics: MetricsRegistry(), readiness: Readiness(conditions: conditions),
+            logger: logger)
+        let operations = OperationsServer(
+            address: common.operationsListen, readiness: environment.readiness, metrics: environment.metrics,
+            group: group, logger: logger)
+        let services = try await build(own, environment)
+        var configuration = ServiceGroupConfiguration(
+            services: ([operations] + services).map { .init(service: $0) },
+            gracefulShutdownSignals: [.sigterm, .sigint], logger: logger)
+        configuration.maximumGracefulShutdownDuration = common.shutdownLimit
+        try await ServiceGroup(configuration: configuration).run()
+        logger.info("stopped")
+    }
+}

@@ -1,0 +1,42 @@
+/// A configuration key: its name in the environment and in the file, and what it means.
+///
+/// The services' own keys stand here too, so that one list says what Waybill reads and a misspelt key in the file is
+/// noticed by each service. Source: DESIGN §8
+public enum SettingKey: String, CaseIterable, Sendable {
+    /// Address of one or more Kafka brokers, `host:port` separated by commas. Default `127.0.0.1:9092`.
+    case kafkaBootstrap = "WAYBILL_KAFKA_BOOTSTRAP"
+    /// Path of a librdkafka properties file (TLS, SASL, tuning). Default none.
+    case kafkaProperties = "WAYBILL_KAFKA_PROPERTIES"
+    /// What all topics start with. Default `waybill.`.
+    case topicPrefix = "WAYBILL_TOPIC_PREFIX"
+    /// `redis://` or `rediss://`, with user and password if wanted. Secret. Default `redis://127.0.0.1:6379/0`.
+    case redisURL = "WAYBILL_REDIS_URL"
+    /// Path of a file whose first line is the Redis password. Default none.
+    case redisPasswordFile = "WAYBILL_REDIS_PASSWORD_FILE"
+    /// Directory with one brand a sub-directory. Default `brands`.
+    case brands = "WAYBILL_BRANDS"
+    /// Path of a file with one secret a line; the first one mints authentication tokens. Required by gateway, packager.
+    case tokenSecrets = "WAYBILL_TOKEN_SECRETS"
+    /// `https://…` as Wallet will call the gateway. Required.
+    case webServiceURL = "WAYBILL_WEB_SERVICE_URL"
+    /// Where the gateway listens, `host:port`; port 0 takes a free one. Default `127.0.0.1:8080`.
+    case listen = "WAYBILL_LISTEN"
+    /// Where the pusher finds APNs. Default `https://api.push.apple.com:443`.
+    case apnsURL = "WAYBILL_APNS_URL"
+    /// Path of a PEM file with the roots that APNs' certificate must lead to. Default: the system's.
+    case apnsRoots = "WAYBILL_APNS_ROOTS"
+    /// Where `/livez`, `/readyz` and `/metrics` are answered, `host:port`. Default `127.0.0.1:9090`.
+    case operationsListen = "WAYBILL_OPERATIONS_LISTEN"
+    /// `trace`, `debug`, `info`, `notice`, `warning`, `error` or `critical`. Default `info`.
+    case logLevel = "WAYBILL_LOG_LEVEL"
+    /// `json` or `text`. Default `json`.
+    case logFormat = "WAYBILL_LOG_FORMAT"
+    /// How long a graceful stop may take, in seconds, 1 to 600. Default 20.
+    case shutdownSeconds = "WAYBILL_SHUTDOWN_SECONDS"
+
+    /// The environment variable that names the configuration file; not a key of the file itself.
+    public static let fileVariable = "WAYBILL_CONFIG"
+
+    /// Whether the value is shown as `(redacted)`.
+    var isSecret: Bool { self == .redisURL }
+}

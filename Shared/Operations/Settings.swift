@@ -1,0 +1,135 @@
+public import Configuration
+import Foundation
+
+/// What is wrong with the configuration: the key, the value and what would be right.
+public struct SettingsError: Error, CustomStringConvertible, Sendable {
+    public let description: String
+
+    public init(_ key: SettingKey, value: String?, _ problem: String) {
+        let shown = key.isSecret && value != nil ? "(redacted)" : value
+        self.description = shown.map { "\(key.rawValue)=\($0): \(problem)" } ?? "\(key.rawValue): \(problem)"
+    }
+
+    init(file: String, _ problem: String) { self.description = "\(file): \(problem)" }
+}
+
+/// Reads configuration and remembers the effective values, so that they can be shown.
+///
+/// Order: environment, then the file, then the default. Source: DESIGN §8
+public final class Settings {
+    private let reader: ConfigReader
+    /// The values that were read so far, in the order of reading, secrets redacted.
+    public private(set) var effective: [(key: SettingKey, value: String)] = []
+
+    public init(reader: ConfigReader) { self.reader = reader }
+
+    /// Reads from the environment and from the file that `WAYBILL_CONFIG` names.
+    ///
+    /// - Parameter environment: the process environment.
+    /// - Throws: `SettingsError` if the file is not there, is not a JSON object of scalars, or has an unknown key.
+    public convenience init(environment: [String: String]) throws(SettingsError) {
+        var providers: [any ConfigProvider] = [EnvironmentVariablesProvider(environmentVariables: environment)]
+        if let path = environment[SettingKey.fileVariable], !path.isEmpty {
+            providers.append(EnvironmentVariablesProvider(environmentVariables: try Self.file(path)))
+        }
+        self.init(reader: ConfigReader(providers: providers))
+    }
+
+    /// The file's members under the names of the environment variables.
+    private static func file(_ path: String) throws(SettingsError) -> [String: String] {
+        let object: Any
+        do {
+            object = try JSONSerialization.jsonObject(with: Data(contentsOf: URL(filePath: path)))
+        } catch {
+            throw SettingsError(file: path, "not readable as JSON: \(error.localizedDescription)")
+        }
+        guard let members = object as? [String: Any] else { throw SettingsError(file: path, "must be a JSON object") }
+        var values: [String: String] = [:]
+        for (name, value) in members {
+            guard SettingKey(rawValue: name) != nil else {
+                throw SettingsError(file: path, "unknown key \"\(name)\"; keys are named like the environment variables")
+            }
+            switch value {
+            case let text as String: values[name] = text
+            case let number as NSNumber: values[name] = number.stringValue
+            default: throw SettingsError(file: path, "\"\(name)\" must be a string or a number")
+            }
+        }
+        return values
+    }
+
+    /// The value of a key; an empty one counts as absent.
+    public func text(_ key: SettingKey) -> String? {
+        let components = key.rawValue.lowercased().split(separator: "_").map(String.init)
+        let value = self.reader.string(forKey: ConfigKey(components), isSecret: key.isSecret)
+        let given = value.flatMap { $0.isEmpty ? nil : $0 }
+        self.remember(key, given)
+        return given
+    }
+
+    public func text(_ key: SettingKey, default fallback: String) -> String {
+        if let value = self.text(key) { return value }
+        self.remember(key, fallback)
+        return fallback
+    }
+
+    /// - Throws: `SettingsError` that says what belongs there.
+    public func required(_ key: SettingKey, _ meaning: String) throws(SettingsError) -> String {
+        guard let value = self.text(key) else { throw SettingsError(key, value: nil, "is required: \(meaning)") }
+        return value
+    }
+
+    /// - Throws: `SettingsError` if the value is no whole number in the range.
+    public func integer(_ key: SettingKey, default fallback: Int, in range: ClosedRange<Int>) throws(SettingsError) -> Int
+    {
+        let text = self.text(key, default: String(fallback))
+        guard let value = Int(text), range.contains(value) else {
+            throw SettingsError(key, value: text, "must be a whole number from \(range.lowerBound) to \(range.upperBound)")
+        }
+        return value
+    }
+
+    /// One of an enumeration's raw values.
+    public func choice<Choice: RawRepresentable<String> & CaseIterable>(
+        _ key: SettingKey, default fallback: Choice
+    ) throws(SettingsError) -> Choice {
+        let text = self.text(key, default: fallback.rawValue)
+        guard let value = Choice(rawValue: text) else {
+            let choices = Choice.allCases.map(\.rawValue).joined(separator: ", ")
+            throw SettingsError(key, value: text, "must be one of \(choices)")
+        }
+        return value
+    }
+
+    /// `host:port`, with brackets around an IPv6 address.
+    public func address(_ key: SettingKey, default fallback: String) throws(SettingsError) -> ListenAddress {
+        let text = self.text(key, default: fallback)
+        guard let address = ListenAddress(text) else {
+            throw SettingsError(key, value: text, "must be host:port, for example 127.0.0.1:8080")
+        }
+        return address
+    }
+
+    /// The content of the file that a key names.
+    ///
+    /// - Throws: `SettingsError` if it cannot be read or is larger than `limit` bytes.
+    public func content(_ key: SettingKey, of path: String, limit: Int = 1 << 20) throws(SettingsError) -> [UInt8] {
+        do {
+            let content = try Data(contentsOf: URL(filePath: path))
+            guard content.count <= limit else {
+                throw SettingsError(key, value: path, "the file is larger than \(limit) bytes")
+            }
+            return [UInt8](content)
+        } catch let error as SettingsError {
+            throw error
+        } catch {
+            throw SettingsError(key, value: path, "cannot read the file: \(error.localizedDescription)")
+        }
+    }
+
+    private func remember(_ key: SettingKey, _ value: String?) {
+        self.effective.removeAll { $0.key == key }
+        let shown = value.map { key.isSecret ? "(redacted)" : $0 } ?? "(none)"
+        self.effective.append((key, shown))
+    }
+}
