@@ -31,6 +31,7 @@ extension Target.Dependency {
     static let nioPosix = Self.product(name: "NIOPosix", package: "swift-nio")
     static let nioEmbedded = Self.product(name: "NIOEmbedded", package: "swift-nio")
     static let nioHTTP1 = Self.product(name: "NIOHTTP1", package: "swift-nio")
+    static let nioExtras = Self.product(name: "NIOExtras", package: "swift-nio-extras")
     static let nioSSL = Self.product(name: "NIOSSL", package: "swift-nio-ssl")
     static let nioHTTP2 = Self.product(name: "NIOHTTP2", package: "swift-nio-http2")
     static let logging = Self.product(name: "Logging", package: "swift-log")
@@ -55,6 +56,7 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-nio", exact: "2.101.2"),
         .package(url: "https://github.com/apple/swift-nio-ssl", exact: "2.37.6"),
         .package(url: "https://github.com/apple/swift-nio-http2", exact: "1.46.0"),
+        .package(url: "https://github.com/apple/swift-nio-extras", exact: "1.35.2"),
         .package(url: "https://github.com/apple/swift-log", exact: "1.16.2"),
         .package(url: "https://github.com/apple/swift-metrics", exact: "2.13.0"),
         .package(url: "https://github.com/swift-server/swift-service-lifecycle", exact: "2.13.0"),
@@ -77,7 +79,7 @@ let package = Package(
         shared(
             "Operations",
             [
-                .nioCore, .nioPosix, .nioHTTP1, .logging, .metrics, .coreMetrics, .serviceLifecycle, .unixSignals,
+                "Model", "Kafka", "Redis", "Packaging", .nioCore, .nioPosix, .nioHTTP1, .logging, .metrics, .coreMetrics, .serviceLifecycle, .unixSignals,
                 .configuration,
             ]),
 
@@ -85,19 +87,19 @@ let package = Package(
             "Gateway",
             [
                 "Model", "Kafka", "Redis", "Cryptography", "Packaging", "Store", "Operations", .nioCore, .nioPosix,
-                .nioHTTP1, .logging, .metrics, .serviceLifecycle, .configuration, .argumentParser,
+                .nioHTTP1, .nioExtras, .logging, .metrics, .serviceLifecycle, .argumentParser,
             ]),
         service(
             "Packager",
             [
                 "Model", "Kafka", "Redis", "Cryptography", "Packaging", "Store", "Operations", .nioCore, .nioPosix,
-                .logging, .metrics, .serviceLifecycle, .configuration, .argumentParser,
+                .logging, .metrics, .serviceLifecycle, .argumentParser,
             ]),
         service(
             "Pusher",
             [
                 "Model", "Kafka", "Redis", "Cryptography", "Packaging", "Store", "APNS", "Operations", .nioCore,
-                .nioPosix, .logging, .metrics, .serviceLifecycle, .configuration, .argumentParser,
+                .nioPosix, .logging, .metrics, .serviceLifecycle, .argumentParser,
             ]),
 
         .target(

@@ -1,1 +1,20 @@
-@main struct Gateway { static func main() {} }
+import ArgumentParser
+import Operations
+
+/// Serves the endpoints that Wallet calls, from Redis.
+@main
+struct Gateway: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "waybill-gateway",
+        abstract: "Serves order packages to Wallet and takes its registrations.")
+
+    @Flag(help: "Print the effective configuration, secrets redacted, and exit.")
+    var checkConfig = false
+
+    func run() async throws {
+        try await ServiceRun.run(
+            name: "waybill-gateway", checkOnly: self.checkConfig, conditions: GatewayServer.conditions,
+            read: { settings, common in try GatewaySettings(settings, common: common) },
+            build: { settings, environment in try await GatewayServer.build(settings, environment) })
+    }
+}

@@ -1,1 +1,20 @@
-@main struct Pusher { static func main() {} }
+import ArgumentParser
+import Operations
+
+/// Tells devices through APNs that an order of theirs changed.
+@main
+struct Pusher: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "waybill-pusher",
+        abstract: "Tells devices through APNs that an order changed.")
+
+    @Flag(help: "Print the effective configuration, secrets redacted, and exit.")
+    var checkConfig = false
+
+    func run() async throws {
+        try await ServiceRun.run(
+            name: "waybill-pusher", checkOnly: self.checkConfig, conditions: [BatchWorker.joined],
+            read: { settings, common in try PusherSettings(settings, common: common) },
+            build: { settings, environment in try Self.build(settings, environment) })
+    }
+}

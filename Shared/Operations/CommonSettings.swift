@@ -1,16 +1,16 @@
+public import Kafka
 public import Logging
+public import Model
+public import Redis
 
 /// What every service reads.
 public struct CommonSettings: Sendable {
     /// How log lines look.
     public enum LogFormat: String, CaseIterable, Sendable { case json, text }
 
-    public let kafkaBootstrap: String
-    /// Path of a librdkafka properties file.
-    public let kafkaProperties: String?
-    public let topicPrefix: String
-    public let redisURL: String
-    public let redisPassword: String?
+    public let kafka: KafkaConfiguration
+    public let topics: Topics
+    public let redis: RedisConfiguration
     /// Directory with one brand a sub-directory.
     public let brands: String
     public let operationsListen: ListenAddress
@@ -20,24 +20,13 @@ public struct CommonSettings: Sendable {
 
     /// - Throws: `SettingsError` naming key and value.
     public init(_ settings: Settings) throws(SettingsError) {
-        self.kafkaBootstrap = settings.text(.kafkaBootstrap, default: "127.0.0.1:9092")
-        self.kafkaProperties = settings.text(.kafkaProperties)
-        self.topicPrefix = settings.text(.topicPrefix, default: "waybill.")
-        guard self.topicPrefix.utf8.count <= 200, self.topicPrefix.utf8.allSatisfy(Self.isTopicCharacter) else {
-            throw SettingsError(
-                .topicPrefix, value: self.topicPrefix, "may have letters, digits, '.', '_' and '-' only")
+        self.kafka = try settings.kafka()
+        let prefix = settings.text(.topicPrefix, default: "waybill.")
+        guard prefix.utf8.count <= 200, prefix.utf8.allSatisfy(Self.isTopicCharacter) else {
+            throw SettingsError(.topicPrefix, value: prefix, "may have letters, digits, '.', '_' and '-' only")
         }
-        self.redisURL = settings.text(.redisURL, default: "redis://127.0.0.1:6379/0")
-        if let path = settings.text(.redisPasswordFile) {
-            let content = try settings.content(.redisPasswordFile, of: path, limit: 4096)
-            let line = content.prefix { $0 != UInt8(ascii: "\n") && $0 != UInt8(ascii: "\r") }
-            guard !line.isEmpty else {
-                throw SettingsError(.redisPasswordFile, value: path, "the first line must be the password, it is empty")
-            }
-            self.redisPassword = String(decoding: line, as: UTF8.self)
-        } else {
-            self.redisPassword = nil
-        }
+        self.topics = Topics(prefix: prefix)
+        self.redis = try settings.redis()
         self.brands = settings.text(.brands, default: "brands")
         self.operationsListen = try settings.address(.operationsListen, default: "127.0.0.1:9090")
         self.logLevel = try settings.choice(.logLevel, default: .info)

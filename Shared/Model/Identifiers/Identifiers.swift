@@ -115,6 +115,12 @@ public struct AuthenticationToken: Hashable, Sendable, CustomStringConvertible {
         }
         self.rawValue = text
     }
+
+    /// - Parameter text: 32 hexadecimal digits that we computed.
+    public init(derived text: String) {
+        precondition(text.utf8.count == 32 && text.utf8.allSatisfy(isHexadecimal))
+        self.rawValue = text
+    }
 }
 
 /// What a device's registration for an order is called: the key of `waybill.registrations`.

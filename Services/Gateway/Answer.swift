@@ -1,0 +1,44 @@
+import Model
+import NIOCore
+import NIOHTTP1
+
+/// What a request is answered with.
+struct Answer: Sendable {
+    var status: HTTPResponseStatus
+    var headers: HTTPHeaders
+    /// Written one after the other, without being joined.
+    var body: [ByteBuffer]
+
+    init(_ status: HTTPResponseStatus, headers: HTTPHeaders = [:], body: [ByteBuffer] = []) {
+        self.status = status
+        self.headers = headers
+        self.body = body
+    }
+
+    var contentLength: Int { self.body.reduce(0) { $0 + $1.readableBytes } }
+
+    /// An answer with a JSON body.
+    static func json(_ status: HTTPResponseStatus, _ bytes: [UInt8], headers: HTTPHeaders = [:]) -> Answer {
+        var headers = headers
+        headers.replaceOrAdd(name: "content-type", value: "application/json")
+        headers.replaceOrAdd(name: "cache-control", value: "no-store")
+        return Answer(status, headers: headers, body: [ByteBuffer(bytes: bytes)])
+    }
+
+    /// An answer that tells a person what was wrong.
+    static func failure(_ status: HTTPResponseStatus, _ message: String, headers: HTTPHeaders = [:]) -> Answer {
+        let body: JSON = ["error": ["message": .string(message)]]
+        return .json(status, body.serialized, headers: headers)
+    }
+
+    /// An unknown order and a wrong token look the same, so that nobody can find out which orders exist.
+    ///
+    /// Source: Wallet Orders §1.2a; RFC 9110 §11.6.1 wants the challenge
+    static let unauthorized = Answer.failure(
+        .unauthorized, "the authentication token is missing or wrong", headers: ["www-authenticate": "AppleOrder"])
+
+    /// Redis or Kafka is away, or the package is on its way.
+    static func unavailable(_ message: String, retryAfterSeconds: Int) -> Answer {
+        .failure(.serviceUnavailable, message, headers: ["retry-after": String(retryAfterSeconds)])
+    }
+}

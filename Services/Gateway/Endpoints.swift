@@ -1,0 +1,93 @@
+import Kafka
+import Logging
+import Model
+import NIOCore
+import NIOHTTP1
+import Packaging
+import Redis
+import Store
+
+/// All endpoints: a request in, an answer out.
+struct Endpoints: Sendable {
+    let basePath: String
+    let brands: Brands
+    let package: PackageEndpoint
+    let registrations: RegistrationEndpoints
+    let log: LogEndpoint
+    let metrics: GatewayMetrics
+    let logger: Logger
+
+    /// Answers a request; never fails.
+    ///
+    /// - Parameter eventLoop: of the connection; Redis is asked on it without a change of thread.
+    func answer(_ head: HTTPRequestHead, body: ByteBuffer, on eventLoop: any EventLoop) -> EventLoopFuture<Answer> {
+        let started = NIODeadline.now()
+        let route: Route
+        do {
+            route = try Route(method: head.method, target: head.uri, basePath: self.basePath)
+        } catch {
+            let answer = Self.answer(error)
+            self.count("none", answer, since: started)
+            return eventLoop.makeSucceededFuture(answer)
+        }
+        return self.act(on: route, head, body, eventLoop)
+            .flatMapErrorThrowing { error in self.unavailable(error, route) }
+            .map { answer in
+                self.count(route.endpoint, answer, since: started)
+                return answer
+            }
+    }
+
+    private func act(
+        on route: Route, _ head: HTTPRequestHead, _ body: ByteBuffer, _ eventLoop: any EventLoop
+    ) -> EventLoopFuture<Answer> {
+        if let type = route.orderType, self.brands[type] == nil {
+            let message = "order type \(type) is not served here"
+            return eventLoop.makeSucceededFuture(.failure(.notFound, message))
+        }
+        switch route {
+        case .package(let key): return self.package.answer(key, headers: head.headers, on: eventLoop)
+        case .register(let key):
+            return self.registrations.register(key, headers: head.headers, body: body, on: eventLoop)
+        case .unregister(let key): return self.registrations.unregister(key, headers: head.headers, on: eventLoop)
+        case .changes(let device, let type, let tag):
+            return self.registrations.changes(of: device, type: type, since: tag, on: eventLoop)
+        case .log: return eventLoop.makeSucceededFuture(self.log.answer(body))
+        }
+    }
+
+    private static func answer(_ failure: Route.Failure) -> Answer {
+        switch failure {
+        case .notFound: .failure(.notFound, "there is nothing here")
+        case .methodNotAllowed(let allow):
+            .failure(.methodNotAllowed, "this path takes \(allow)", headers: ["allow": allow])
+        case .badTarget(let message): .failure(.badRequest, message)
+        }
+    }
+
+    /// What failed behind us is for us to know: the client learns when to come again.
+    private func unavailable(_ error: any Error, _ route: Route) -> Answer {
+        self.logger.warning("request failed", metadata: ["endpoint": "\(route.endpoint)", "error": "\(error)"])
+        let isUpstream = error is RedisError || error is StoreError || error is KafkaError
+        return isUpstream
+            ? .unavailable("the service is not available right now", retryAfterSeconds: 5)
+            : .failure(.internalServerError, "something went wrong here")
+    }
+
+    private func count(_ endpoint: String, _ answer: Answer, since started: NIODeadline) {
+        self.metrics.answered(
+            endpoint, status: Int(answer.status.code), nanoseconds: (NIODeadline.now() - started).nanoseconds)
+    }
+}
+
+extension Route {
+    /// The order type that the request is about; nil for one that is about none.
+    var orderType: OrderTypeIdentifier? {
+        switch self {
+        case .package(let key): key.orderType
+        case .register(let key), .unregister(let key): key.order.orderType
+        case .changes(_, let type, _): type
+        case .log: nil
+        }
+    }
+}

@@ -1,0 +1,34 @@
+import Operations
+import Packaging
+
+/// What the gateway reads besides `CommonSettings`.
+///
+/// ## Configuration keys
+/// - `WAYBILL_LISTEN` (host:port, default `127.0.0.1:8080`): where Wallet's requests arrive.
+/// - `WAYBILL_TOKEN_SECRETS` (path, required): the secrets that authentication tokens are derived from.
+/// - `WAYBILL_WEB_SERVICE_URL` (https URL, required): its path stands in front of `/v1`.
+struct GatewaySettings {
+    let listen: ListenAddress
+    let secrets: TokenSecrets
+    let brands: Brands
+    /// The path of the web service URL without a slash at its end; empty if it has none.
+    let basePath: String
+
+    /// - Throws: `SettingsError` naming key and value.
+    init(_ settings: Settings, common: CommonSettings) throws(SettingsError) {
+        self.listen = try settings.address(.listen, default: "127.0.0.1:8080")
+        self.secrets = try settings.tokenSecrets()
+        let url = try settings.webServiceURL()
+        self.brands = try settings.brands(in: common.brands, webServiceURL: url)
+        self.basePath = Self.path(of: url)
+    }
+
+    /// The path of a URL that starts with `https://`.
+    static func path(of url: String) -> String {
+        let rest = url.dropFirst("https://".count)
+        guard let slash = rest.firstIndex(of: "/") else { return "" }
+        var path = rest[slash...].prefix { $0 != "?" && $0 != "#" }
+        while path.hasSuffix("/") { path.removeLast() }
+        return String(path)
+    }
+}

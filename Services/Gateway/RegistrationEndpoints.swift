@@ -1,0 +1,110 @@
+import Foundation
+import Kafka
+import Model
+import NIOCore
+import NIOHTTP1
+import Packaging
+import Store
+
+/// Registering, unregistering, and listing what changed.
+///
+/// Source: Wallet Orders §1.2b–d
+struct RegistrationEndpoints: Sendable {
+    let reader: PackageReader
+    let registrations: Registrations
+    let deviceOrders: DeviceOrders
+    let producer: KafkaProducer
+    let topics: Topics
+    /// Milliseconds since 1970.
+    var now: @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970 * 1000) }
+
+    /// `POST …/registrations/{type}/{id}`: 201 for a new registration, 200 for one that is there.
+    ///
+    /// The registration is acknowledged by Kafka before it stands in Redis and before Wallet hears of it: what Wallet
+    /// was told survives the loss of Redis. A repeated POST replaces the push token.
+    func register(
+        _ key: RegistrationKey, headers: HTTPHeaders, body: ByteBuffer, on eventLoop: any EventLoop
+    ) -> EventLoopFuture<Answer> {
+        let token: PushToken
+        do {
+            token = try Self.pushToken(body)
+        } catch {
+            return eventLoop.makeSucceededFuture(.failure(.badRequest, error.message))
+        }
+        return self.authorized(key.order, headers, on: eventLoop) {
+            let record = RegistrationRecord(pushToken: token, registeredEpochMilliseconds: self.now())
+            try await self.publish(key, record.encoded)
+            let existed = try await self.registrations.register(key, record)
+            return Answer(existed ? .ok : .created)
+        }
+    }
+
+    /// `DELETE …/registrations/{type}/{id}`: 200, also when there was none.
+    func unregister(
+        _ key: RegistrationKey, headers: HTTPHeaders, on eventLoop: any EventLoop
+    ) -> EventLoopFuture<Answer> {
+        self.authorized(key.order, headers, on: eventLoop) {
+            try await self.publish(key, nil)
+            try await self.registrations.unregister(key)
+            return Answer(.ok)
+        }
+    }
+
+    /// `GET …/registrations/{type}?ordersModifiedSince={tag}`: 200 with what changed, 204 for nothing.
+    ///
+    /// No token is asked for: knowing the device identifier is the authentication.
+    func changes(
+        of device: DeviceIdentifier, type: OrderTypeIdentifier, since tag: String, on eventLoop: any EventLoop
+    ) -> EventLoopFuture<Answer> {
+        self.deviceOrders.changes(of: device, type: type, since: tag, on: eventLoop).map { changes in
+            guard let changes else { return Answer(.noContent, headers: ["cache-control": "no-store"]) }
+            let identifiers = changes.orders.map { JSON.string($0.rawValue) }
+            let body: JSON = ["orderIdentifiers": .array(identifiers), "lastModified": .string(changes.tag)]
+            return .json(.ok, body.serialized)
+        }
+    }
+
+    private func authorized(
+        _ key: OrderKey, _ headers: HTTPHeaders, on eventLoop: any EventLoop,
+        _ act: @escaping @Sendable () async throws -> Answer
+    ) -> EventLoopFuture<Answer> {
+        guard let token = Authorization.token(headers.first(name: "authorization")) else {
+            return eventLoop.makeSucceededFuture(.unauthorized)
+        }
+        return self.reader.stamp(of: key, on: eventLoop).flatMap { stamp in
+            guard let stamp, Authorization.isEqual(token, stamp.token) else {
+                return eventLoop.makeSucceededFuture(.unauthorized)
+            }
+            return eventLoop.makeFutureWithTask(act)
+        }
+    }
+
+    private func publish(_ key: RegistrationKey, _ value: [UInt8]?) async throws {
+        _ = try await self.producer.produce(
+            KafkaMessage(topic: self.topics.registrations, key: Array(key.text.utf8), value: value))
+    }
+
+    /// Why a body is refused.
+    struct BodyError: Error { let message: String }
+
+    /// - Parameter body: `{"pushToken": "…"}`; other members are passed over.
+    static func pushToken(_ body: ByteBuffer) throws(BodyError) -> PushToken {
+        let json: JSON
+        do {
+            json = try JSON(parsing: Array(body.readableBytesView))
+        } catch {
+            throw BodyError(message: "the body must be JSON: \(error)")
+        }
+        guard let object = json.object else {
+            throw BodyError(message: "the body must be a JSON object, it is \(json.kind)")
+        }
+        guard let text = object["pushToken"]?.string else {
+            throw BodyError(message: "$.pushToken must be a string")
+        }
+        do {
+            return try PushToken(text)
+        } catch {
+            throw BodyError(message: "$.pushToken: \(error)")
+        }
+    }
+}

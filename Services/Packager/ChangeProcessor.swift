@@ -1,0 +1,231 @@
+import Foundation
+import Kafka
+import Logging
+import Model
+import Packaging
+import Store
+
+/// Does what a batch of records asks for, up to the acknowledgement of everything that is published.
+struct ChangeProcessor: Sendable {
+    /// How often an order is read and folded again when another worker wrote in between.
+    private static let conflictLimit = 5
+
+    let topics: Topics
+    let brands: Brands
+    let secrets: TokenSecrets
+    let store: OrderStore
+    let registrations: Registrations
+    let producer: KafkaProducer
+    let metrics: PackagerMetrics
+    let logger: Logger
+    /// Milliseconds since 1970.
+    var now: @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970 * 1000) }
+
+    /// A batch that is not done; trying again is safe at any point.
+    struct NotDone: Error, CustomStringConvertible {
+        let description: String
+    }
+
+    /// - Throws: `StoreError`, `NotDone`; then nothing of the batch may be committed.
+    func process(_ records: [KafkaRecord]) async throws {
+        let batch = ChangeBatch(records) { self.brands[$0] != nil }
+        var deadLetters = batch.refused.map { ($0.record, $0.fault) }
+        var open = batch.orders
+        var round = 0
+        while !open.isEmpty {
+            round += 1
+            guard round <= Self.conflictLimit else {
+                throw NotDone(description: "writing \(open.count) orders: another worker keeps writing them")
+            }
+            let (works, corrupt) = try await self.fold(open)
+            deadLetters += corrupt
+            let conflicts = try await self.write(works)
+            let done = works.filter { !conflicts.contains($0.key) }
+            try await self.publish(done)
+            deadLetters += self.account(for: done, in: open)
+            open.removeAll { !conflicts.contains($0.key) }
+            self.metrics.conflicts.increment(by: open.count)
+        }
+        try await self.send(
+            deadLetters.map { DeadLetter.message(of: $0, fault: $1, topics: self.topics) }, "dead letters")
+        self.metrics.deadLetters.increment(by: deadLetters.count)
+        self.metrics.changesConsumed.increment(by: records.count)
+        for (record, fault) in deadLetters {
+            self.logger.warning(
+                "dead letter",
+                metadata: [
+                    "error": "\(fault.code.rawValue)", "reason": "\(fault.reason)",
+                    "origin": "\(record.topic)/\(record.partition)/\(record.offset)",
+                ])
+        }
+        let now = self.now()
+        for record in records {
+            self.metrics.age.recordMilliseconds(max(0, now - record.timestampMilliseconds))
+        }
+    }
+
+    /// Reads the orders' states and folds, packages and signs on all cores.
+    private func fold(
+        _ orders: [ChangeBatch.Order]
+    ) async throws -> (works: [OrderWork], corrupt: [(KafkaRecord, ChangeFault)]) {
+        let stored = try await self.store.orders(orders.map(\.key))
+        var corrupt: [(KafkaRecord, ChangeFault)] = []
+        var readable: [(ChangeBatch.Order, OrderStore.StoredOrder?)] = []
+        for (order, result) in zip(orders, stored) {
+            switch result {
+            case .success(let stored): readable.append((order, stored))
+            case .failure(let error):
+                let fault = ChangeFault(
+                    .corruptState, "\(error.message); remove the order or restore it, then publish the change again")
+                corrupt += order.changes.map { ($0.record, fault) }
+            }
+        }
+        let seconds = self.now() / 1000
+        let lanes = min(ProcessInfo.processInfo.activeProcessorCount, readable.count)
+        let works = await withTaskGroup(of: [OrderWork].self) { group in
+            for lane in 0..<lanes {
+                let part = stride(from: lane, to: readable.count, by: lanes).map { readable[$0] }
+                group.addTask {
+                    part.compactMap { order, stored in
+                        guard let brand = self.brands[order.key.orderType] else { return nil }
+                        return OrderWorkshop(brand: brand, secrets: self.secrets).work(
+                            on: order.key, stored: stored,
+                            changes: order.changes.map { (ChangePosition($0.record), $0.change) },
+                            nowEpochSeconds: seconds)
+                    }
+                }
+            }
+            return await group.reduce(into: [OrderWork]()) { $0 += $1 }
+        }
+        return (works, corrupt)
+    }
+
+    /// Writes what changed.
+    ///
+    /// - Returns: the orders that another worker wrote in between.
+    private func write(_ works: [OrderWork]) async throws -> Set<OrderKey> {
+        try await self.putAssets(works)
+        let writes = works.compactMap(\.write)
+        let outcomes = try await self.store.write(writes)
+        var conflicts: Set<OrderKey> = []
+        for (write, outcome) in zip(writes, outcomes) {
+            switch outcome {
+            case .written: break
+            case .conflict: conflicts.insert(write.state.key)
+            case .refused(let message):
+                throw NotDone(description: "writing order \(write.state.key): \(message)")
+            }
+        }
+        self.metrics.packagesBuilt.increment(by: works.count { $0.package != nil })
+        return conflicts
+    }
+
+    private func putAssets(_ works: [OrderWork]) async throws {
+        var entries: [String: [UInt8]] = [:]
+        for work in works {
+            guard let package = work.package, let brand = self.brands[work.key.orderType] else { continue }
+            for digest in package.assets where entries[digest.rawValue] == nil {
+                entries[digest.rawValue] = brand.entry(of: digest)
+            }
+        }
+        try await self.store.putAssets(entries.map { ($0.key, $0.value) })
+    }
+
+    /// Tells `waybill.orders` about each new version, and again about one whose telling may have been lost.
+    private func publish(_ works: [OrderWork]) async throws {
+        var messages: [KafkaMessage] = []
+        var removed: [OrderKey] = []
+        for work in works {
+            guard let state = work.state, work.effect == .changed || work.effect == .removed || work.wasRedelivered
+            else { continue }
+            if state.isRemoved { removed.append(work.key) }
+            messages.append(
+                KafkaMessage(
+                    topic: self.topics.orders, key: Array(work.key.description.utf8), value: work.record?.encoded))
+        }
+        messages += try await self.forgetRegistrations(of: removed)
+        try await self.send(messages, "order versions")
+    }
+
+    /// Takes the registrations of removed orders off.
+    ///
+    /// - Returns: their tombstones.
+    private func forgetRegistrations(of removed: [OrderKey]) async throws -> [KafkaMessage] {
+        guard !removed.isEmpty else { return [] }
+        var tombstones: [KafkaMessage] = []
+        for (key, devices) in zip(removed, try await self.registrations.devices(of: removed)) {
+            for registered in devices {
+                let registration = RegistrationKey(device: registered.device, order: key)
+                try await self.registrations.unregister(registration)
+                tombstones.append(
+                    KafkaMessage(topic: self.topics.registrations, key: Array(registration.text.utf8), value: nil))
+            }
+        }
+        return tombstones
+    }
+
+    private func send(_ messages: [KafkaMessage], _ what: String) async throws {
+        guard !messages.isEmpty else { return }
+        for case .failure(let error) in await self.producer.produce(messages) {
+            throw NotDone(description: "publishing \(what): \(error.message)")
+        }
+    }
+
+    /// Counts what became of the changes.
+    ///
+    /// - Returns: those that were refused.
+    private func account(
+        for works: [OrderWork], in orders: [ChangeBatch.Order]
+    ) -> [(KafkaRecord, ChangeFault)] {
+        var refused: [(KafkaRecord, ChangeFault)] = []
+        let outcomes = Dictionary(works.map { ($0.key, $0.outcomes) }) { first, _ in first }
+        for order in orders {
+            for ((record, _), outcome) in zip(order.changes, outcomes[order.key] ?? []) {
+                switch outcome {
+                case .applied: self.metrics.changesApplied.increment()
+                case .unchanged: self.metrics.changesUnchanged.increment()
+                case .skipped: self.metrics.changesSkipped.increment()
+                case .refused(let fault): refused.append((record, fault))
+                }
+            }
+        }
+        for work in works {
+            guard let omitted = work.package?.omittedFiles, !omitted.isEmpty else { continue }
+            self.metrics.filesOmitted.increment(by: omitted.count)
+            self.logger.warning(
+                "files left out of a package",
+                metadata: ["order": "\(work.key)", "files": "\(omitted.joined(separator: ", "))"])
+        }
+        return refused
+    }
+}
+
+extension OrderWork {
+    /// What to write; nil when nothing moved.
+    var write: OrderStore.Write? {
+        guard let state = self.state else { return nil }
+        switch self.effect {
+        case .none: return nil
+        case .advanced:
+            // An order that has never been written cannot move on without its first version.
+            guard self.stored != nil else { return nil }
+            return OrderStore.Write(state: state, expectedVersion: self.expectedVersion, content: .positions)
+        case .removed:
+            return OrderStore.Write(state: state, expectedVersion: self.expectedVersion, content: .removal)
+        case .changed:
+            guard let package = self.package else { return nil }
+            let stored = OrderStore.StoredPackage(
+                head: package.head, assets: package.assets.map(\.rawValue), tail: package.tail,
+                entityTag: package.entityTag)
+            return OrderStore.Write(state: state, expectedVersion: self.expectedVersion, content: .version(stored))
+        }
+    }
+
+    /// The record for `waybill.orders`; nil for a removed order, whose record is a tombstone.
+    var record: OrderRecord? {
+        guard let state = self.state, !state.isRemoved else { return nil }
+        let assets = self.package?.assets.map(\.rawValue) ?? self.stored?.assets ?? []
+        return OrderRecord(
+            state: state, entityTag: self.package?.entityTag ?? self.stored?.entityTag ?? "", assets: assets)
+    }
+}

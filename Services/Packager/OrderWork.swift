@@ -1,0 +1,94 @@
+import Kafka
+import Model
+import Packaging
+import Store
+
+/// The changes of one order, folded and packaged: what is to be written and said.
+struct OrderWork: Sendable {
+    let key: OrderKey
+    /// What was read; nil for a new order.
+    let stored: OrderStore.StoredOrder?
+    /// The state after the changes; nil if there is none still.
+    var state: OrderState?
+    var effect: FoldResult.Effect
+    /// Present when the effect is `.changed`.
+    var package: OrderPackage?
+    /// One per change.
+    var outcomes: [ChangeOutcome]
+
+    /// The version that the write expects in Redis.
+    var expectedVersion: Int64 { self.stored?.state.version ?? 0 }
+
+    /// A change that was seen before may be one whose publication was lost with its worker: it is published again.
+    var wasRedelivered: Bool {
+        self.outcomes.contains { if case .skipped(.redelivered) = $0 { true } else { false } }
+    }
+}
+
+/// Folds and packages. Pure but for the signature's randomness-free computation; runs on any thread.
+struct OrderWorkshop: Sendable {
+    let brand: Brand
+    let secrets: TokenSecrets
+
+    /// Folds the changes of one order into one new state and packages that.
+    ///
+    /// Conflation: however many changes, one signature. A package that cannot be built (too large) is the fault of
+    /// some change, so the changes are then taken one by one and the guilty ones refused.
+    func work(
+        on key: OrderKey, stored: OrderStore.StoredOrder?, changes: [(ChangePosition, OrderChange)],
+        nowEpochSeconds: Int64
+    ) -> OrderWork {
+        let fold = OrderFold(rules: self.brand.rules) { [secrets] in secrets.token(for: $0) }
+        let result = fold.fold(stored?.state, changes: changes, nowEpochSeconds: nowEpochSeconds)
+        guard result.effect == .changed, let state = result.state else {
+            return OrderWork(key: key, stored: stored, result: result, package: nil)
+        }
+        do {
+            return OrderWork(key: key, stored: stored, result: result, package: try self.package(state))
+        } catch {
+            return self.workSingly(on: key, stored: stored, changes: changes, nowEpochSeconds: nowEpochSeconds, fold)
+        }
+    }
+
+    private func package(_ state: OrderState) throws(PackagingError) -> OrderPackage {
+        try PackageBuilder(self.brand).build(
+            state.orderJSON(rules: self.brand.rules), signingEpochSeconds: state.modifiedEpochSeconds)
+    }
+
+    private func workSingly(
+        on key: OrderKey, stored: OrderStore.StoredOrder?, changes: [(ChangePosition, OrderChange)],
+        nowEpochSeconds: Int64, _ fold: OrderFold
+    ) -> OrderWork {
+        var good: [(ChangePosition, OrderChange)] = []
+        var refusals: [Int: ChangeFault] = [:]
+        var work = OrderWork(
+            key: key, stored: stored, state: stored?.state, effect: .none, package: nil, outcomes: [])
+        for (index, change) in changes.enumerated() {
+            let result = fold.fold(stored?.state, changes: good + [change], nowEpochSeconds: nowEpochSeconds)
+            guard result.effect == .changed, let state = result.state else {
+                good.append(change)
+                work = OrderWork(key: key, stored: stored, result: result, package: nil)
+                continue
+            }
+            do {
+                work = OrderWork(key: key, stored: stored, result: result, package: try self.package(state))
+                good.append(change)
+            } catch {
+                refusals[index] = ChangeFault(.unpackable, "the order cannot be packaged: \(error)")
+            }
+        }
+        var outcomes = work.outcomes[...]
+        work.outcomes = changes.indices.map { index in
+            refusals[index].map { .refused($0) } ?? outcomes.popFirst() ?? .unchanged
+        }
+        return work
+    }
+}
+
+extension OrderWork {
+    init(key: OrderKey, stored: OrderStore.StoredOrder?, result: FoldResult, package: OrderPackage?) {
+        self.init(
+            key: key, stored: stored, state: result.state, effect: result.effect, package: package,
+            outcomes: result.outcomes)
+    }
+}

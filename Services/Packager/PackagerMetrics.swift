@@ -1,0 +1,36 @@
+import Metrics
+import Model
+
+/// The packager's metrics, named once.
+struct PackagerMetrics: Sendable {
+    /// Records taken from `waybill.order-changes`.
+    let changesConsumed: Counter
+    /// Changes that changed an order.
+    let changesApplied: Counter
+    /// Changes that said nothing new.
+    let changesUnchanged: Counter
+    /// Changes that were seen before or came out of sequence.
+    let changesSkipped: Counter
+    /// Records that became dead letters.
+    let deadLetters: Counter
+    /// Packages that were built and signed.
+    let packagesBuilt: Counter
+    /// Files that an order names and its brand does not have; the package went out without them.
+    let filesOmitted: Counter
+    /// Writes that found another version than was read.
+    let conflicts: Counter
+    /// From a change's arrival in Kafka to its package in Redis.
+    let age: Timer
+
+    init(factory: any MetricsFactory) {
+        self.changesConsumed = Counter(label: "waybill_changes_consumed_total", factory: factory)
+        self.changesApplied = Counter(label: "waybill_changes_applied_total", factory: factory)
+        self.changesUnchanged = Counter(label: "waybill_changes_unchanged_total", factory: factory)
+        self.changesSkipped = Counter(label: "waybill_changes_skipped_total", factory: factory)
+        self.deadLetters = Counter(label: "waybill_dead_letters_total", factory: factory)
+        self.packagesBuilt = Counter(label: "waybill_packages_built_total", factory: factory)
+        self.filesOmitted = Counter(label: "waybill_files_omitted_total", factory: factory)
+        self.conflicts = Counter(label: "waybill_write_conflicts_total", factory: factory)
+        self.age = Timer(label: "waybill_change_age_seconds", factory: factory)
+    }
+}

@@ -1,0 +1,71 @@
+import Kafka
+import Model
+import Store
+
+/// Whom a batch of records makes us tell.
+///
+/// One notification per push token and order type says everything: it does not name an order, and the device asks for
+/// all that changed. Source: Wallet Orders §4.1
+struct FanOut {
+    /// One device to tell, and every registration that made us do so.
+    struct Target: Hashable {
+        let orderType: OrderTypeIdentifier
+        let pushToken: PushToken
+    }
+
+    /// The registrations behind each target, in the order of their appearance.
+    private(set) var targets: [Target] = []
+    private(set) var registrations: [Target: [(key: RegistrationKey, record: RegistrationRecord)]] = [:]
+    /// Tellings that were saved.
+    private(set) var mergedCount = 0
+
+    mutating func add(_ key: RegistrationKey, _ record: RegistrationRecord) {
+        let target = Target(orderType: key.order.orderType, pushToken: record.pushToken)
+        if self.registrations[target] == nil {
+            self.targets.append(target)
+        } else {
+            self.mergedCount += 1
+        }
+        self.registrations[target, default: []].append((key, record))
+    }
+}
+
+/// What the records of a batch say, before anybody is looked up.
+struct PushBatch {
+    /// How long after a change a new registration still causes a push: a device that registers just after a change
+    /// must not miss it. Source: DESIGN §5
+    static let registrationWindowSeconds: Int64 = 15 * 60
+
+    /// Orders that have a new version, each once.
+    private(set) var changed: [OrderKey] = []
+    /// New registrations, the last of each device and order.
+    private(set) var registered: [RegistrationKey: RegistrationRecord] = [:]
+    /// Records that could not be understood: topic/partition/offset and why.
+    private(set) var unreadable: [(origin: String, reason: String)] = []
+
+    init(_ records: [KafkaRecord], topics: Topics) {
+        var seen: Set<OrderKey> = []
+        for record in records {
+            do {
+                let key = String(decoding: record.key ?? [], as: UTF8.self)
+                if record.topic == topics.registrations {
+                    let registration = try RegistrationKey(key)
+                    self.registered[registration] = try record.value.map {
+                        bytes throws in try RegistrationRecord.decode(bytes)
+                    }
+                } else {
+                    let order = try OrderKey(key)
+                    // A removed order has nobody to tell; one that changed again later in the batch is told once.
+                    if record.value == nil {
+                        self.changed.removeAll { $0 == order }
+                        seen.remove(order)
+                    } else if seen.insert(order).inserted {
+                        self.changed.append(order)
+                    }
+                }
+            } catch {
+                self.unreadable.append(("\(record.topic)/\(record.partition)/\(record.offset)", "\(error)"))
+            }
+        }
+    }
+}

@@ -1,0 +1,130 @@
+public import Kafka
+public import Logging
+import Metrics
+public import ServiceLifecycle
+
+/// The loop of a worker on Kafka: take a batch, work on it until it is done, commit, take the next.
+///
+/// One batch is in hand at a time; the consumer gathers the next one meanwhile. Work is repeated, with growing pauses,
+/// until it succeeds: what is in hand is never dropped, and nothing is committed before it is done.
+public final class BatchWorker: Service {
+    /// What readiness waits for: that the consumer group has let this worker in.
+    public static let joined = "consumer-group"
+    /// What makes a worker unready while it lasts: that a batch cannot be finished.
+    static let upstreams = "upstreams"
+    /// Most records of a batch; with `batchBytes` it bounds the worker's memory.
+    static let batchRecords = 1000
+    /// Most bytes of keys and values of a batch.
+    static let batchBytes = 16 << 20
+
+    private let consumer: KafkaConsumer
+    private let process: @Sendable ([KafkaRecord]) async throws -> Void
+    private let onStopped: @Sendable () async -> Void
+    private let readiness: Readiness
+    private let logger: Logger
+    private let retries: Counter
+    private let batchSize: Recorder
+    private let random: @Sendable (ClosedRange<Double>) -> Double
+
+    /// - Parameters:
+    ///   - process: does what the records ask for; when it throws, the same records are given again.
+    ///   - onStopped: called when the last batch is done and the consumer has left its group.
+    public init(
+        consumer: KafkaConsumer, environment: ServiceEnvironment,
+        random: @escaping @Sendable (ClosedRange<Double>) -> Double = { Double.random(in: $0) },
+        process: @escaping @Sendable ([KafkaRecord]) async throws -> Void,
+        onStopped: @escaping @Sendable () async -> Void
+    ) {
+        self.consumer = consumer
+        self.process = process
+        self.onStopped = onStopped
+        self.readiness = environment.readiness
+        self.logger = environment.logger
+        self.retries = Counter(label: "waybill_batch_retries_total", factory: environment.metrics)
+        self.batchSize = Recorder(label: "waybill_batch_records", aggregate: true, factory: environment.metrics)
+        self.random = random
+    }
+
+    public func run() async throws {
+        do {
+            try await self.work()
+        } catch is CancellationError {
+            self.logger.info("stopping, what was in hand is done or goes back uncommitted")
+        }
+        self.readiness.unmet(Self.joined, "stopping")
+        await self.consumer.close()
+        await self.onStopped()
+    }
+
+    /// - Throws: `CancellationError` on graceful shutdown; `KafkaError` when the consumer cannot go on.
+    private func work() async throws {
+        while true {
+            // Only the waiting ends with a graceful shutdown; a batch that was taken is finished.
+            let records = try await cancelWhenGracefulShutdown {
+                try await self.consumer.nextBatch(
+                    records: Self.batchRecords, bytes: Self.batchBytes, wait: .milliseconds(500))
+            }
+            if self.consumer.hasJoined {
+                self.readiness.met(Self.joined)
+            } else {
+                self.readiness.unmet(Self.joined, "not in the group yet")
+            }
+            for event in self.consumer.takeEvents() {
+                self.logger.notice("consumer", metadata: ["event": "\(event)"])
+            }
+            guard !records.isEmpty else { continue }
+            self.batchSize.record(records.count)
+            try await self.finish(records)
+        }
+    }
+
+    /// Works on a batch until it is done, however long an upstream is away.
+    private func finish(_ records: [KafkaRecord]) async throws {
+        var attempt = 0
+        while true {
+            do {
+                try await self.process(records)
+                try await self.consumer.commit(Self.positions(behind: records))
+                if attempt > 0 { self.readiness.met(Self.upstreams) }
+                return
+            } catch let error where !(error is CancellationError) {
+                attempt += 1
+                self.retries.increment()
+                self.readiness.unmet(Self.upstreams, "\(error)")
+                let delay = backoff(attempt: attempt, random: self.random)
+                self.logger.warning(
+                    "batch not done, trying again",
+                    metadata: ["error": "\(error)", "attempt": "\(attempt)", "delay": "\(delay)"])
+                // Uncommitted work is repeated by whoever comes next, so a shutdown need not wait for an upstream.
+                try await cancelWhenGracefulShutdown { try await Task.sleep(for: delay) }
+            }
+        }
+    }
+
+    /// Where to go on reading when all of the records are done: behind the highest offset of each partition.
+    static func positions(behind records: [KafkaRecord]) -> [KafkaPosition] {
+        var next: [TopicPartition: Int64] = [:]
+        for record in records {
+            let place = TopicPartition(topic: record.topic, partition: record.partition)
+            next[place] = max(next[place] ?? 0, record.offset + 1)
+        }
+        return next.map { KafkaPosition(topic: $0.topic, partition: $0.partition, offset: $1) }
+            .sorted { ($0.topic, $0.partition) < ($1.topic, $1.partition) }
+    }
+
+    private struct TopicPartition: Hashable {
+        let topic: String
+        let partition: Int32
+    }
+}
+
+/// How long to wait before something is tried again: exponential from 100 ms to 5 s, up to half of it taken off at
+/// random, so that workers do not come back in step.
+///
+/// - Parameters:
+///   - attempt: how often it was tried, from 1.
+///   - random: a number of the given range.
+public func backoff(attempt: Int, random: (ClosedRange<Double>) -> Double) -> Duration {
+    let full = min(5.0, 0.1 * Double(1 << min(max(attempt - 1, 0), 10)))
+    return .seconds(full * random(0.5...1))
+}

@@ -1,0 +1,65 @@
+public import Kafka
+public import Packaging
+public import Redis
+
+/// Readings that more than one service makes, each with the check that stops a start.
+extension Settings {
+    /// Where Kafka is and how to talk to it.
+    func kafka() throws(SettingsError) -> KafkaConfiguration {
+        let bootstrap = self.text(.kafkaBootstrap, default: "127.0.0.1:9092")
+        guard let file = self.text(.kafkaProperties) else { return KafkaConfiguration(bootstrap: bootstrap) }
+        do {
+            return KafkaConfiguration(bootstrap: bootstrap, properties: try KafkaConfiguration.properties(file: file))
+        } catch {
+            throw SettingsError(.kafkaProperties, value: file, error.message)
+        }
+    }
+
+    /// Where Redis is and how to talk to it.
+    func redis() throws(SettingsError) -> RedisConfiguration {
+        let url = self.text(.redisURL, default: "redis://127.0.0.1:6379/0")
+        var password: String?
+        if let path = self.text(.redisPasswordFile) {
+            let content = try self.content(.redisPasswordFile, of: path, limit: 4096)
+            let line = content.prefix { $0 != UInt8(ascii: "\n") && $0 != UInt8(ascii: "\r") }
+            guard !line.isEmpty else {
+                throw SettingsError(.redisPasswordFile, value: path, "the first line must be the password, it is empty")
+            }
+            password = String(decoding: line, as: UTF8.self)
+        }
+        do {
+            return try RedisConfiguration(url: url, password: password)
+        } catch {
+            throw SettingsError(.redisURL, value: url, error.message)
+        }
+    }
+
+    /// The base URL that stands in each order.
+    public func webServiceURL() throws(SettingsError) -> String {
+        let url = try self.required(.webServiceURL, "https://… as Wallet will call the gateway")
+        guard url.hasPrefix("https://"), url.utf8.count > 8, !url.contains(where: \.isWhitespace) else {
+            throw SettingsError(.webServiceURL, value: url, "must start with https://")
+        }
+        return url
+    }
+
+    /// The secrets that authentication tokens are derived from.
+    public func tokenSecrets() throws(SettingsError) -> TokenSecrets {
+        let path = try self.required(.tokenSecrets, "path of a file with one secret a line")
+        let content = try self.content(.tokenSecrets, of: path)
+        do {
+            return try TokenSecrets(file: content)
+        } catch {
+            throw SettingsError(.tokenSecrets, value: path, error.message)
+        }
+    }
+
+    /// All brands of a directory.
+    public func brands(in directory: String, webServiceURL: String) throws(SettingsError) -> Brands {
+        do {
+            return try Brands.load(directory: directory, webServiceURL: webServiceURL)
+        } catch {
+            throw SettingsError(.brands, value: directory, "\(error)")
+        }
+    }
+}

@@ -1,0 +1,56 @@
+import Cryptography
+public import Model
+
+/// The secrets that authentication tokens are derived from.
+///
+/// Any upstream system that has the first secret can compute an order's token at checkout without asking us.
+/// Source: DESIGN §5
+public struct TokenSecrets: Sendable {
+    /// Why a file of secrets is refused. Never says a secret.
+    public struct Failure: Error, CustomStringConvertible, Sendable {
+        public let message: String
+        public var description: String { self.message }
+    }
+
+    /// Shortest secret, in bytes: what is derived has 128 bits, so a secret should not have fewer.
+    static let shortest = 16
+
+    /// The first one mints, all of them are taken.
+    private let secrets: [[UInt8]]
+
+    /// - Parameter file: one secret a line; empty lines are passed over.
+    public init(file: [UInt8]) throws(Failure) {
+        var secrets: [[UInt8]] = []
+        for (index, line) in file.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false).enumerated() {
+            let secret = line.last == UInt8(ascii: "\r") ? line.dropLast() : line
+            guard !secret.isEmpty else { continue }
+            guard secret.count >= Self.shortest else {
+                throw Failure(message: "line \(index + 1): a secret must have at least \(Self.shortest) bytes")
+            }
+            secrets.append(Array(secret))
+        }
+        guard !secrets.isEmpty else { throw Failure(message: "the file must have at least one secret, one a line") }
+        self.secrets = secrets
+    }
+
+    /// The token that an order gets if it does not bring its own: the first 32 hexadecimal digits of
+    /// HMAC-SHA256(secret, `<type>/<id>`).
+    public func token(for key: OrderKey) -> AuthenticationToken { Self.token(for: key, secret: self.secrets[0]) }
+
+    /// Whether a text is the derived token of an order, under any of the secrets. In constant time for each.
+    public func isToken(_ text: String, of key: OrderKey) -> Bool {
+        var matches = false
+        for secret in self.secrets {
+            let token = Self.token(for: key, secret: secret)
+            if constantTimeEqual(Array(text.utf8), Array(token.rawValue.utf8)) { matches = true }
+        }
+        return matches
+    }
+
+    private static func token(for key: OrderKey, secret: [UInt8]) -> AuthenticationToken {
+        let digest = HMACSHA256.authenticate(Array(key.description.utf8), key: secret)
+        let digits: [UInt8] = Array("0123456789abcdef".utf8)
+        let text = digest.prefix(16).flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }
+        return AuthenticationToken(derived: String(decoding: text, as: UTF8.self))
+    }
+}

@@ -1,0 +1,79 @@
+public import Model
+public import NIOCore
+public import Redis
+
+/// Answers what changed for a device since a tag.
+///
+/// The tag is a stamp of the store's clock (see `StoreScripts.write`). The orders of a device are not read in one
+/// instant: one order could be read, then change, then another could change and be read with a higher stamp. A tag of
+/// that higher stamp would hide the first change for ever. So a tag is never higher than the store's clock was before
+/// the reading began; what changed during the reading is reported again the next time, which is harmless.
+public struct DeviceOrders: Sendable {
+    /// Most orders that one answer reads; a device with more is answered about these first.
+    static let limit = 5000
+
+    private let redis: RedisClient
+
+    public init(redis: RedisClient) { self.redis = redis }
+
+    /// What changed.
+    public struct Changes: Hashable, Sendable {
+        /// Sorted.
+        public let orders: [OrderIdentifier]
+        /// The next tag: digits, opaque to the device.
+        public let tag: String
+    }
+
+    /// - Parameter tag: from the last answer; empty or not ours means everything.
+    /// - Returns: nil when nothing changed; fails with `RedisError` or `StoreError`.
+    public func changes(
+        of device: DeviceIdentifier, type: OrderTypeIdentifier, since tag: String, on eventLoop: any EventLoop
+    ) -> EventLoopFuture<Changes?> {
+        let first = [RedisCommand("TIME"), RedisCommand("SMEMBERS", .string(StoreKeys.device(device, type)))]
+        return self.redis.pipeline(first, on: eventLoop).flatMap { replies -> EventLoopFuture<Changes?> in
+            guard replies.count == 2, let clock = Self.microseconds(replies[0]), let members = replies[1].array else {
+                return eventLoop.makeFailedFuture(StoreError(.unavailable, "listing changes: an unexpected reply"))
+            }
+            let orders = members.prefix(Self.limit).compactMap { $0.text.flatMap { try? OrderIdentifier($0) } }
+            guard !orders.isEmpty else { return eventLoop.makeSucceededFuture(nil) }
+            let commands = orders.map { order in
+                let key = OrderKey(orderType: type, order: order)
+                return RedisCommand("HMGET", .string(StoreKeys.order(key)), "stamp", "removed")
+            }
+            return self.redis.pipeline(commands, on: eventLoop).map { replies in
+                let stamps = zip(orders, replies).compactMap { order, reply -> (OrderIdentifier, Int64)? in
+                    guard let values = reply.array, values.count == 2, values[1].text != "1" else { return nil }
+                    return values[0].integer.map { (order, $0) }
+                }
+                return Self.changes(stamps, since: Self.stamp(tag), clock: clock)
+            }
+        }
+    }
+
+    /// The answer, from what was read.
+    ///
+    /// - Parameters:
+    ///   - stamps: of the device's orders.
+    ///   - since: the tag's stamp.
+    ///   - clock: the store's clock before the stamps were read, microseconds.
+    static func changes(_ stamps: [(OrderIdentifier, Int64)], since: Int64, clock: Int64) -> Changes? {
+        let changed = stamps.filter { $0.1 > since }
+        guard let highest = changed.map(\.1).max() else { return nil }
+        let orders = changed.map(\.0).sorted { $0.rawValue < $1.rawValue }
+        return Changes(orders: orders, tag: String(min(highest, clock)))
+    }
+
+    /// The stamp of a tag; 0 for one that is not ours.
+    static func stamp(_ tag: String) -> Int64 {
+        guard tag.utf8.allSatisfy({ (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }) else { return 0 }
+        return Int64(tag) ?? 0
+    }
+
+    /// Source: Redis TIME: seconds and microseconds as two strings
+    private static func microseconds(_ reply: RedisValue) -> Int64? {
+        guard let parts = reply.array, parts.count == 2, let seconds = parts[0].integer,
+            let microseconds = parts[1].integer
+        else { return nil }
+        return seconds.multipliedReportingOverflow(by: 1_000_000).partialValue &+ microseconds
+    }
+}

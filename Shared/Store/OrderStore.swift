@@ -1,0 +1,190 @@
+public import Model
+public import Redis
+
+/// The orders as the packager sees them: state in, state and package out, each write a compare-and-set.
+///
+/// All calls are pipelined over many orders; what fails for one order fails for it alone.
+public struct OrderStore: Sendable {
+    /// How long the trace of a removed order is kept, in seconds. It stops a redelivered change from bringing the
+    /// order back, so it must outlive any redelivery; a week is Kafka's default retention.
+    static let removedSeconds: Int64 = 7 * 24 * 3600
+
+    private let redis: RedisClient
+
+    public init(redis: RedisClient) { self.redis = redis }
+
+    /// An order as it stands in Redis, without the bytes of its package.
+    public struct StoredOrder: Sendable {
+        public let state: OrderState
+        /// Without quotes; empty for a removed order.
+        public let entityTag: String
+        /// Digests, in the order of the archive.
+        public let assets: [String]
+    }
+
+    /// Reads some orders.
+    ///
+    /// - Returns: one result per key, in order: nil for an unknown order, `StoreError` with code `.corrupt` for one
+    ///   that cannot be understood.
+    /// - Throws: `StoreError` with code `.unavailable`.
+    public func orders(_ keys: [OrderKey]) async throws(StoreError) -> [Result<StoredOrder?, StoreError>] {
+        let fields: [OrderField] = [
+            .token, .version, .modified, .document, .sources, .recent, .removed, .etag, .assets,
+        ]
+        let commands = keys.map { key in
+            RedisCommand(["HMGET", .string(StoreKeys.order(key))] + fields.map { .string($0.rawValue) })
+        }
+        let replies = try await self.pipeline(commands, "reading orders")
+        return zip(keys, replies).map { key, reply in Self.stored(key, reply) }
+    }
+
+    private static func stored(_ key: OrderKey, _ reply: RedisValue) -> Result<StoredOrder?, StoreError> {
+        if case .error(let message) = reply { return .failure(StoreError(.corrupt, "reading order \(key): \(message)")) }
+        guard let values = reply.array, values.count == 9 else {
+            return .failure(StoreError(.corrupt, "reading order \(key): nine fields were expected"))
+        }
+        guard values[1] != .null else { return .success(nil) }
+        guard let token = values[0].text, let version = values[1].integer, let modified = values[2].integer,
+            let document = values[3].bytes, let sources = values[4].bytes, let recent = values[5].bytes
+        else { return .failure(StoreError(.corrupt, "reading order \(key): a field is missing")) }
+        do {
+            let state = try OrderState(
+                key: key, token: AuthenticationToken(token), version: version, modifiedEpochSeconds: modified,
+                document: document, positions: sources, recent: recent, isRemoved: values[6].text == "1")
+            let assets = (values[8].text ?? "").split(separator: " ").map(String.init)
+            return .success(StoredOrder(state: state, entityTag: values[7].text ?? "", assets: assets))
+        } catch {
+            return .failure(StoreError(.corrupt, "reading order \(key): \(error)"))
+        }
+    }
+
+    /// What to write for one order.
+    public struct Write: Sendable {
+        public enum Content: Sendable {
+            /// A new version with its package.
+            case version(StoredPackage)
+            /// The same version; only what was applied moved on.
+            case positions
+            /// The order is gone; only what idempotence needs stays, for a week.
+            case removal
+        }
+        public let state: OrderState
+        /// The version that was read before, 0 if there was none.
+        public let expectedVersion: Int64
+        public let content: Content
+
+        public init(state: OrderState, expectedVersion: Int64, content: Content) {
+            self.state = state
+            self.expectedVersion = expectedVersion
+            self.content = content
+        }
+    }
+
+    /// The bytes of a package but for its assets.
+    public struct StoredPackage: Sendable {
+        public let head: [UInt8]
+        /// Digests, in the order of the archive.
+        public let assets: [String]
+        public let tail: [UInt8]
+        /// Without quotes.
+        public let entityTag: String
+
+        public init(head: [UInt8], assets: [String], tail: [UInt8], entityTag: String) {
+            self.head = head
+            self.assets = assets
+            self.tail = tail
+            self.entityTag = entityTag
+        }
+    }
+
+    /// Whether a write took place.
+    public enum WriteOutcome: Hashable, Sendable {
+        case written
+        /// Another worker wrote in between: read again and fold anew.
+        case conflict
+        /// Redis refused this write, with its words.
+        case refused(String)
+    }
+
+    /// Writes some orders, each only if its version still is the expected one.
+    ///
+    /// - Returns: one outcome per write, in order.
+    /// - Throws: `StoreError` with code `.unavailable`; then it is unknown which writes took place, and writing again
+    ///   after reading again is safe.
+    public func write(_ writes: [Write]) async throws(StoreError) -> [WriteOutcome] {
+        let invocations = writes.map { write in
+            RedisInvocation(
+                StoreScripts.write, keys: [StoreKeys.order(write.state.key)],
+                arguments: [.integer(write.expectedVersion), .string(write.mode), .integer(Self.removedSeconds)]
+                    + write.fields.flatMap { [.string($0.0.rawValue), $0.1] })
+        }
+        let replies: [RedisValue]
+        do {
+            replies = try await self.redis.evaluate(invocations)
+        } catch {
+            throw StoreError("writing orders", error)
+        }
+        return replies.map { reply in
+            switch reply {
+            case .integer(1): .written
+            case .integer: .conflict
+            case .error(let message): .refused(message)
+            case .string, .array, .null, .status: .refused("an unexpected reply")
+            }
+        }
+    }
+
+    /// Puts assets where they are missing.
+    ///
+    /// - Parameter assets: digest and ready ZIP entry.
+    public func putAssets(_ assets: [(digest: String, entry: [UInt8])]) async throws(StoreError) {
+        guard !assets.isEmpty else { return }
+        let present = try await self.pipeline(
+            assets.map { RedisCommand("EXISTS", .string(StoreKeys.asset($0.digest))) }, "looking for assets")
+        let missing = zip(assets, present).filter { $0.1.integer != 1 }.map(\.0)
+        guard !missing.isEmpty else { return }
+        let replies = try await self.pipeline(
+            missing.map { RedisCommand("SET", .string(StoreKeys.asset($0.digest)), .bytes($0.entry)) },
+            "writing assets")
+        for case .error(let message) in replies { throw StoreError(.unavailable, "writing assets: \(message)") }
+    }
+
+    private func pipeline(_ commands: [RedisCommand], _ operation: String) async throws(StoreError) -> [RedisValue] {
+        do {
+            return try await self.redis.pipeline(commands)
+        } catch {
+            throw StoreError(operation, error)
+        }
+    }
+}
+
+extension OrderStore.Write {
+    /// How the script treats the hash.
+    var mode: String {
+        switch self.content {
+        case .version: "version"
+        case .positions: "positions"
+        case .removal: "removal"
+        }
+    }
+
+    /// What is written, in one HSET.
+    var fields: [(OrderField, RedisArgument)] {
+        let applied: [(OrderField, RedisArgument)] = [
+            (.sources, .bytes(self.state.positions.encoded)), (.recent, .bytes(self.state.recent.encoded)),
+        ]
+        let version: [(OrderField, RedisArgument)] = [
+            (.token, .string(self.state.token.rawValue)), (.version, .integer(self.state.version)),
+            (.modified, .integer(self.state.modifiedEpochSeconds)), (.document, .bytes(self.state.document.encoded)),
+        ]
+        switch self.content {
+        case .positions: return applied
+        case .removal: return applied + version + [(.removed, "1")]
+        case .version(let package):
+            return applied + version + [
+                (.etag, .string(package.entityTag)), (.head, .bytes(package.head)),
+                (.assets, .string(package.assets.joined(separator: " "))), (.tail, .bytes(package.tail)),
+            ]
+        }
+    }
+}

@@ -1,0 +1,81 @@
+public import Model
+public import NIOCore
+public import Redis
+
+/// What the gateway reads to answer a fetch, on its own event loop and without copies of package bytes.
+public struct PackageReader: Sendable {
+    private let redis: RedisClient
+
+    public init(redis: RedisClient) { self.redis = redis }
+
+    /// What decides the answer before any package byte is read.
+    public struct Stamp: Sendable, Hashable {
+        public let token: AuthenticationToken
+        public let version: Int64
+        /// `Last-Modified`, UNIX seconds.
+        public let modifiedEpochSeconds: Int64
+        /// Without quotes.
+        public let entityTag: String
+    }
+
+    /// The own parts of a package with the stamp that belongs to them.
+    public struct Spans: Sendable {
+        public let stamp: Stamp
+        public let head: ByteBuffer
+        /// Digests, in the order of the archive.
+        public let assets: [String]
+        public let tail: ByteBuffer
+    }
+
+    private static let stampFields: [RedisArgument] = [.token, .version, .modified, .etag, .removed].map(argument)
+    private static let spanFields: [RedisArgument] = [.head, .assets, .tail].map(argument)
+    private static func argument(_ field: OrderField) -> RedisArgument { .string(field.rawValue) }
+
+    /// Reads the stamp alone.
+    ///
+    /// - Returns: nil for an order that is unknown or removed; fails with `RedisError` or `StoreError`.
+    public func stamp(of key: OrderKey, on eventLoop: any EventLoop) -> EventLoopFuture<Stamp?> {
+        let command = RedisCommand(["HMGET", .string(StoreKeys.order(key))] + Self.stampFields)
+        return self.redis.pipeline([command], on: eventLoop).flatMapThrowing { replies in
+            try Self.stamp(replies.first?.array ?? [])
+        }
+    }
+
+    /// Reads stamp and package in one go.
+    public func spans(of key: OrderKey, on eventLoop: any EventLoop) -> EventLoopFuture<Spans?> {
+        let command = RedisCommand(["HMGET", .string(StoreKeys.order(key))] + Self.stampFields + Self.spanFields)
+        return self.redis.pipeline([command], on: eventLoop).flatMapThrowing { replies in
+            let values = replies.first?.array ?? []
+            guard let stamp = try Self.stamp(values) else { return nil }
+            guard values.count == 8, case .string(let head) = values[5], let assets = values[6].text,
+                case .string(let tail) = values[7]
+            else { throw StoreError(.corrupt, "reading package: a span is missing") }
+            return Spans(stamp: stamp, head: head, assets: assets.split(separator: " ").map(String.init), tail: tail)
+        }
+    }
+
+    private static func stamp(_ values: [RedisValue]) throws -> Stamp? {
+        guard values.count >= 5 else { throw StoreError(.corrupt, "reading order: not a hash") }
+        guard values[1] != .null, values[4].text != "1" else { return nil }
+        guard let token = values[0].text, let version = values[1].integer, let modified = values[2].integer,
+            let tag = values[3].text
+        else { throw StoreError(.corrupt, "reading order: a field is missing") }
+        return Stamp(
+            token: try AuthenticationToken(token), version: version, modifiedEpochSeconds: modified, entityTag: tag)
+    }
+
+    /// Reads assets.
+    ///
+    /// - Returns: one entry per digest, in order; fails with `StoreError` code `.corrupt` if one is missing.
+    public func assets(_ digests: [String], on eventLoop: any EventLoop) -> EventLoopFuture<[ByteBuffer]> {
+        let commands = digests.map { RedisCommand("GET", .string(StoreKeys.asset($0))) }
+        return self.redis.pipeline(commands, on: eventLoop).flatMapThrowing { replies in
+            try zip(digests, replies).map { digest, reply in
+                guard case .string(let entry) = reply else {
+                    throw StoreError(.corrupt, "reading asset \(digest): it is missing")
+                }
+                return entry
+            }
+        }
+    }
+}

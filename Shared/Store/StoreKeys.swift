@@ -1,0 +1,41 @@
+public import Model
+
+/// The keys of Redis, one constant each.
+///
+/// Braces are hash tags: all that one script touches lies in one slot of a cluster. Source: DESIGN §7
+enum StoreKeys {
+    static func order(_ key: OrderKey) -> String { "waybill:order:{\(key)}" }
+    static func devices(_ key: OrderKey) -> String { "waybill:devices:{\(key)}" }
+    static func device(_ device: DeviceIdentifier, _ type: OrderTypeIdentifier) -> String {
+        "waybill:device:{\(device.rawValue)/\(type)}"
+    }
+    static func asset(_ digest: String) -> String { "waybill:asset:{\(digest)}" }
+}
+
+/// The fields of an order's hash.
+enum OrderField: String {
+    /// The authentication token that fetches the order.
+    case token
+    /// Counts the states that were packaged, from 1.
+    case version
+    /// Modification second, UNIX epoch: `updatedAt` and `Last-Modified`.
+    case modified
+    /// Entity tag without quotes.
+    case etag
+    /// Bytes of the archive in front of the assets.
+    case head
+    /// Digests of the assets in the order of the archive, separated by spaces.
+    case assets
+    /// Bytes of the archive behind the assets.
+    case tail
+    /// The order document as it was folded.
+    case document
+    /// Positions and sequences that were applied.
+    case sources
+    /// The changes applied last.
+    case recent
+    /// Microseconds of the store's clock when the version was written, the measure of `ordersModifiedSince`.
+    case stamp
+    /// `1` when the order was removed and only what idempotence needs is left.
+    case removed
+}

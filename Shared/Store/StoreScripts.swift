@@ -1,0 +1,48 @@
+import Redis
+
+/// The scripts that change Redis. Each touches one slot.
+enum StoreScripts {
+    /// Writes an order's hash if its version still is the expected one.
+    ///
+    /// The stamp comes from the server's clock inside the script, where nothing else runs, and grows with each version:
+    /// whatever becomes visible later has a higher one.
+    /// KEYS: the order. ARGV: expected version (0: none), mode, seconds to keep a removed order, then field, value, …
+    /// Returns 1 if written, 0 if the version differs.
+    static let write = RedisScript(
+        """
+        local current = redis.call('HGET', KEYS[1], 'version') or '0'
+        if current ~= ARGV[1] then return 0 end
+        if ARGV[2] == 'positions' then
+          redis.call('HSET', KEYS[1], unpack(ARGV, 4))
+          return 1
+        end
+        local time = redis.call('TIME')
+        local stamp = time[1] * 1000000 + time[2]
+        local last = tonumber(redis.call('HGET', KEYS[1], 'stamp') or '0')
+        if stamp <= last then stamp = last + 1 end
+        redis.call('DEL', KEYS[1])
+        redis.call('HSET', KEYS[1], 'stamp', string.format('%.0f', stamp), unpack(ARGV, 4))
+        if ARGV[2] == 'removal' then redis.call('EXPIRE', KEYS[1], ARGV[3]) end
+        return 1
+        """)
+
+    /// Registers a device, or gives it its new push token.
+    ///
+    /// KEYS: the order's devices. ARGV: device, registration as text.
+    /// Returns 1 if the device was registered already, else 0.
+    static let register = RedisScript(
+        """
+        local added = redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
+        return 1 - added
+        """)
+
+    /// Takes a registration off if it still is the one that was read.
+    ///
+    /// KEYS: the order's devices. ARGV: device, registration as text.
+    /// Returns 1 if it was taken off, else 0.
+    static let retire = RedisScript(
+        """
+        if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return 0 end
+        return redis.call('HDEL', KEYS[1], ARGV[1])
+        """)
+}
