@@ -100,6 +100,9 @@ public struct JSONObject: Hashable, Sendable {
         self.members = sorted
     }
 
+    /// - Parameter members: already sorted by name, each name once.
+    init(sorted members: [Member]) { self.members = members }
+
     public var isEmpty: Bool { self.members.isEmpty }
 
     /// Reads, replaces, adds or (with nil) removes the member of a name.

@@ -1,0 +1,46 @@
+/// Why a change cannot be applied: what a dead letter tells.
+public struct ChangeFault: Error, Hashable, Sendable, CustomStringConvertible {
+    /// What went wrong, for programs: the header `waybill-error`.
+    public enum Code: String, Hashable, Sendable, CaseIterable {
+        /// The value is longer than `OrderChange.valueLimit`.
+        case valueTooLarge = "value-too-large"
+        /// There is no value where one is needed.
+        case missingValue = "missing-value"
+        /// The record's key is missing or names no order.
+        case invalidKey = "invalid-key"
+        /// The value or a header is not UTF-8.
+        case invalidUTF8 = "invalid-utf8"
+        /// The value is not one JSON text.
+        case invalidJSON = "invalid-json"
+        /// An attribute of the event is missing or wrong.
+        case invalidEvent = "invalid-event"
+        /// The event is of a type that Waybill does not know.
+        case unknownType = "unknown-type"
+        /// `subject` and the record's key name different orders.
+        case subjectMismatch = "subject-mismatch"
+        /// The data does not have the shape that the event's type demands.
+        case invalidChange = "invalid-change"
+        /// An update for an order that does not exist.
+        case unknownOrder = "unknown-order"
+        /// The order would not be valid with this change.
+        case invalidOrder = "invalid-order"
+        /// There is no brand of this order type. Given by the packager.
+        case unknownOrderType = "unknown-order-type"
+        /// No package can be made of the order. Given by the packager.
+        case invalidPackage = "invalid-package"
+    }
+
+    public let code: Code
+    /// A sentence that a person can act on, with the JSON path. Holds no secrets; at most `reasonLimit` bytes.
+    public let reason: String
+
+    public init(code: Code, reason: String) {
+        self.code = code
+        self.reason = reason.utf8.count <= Self.reasonLimit ? reason : "\(reason.prefix(Self.reasonLimit / 4))…"
+    }
+
+    /// Longest reason, in bytes: it travels in a Kafka header.
+    public static let reasonLimit = 4096
+
+    public var description: String { "\(self.code.rawValue): \(self.reason)" }
+}

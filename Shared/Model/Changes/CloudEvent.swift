@@ -1,0 +1,175 @@
+/// An event as it came, in either mode, with the attributes that Waybill needs and its data as JSON.
+///
+/// Structured mode: the value is the event (`content-type: application/cloudevents+json`, or no `content-type`).
+/// Binary mode: the attributes stand in `ce_*` headers and the value is the data. As the binding says, the content type
+/// decides, so that a structured event may repeat its attributes in headers. Header values are plain UTF-8: the binding
+/// for Kafka, other than that for HTTP, has no percent-encoding, and decoding it would change identifiers with a `%`.
+/// Source: CloudEvents 1.0.2 §3.1; CloudEvents Kafka binding 1.0.2 §3, §3.2.3, §3.3; CloudEvents JSON format 1.0.2 §3
+struct CloudEvent {
+    let type: ChangeType
+    let source: String
+    let id: String
+    let subject: String
+    let sequence: String?
+    /// Nil when there is none, or null.
+    let data: JSON?
+    private let isBinary: Bool
+
+    init(value: [UInt8]?, headers: [(name: String, value: [UInt8]?)]) throws(ChangeFault) {
+        let contentType = try Self.contentType(headers)
+        let isStructured = contentType.map { isMediaType($0, "application/cloudevents") } ?? false
+        if !isStructured, headers.contains(where: { $0.name == "ce_specversion" }) {
+            try self.init(binary: value, headers: headers, contentType: contentType)
+        } else {
+            try self.init(structured: value, contentType: contentType)
+        }
+    }
+
+    /// How an attribute is called towards people.
+    func path(_ attribute: String) -> String { self.isBinary ? "header ce_\(attribute)" : "$.\(attribute)" }
+
+    private init(structured value: [UInt8]?, contentType: String?) throws(ChangeFault) {
+        guard let value, !value.isEmpty else {
+            throw ChangeFault(code: .missingValue, reason: "the record has no value, a CloudEvent is expected there")
+        }
+        if let contentType, !isMediaType(contentType, "application/cloudevents+json") {
+            throw ChangeFault(
+                code: .invalidEvent,
+                reason: "header content-type is \"\(clipped(contentType))\": send application/cloudevents+json, "
+                    + "or the attributes in ce_ headers")
+        }
+        let json = try Self.json(value, "the value")
+        guard case .object(let members) = json else {
+            throw ChangeFault(code: .invalidEvent, reason: "$ must be a CloudEvent (an object), it is \(json.kind)")
+        }
+        try self.init(isBinary: false) { (name) throws(ChangeFault) in
+            switch members[name] {
+            case nil, .null?: return nil
+            case .string(let text)?: return text
+            case let other?:
+                throw ChangeFault(code: .invalidEvent, reason: "$.\(name) must be a string, it is \(other.kind)")
+            }
+        } data: { () throws(ChangeFault) in
+            if let encoded = members["data_base64"], encoded != .null {
+                throw ChangeFault(
+                    code: .invalidEvent, reason: "$.data_base64 is not taken, write the JSON itself into $.data")
+            }
+            if case .string(let type)? = members["datacontenttype"], !isJSONMediaType(type) {
+                throw ChangeFault(
+                    code: .invalidEvent,
+                    reason: "$.datacontenttype must be application/json, it is \"\(clipped(type))\"")
+            }
+            return members["data"] == .null ? nil : members["data"]
+        }
+    }
+
+    private init(
+        binary value: [UInt8]?, headers: [(name: String, value: [UInt8]?)], contentType: String?
+    ) throws(ChangeFault) {
+        try self.init(isBinary: true) { (name) throws(ChangeFault) in
+            try Self.header("ce_\(name)", headers)
+        } data: { () throws(ChangeFault) in
+            if let contentType, !isJSONMediaType(contentType) {
+                throw ChangeFault(
+                    code: .invalidEvent,
+                    reason: "header content-type must be application/json, it is \"\(clipped(contentType))\"")
+            }
+            guard let value, !value.isEmpty else { return nil }
+            let json = try Self.json(value, "the value")
+            return json == .null ? nil : json
+        }
+        if self.data == nil, self.type != .orderRemoved, value == nil || value?.isEmpty == true {
+            throw ChangeFault(
+                code: .missingValue, reason: "the record has no value, the data of \(self.type.rawValue) is expected")
+        }
+    }
+
+    /// What both modes have in common: attributes that are checked before the data is looked at.
+    private init(
+        isBinary: Bool, attribute: (String) throws(ChangeFault) -> String?, data: () throws(ChangeFault) -> JSON?
+    ) throws(ChangeFault) {
+        let prefix = isBinary ? "header ce_" : "$."
+        func required(_ name: String, limit: Int) throws(ChangeFault) -> String {
+            guard let text = try attribute(name), !text.isEmpty else {
+                throw ChangeFault(code: .invalidEvent, reason: "\(prefix)\(name) is missing or empty")
+            }
+            guard text.utf8.count <= limit else {
+                throw ChangeFault(code: .invalidEvent, reason: "\(prefix)\(name) is longer than \(limit) bytes")
+            }
+            return text
+        }
+        let version = try required("specversion", limit: 64)
+        guard version == "1.0" else {
+            throw ChangeFault(
+                code: .invalidEvent, reason: "\(prefix)specversion must be \"1.0\", it is \"\(clipped(version))\"")
+        }
+        let name = try required("type", limit: OrderChange.valueLimit)
+        guard let type = ChangeType(rawValue: name) else {
+            throw ChangeFault(
+                code: .unknownType,
+                reason: "\(prefix)type is \"\(clipped(name))\", which is none of "
+                    + ChangeType.allCases.map(\.rawValue).joined(separator: ", "))
+        }
+        self.isBinary = isBinary
+        self.type = type
+        self.source = try required("source", limit: OrderChange.sourceLimit)
+        self.id = try required("id", limit: OrderChange.idLimit)
+        self.subject = try required("subject", limit: OrderChange.valueLimit)
+        self.sequence = try attribute("sequence")
+        if let sequence {
+            guard !sequence.isEmpty, sequence.utf8.count <= OrderChange.sequenceLimit,
+                sequence.utf8.allSatisfy({ $0 &- UInt8(ascii: "0") < 10 })
+            else {
+                throw ChangeFault(
+                    code: .invalidEvent,
+                    reason: "\(prefix)sequence must be 1 to \(OrderChange.sequenceLimit) digits, "
+                        + "it is \"\(clipped(sequence))\"")
+            }
+        }
+        if let time = try attribute("time"), RFC3339.instant(time) == nil {
+            throw ChangeFault(
+                code: .invalidEvent,
+                reason: "\(prefix)time must be a date-time like 2025-03-05T16:02:11Z, it is \"\(clipped(time))\"")
+        }
+        self.data = try data()
+    }
+
+    /// - Parameter what: the beginning of the sentence.
+    private static func json(_ bytes: [UInt8], _ what: String) throws(ChangeFault) -> JSON {
+        do {
+            return try JSON(parsing: bytes)
+        } catch {
+            // Bytes that are no text at all are told as such wherever they stand; looked for on this path only.
+            guard error.code != .invalidUTF8, String(validating: bytes, as: UTF8.self) != nil else {
+                throw ChangeFault(code: .invalidUTF8, reason: "\(what) is not UTF-8: \(error)")
+            }
+            throw ChangeFault(code: .invalidJSON, reason: "\(what) is not JSON: \(error)")
+        }
+    }
+
+    /// The one header of a name.
+    private static func header(
+        _ name: String, _ headers: [(name: String, value: [UInt8]?)]
+    ) throws(ChangeFault) -> String? {
+        var found: String?
+        for header in headers where header.name == name {
+            guard let bytes = header.value else { continue }
+            guard let text = String(validating: bytes, as: UTF8.self) else {
+                throw ChangeFault(code: .invalidUTF8, reason: "header \(name) is not UTF-8")
+            }
+            guard found == nil else {
+                throw ChangeFault(code: .invalidEvent, reason: "header \(name) stands twice in the record")
+            }
+            found = text
+        }
+        return found
+    }
+
+    private static func contentType(
+        _ headers: [(name: String, value: [UInt8]?)]
+    ) throws(ChangeFault) -> String? {
+        // Written in lower case by the binding, with capitals by some bridges from HTTP.
+        let named = headers.filter { $0.name.utf8.count == 12 && $0.name.lowercased() == "content-type" }
+        return try self.header("content-type", named.map { (name: "content-type", value: $0.value) })
+    }
+}

@@ -1,0 +1,89 @@
+extension OrderChange {
+    /// Reads one record of `waybill.order-changes`.
+    ///
+    /// Size, key, envelope and data are checked in this order, and the first fault is told.
+    /// - Parameter headers: as they stand in the record.
+    /// - Throws: `ChangeFault`, never with the code of a fold (`unknown-order`, `invalid-order`).
+    public static func decode(
+        key: [UInt8]?, value: [UInt8]?, headers: [(name: String, value: [UInt8]?)]
+    ) throws(ChangeFault) -> OrderChange {
+        if let value, value.count > self.valueLimit {
+            throw ChangeFault(
+                code: .valueTooLarge,
+                reason: "the value has \(value.count) bytes, a change has at most \(self.valueLimit)")
+        }
+        let key = try self.key(key)
+        let event = try CloudEvent(value: value, headers: headers)
+        guard event.subject == key.description else {
+            throw ChangeFault(
+                code: .subjectMismatch,
+                reason: "\(event.path("subject")) is \"\(clipped(event.subject))\" but the record's key is "
+                    + "\"\(key)\": both must name the same order")
+        }
+        return OrderChange(
+            key: key, source: event.source, id: event.id, sequence: event.sequence, kind: try self.kind(of: event))
+    }
+
+    private static func key(_ bytes: [UInt8]?) throws(ChangeFault) -> OrderKey {
+        guard let bytes, !bytes.isEmpty else {
+            throw ChangeFault(
+                code: .invalidKey,
+                reason: "the record has no key, it must be <orderTypeIdentifier>/<orderIdentifier>")
+        }
+        guard let text = String(validating: bytes, as: UTF8.self) else {
+            throw ChangeFault(code: .invalidUTF8, reason: "the record's key is not UTF-8")
+        }
+        do {
+            return try OrderKey(text)
+        } catch {
+            throw ChangeFault(code: .invalidKey, reason: "the record's key is wrong: \(error)")
+        }
+    }
+
+    private static func kind(of event: CloudEvent) throws(ChangeFault) -> Kind {
+        switch event.type {
+        case .orderReplaced: return .replaced(OrderDocument(members: try self.object(event)))
+        case .orderPatched: return .patched(try self.object(event))
+        case .fulfillmentUpdated:
+            let object = try self.object(event)
+            return .fulfillmentUpdated(identifier: try self.identifier("fulfillmentIdentifier", object), object)
+        case .returnUpdated:
+            let object = try self.object(event)
+            return .returnUpdated(identifier: try self.identifier("returnIdentifier", object), object)
+        case .orderRemoved:
+            // Some libraries cannot leave the data out and send an empty object.
+            guard event.data == nil || event.data?.object?.isEmpty == true else {
+                throw ChangeFault(
+                    code: .invalidChange, reason: "$.data must be absent, \(event.type.rawValue) has no data")
+            }
+            return .removed
+        }
+    }
+
+    private static func object(_ event: CloudEvent) throws(ChangeFault) -> JSONObject {
+        guard let data = event.data else {
+            throw ChangeFault(
+                code: .invalidChange, reason: "$.data is missing, \(event.type.rawValue) needs an object there")
+        }
+        guard case .object(let object) = data else {
+            throw ChangeFault(code: .invalidChange, reason: "$.data must be an object, it is \(data.kind)")
+        }
+        return object
+    }
+
+    private static func identifier(_ name: String, _ object: JSONObject) throws(ChangeFault) -> String {
+        guard let value = object[name] else {
+            throw ChangeFault(code: .invalidChange, reason: "$.data.\(name) is missing, it says what is updated")
+        }
+        guard case .string(let identifier) = value else {
+            throw ChangeFault(code: .invalidChange, reason: "$.data.\(name) must be a string, it is \(value.kind)")
+        }
+        guard !identifier.isEmpty else {
+            throw ChangeFault(code: .invalidChange, reason: "$.data.\(name) must not be empty")
+        }
+        return identifier
+    }
+}
+
+/// What is repeated to a person of a text they sent, at most: its beginning.
+func clipped(_ text: String) -> String { text.utf8.count <= 60 ? text : "\(text.prefix(60))…" }

@@ -1,0 +1,44 @@
+/// What one event of `waybill.order-changes` says about one order.
+///
+/// The data is taken as it came: whether the order is valid with it, only the fold can tell.
+/// Source: DESIGN.md §3
+public struct OrderChange: Hashable, Sendable {
+    /// What is to happen to the order.
+    public enum Kind: Hashable, Sendable {
+        /// The document becomes the order's state. It may still hold what Waybill owns; the fold takes that out.
+        case replaced(OrderDocument)
+        /// A merge patch (RFC 7396) of the order.
+        case patched(JSONObject)
+        /// A merge patch of the fulfillment with that identifier.
+        case fulfillmentUpdated(identifier: String, JSONObject)
+        /// A merge patch of the return with that identifier.
+        case returnUpdated(identifier: String, JSONObject)
+        /// The order is gone.
+        case removed
+    }
+
+    public let key: OrderKey
+    /// With `id` the identity of the change.
+    public let source: String
+    public let id: String
+    /// Digits that order the changes of one source, or nil when the source does not number them.
+    public let sequence: String?
+    public let kind: Kind
+
+    public init(key: OrderKey, source: String, id: String, sequence: String? = nil, kind: Kind) {
+        self.key = key
+        self.source = source
+        self.id = id
+        self.sequence = sequence
+        self.kind = kind
+    }
+
+    /// Longest value that is taken, in bytes: 1 MiB, which is also Kafka's default for a record.
+    public static let valueLimit = 1 << 20
+    /// Longest `source`, in bytes: it is kept with the order when it numbers its changes.
+    public static let sourceLimit = 512
+    /// Longest `id`, in bytes.
+    public static let idLimit = 1024
+    /// Longest `sequence`, in digits.
+    public static let sequenceLimit = 128
+}

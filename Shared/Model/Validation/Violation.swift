@@ -1,0 +1,15 @@
+/// One thing that is wrong in an order.
+public struct Violation: Hashable, Sendable, CustomStringConvertible {
+    /// `$.payment.total.amount`
+    public let path: String
+    /// The rest of the sentence: `must be a string, it is a number`.
+    public let message: String
+
+    public init(path: String, message: String) {
+        self.path = path
+        self.message = message
+    }
+
+    /// The whole sentence.
+    public var description: String { "\(self.path) \(self.message)" }
+}
