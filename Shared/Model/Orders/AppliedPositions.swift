@@ -1,0 +1,117 @@
+/// How far an order has seen its sources: what tells redelivered and late changes from new ones.
+public struct AppliedPositions: Hashable, Sendable {
+    private struct Source: Hashable, Sendable {
+        let name: String
+        let sequence: String
+    }
+
+    /// The last touched one is last.
+    private var partitions: [ChangePosition] = []
+    /// The last touched one is last.
+    private var sources: [Source] = []
+
+    /// Partitions and sources that are remembered, each; the one untouched for longest gives way.
+    ///
+    /// An order has one partition unless the topic was made anew with another number of partitions.
+    public static let limit = 16
+
+    public init() {}
+
+    public var isEmpty: Bool { self.partitions.isEmpty && self.sources.isEmpty }
+
+    /// Where the last change of a partition stood, or nil when none of it was seen.
+    public func position(inPartition partition: Int32) -> ChangePosition? {
+        self.partitions.last { $0.partition == partition }
+    }
+
+    /// Whether a change at this position was seen before.
+    ///
+    /// A lower offset with a newer timestamp is a topic that was made anew and counts from 0 again.
+    /// Source: DESIGN.md §4 step 2
+    public func isRedelivery(_ position: ChangePosition) -> Bool {
+        guard let seen = self.position(inPartition: position.partition) else { return false }
+        return position.offset <= seen.offset && position.timestampMilliseconds <= seen.timestampMilliseconds
+    }
+
+    /// Remembers that the change at this position was dealt with. One that is a redelivery moves nothing.
+    ///
+    /// Timestamps are the producers' and need not grow with the offset, so the highest one is kept: with the last one,
+    /// a redelivery of an earlier record with a higher timestamp would look like a topic made anew.
+    public mutating func advance(to position: ChangePosition) {
+        guard !self.isRedelivery(position) else { return }
+        var next = position
+        if let index = self.partitions.lastIndex(where: { $0.partition == position.partition }) {
+            let seen = self.partitions.remove(at: index)
+            if position.offset > seen.offset {
+                next.timestampMilliseconds = max(seen.timestampMilliseconds, position.timestampMilliseconds)
+            }
+        }
+        self.partitions.append(next)
+        if self.partitions.count > Self.limit { self.partitions.removeFirst() }
+    }
+
+    /// Whether a change of this source with a higher number was applied before. An equal number is not lower.
+    public func isOutOfSequence(source: String, sequence: String) -> Bool {
+        guard let seen = self.sources.last(where: { $0.name == source }) else { return false }
+        return isLowerNumber(sequence, than: seen.sequence)
+    }
+
+    /// Remembers the number of the change of this source that was applied last.
+    public mutating func apply(source: String, sequence: String) {
+        if let index = self.sources.lastIndex(where: { $0.name == source }) { self.sources.remove(at: index) }
+        self.sources.append(Source(name: source, sequence: sequence))
+        if self.sources.count > Self.limit { self.sources.removeFirst() }
+    }
+
+    /// `{"partitions": [[partition, offset, milliseconds], …], "sequences": [[source, sequence], …]}`
+    public var json: JSON {
+        [
+            "partitions": .array(
+                self.partitions.map {
+                    [.integer(Int64($0.partition)), .integer($0.offset), .integer($0.timestampMilliseconds)]
+                }),
+            "sequences": .array(self.sources.map { [.string($0.name), .string($0.sequence)] }),
+        ]
+    }
+
+    /// The JSON as UTF-8: the field `sources` in Redis.
+    public var encoded: [UInt8] { self.json.serialized }
+
+    /// - Throws: `RecordError` when the JSON is not what `json` makes; members it does not make are ignored.
+    public init(json: JSON, path: String = "$") throws(RecordError) {
+        let object = try RecordReader(json, path: path)
+        for (index, entry) in try object.array("partitions").enumerated() {
+            guard let numbers = entry.array, numbers.count >= 3, let partition = numbers[0].integer,
+                let partition = Int32(exactly: partition), let offset = numbers[1].integer,
+                let timestamp = numbers[2].integer
+            else {
+                throw RecordError(
+                    "\(path).partitions[\(index)] must be three integers: partition, offset and milliseconds")
+            }
+            self.partitions.append(
+                ChangePosition(partition: partition, offset: offset, timestampMilliseconds: timestamp))
+        }
+        for (index, entry) in try object.array("sequences").enumerated() {
+            guard let texts = entry.array, texts.count >= 2, let name = texts[0].string,
+                let sequence = texts[1].string, sequence.utf8.allSatisfy({ $0 &- UInt8(ascii: "0") < 10 })
+            else {
+                throw RecordError("\(path).sequences[\(index)] must be a source and the digits of its sequence")
+            }
+            self.sources.append(Source(name: name, sequence: sequence))
+        }
+        self.partitions.removeFirst(max(self.partitions.count - Self.limit, 0))
+        self.sources.removeFirst(max(self.sources.count - Self.limit, 0))
+    }
+
+    /// - Throws: `RecordError` when the bytes are not what `encoded` makes.
+    public init(decoding bytes: [UInt8]) throws(RecordError) {
+        try self.init(json: try RecordError.json(bytes, "the source positions"))
+    }
+}
+
+/// Compares numbers of any length that are written in digits.
+private func isLowerNumber(_ left: String, than right: String) -> Bool {
+    let left = left.utf8.drop { $0 == UInt8(ascii: "0") }
+    let right = right.utf8.drop { $0 == UInt8(ascii: "0") }
+    return left.count == right.count ? left.lexicographicallyPrecedes(right) : left.count < right.count
+}

@@ -1,0 +1,25 @@
+/// What an order takes from its brand.
+///
+/// Source: DESIGN.md §6
+public struct BrandRules: Sendable {
+    public var orderType: OrderTypeIdentifier
+    /// The `merchant` of orders that have none.
+    public var merchant: JSONObject?
+    /// The `returnInfo` of orders that have none.
+    public var returnInfo: JSONObject?
+    /// Whether members that Wallet Orders does not know are let through.
+    public var passUnknownMembers: Bool
+    /// `https://…` as Wallet will call it.
+    public var webServiceURL: String
+
+    public init(
+        orderType: OrderTypeIdentifier, merchant: JSONObject? = nil, returnInfo: JSONObject? = nil,
+        passUnknownMembers: Bool = false, webServiceURL: String
+    ) {
+        self.orderType = orderType
+        self.merchant = merchant
+        self.returnInfo = returnInfo
+        self.passUnknownMembers = passUnknownMembers
+        self.webServiceURL = webServiceURL
+    }
+}

@@ -1,0 +1,40 @@
+/// What a fold makes of an order.
+public struct FoldResult: Hashable, Sendable {
+    /// What is to be done with the state.
+    public enum Effect: Hashable, Sendable {
+        /// Nothing moved: there is nothing to store.
+        case none
+        /// Positions moved, the order did not: to be stored, neither signed nor pushed.
+        case advanced
+        /// A new version.
+        case changed
+        /// The order is gone.
+        case removed
+    }
+
+    /// Nil for an order that is still unknown.
+    public var state: OrderState?
+    public var effect: Effect
+    /// One for each change, in their order.
+    public var outcomes: [ChangeOutcome]
+}
+
+/// What became of one change.
+public enum ChangeOutcome: Hashable, Sendable {
+    /// Why a change was passed over.
+    public enum Skip: Hashable, Sendable {
+        /// Its position was dealt with before.
+        case redelivered
+        /// Its `source` and `id` were applied before.
+        case duplicate
+        /// A later one of its source was applied before.
+        case outOfSequence
+    }
+
+    case applied
+    /// It said what the order already was.
+    case unchanged
+    case skipped(Skip)
+    /// It cannot be applied: a dead letter.
+    case refused(ChangeFault)
+}

@@ -1,0 +1,46 @@
+extension OrderState {
+    /// Versions that are read back; below 2^53 so that any JSON reader keeps them exact.
+    static let versionRange: ClosedRange<Int64> = 1...(1 << 53)
+    /// Modification seconds that are read back: 1970 to 9999.
+    static let modificationRange: ClosedRange<Int64> = 0...RFC3339.latest
+
+    /// The field `document` in Redis: JSON, empty for a removed order.
+    public var documentBytes: [UInt8] {
+        self.isRemoved ? [] : JSON.object(self.document.members).serialized
+    }
+
+    /// The field `sources` in Redis.
+    public var sourcesBytes: [UInt8] { self.positions.encoded }
+
+    /// The field `recent` in Redis.
+    public var recentBytes: [UInt8] { self.recent.encoded }
+
+    /// Reads the fields back. An empty document is a removed order's.
+    ///
+    /// - Throws: `RecordError` when a field is not what was written.
+    public init(
+        key: OrderKey, document: [UInt8], token: String, version: Int64, modifiedEpochSeconds: Int64,
+        sources: [UInt8], recent: [UInt8]
+    ) throws(RecordError) {
+        guard Self.versionRange.contains(version), Self.modificationRange.contains(modifiedEpochSeconds) else {
+            throw RecordError("the version \(version) or the modification second \(modifiedEpochSeconds) is out of range")
+        }
+        var members = JSONObject()
+        if !document.isEmpty {
+            guard case .object(let object) = try RecordError.json(document, "an order document") else {
+                throw RecordError("the order document must be an object")
+            }
+            members = object
+        }
+        let parsedToken: AuthenticationToken
+        do {
+            parsedToken = try AuthenticationToken(token)
+        } catch {
+            throw RecordError("the token is wrong: \(error)")
+        }
+        self.init(
+            key: key, document: OrderDocument(members: members), token: parsedToken, version: version,
+            modifiedEpochSeconds: modifiedEpochSeconds, positions: try AppliedPositions(decoding: sources),
+            recent: try RecentChanges(decoding: recent), isRemoved: document.isEmpty)
+    }
+}

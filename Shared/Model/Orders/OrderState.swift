@@ -1,0 +1,69 @@
+/// An order as it stands: what a package is made of and what later changes are folded into.
+///
+/// A removed order stays as a tombstone (`isRemoved`, empty document), so that a redelivered change cannot bring it back;
+/// only a new `waybill.order.replaced` can.
+public struct OrderState: Hashable, Sendable {
+    public var key: OrderKey
+    public var document: OrderDocument
+    public var token: AuthenticationToken
+    /// Grows by one with each version that is stored, from 1.
+    public var version: Int64
+    /// The moment of `updatedAt` and of `Last-Modified`; grows by at least a second with each version.
+    public var modifiedEpochSeconds: Int64
+    public var positions: AppliedPositions
+    public var recent: RecentChanges
+    public var isRemoved: Bool
+
+    public init(
+        key: OrderKey, document: OrderDocument, token: AuthenticationToken, version: Int64,
+        modifiedEpochSeconds: Int64, positions: AppliedPositions = AppliedPositions(),
+        recent: RecentChanges = RecentChanges(), isRemoved: Bool = false
+    ) {
+        self.key = key
+        self.document = document
+        self.token = token
+        self.version = version
+        self.modifiedEpochSeconds = modifiedEpochSeconds
+        self.positions = positions
+        self.recent = recent
+        self.isRemoved = isRemoved
+    }
+
+    /// The complete order.json, with what Waybill owns and what the brand gives.
+    ///
+    /// Image members may still name `https` URLs; the packager decides what becomes of them.
+    public func orderJSON(rules: BrandRules) -> JSON {
+        self.document.complete(
+            key: self.key, token: self.token, modifiedEpochSeconds: self.modifiedEpochSeconds, rules: rules)
+    }
+}
+
+extension OrderDocument {
+    /// The complete order.json of this document.
+    func complete(
+        key: OrderKey, token: AuthenticationToken, modifiedEpochSeconds: Int64, rules: BrandRules
+    ) -> JSON {
+        var order = self.members
+        if order["merchant"] == nil, let merchant = rules.merchant { order["merchant"] = .object(merchant) }
+        if order["returnInfo"] == nil, let returnInfo = rules.returnInfo { order["returnInfo"] = .object(returnInfo) }
+        if order["schemaVersion"] == nil { order["schemaVersion"] = .integer(self.impliedSchemaVersion) }
+        order["authenticationToken"] = .string(token.rawValue)
+        order["orderIdentifier"] = .string(key.order.rawValue)
+        order["orderType"] = "ecommerce"
+        order["orderTypeIdentifier"] = .string(key.orderType.rawValue)
+        order["updatedAt"] = .string(RFC3339.format(epochSeconds: modifiedEpochSeconds))
+        order["webServiceURL"] = .string(rules.webServiceURL)
+        return .object(order)
+    }
+
+    /// The schema version of a document that does not ask for one.
+    ///
+    /// 1, which every device understands. Only 2 lets the deprecated `payment.status` be left out, so a payment told by
+    /// `transactions` alone is 2.
+    /// Source: Wallet Orders §3.1
+    private var impliedSchemaVersion: Int64 {
+        guard let payment = self.members["payment"]?.object, payment["status"] == nil, payment["transactions"] != nil
+        else { return 1 }
+        return 2
+    }
+}

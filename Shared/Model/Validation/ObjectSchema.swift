@@ -1,0 +1,45 @@
+/// The members an object may have.
+struct ObjectSchema: Sendable {
+    /// With its article, for messages.
+    let title: String
+    /// Sorted by name, as the members of a `JSONObject` are, so that one pass over both checks an object.
+    let members: [MemberSchema]
+    /// Members that need another one beside them.
+    let needs: [(member: String, needed: String)]
+
+    init(_ title: String, needs: [(member: String, needed: String)] = [], _ members: MemberSchema...) {
+        self.title = title
+        self.members = members.sorted { $0.name < $1.name }
+        self.needs = needs
+    }
+}
+
+/// One member of an object.
+struct MemberSchema: Sendable {
+    let name: String
+    let isRequired: Bool
+    let shape: Shape
+
+    static func required(_ name: String, _ shape: Shape) -> MemberSchema {
+        MemberSchema(name: name, isRequired: true, shape: shape)
+    }
+
+    static func optional(_ name: String, _ shape: Shape) -> MemberSchema {
+        MemberSchema(name: name, isRequired: false, shape: shape)
+    }
+}
+
+/// What a value must look like.
+indirect enum Shape: Sendable {
+    case text(TextFormat)
+    case choice([String])
+    case number(ClosedRange<Double>)
+    case wholeNumber(ClosedRange<Double>)
+    case boolean
+    case object(ObjectSchema)
+    case array(of: Shape)
+    /// An object whose currency must be the order's.
+    case amount
+    /// An object whose `fulfillmentType` says which members it may have.
+    case fulfillment
+}

@@ -1,0 +1,195 @@
+/// order.json as a table: the same as `order.schema.json`, which the tests hold it against.
+///
+/// Source: Wallet Orders §3.1 to §3.16
+enum OrderSchema {
+    static let order = ObjectSchema(
+        "an order",
+        needs: [("webServiceURL", "authenticationToken")],
+        .optional("associatedApplicationIdentifiers", .array(of: .text(.filled))),
+        .optional("associatedApplications", .array(of: .object(Self.application))),
+        .optional("authenticationToken", .text(.token)),
+        .optional("barcode", .object(Self.barcode)),
+        .optional("changeNotifications", .choice(["enabled", "disabledIfAppInstalled"])),
+        .required("createdAt", .text(.dateTime)),
+        .optional("customer", .object(Self.customer)),
+        .optional("fulfillments", .array(of: .fulfillment)),
+        .optional("lineItems", .array(of: .object(Self.lineItem))),
+        .required("merchant", .object(Self.merchant)),
+        .required("orderIdentifier", .text(.orderIdentifier)),
+        .required("orderManagementURL", .text(.url)),
+        .optional("orderNumber", .text(.filled)),
+        .optional("orderProvider", .object(Self.orderProvider)),
+        .required("orderType", .choice(["ecommerce"])),
+        .required("orderTypeIdentifier", .text(.orderTypeIdentifier)),
+        .optional("payment", .object(Self.payment)),
+        .optional("returnInfo", .object(Self.returnInfo)),
+        .optional("returns", .array(of: .object(Self.return))),
+        .required("schemaVersion", .wholeNumber(1...2)),
+        .required("status", .choice(["open", "completed", "cancelled"])),
+        .optional("statusDescription", .text(.filled)),
+        .required("updatedAt", .text(.dateTime)),
+        .optional("webServiceURL", .text(.httpsURL)))
+
+    static let currencyAmount = ObjectSchema(
+        "an amount", .required("amount", .text(.decimal)), .required("currency", .text(.currency)))
+
+    static let shipping = ObjectSchema(
+        "a shipping fulfillment",
+        needs: [("estimatedDeliveryWindowDuration", "estimatedDeliveryAt")],
+        .optional("carrier", .text(.filled)),
+        .optional("deliveredAt", .text(.dateTime)),
+        .optional("estimatedDeliveryAt", .text(.dateTime)),
+        .optional("estimatedDeliveryWindowDuration", .text(.duration)),
+        .required("fulfillmentIdentifier", .text(.filled)),
+        .required("fulfillmentType", .choice(["shipping"])),
+        .optional("lineItems", .array(of: .object(Self.lineItem))),
+        .optional("notes", .text(.filled)),
+        .optional("recipient", .object(Self.recipient)),
+        .optional("shippedAt", .text(.dateTime)),
+        .optional("shippingType", .choice(["shipping", "delivery"])),
+        .required(
+            "status",
+            .choice([
+                "open", "processing", "onTheWay", "outForDelivery", "delivered", "shipped", "issue", "cancelled",
+            ])),
+        .optional("statusDescription", .text(.filled)),
+        .optional("trackingNumber", .text(.filled)),
+        .optional("trackingURL", .text(.url)))
+
+    static let pickup = ObjectSchema(
+        "a pickup fulfillment",
+        needs: [("pickupWindowDuration", "pickupAt")],
+        .optional("address", .object(Self.address)),
+        .optional("barcode", .object(Self.barcode)),
+        .required("displayName", .text(.filled)),
+        .required("fulfillmentIdentifier", .text(.filled)),
+        .required("fulfillmentType", .choice(["pickup"])),
+        .optional("lineItems", .array(of: .object(Self.lineItem))),
+        .optional("location", .object(Self.location)),
+        .optional("notes", .text(.filled)),
+        .optional("pickedUpAt", .text(.dateTime)),
+        .optional("pickupAt", .text(.dateTime)),
+        .optional("pickupWindowDuration", .text(.duration)),
+        .required(
+            "status", .choice(["open", "processing", "readyForPickup", "pickedUp", "issue", "cancelled"])),
+        .optional("statusDescription", .text(.filled)))
+
+    private static let lineItem = ObjectSchema(
+        "a line item",
+        .optional("gtin", .text(.filled)),
+        .optional("image", .text(.image)),
+        .optional("price", .amount),
+        .required("quantity", .number(0...Double.greatestFiniteMagnitude)),
+        .optional("sku", .text(.filled)),
+        .optional("subtitle", .text(.filled)),
+        .required("title", .text(.filled)))
+
+    private static let merchant = ObjectSchema(
+        "a merchant",
+        .optional("address", .object(Self.address)),
+        .optional("businessChatURL", .text(.url)),
+        .optional("contactURL", .text(.url)),
+        .required("displayName", .text(.filled)),
+        .optional("emailAddress", .text(.email)),
+        .optional("logo", .text(.image)),
+        .required("merchantIdentifier", .text(.filled)),
+        .optional("phoneNumber", .text(.filled)),
+        .required("url", .text(.url)))
+
+    private static let payment = ObjectSchema(
+        "a payment",
+        .optional("applePayTransactionIdentifiers", .array(of: .text(.filled))),
+        .optional("paymentMethods", .array(of: .text(.filled))),
+        .optional("status", .choice(["pending", "authorized", "paid", "refunded", "declined", "voided"])),
+        .optional("summaryItems", .array(of: .object(Self.summaryItem))),
+        .required("total", .amount),
+        .optional("transactions", .array(of: .object(Self.transaction))))
+
+    private static let summaryItem = ObjectSchema(
+        "a summary item", .required("label", .text(.filled)), .required("value", .amount))
+
+    private static let transaction = ObjectSchema(
+        "a transaction",
+        .required("amount", .amount),
+        .optional("applePayTransactionIdentifier", .text(.filled)),
+        .required("createdAt", .text(.dateTime)),
+        .required(
+            "paymentMethod", .object(ObjectSchema("a payment method", .required("displayName", .text(.filled))))),
+        .optional("receipt", .text(.file)),
+        .required("status", .choice(["pending", "approved", "completed", "cancelled", "failed"])),
+        .required("transactionType", .choice(["purchase", "refund"])))
+
+    private static let `return` = ObjectSchema(
+        "a return",
+        .optional("carrier", .text(.filled)),
+        .optional("dropOffBy", .text(.dateTime)),
+        .optional("initiatedAt", .text(.dateTime)),
+        .optional("lineItems", .array(of: .object(Self.lineItem))),
+        .optional("notes", .text(.filled)),
+        .required("returnIdentifier", .text(.filled)),
+        .optional("returnLabel", .text(.label)),
+        .optional("returnManagementURL", .text(.url)),
+        .optional("returnNumber", .text(.filled)),
+        .optional("returnedAt", .text(.dateTime)),
+        .required("status", .choice(["open", "onTheWay", "processing", "issue", "completed", "cancelled"])),
+        .optional("statusDescription", .text(.filled)))
+
+    private static let returnInfo = ObjectSchema(
+        "a return info",
+        .optional("displayCountdown", .boolean),
+        .optional("returnDeadline", .text(.dateTime)),
+        .optional("returnManagementURL", .text(.url)),
+        .optional("returnPolicyDescription", .text(.filled)),
+        .required("returnPolicyURL", .text(.url)))
+
+    private static let orderProvider = ObjectSchema(
+        "an order provider",
+        .required("displayName", .text(.filled)),
+        .required("trackingLogoNameDarkColorScheme", .text(.image)),
+        .required("trackingLogoNameLightColorScheme", .text(.image)),
+        .required("url", .text(.url)))
+
+    private static let customer = ObjectSchema(
+        "a customer",
+        .optional("emailAddress", .text(.email)),
+        .optional("familyName", .text(.any)),
+        .optional("givenName", .text(.any)),
+        .optional("organizationName", .text(.any)),
+        .optional("phoneNumber", .text(.any)))
+
+    private static let recipient = ObjectSchema(
+        "a recipient",
+        .optional("address", .object(Self.address)),
+        .optional("familyName", .text(.any)),
+        .optional("givenName", .text(.any)),
+        .optional("organizationName", .text(.any)))
+
+    private static let address = ObjectSchema(
+        "an address",
+        .optional("addressLines", .array(of: .text(.any))),
+        .optional("administrativeArea", .text(.any)),
+        .optional("countryCode", .text(.country)),
+        .optional("locality", .text(.any)),
+        .optional("postalCode", .text(.any)),
+        .optional("subAdministrativeArea", .text(.any)),
+        .optional("subLocality", .text(.any)))
+
+    private static let location = ObjectSchema(
+        "a location",
+        .optional("altitude", .number(-Double.greatestFiniteMagnitude...Double.greatestFiniteMagnitude)),
+        .required("latitude", .number(-90...90)),
+        .required("longitude", .number(-180...180)))
+
+    private static let barcode = ObjectSchema(
+        "a barcode",
+        .optional("altText", .text(.filled)),
+        .required("format", .choice(["qr", "pdf417", "aztec", "code128"])),
+        .required("message", .text(.filled)),
+        .required("messageEncoding", .text(.filled)))
+
+    private static let application = ObjectSchema(
+        "an application",
+        .optional("customProductPageIdentifier", .text(.filled)),
+        .optional("launchURL", .text(.filled)),
+        .required("storeIdentifier", .wholeNumber(1...Double.greatestFiniteMagnitude)))
+}

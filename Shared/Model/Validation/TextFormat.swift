@@ -1,0 +1,81 @@
+/// What a string must look like.
+///
+/// Source: `order.schema.json`, `$defs`
+enum TextFormat: Sendable {
+    case any
+    /// Not empty.
+    case filled
+    case dateTime
+    case duration
+    case url
+    case httpsURL
+    case email
+    /// A file name without scale, or an `https` URL where those are allowed.
+    case image
+    case file
+    /// A file name of a kind that Wallet prints.
+    case label
+    case decimal
+    case currency
+    case country
+    case orderTypeIdentifier
+    case orderIdentifier
+    case token
+
+    func accepts(_ text: String, images: OrderValidator.Images) -> Bool {
+        switch self {
+        case .any: true
+        case .filled: !text.isEmpty
+        case .dateTime: RFC3339.instant(text) != nil
+        case .duration: isDuration(text.utf8.span)
+        case .url: isURL(text.utf8.span)
+        case .httpsURL: text.hasPrefix("https://") && isURL(text.utf8.span)
+        case .email: isEmailAddress(text.utf8.span)
+        case .image:
+            isImageName(text) || (images == .filesAndURLs && text.hasPrefix("https://") && isURL(text.utf8.span))
+        case .file: isFileName(text.utf8.span)
+        case .label: isFileName(text.utf8.span) && isLabel(text)
+        case .decimal: isDecimal(text.utf8.span)
+        case .currency: isCapitals(text.utf8.span, count: 3)
+        case .country: isCapitals(text.utf8.span, count: 2)
+        case .orderTypeIdentifier: (try? OrderTypeIdentifier(text)) != nil
+        case .orderIdentifier: (try? OrderIdentifier(text)) != nil
+        case .token: (try? AuthenticationToken(text)) != nil
+        }
+    }
+
+    /// What is expected, for messages.
+    func expectation(images: OrderValidator.Images) -> String {
+        switch self {
+        case .any: "a string"
+        case .filled: "a string that is not empty"
+        case .dateTime: "a date-time with zone like 2025-03-05T16:02:11Z"
+        case .duration: "an ISO 8601 duration like PT2H"
+        case .url: "an absolute URL with reserved characters percent-encoded"
+        case .httpsURL: "an https URL"
+        case .email: "an e-mail address"
+        case .image:
+            images == .files
+                ? "the name of an image file without @2x or @3x"
+                : "the name of an image file without @2x or @3x, or an https URL"
+        case .file: "a relative file name without .. and \\"
+        case .label: "the name of a PDF, JPG or PNG file"
+        case .decimal: "a decimal number in a string like \"19.99\""
+        case .currency: "an ISO 4217 code like USD"
+        case .country: "an ISO 3166-1 code of two capitals like US"
+        case .orderTypeIdentifier: "an order type identifier like order.com.example.shop"
+        case .orderIdentifier: "1 to 255 of A-Z a-z 0-9 . _ ~ -"
+        case .token: "16 to 255 printable ASCII characters without spaces"
+        }
+    }
+
+    /// Whether a wrong value may be repeated in messages: those that tell of a person or are secrets are not.
+    var isShown: Bool {
+        switch self {
+        case .any, .filled, .url, .httpsURL, .email, .token: false
+        case .dateTime, .duration, .image, .file, .label, .decimal, .currency, .country, .orderTypeIdentifier,
+            .orderIdentifier:
+            true
+        }
+    }
+}

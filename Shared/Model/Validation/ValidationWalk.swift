@@ -1,0 +1,177 @@
+/// One pass over an order, with the way that led to the value in hand.
+struct ValidationWalk {
+    private enum Step {
+        case member(String)
+        case index(Int)
+    }
+
+    private(set) var violations: [Violation] = []
+    private var steps: [Step] = []
+    private let allowUnknownMembers: Bool
+    private let images: OrderValidator.Images
+    /// The currency of the order: that of its total, else the first one that is met.
+    private var currency: String?
+
+    /// How deep an order may nest where unknown members are let through: well below what the parser takes, so that
+    /// records that hold an order can be read back.
+    private static let depthLimit = 24
+
+    init(allowUnknownMembers: Bool, images: OrderValidator.Images, currency: String?) {
+        self.allowUnknownMembers = allowUnknownMembers
+        self.images = images
+        self.currency = currency
+        self.steps.reserveCapacity(8)
+    }
+
+    /// Adds a violation at the value in hand, or at a member of it.
+    mutating func report(_ message: String, at member: String? = nil) {
+        guard self.violations.count < OrderValidator.limit else { return }
+        var path = "$"
+        for step in self.steps {
+            switch step {
+            case .member(let name): path += Self.pathPart(name)
+            case .index(let index): path += "[\(index)]"
+            }
+        }
+        if let member { path += Self.pathPart(member) }
+        self.violations.append(Violation(path: path, message: message))
+    }
+
+    /// Adds a violation at a path from the root.
+    mutating func report(_ message: String, path: String) {
+        guard self.violations.count < OrderValidator.limit else { return }
+        self.violations.append(Violation(path: path, message: message))
+    }
+
+    /// Checks an object against its schema: both are sorted by name, so both are gone over once.
+    mutating func object(_ object: JSONObject, _ schema: ObjectSchema) {
+        var next = 0
+        for member in object.members {
+            while next < schema.members.count, schema.members[next].name != member.name,
+                schema.members[next].name < member.name
+            {
+                if schema.members[next].isRequired { self.report("is missing", at: schema.members[next].name) }
+                next += 1
+            }
+            guard next < schema.members.count, schema.members[next].name == member.name else {
+                self.unknown(member, schema)
+                continue
+            }
+            self.steps.append(.member(member.name))
+            self.value(member.value, schema.members[next].shape)
+            self.steps.removeLast()
+            next += 1
+        }
+        while next < schema.members.count {
+            if schema.members[next].isRequired { self.report("is missing", at: schema.members[next].name) }
+            next += 1
+        }
+        for need in schema.needs where object[need.member] != nil && object[need.needed] == nil {
+            self.report("is missing, \(need.member) needs it", at: need.needed)
+        }
+    }
+
+    private mutating func value(_ value: JSON, _ shape: Shape) {
+        switch (shape, value) {
+        case (.text(let format), .string(let text)):
+            guard !format.accepts(text, images: self.images) else { return }
+            let expected = format.expectation(images: self.images)
+            self.report("must be \(expected)\(format.isShown ? ", it is \"\(clipped(text))\"" : "")")
+        case (.text(let format), _): self.wrongKind(value, format.expectation(images: self.images))
+        case (.choice(let choices), .string(let text)):
+            guard !choices.contains(text) else { return }
+            self.report("must be \(Self.list(choices)), it is \"\(clipped(text))\"")
+        case (.choice(let choices), _): self.wrongKind(value, Self.list(choices))
+        case (.number(let range), .number(let number)):
+            guard !range.contains(number.double) else { return }
+            self.report("must be a number \(Self.bounds(range)), it is \(clipped(number.text))")
+        case (.number, _): self.wrongKind(value, "a number")
+        case (.wholeNumber(let range), .number(let number)):
+            let double = number.double
+            guard !range.contains(double) || double != double.rounded() else { return }
+            self.report("must be a whole number \(Self.bounds(range)), it is \(clipped(number.text))")
+        case (.wholeNumber, _): self.wrongKind(value, "a whole number")
+        case (.boolean, .bool): return
+        case (.boolean, _): self.wrongKind(value, "true or false")
+        case (.object(let schema), .object(let object)): self.object(object, schema)
+        case (.object(let schema), _): self.wrongKind(value, "\(schema.title) (an object)")
+        case (.array(let shape), .array(let elements)):
+            for (index, element) in elements.enumerated() where self.violations.count < OrderValidator.limit {
+                self.steps.append(.index(index))
+                self.value(element, shape)
+                self.steps.removeLast()
+            }
+        case (.array, _): self.wrongKind(value, "an array")
+        case (.amount, .object(let object)):
+            self.object(object, OrderSchema.currencyAmount)
+            self.checkCurrency(of: object)
+        case (.amount, _): self.wrongKind(value, "an amount (an object)")
+        case (.fulfillment, .object(let object)): self.fulfillment(object)
+        case (.fulfillment, _): self.wrongKind(value, "a fulfillment (an object)")
+        }
+    }
+
+    private mutating func wrongKind(_ value: JSON, _ expected: String) {
+        self.report("must be \(expected), it is \(value.kind)")
+    }
+
+    /// Source: Wallet Orders §3.12, §3.13
+    private mutating func fulfillment(_ object: JSONObject) {
+        switch object["fulfillmentType"] {
+        case "shipping"?: self.object(object, OrderSchema.shipping)
+        case "pickup"?: self.object(object, OrderSchema.pickup)
+        case nil: self.report("is missing", at: "fulfillmentType")
+        case let value?:
+            let found = value.string.map { "\"\(clipped($0))\"" } ?? value.kind
+            self.report("must be shipping or pickup, it is \(found)", at: "fulfillmentType")
+        }
+    }
+
+    /// House rule: currencies agree. Source: Wallet Orders §3.20
+    private mutating func checkCurrency(of amount: JSONObject) {
+        guard case .string(let found)? = amount["currency"] else { return }
+        guard let currency else {
+            self.currency = found
+            return
+        }
+        if found != currency {
+            self.report("is \"\(clipped(found))\", the order's other amounts are in \(clipped(currency))", at: "currency")
+        }
+    }
+
+    private mutating func unknown(_ member: JSONObject.Member, _ schema: ObjectSchema) {
+        guard self.allowUnknownMembers else {
+            let lowercased = member.name.lowercased()
+            let meant = schema.members.first { $0.name.lowercased() == lowercased }
+            self.report(
+                "is not a member of \(schema.title)\(meant.map { ", is \($0.name) meant?" } ?? "")", at: member.name)
+            return
+        }
+        if member.value.isDeeper(than: Self.depthLimit - self.steps.count) {
+            self.report("nests too deep", at: member.name)
+        }
+    }
+
+    private static func pathPart(_ name: String) -> String {
+        let isPlain =
+            !name.isEmpty
+            && name.utf8.allSatisfy { ($0 | 0x20) &- UInt8(ascii: "a") < 26 || $0 &- UInt8(ascii: "0") < 10 }
+        return isPlain ? ".\(clipped(name))" : "[\(JSON.string(clipped(name)).text)]"
+    }
+
+    private static func list(_ choices: [String]) -> String {
+        guard let last = choices.last, choices.count > 1 else { return "\"\(choices.first ?? "")\"" }
+        return "\(choices.dropLast().joined(separator: ", ")) or \(last)"
+    }
+
+    private static func bounds(_ range: ClosedRange<Double>) -> String {
+        let low = range.lowerBound == -Double.greatestFiniteMagnitude ? nil : Int(exactly: range.lowerBound)
+        let high = range.upperBound == Double.greatestFiniteMagnitude ? nil : Int(exactly: range.upperBound)
+        return switch (low, high) {
+        case (let low?, let high?): "from \(low) to \(high)"
+        case (let low?, nil): "of at least \(low)"
+        case (nil, let high?): "of at most \(high)"
+        case (nil, nil): "that a computer can hold"
+        }
+    }
+}
