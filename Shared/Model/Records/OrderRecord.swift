@@ -1,0 +1,65 @@
+/// The value of `waybill.orders`: one version of an order, enough to make its package again. The key says which order.
+///
+/// A removed order is a tombstone (null value) there and has no record.
+/// Source: DESIGN.md §3
+public struct OrderRecord: Hashable, Sendable {
+    public var document: OrderDocument
+    public var token: AuthenticationToken
+    public var version: Int64
+    public var modifiedEpochSeconds: Int64
+    public var positions: AppliedPositions
+    public var recent: RecentChanges
+    public var recipe: PackageRecipe
+
+    public init(_ state: OrderState, recipe: PackageRecipe) {
+        self.document = state.document
+        self.token = state.token
+        self.version = state.version
+        self.modifiedEpochSeconds = state.modifiedEpochSeconds
+        self.positions = state.positions
+        self.recent = state.recent
+        self.recipe = recipe
+    }
+
+    /// The order as it stood.
+    public func state(key: OrderKey) -> OrderState {
+        OrderState(
+            key: key, document: self.document, token: self.token, version: self.version,
+            modifiedEpochSeconds: self.modifiedEpochSeconds, positions: self.positions, recent: self.recent)
+    }
+
+    /// The record as JSON in UTF-8, members sorted.
+    public var encoded: [UInt8] {
+        let json: JSON = [
+            "document": .object(self.document.members),
+            "modified": .integer(self.modifiedEpochSeconds),
+            "package": self.recipe.json,
+            "recent": .string(self.recent.text),
+            "sources": self.positions.json,
+            "token": .string(self.token.rawValue),
+            "version": .integer(self.version),
+        ]
+        return json.serialized
+    }
+
+    /// Reads what `encoded` made; members that a later version of Waybill may have added are ignored.
+    ///
+    /// The document is not validated: it was before it was written, and rules may have changed since.
+    /// - Throws: `RecordError` with the JSON path of what is wrong.
+    public static func decode(_ value: [UInt8]) throws(RecordError) -> OrderRecord {
+        try OrderRecord(json: try RecordError.json(value, "an order record"))
+    }
+
+    private init(json: JSON) throws(RecordError) {
+        let object = try RecordReader(json, path: "$")
+        self.document = OrderDocument(members: try object.object("document"))
+        self.modifiedEpochSeconds = try object.integer("modified", in: OrderState.modificationRange)
+        self.recipe = try PackageRecipe(json: try object.value("package"), path: "$.package")
+        self.recent = try RecentChanges(decoding: Array(try object.string("recent").utf8))
+        self.positions = try AppliedPositions(json: try object.value("sources"), path: "$.sources")
+        self.token = try object.identifier("token") { (text) throws(IdentifierError) in
+            try AuthenticationToken(text)
+        }
+        self.version = try object.integer("version", in: OrderState.versionRange)
+    }
+}

@@ -1,0 +1,20 @@
+/// Why bytes that Waybill itself once wrote cannot be read, in a sentence with the JSON path.
+///
+/// Holds no values: records hold tokens.
+public struct RecordError: Error, Hashable, Sendable, CustomStringConvertible {
+    public let message: String
+
+    init(_ message: String) { self.message = message }
+
+    public var description: String { self.message }
+
+    /// - Parameter what: the beginning of the sentence.
+    static func json(_ bytes: [UInt8], _ what: String) throws(RecordError) -> JSON {
+        do {
+            return try JSON(parsing: bytes)
+        } catch {
+            // The parser's messages may repeat a member's name, never a value.
+            throw RecordError("reading \(what): \(error)")
+        }
+    }
+}

@@ -1,0 +1,56 @@
+/// Reads the members of an object that must be there; members it is not asked for are ignored.
+struct RecordReader {
+    private let object: JSONObject
+    private let path: String
+
+    init(_ json: JSON, path: String) throws(RecordError) {
+        guard case .object(let object) = json else {
+            throw RecordError("\(path) must be an object, it is \(json.kind)")
+        }
+        self.object = object
+        self.path = path
+    }
+
+    func value(_ name: String) throws(RecordError) -> JSON {
+        guard let value = self.object[name] else { throw RecordError("\(self.path).\(name) is missing") }
+        return value
+    }
+
+    func string(_ name: String) throws(RecordError) -> String {
+        guard let string = try self.value(name).string else { throw self.error(name, "a string") }
+        return string
+    }
+
+    func array(_ name: String) throws(RecordError) -> [JSON] {
+        guard let array = try self.value(name).array else { throw self.error(name, "an array") }
+        return array
+    }
+
+    func object(_ name: String) throws(RecordError) -> JSONObject {
+        guard let object = try self.value(name).object else { throw self.error(name, "an object") }
+        return object
+    }
+
+    func integer(_ name: String, in range: ClosedRange<Int64>) throws(RecordError) -> Int64 {
+        guard let integer = try self.value(name).integer, range.contains(integer) else {
+            throw self.error(name, "an integer from \(range.lowerBound) to \(range.upperBound)")
+        }
+        return integer
+    }
+
+    /// Makes an identifier of a string, telling the path when it cannot be one.
+    func identifier<Identifier>(
+        _ name: String, _ make: (String) throws(IdentifierError) -> Identifier
+    ) throws(RecordError) -> Identifier {
+        let text = try self.string(name)
+        do {
+            return try make(text)
+        } catch {
+            throw RecordError("\(self.path).\(name) is wrong: \(error)")
+        }
+    }
+
+    private func error(_ name: String, _ expected: String) -> RecordError {
+        RecordError("\(self.path).\(name) must be \(expected), it is \((self.object[name] ?? .null).kind)")
+    }
+}
