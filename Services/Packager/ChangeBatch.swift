@@ -30,8 +30,8 @@ struct ChangeBatch {
                     key: record.key, value: record.value, headers: record.headers.map { ($0.name, $0.value) })
                 guard isServed(change.key.orderType) else {
                     throw ChangeFault(
-                        .unknownOrderType,
-                        "no brand is loaded for order type \(change.key.orderType): add one or correct the key")
+                        code: .unknownOrderType,
+                        reason: "no brand is loaded for order type \(change.key.orderType): add one or correct the key")
                 }
                 if let place = places[change.key] {
                     self.orders[place].changes.append((record, change))

@@ -76,7 +76,8 @@ struct ChangeProcessor: Sendable {
             case .success(let stored): readable.append((order, stored))
             case .failure(let error):
                 let fault = ChangeFault(
-                    .corruptState, "\(error.message); remove the order or restore it, then publish the change again")
+                    code: .corruptState,
+                    reason: "\(error.message); repair or remove what stands in Redis, then publish the change again")
                 corrupt += order.changes.map { ($0.record, fault) }
             }
         }
@@ -225,7 +226,7 @@ extension OrderWork {
     var record: OrderRecord? {
         guard let state = self.state, !state.isRemoved else { return nil }
         let assets = self.package?.assets.map(\.rawValue) ?? self.stored?.assets ?? []
-        return OrderRecord(
-            state: state, entityTag: self.package?.entityTag ?? self.stored?.entityTag ?? "", assets: assets)
+        let entityTag = self.package?.entityTag ?? self.stored?.entityTag ?? ""
+        return OrderRecord(state, recipe: PackageRecipe(assets: assets, entityTag: entityTag))
     }
 }

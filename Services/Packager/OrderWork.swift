@@ -74,7 +74,7 @@ struct OrderWorkshop: Sendable {
                 work = OrderWork(key: key, stored: stored, result: result, package: try self.package(state))
                 good.append(change)
             } catch {
-                refusals[index] = ChangeFault(.unpackable, "the order cannot be packaged: \(error)")
+                refusals[index] = ChangeFault(code: .invalidPackage, reason: "the order cannot be packaged: \(error)")
             }
         }
         var outcomes = work.outcomes[...]

@@ -29,7 +29,7 @@ public struct OrderStore: Sendable {
     /// - Throws: `StoreError` with code `.unavailable`.
     public func orders(_ keys: [OrderKey]) async throws(StoreError) -> [Result<StoredOrder?, StoreError>] {
         let fields: [OrderField] = [
-            .token, .version, .modified, .document, .sources, .recent, .removed, .etag, .assets,
+            .token, .version, .modified, .document, .sources, .recent, .etag, .assets,
         ]
         let commands = keys.map { key in
             RedisCommand(["HMGET", .string(StoreKeys.order(key))] + fields.map { .string($0.rawValue) })
@@ -40,8 +40,8 @@ public struct OrderStore: Sendable {
 
     private static func stored(_ key: OrderKey, _ reply: RedisValue) -> Result<StoredOrder?, StoreError> {
         if case .error(let message) = reply { return .failure(StoreError(.corrupt, "reading order \(key): \(message)")) }
-        guard let values = reply.array, values.count == 9 else {
-            return .failure(StoreError(.corrupt, "reading order \(key): nine fields were expected"))
+        guard let values = reply.array, values.count == 8 else {
+            return .failure(StoreError(.corrupt, "reading order \(key): eight fields were expected"))
         }
         guard values[1] != .null else { return .success(nil) }
         guard let token = values[0].text, let version = values[1].integer, let modified = values[2].integer,
@@ -49,10 +49,10 @@ public struct OrderStore: Sendable {
         else { return .failure(StoreError(.corrupt, "reading order \(key): a field is missing")) }
         do {
             let state = try OrderState(
-                key: key, token: AuthenticationToken(token), version: version, modifiedEpochSeconds: modified,
-                document: document, positions: sources, recent: recent, isRemoved: values[6].text == "1")
-            let assets = (values[8].text ?? "").split(separator: " ").map(String.init)
-            return .success(StoredOrder(state: state, entityTag: values[7].text ?? "", assets: assets))
+                key: key, document: document, token: token, version: version, modifiedEpochSeconds: modified,
+                sources: sources, recent: recent)
+            let assets = (values[7].text ?? "").split(separator: " ").map(String.init)
+            return .success(StoredOrder(state: state, entityTag: values[6].text ?? "", assets: assets))
         } catch {
             return .failure(StoreError(.corrupt, "reading order \(key): \(error)"))
         }
@@ -171,11 +171,11 @@ extension OrderStore.Write {
     /// What is written, in one HSET.
     var fields: [(OrderField, RedisArgument)] {
         let applied: [(OrderField, RedisArgument)] = [
-            (.sources, .bytes(self.state.positions.encoded)), (.recent, .bytes(self.state.recent.encoded)),
+            (.sources, .bytes(self.state.sourcesBytes)), (.recent, .bytes(self.state.recentBytes)),
         ]
         let version: [(OrderField, RedisArgument)] = [
             (.token, .string(self.state.token.rawValue)), (.version, .integer(self.state.version)),
-            (.modified, .integer(self.state.modifiedEpochSeconds)), (.document, .bytes(self.state.document.encoded)),
+            (.modified, .integer(self.state.modifiedEpochSeconds)), (.document, .bytes(self.state.documentBytes)),
         ]
         switch self.content {
         case .positions: return applied

@@ -1,0 +1,122 @@
+import Foundation
+import Testing
+
+/// The house rules that a reader can check by eye, checked by the machine instead.
+@Suite struct TidyTests {
+    /// The arrows of the house: what each room may import of ours. A module that is not named here is a package's.
+    static let arrows: [String: Set<String>] = [
+        "Services/Gateway": ["Model", "Kafka", "Redis", "Cryptography", "Packaging", "Store", "Operations"],
+        "Services/Packager": ["Model", "Kafka", "Redis", "Packaging", "Store", "Operations"],
+        "Services/Pusher": ["Model", "Kafka", "Redis", "Cryptography", "Packaging", "Store", "APNS", "Operations"],
+        "Shared/Model": [],
+        "Shared/Kafka": ["CRDKafka"],
+        "Shared/Redis": ["CHiredis"],
+        "Shared/Cryptography": ["CCrypto"],
+        "Shared/HTTP2": ["CNGHTTP2"],
+        "Shared/Packaging": ["Model", "Cryptography", "CZlib"],
+        "Shared/Store": ["Model", "Redis"],
+        "Shared/APNS": ["Model", "HTTP2", "Cryptography"],
+        "Shared/Operations": ["Model", "Kafka", "Redis", "Packaging"],
+        "Tests/TestKit": ["CRDKafkaMock"],
+    ]
+
+    static let ours = Set(arrows.keys.map { String($0.split(separator: "/")[1]) }).union(arrows.values.joined())
+
+    /// Modules that must not come in anywhere: a second way to do what a room does already.
+    static let strangers: Set<String> = ["Crypto", "AsyncHTTPClient", "Hummingbird", "Vapor", "FoundationNetworking"]
+
+    /// Text that needs a reason, and what to use instead.
+    static var banned: [(text: Regex<Substring>, instead: String)] {
+        [
+            (/@unchecked Sendable/, "a ~Copyable owner inside Mutex"),
+            (/nonisolated\(unsafe\)/, "Mutex"),
+            (/\btry!/, "try, or a typed error"),
+            (/\bfatalError\(/, "an error"),
+            (/\bTask(?:\.detached)? \{/, "a task group"),
+            (/\bprint\(/, "Logger"),
+            (/\bThread\.sleep|\busleep\(/, "an event with a deadline"),
+            (/\b(?:TODO|FIXME|XXX)\b/, "doing it, or an issue"),
+        ]
+    }
+
+    @Test(arguments: try sources(["Services", "Shared"]))
+    func sourceIsTidy(_ file: Source) {
+        #expect(file.lines.count <= 400, "\(file.path): \(file.lines.count) lines, at most 400")
+        for (index, line) in file.lines.enumerated() {
+            let place = "\(file.path):\(index + 1)"
+            #expect(line.count <= 120, "\(place): longer than 120 columns")
+            for rule in Self.banned where line.contains(rule.text) && !line.contains("// tidy: ") {
+                let found = line.firstMatch(of: rule.text).map { String($0.output) } ?? ""
+                Issue.record("\(place): \(found) is banned, use \(rule.instead)")
+            }
+        }
+    }
+
+    @Test(arguments: try sources(["Services", "Shared", "Tests/TestKit"]))
+    func importsFollowTheArrows(_ file: Source) {
+        for violation in Self.violations(file) { Issue.record("\(violation)") }
+    }
+
+    @Test func aPlantedArrowIsNoticed() {
+        let planted = Source(path: "Shared/Model/Planted.swift", lines: ["public import Redis", "import CCrypto"])
+        #expect(
+            Self.violations(planted) == [
+                "Shared/Model/Planted.swift:1: Shared/Model may not import Redis",
+                "Shared/Model/Planted.swift:2: Shared/Model may not import CCrypto",
+            ])
+        let service = Source(path: "Services/Pusher/Planted.swift", lines: ["@testable import Gateway"])
+        #expect(Self.violations(service) == ["Services/Pusher/Planted.swift:1: Services/Pusher may not import Gateway"])
+    }
+
+    @Test func eachCModuleHasOneOwner() {
+        for module in Self.ours where module.first == "C" && module.dropFirst().first?.isUppercase == true {
+            let owners = Self.arrows.filter { $0.value.contains(module) }.keys
+            #expect(owners.count == 1 || module == "Cryptography", "\(module) is owned by \(owners.sorted())")
+        }
+    }
+
+    @Test func everyRoomHasItsArrows() throws {
+        let root = Self.root
+        for top in ["Services", "Shared"] {
+            for room in try FileManager.default.contentsOfDirectory(atPath: root.appending(path: top).path()) {
+                let isModuleMap = FileManager.default.fileExists(
+                    atPath: root.appending(path: "\(top)/\(room)/module.modulemap").path())
+                #expect(isModuleMap || Self.arrows["\(top)/\(room)"] != nil, "\(top)/\(room) has no row in the table")
+            }
+        }
+    }
+
+    static func violations(_ file: Source) -> [String] {
+        file.lines.enumerated().compactMap { index, line in
+            guard let match = line.firstMatch(of: /^(?:[a-z@(): ]+ )?import (?:(?:struct|class|enum|func) )?(\w+)/)
+            else { return nil }
+            let module = String(match.output.1)
+            let place = "\(file.path):\(index + 1)"
+            if Self.strangers.contains(module) { return "\(place): \(module) is not part of the house" }
+            guard Self.ours.contains(module), module != file.folder.split(separator: "/").last.map(String.init),
+                !Self.arrows[file.folder, default: []].contains(module)
+            else { return nil }
+            return "\(place): \(file.folder) may not import \(module)"
+        }
+    }
+
+    struct Source: Sendable, CustomTestStringConvertible {
+        let path: String
+        let lines: [Substring]
+        var folder: String { self.path.split(separator: "/").prefix(2).joined(separator: "/") }
+        var testDescription: String { self.path }
+    }
+
+    static let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+        .deletingLastPathComponent()
+
+    static func sources(_ folders: [String]) throws -> [Source] {
+        try folders.flatMap { folder in
+            try FileManager.default.subpathsOfDirectory(atPath: root.appending(path: folder).path())
+                .filter { $0.hasSuffix(".swift") }.sorted().map { "\(folder)/\($0)" }
+        }.map { path in
+            let text = try String(contentsOf: root.appending(path: path), encoding: .utf8)
+            return Source(path: path, lines: text.split(separator: "\n", omittingEmptySubsequences: false))
+        }
+    }
+}
