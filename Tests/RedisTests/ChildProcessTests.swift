@@ -1,0 +1,52 @@
+import Foundation
+import TestKit
+import Testing
+
+@Suite struct ChildProcessTests {
+    @Test func theExitCodeAndBothOutputsOfAProgramAreSeen() async throws {
+        let child = try ChildProcess("sh", ["-c", "echo out; echo err >&2; exit 7"])
+        #expect(try await child.exit(within: .seconds(10)) == .code(7))
+        #expect(child.output.contains("out\n") && child.output.contains("err\n"))
+    }
+
+    @Test func aProgramThatDoesNotExistEndsWith127() async throws {
+        #expect(try await ChildProcess("waybill-no-such-program").exit(within: .seconds(10)) == .code(127))
+    }
+
+    @Test func aProgramThatIgnoresTheRequestToEndIsKilled() async throws {
+        let child = try ChildProcess("sh", ["-c", "trap '' TERM; echo ready; while :; do sleep 1; done"])
+        try await child.line(containing: "ready")
+        #expect(await child.stop(grace: .milliseconds(100)) == .signal(SIGKILL))
+        #expect(!exists(child.processIdentifier))
+    }
+
+    @Test func waitingForALineThatNeverComesEndsAtTheDeadlineOrWithTheProgram() async throws {
+        let silent = try ChildProcess("sleep", ["30"])
+        await #expect(throws: ChildProcess.Failure.self) {
+            try await silent.line(containing: "ready", within: .milliseconds(50))
+        }
+        #expect(await silent.stop() == .signal(SIGTERM))
+        let short = try ChildProcess("echo", ["other"])
+        await #expect(throws: ChildProcess.Failure.self) { try await short.line(containing: "ready") }
+    }
+
+    @Test func aProgramDoesNotOutliveAParentThatIsKilled() async throws {
+        // The parent here is a shell that plays our part: it holds the pipe of the guard and is killed with SIGKILL.
+        // What is tested is the end of the pipe, which is what the kernel does with ours in that case.
+        let child = try ChildProcess("sh", ["-c", "sleep 30 & echo $!; wait"])
+        let sleeper = try #require(Int32(try await child.line(where: { Int32($0) != nil })))
+        #expect(exists(sleeper))
+        #expect(await child.stop() == .signal(SIGTERM))
+        let deadline = ContinuousClock.now + .seconds(5)
+        while isRunning(sleeper), ContinuousClock.now < deadline { await Task.yield() }
+        #expect(!isRunning(sleeper), "the group goes with its leader")
+    }
+}
+
+private func exists(_ process: Int32) -> Bool { kill(process, 0) == 0 }
+
+/// False also for a zombie that nobody has reaped yet.
+private func isRunning(_ process: Int32) -> Bool {
+    guard let stat = try? String(contentsOfFile: "/proc/\(process)/stat", encoding: .utf8) else { return false }
+    return !stat.contains(") Z ")
+}

@@ -1,0 +1,276 @@
+import Foundation
+import Glibc
+import Synchronization
+
+/// A program that runs as long as a test needs it, and never longer than the test process.
+///
+/// Two small shells make that hold even if this process is killed. The first waits for a word from us and then becomes
+/// the program, leader of its own process group; the second waits on a pipe that only this process holds open and kills
+/// that group when the pipe closes. The word is given after the second one runs, so there is no moment without a guard.
+/// Standard output and error are one stream, kept in memory (the last 4 MiB) and, if wanted, in a file.
+/// Dropping the last reference kills the program; `stop()` is the polite way.
+public final class ChildProcess: Sendable {
+    /// How a program ended.
+    public enum Exit: Hashable, Sendable {
+        case code(Int32)
+        case signal(Int32)
+    }
+
+    /// Why a program could not be started or waited for. The end of its output is in the message.
+    public struct Failure: Error, CustomStringConvertible {
+        public let description: String
+    }
+
+    /// The process identifier of the program (not of a shell around it).
+    public let processIdentifier: Int32
+
+    private let state: State
+    private let lifeline: Descriptor
+
+    /// Starts a program.
+    /// - Parameters:
+    ///   - program: a path, or a name that is looked up in `PATH`. One that does not exist ends with code 127.
+    ///   - environment: added to this process's own.
+    ///   - log: path of a file that gets the output as well.
+    public init(
+        _ program: String, _ arguments: [String] = [], environment: [String: String] = [:],
+        workingDirectory: String? = nil, log: String? = nil
+    ) throws {
+        let go = try Descriptor.pipe()
+        let guardPipe = try Descriptor.pipe()
+        let output = try Descriptor.pipe()
+        let null = try Descriptor.open("/dev/null", O_RDWR)
+        let logFile = try log.map { try Descriptor.open($0, O_WRONLY | O_CREAT | O_APPEND) }
+        let variables = ProcessInfo.processInfo.environment.merging(environment) { $1 }.map { "\($0)=\($1)" }
+        let script = "read -r go || exit 125; cd \"$1\" || exit 126; shift; exec \"$@\" </dev/null"
+        let leader = try spawn(
+            ["/bin/sh", "-c", script, "sh", workingDirectory ?? "."] + [program] + arguments, variables,
+            descriptors: [go.reading, output.writing, output.writing])
+        let watch = "trap '' INT TERM HUP; read -r end; kill -9 -- \"-$1\""
+        let watcher = try spawn(
+            ["/bin/sh", "-c", watch, "sh", "\(leader)"], variables, descriptors: [guardPipe.reading, null, null])
+        self.processIdentifier = leader
+        self.lifeline = guardPipe.writing
+        self.state = State(leader: leader, watcher: watcher)
+        go.writing.write([0x0A])
+        let (state, reading) = (self.state, output.reading)
+        Thread { state.readAll(from: reading, copyingTo: logFile) }.start()
+        Thread { state.reap() }.start()
+    }
+
+    deinit { self.state.signalGroup(SIGKILL) }
+
+    /// What the program has written so far.
+    public var output: String { self.state.text }
+
+    /// How it ended, or nil while it runs.
+    public var exit: Exit? { self.state.exit }
+
+    /// Sends a signal to the program if it still runs.
+    public func signal(_ number: Int32) { self.state.signal(number) }
+
+    /// Waits for a line of output that satisfies a condition.
+    /// - Throws: `Failure` at the deadline, or when the program has ended without such a line.
+    @discardableResult
+    public func line(
+        within limit: Duration = .seconds(20), where matches: (Substring) -> Bool
+    ) async throws -> String {
+        let deadline = ContinuousClock.now + limit
+        while true {
+            let ended = self.exit
+            let text = self.state.text
+            let whole = ended == nil ? text[..<(text.lastIndex(of: "\n") ?? text.startIndex)] : text[...]
+            if let line = whole.split(separator: "\n").first(where: matches) { return String(line) }
+            if let ended { throw Failure(description: "ended with \(ended) before it was ready: \(self.tail)") }
+            if ContinuousClock.now > deadline { throw Failure(description: "not ready in \(limit): \(self.tail)") }
+            try await Task.sleep(for: .milliseconds(5))
+        }
+    }
+
+    /// Waits for a line that contains a text.
+    @discardableResult
+    public func line(containing text: String, within limit: Duration = .seconds(20)) async throws -> String {
+        try await self.line(within: limit) { $0.contains(text) }
+    }
+
+    /// Waits until the program has ended by itself.
+    /// - Throws: `Failure` at the deadline; the program goes on then.
+    @discardableResult
+    public func exit(within limit: Duration) async throws -> Exit {
+        let deadline = ContinuousClock.now + limit
+        while true {
+            if let exit = self.exit { return exit }
+            if ContinuousClock.now > deadline { throw Failure(description: "still runs after \(limit): \(self.tail)") }
+            try await Task.sleep(for: .milliseconds(5))
+        }
+    }
+
+    /// Ends the program: SIGTERM, and SIGKILL when it is still there after the grace period. Works in a cancelled task.
+    @discardableResult
+    public func stop(grace: Duration = .seconds(5)) async -> Exit {
+        self.signal(SIGTERM)
+        let deadline = ContinuousClock.now + grace
+        while true {
+            if let exit = self.exit { return exit }
+            if ContinuousClock.now > deadline { self.state.signalGroup(SIGKILL) }
+            await withCheckedContinuation { continuation in
+                DispatchQueue.global().asyncAfter(deadline: .now() + .milliseconds(5)) { continuation.resume() }
+            }
+        }
+    }
+
+    /// Runs a program to its end and returns its output.
+    /// - Throws: `Failure` if it ends with another code than 0, or not in time.
+    @discardableResult
+    public static func run(
+        _ program: String, _ arguments: [String], workingDirectory: String? = nil, within limit: Duration = .seconds(60)
+    ) async throws -> String {
+        let child = try ChildProcess(program, arguments, workingDirectory: workingDirectory)
+        let exit = try await child.exit(within: limit)
+        guard exit == .code(0) else { throw Failure(description: "\(program) ended with \(exit): \(child.tail)") }
+        return child.output
+    }
+
+    private var tail: String { String(self.output.suffix(2000)) }
+}
+
+extension ChildProcess {
+    /// What the two threads of a child write and its owner reads.
+    ///
+    /// The lock is held while a signal is sent and while the child is reaped: a signal never meets a reused identifier.
+    fileprivate final class State: Sendable {
+        private struct Values {
+            var bytes: [UInt8] = []
+            var outputEnded = false
+            var exit: Exit?
+            var isReaped = false
+        }
+        private static let outputLimit = 4 << 20
+        private let leader: pid_t
+        private let watcher: pid_t
+        private let values = Mutex(Values())
+
+        init(leader: pid_t, watcher: pid_t) {
+            self.leader = leader
+            self.watcher = watcher
+        }
+
+        var text: String { self.values.withLock { String(decoding: $0.bytes, as: UTF8.self) } }
+        /// Nil until all output has been read too, so that who sees the exit sees the last line.
+        var exit: Exit? { self.values.withLock { $0.outputEnded ? $0.exit : nil } }
+
+        func signal(_ number: Int32) {
+            self.values.withLock { if !$0.isReaped { _ = kill(self.leader, number) } }
+        }
+
+        func signalGroup(_ number: Int32) {
+            self.values.withLock { if !$0.isReaped { _ = kill(-self.leader, number) } }
+        }
+
+        func readAll(from descriptor: Descriptor, copyingTo log: Descriptor?) {
+            while let bytes = descriptor.read(upTo: 65536) {
+                log?.write(bytes)
+                self.values.withLock { values in
+                    values.bytes += bytes
+                    if values.bytes.count > Self.outputLimit {
+                        values.bytes.removeFirst(values.bytes.count - Self.outputLimit / 2)
+                    }
+                }
+            }
+            self.values.withLock { $0.outputEnded = true }
+        }
+
+        /// Waits for the program's end, kills what is left of its group and the guard, and reaps both.
+        func reap() {
+            var information = unsafe siginfo_t()
+            while unsafe waitid(P_PID, id_t(self.leader), &information, WEXITED | WNOWAIT) != 0, errno == EINTR {}
+            self.values.withLock { values in
+                _ = kill(-self.leader, SIGKILL)
+                _ = kill(self.watcher, SIGKILL)
+                var status: Int32 = 0
+                while unsafe waitpid(self.leader, &status, 0) < 0, errno == EINTR {}
+                var ignored: Int32 = 0
+                while unsafe waitpid(self.watcher, &ignored, 0) < 0, errno == EINTR {}
+                values.isReaped = true
+                // Source: wait(2), WIFEXITED and WTERMSIG of glibc's bits/waitstatus.h
+                values.exit = status & 0x7F == 0 ? .code((status >> 8) & 0xFF) : .signal(status & 0x7F)
+            }
+        }
+    }
+}
+
+/// Starts a program as leader of a new process group with default signals and the given descriptors as 0, 1, 2.
+private func spawn(_ arguments: [String], _ environment: [String], descriptors: [Descriptor]) throws -> pid_t {
+    var actions = unsafe posix_spawn_file_actions_t()
+    unsafe posix_spawn_file_actions_init(&actions)
+    defer { unsafe posix_spawn_file_actions_destroy(&actions) }
+
+    for (number, descriptor) in descriptors.enumerated() {
+        unsafe posix_spawn_file_actions_adddup2(&actions, descriptor.number, Int32(number))
+    }
+    var attributes = posix_spawnattr_t()
+    unsafe posix_spawnattr_init(&attributes)
+    defer { unsafe posix_spawnattr_destroy(&attributes) }
+
+    var (none, all) = (sigset_t(), sigset_t())
+    unsafe sigemptyset(&none)
+    unsafe sigfillset(&all)
+    unsafe posix_spawnattr_setsigmask(&attributes, &none)
+    unsafe posix_spawnattr_setsigdefault(&attributes, &all)
+    unsafe posix_spawnattr_setpgroup(&attributes, 0)
+    let flags = POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF
+    unsafe posix_spawnattr_setflags(&attributes, Int16(flags))
+    var argv = unsafe arguments.map { unsafe strdup($0) } + [nil]
+    defer { unsafe argv.forEach { unsafe free($0) } }
+
+    var envp = unsafe environment.map { unsafe strdup($0) } + [nil]
+    defer { unsafe envp.forEach { unsafe free($0) } }
+
+    var identifier: pid_t = 0
+    let result = unsafe posix_spawn(&identifier, arguments[0], &actions, &attributes, &argv, &envp)
+    guard result == 0 else {
+        throw ChildProcess.Failure(description: "starting \(arguments[0]): error \(result)")
+    }
+    return identifier
+}
+
+/// One file descriptor, closed with its last reference and never inherited by a child except by `spawn`.
+private final class Descriptor: Sendable {
+    let number: Int32
+
+    init(_ number: Int32) { self.number = number }
+    deinit { close(self.number) }
+
+    /// A socket pair, because Swift does not see `pipe2` and close-on-exec must be there from the first moment: another
+    /// thread may start a child right now, which would then hold our end open.
+    static func pipe() throws -> (reading: Descriptor, writing: Descriptor) {
+        var ends: [Int32] = [0, 0]
+        let type = Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue)
+        guard unsafe socketpair(AF_UNIX, type, 0, &ends) == 0 else {
+            throw ChildProcess.Failure(description: "making a pipe: error \(errno)")
+        }
+        return (Descriptor(ends[0]), Descriptor(ends[1]))
+    }
+
+    static func open(_ path: String, _ flags: Int32) throws -> Descriptor {
+        let number = unsafe Glibc.open(path, flags | O_CLOEXEC, 0o600)
+        guard number >= 0 else { throw ChildProcess.Failure(description: "opening \(path): error \(errno)") }
+        return Descriptor(number)
+    }
+
+    /// Nil at the end of the stream.
+    func read(upTo limit: Int) -> [UInt8]? {
+        let bytes = unsafe [UInt8](unsafeUninitializedCapacity: limit) { buffer, count in
+            var result: Int
+            repeat {
+                result = unsafe Glibc.read(self.number, buffer.baseAddress, limit)
+            } while result < 0 && errno == EINTR
+            count = max(0, result)
+        }
+        return bytes.isEmpty ? nil : bytes
+    }
+
+    func write(_ bytes: [UInt8]) {
+        _ = unsafe bytes.withUnsafeBytes { unsafe Glibc.write(self.number, $0.baseAddress, $0.count) }
+    }
+}
