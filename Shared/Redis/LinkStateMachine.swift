@@ -1,0 +1,294 @@
+import DequeModule
+import NIOCore
+
+/// What one link (the connection of one event loop, with those that come after it) has to do when something happens.
+///
+/// Pure: no channel, no clock, no randomness. Every request that was submitted leaves through exactly one action.
+/// Answers belong to requests by their order alone, so whatever shakes the order (a lost connection, an answer too
+/// late, one too many) ends the connection. A request is written at most once: lost with its connection, it fails.
+struct LinkStateMachine<Request> {
+    /// Waiting requests are those not yet written, unanswered ones are written. Unanswered ones exist in `ready` only.
+    enum State: Hashable {
+        /// No connection was wanted yet. Goes to: connecting, closed.
+        case idle
+        /// A TCP connection is being made; ends by itself. Goes to: preparing, pausing, closed.
+        case connecting
+        /// TLS, AUTH, SELECT and PING are under way until `deadline`. Goes to: ready, pausing, closed.
+        case preparing(answersMissing: Int, deadline: NIODeadline)
+        /// Requests are written as they come. Goes to: pausing, closed.
+        case ready
+        /// Waits before the next attempt. Goes to: connecting, closed.
+        case pausing
+        /// For good.
+        case closed
+    }
+
+    /// Bounds and deadlines, see `RedisConfiguration`.
+    struct Limits {
+        var commands: Int
+        var bytes: Int
+        var commandDeadline: TimeAmount
+        var preparationDeadline: TimeAmount
+    }
+
+    /// A request that ended without an answer.
+    typealias Failure = (request: Request, error: RedisError)
+
+    private struct Entry {
+        let request: Request
+        let commands: Int
+        let bytes: Int
+        var deadline: NIODeadline
+        var answers: [RedisValue] = []
+    }
+
+    private(set) var state = State.idle
+    private var waiting = Deque<Entry>()
+    private var unanswered = Deque<Entry>()
+    private var commands = 0
+    private var bytes = 0
+    private var failuresInARow = 0
+    /// Why there is no connection, for the messages of requests that wait in vain.
+    private var lastFailure: RedisError?
+    private let limits: Limits
+
+    init(limits: Limits) { self.limits = limits }
+
+    /// The moment at which `hitDeadline` wants to be called, nil if nothing waits.
+    ///
+    /// All requests have the same deadline, so the first of each queue is the earliest.
+    var nextDeadline: NIODeadline? {
+        var earliest = self.unanswered.first?.deadline
+        if let deadline = self.waiting.first?.deadline { earliest = min(earliest ?? deadline, deadline) }
+        if case .preparing(_, let deadline) = self.state { earliest = min(earliest ?? deadline, deadline) }
+        return earliest
+    }
+}
+
+// MARK: Requests
+
+extension LinkStateMachine {
+    enum SubmitAction {
+        /// Write its commands now; it is counted as unanswered.
+        case write
+        /// Nothing: it is kept.
+        case wait
+        /// It is kept; make a connection.
+        case connect
+        case fail(RedisError)
+    }
+
+    /// A request of so many commands came.
+    mutating func submit(_ request: Request, commands: Int, bytes: Int, now: NIODeadline) -> SubmitAction {
+        if self.state == .closed { return .fail(Self.closedError) }
+        guard commands <= self.limits.commands - self.commands, bytes <= self.limits.bytes - self.bytes else {
+            let found = "\(self.commands) commands of \(self.bytes) bytes are pending"
+            return .fail(RedisError(.queueFull, "sending \(commands) commands of \(bytes) bytes: \(found)"))
+        }
+        self.commands += commands
+        self.bytes += bytes
+        let deadline = now + self.limits.commandDeadline
+        let entry = Entry(request: request, commands: commands, bytes: bytes, deadline: deadline)
+        switch self.state {
+        case .ready:
+            self.unanswered.append(entry)
+            return .write
+        case .idle:
+            self.waiting.append(entry)
+            self.state = .connecting
+            return .connect
+        case .connecting, .preparing, .pausing, .closed:
+            self.waiting.append(entry)
+            return .wait
+        }
+    }
+
+    enum ReplyAction {
+        /// More answers are needed.
+        case none
+        /// The request has all of its answers.
+        case complete(Request, [RedisValue])
+        /// As `complete`, but then end the connection: the server is a replica now, and the name may lead elsewhere.
+        case completeAndReplace(Request, [RedisValue], Replacement)
+        /// The connection is prepared; write these requests.
+        case write([Request])
+        case replace(Replacement)
+    }
+
+    /// What to do about a connection that cannot be used any more: detach and close it, fail the requests, and after a
+    /// pause for this attempt (`Backoff`) call `pauseEnded`.
+    struct Replacement {
+        var failures: [Failure] = []
+        var attempt: Int
+    }
+
+    /// A complete reply came from the connection.
+    ///
+    /// Requests that waited for the connection now get at least a quarter of the deadline for their answers: were the
+    /// first of them written with a millisecond left, its timeout would end the new connection for all the others.
+    /// - Parameter now: evaluated once per connection, not per reply.
+    mutating func received(_ reply: RedisValue, now: @autoclosure () -> NIODeadline) -> ReplyAction {
+        switch self.state {
+        case .preparing(let missing, let deadline):
+            if case .error(let text) = reply, !text.hasPrefix("NOPERM") {
+                // NOPERM: a user that may not PING may be allowed what it is there for.
+                return .replace(self.replace(because: RedisError(.connection, "preparing the connection: \(text)")))
+            }
+            guard missing == 1 else {
+                self.state = .preparing(answersMissing: missing - 1, deadline: deadline)
+                return .none
+            }
+            self.state = .ready
+            let least = now() + .nanoseconds(self.limits.commandDeadline.nanoseconds / 4)
+            for var entry in self.waiting {
+                entry.deadline = max(entry.deadline, least)
+                self.unanswered.append(entry)
+            }
+            self.waiting = []
+            return .write(self.unanswered.map(\.request))
+        case .ready:
+            return self.receivedAnswer(reply)
+        case .idle, .connecting, .pausing, .closed:
+            // The driver has let go of the connection already.
+            return .none
+        }
+    }
+
+    private mutating func receivedAnswer(_ reply: RedisValue) -> ReplyAction {
+        guard !self.unanswered.isEmpty else {
+            return .replace(self.replace(because: RedisError(.protocol, "reading a reply: nothing was asked")))
+        }
+        var isReadOnly = false
+        if case .error(let text) = reply {
+            isReadOnly = text.hasPrefix("READONLY")
+        } else {
+            self.failuresInARow = 0
+        }
+        if self.unanswered[0].commands > 1 {
+            if self.unanswered[0].answers.isEmpty {
+                self.unanswered[0].answers.reserveCapacity(self.unanswered[0].commands)
+            }
+            self.unanswered[0].answers.append(reply)
+            guard self.unanswered[0].answers.count == self.unanswered[0].commands else { return .none }
+        }
+        var entry = self.unanswered.removeFirst()
+        self.release(entry)
+        if entry.commands == 1 { entry.answers = [reply] }
+        guard isReadOnly else { return .complete(entry.request, entry.answers) }
+        let error = RedisError(.connection, "using the connection: the server has become a replica")
+        return .completeAndReplace(entry.request, entry.answers, self.replace(because: error))
+    }
+}
+
+// MARK: The connection
+
+extension LinkStateMachine {
+    /// A connection is wanted before the first request.
+    /// - Returns: true if one must be made now.
+    mutating func start() -> Bool {
+        guard self.state == .idle else { return false }
+        self.state = .connecting
+        return true
+    }
+
+    /// The TCP connection stands.
+    /// - Parameter answers: how many commands prepare it, at least one.
+    /// - Returns: true: adopt it and write them. False: close it, nobody wants it any more.
+    mutating func connected(answers: Int, now: NIODeadline) -> Bool {
+        guard self.state == .connecting else { return false }
+        self.state = .preparing(answersMissing: answers, deadline: now + self.limits.preparationDeadline)
+        return true
+    }
+
+    /// The attempt to connect failed, or the connection ended or cannot be understood any more.
+    /// - Returns: nil if that changes nothing.
+    mutating func lost(_ error: RedisError) -> Replacement? {
+        switch self.state {
+        case .connecting, .preparing, .ready: self.replace(because: error)
+        case .idle, .pausing, .closed: nil
+        }
+    }
+
+    /// The pause that a `Replacement` asked for is over.
+    /// - Returns: true if a connection must be made now.
+    mutating func pauseEnded() -> Bool {
+        guard self.state == .pausing else { return false }
+        self.state = .connecting
+        return true
+    }
+
+    enum DeadlineAction {
+        /// The connection stays; these requests waited for one in vain.
+        case fail([Failure])
+        case replace(Replacement)
+    }
+
+    /// Time has passed.
+    mutating func hitDeadline(now: NIODeadline) -> DeadlineAction {
+        if let first = self.unanswered.first, first.deadline <= now {
+            let limit = self.limits.commandDeadline.text
+            let timeout = RedisError(.timeout, "waiting for an answer: none in \(limit)")
+            let late = self.takeUnanswered { $0.deadline <= now }.map { ($0.request, timeout) }
+            var replacement = self.replace(
+                because: RedisError(.connection, "waiting for an answer: an earlier command got none in \(limit)"))
+            replacement.failures = late + replacement.failures
+            return .replace(replacement)
+        }
+        let failures = self.takeOverdue(now: now)
+        guard case .preparing(_, let deadline) = self.state, deadline <= now else { return .fail(failures) }
+        let limit = self.limits.preparationDeadline.text
+        var replacement = self.replace(
+            because: RedisError(.connection, "preparing the connection: no answer in \(limit)"))
+        replacement.failures = failures
+        return .replace(replacement)
+    }
+
+    /// Ends everything, for good.
+    mutating func close() -> [Request] {
+        self.state = .closed
+        defer {
+            self.unanswered = []
+            self.waiting = []
+            self.commands = 0
+            self.bytes = 0
+        }
+        return self.unanswered.map(\.request) + self.waiting.map(\.request)
+    }
+
+    private static var closedError: RedisError { RedisError(.closed, "sending a command: the client is closed") }
+
+    private mutating func replace(because error: RedisError) -> Replacement {
+        self.state = .pausing
+        self.failuresInARow = min(self.failuresInARow + 1, 1000)
+        self.lastFailure = error
+        let failures = self.takeUnanswered { _ in true }.map { ($0.request, error) }
+        return Replacement(failures: failures, attempt: self.failuresInARow)
+    }
+
+    private mutating func takeUnanswered(while condition: (Entry) -> Bool) -> [Entry] {
+        let taken = Array(self.unanswered.prefix(while: condition))
+        self.unanswered.removeFirst(taken.count)
+        taken.forEach { self.release($0) }
+        return taken
+    }
+
+    private mutating func takeOverdue(now: NIODeadline) -> [Failure] {
+        let overdue = Array(self.waiting.prefix { $0.deadline <= now })
+        self.waiting.removeFirst(overdue.count)
+        overdue.forEach { self.release($0) }
+        let limit = self.limits.commandDeadline.text
+        let cause = self.lastFailure.map { " (\($0.message))" } ?? ""
+        let error = RedisError(.connection, "waiting for a connection: none in \(limit)\(cause)")
+        return overdue.map { ($0.request, error) }
+    }
+
+    private mutating func release(_ entry: Entry) {
+        self.commands -= entry.commands
+        self.bytes -= entry.bytes
+    }
+}
+
+extension TimeAmount {
+    /// In milliseconds, for messages.
+    fileprivate var text: String { "\(self.nanoseconds / 1_000_000) ms" }
+}

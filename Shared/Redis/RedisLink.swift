@@ -1,0 +1,237 @@
+import NIOCore
+import NIOPosix
+import NIOSSL
+
+/// The connection of one event loop, replaced when it is lost. Runs on that loop only.
+///
+/// Thin: `LinkStateMachine` decides, this writes, reads the clock, arms one timer and completes requests. A request may
+/// be completed by running code of its owner at once, which may submit the next one; so the machine is asked first and
+/// left before anything is completed.
+final class RedisLink {
+    /// Commands, and who waits for their answers.
+    struct Request {
+        /// How answers go back; used exactly once.
+        enum Completion {
+            case promise(EventLoopPromise<[RedisValue]>)
+            case continuation(CheckedContinuation<Result<[RedisValue], RedisError>, Never>)
+        }
+        let commands: [RedisCommand]
+        let completion: Completion
+    }
+
+    typealias Machine = LinkStateMachine<Request>
+
+    private static let keptBufferCapacity = 1 << 20
+
+    private let eventLoop: any EventLoop
+    private let configuration: RedisConfiguration
+    private var machine: Machine
+    private var channel: (any Channel)?
+    private var handler: ConnectionHandler?
+    /// What is written at the end of this tick.
+    private var outgoing = ByteBuffer()
+    private var isFlushScheduled = false
+    private var timer: Scheduled<Void>?
+    private var pause: Scheduled<Void>?
+
+    init(_ configuration: RedisConfiguration, eventLoop: any EventLoop) {
+        self.configuration = configuration
+        self.eventLoop = eventLoop
+        self.machine = Machine(
+            limits: Machine.Limits(
+                commands: configuration.commandLimit, bytes: configuration.byteLimit,
+                commandDeadline: TimeAmount(configuration.commandDeadline),
+                preparationDeadline: TimeAmount(configuration.connectDeadline)))
+    }
+
+    /// Takes a request. It is completed exactly once, possibly before this returns.
+    func submit(_ request: Request) {
+        let bytes = request.commands.reduce(0) { $0 + $1.encodedLengthBound }
+        switch self.machine.submit(request, commands: request.commands.count, bytes: bytes, now: .now()) {
+        case .write: self.write(request.commands)
+        case .wait: break
+        case .connect: self.connect()
+        case .fail(let error): request.fail(error)
+        }
+        self.armTimer()
+    }
+
+    /// Makes a connection before there is a request.
+    func start() {
+        if self.machine.start() { self.connect() }
+    }
+
+    /// Fails what is pending and ends the connection.
+    /// - Returns: completed when the socket is closed; nil if there is none.
+    func close() -> EventLoopFuture<Void>? {
+        let requests = self.machine.close()
+        let closed = self.channel?.closeFuture
+        self.timer?.cancel()
+        self.pause?.cancel()
+        self.dropConnection()
+        let error = RedisError(.closed, "waiting for an answer: the client was closed")
+        for request in requests { request.fail(error) }
+        return closed
+    }
+
+    /// From the handler: a complete reply.
+    func received(_ reply: RedisValue) {
+        switch self.machine.received(reply, now: .now()) {
+        case .none: break
+        case .complete(let request, let answers): request.succeed(answers)
+        case .completeAndReplace(let request, let answers, let replacement):
+            self.replaceConnection(replacement)
+            request.succeed(answers)
+        case .write(let requests):
+            for request in requests { self.write(request.commands) }
+            self.armTimer()
+        case .replace(let replacement): self.replaceConnection(replacement)
+        }
+    }
+
+    /// From the handler: the connection has ended, or must.
+    func lost(_ error: any Error) {
+        let reason = (error as? RedisError) ?? self.connectionError(error)
+        if let replacement = self.machine.lost(reason) { self.replaceConnection(replacement) }
+    }
+}
+
+// MARK: Connecting
+
+extension RedisLink {
+    private func connect() {
+        let configuration = self.configuration
+        ClientBootstrap(group: self.eventLoop)
+            .connectTimeout(TimeAmount(configuration.connectDeadline))
+            .channelOption(.socketOption(.tcp_nodelay), value: 1)
+            .channelOption(.socketOption(.so_keepalive), value: 1)
+            .channelInitializer { channel in
+                channel.eventLoop.makeCompletedFuture {
+                    if let tls = configuration.tls {
+                        try channel.pipeline.syncOperations.addHandler(configuration.makeTLSHandler(tls))
+                    }
+                    try channel.pipeline.syncOperations.addHandler(ConnectionHandler())
+                }
+            }
+            .connect(host: configuration.host, port: configuration.port)
+            .assumeIsolated()
+            .whenComplete { self.connected($0) }
+    }
+
+    private func connected(_ result: Result<any Channel, any Error>) {
+        switch result {
+        case .failure(let error): self.lost(error)
+        case .success(let channel):
+            let preparation = self.configuration.preparation
+            guard self.machine.connected(answers: preparation.count, now: .now()) else {
+                channel.close(promise: nil)
+                return
+            }
+            guard channel.isActive,
+                let handler = try? channel.pipeline.syncOperations.handler(type: ConnectionHandler.self)
+            else {
+                self.lost(ChannelError.eof)
+                return
+            }
+            handler.adopt(by: self)
+            self.handler = handler
+            self.channel = channel
+            self.write(preparation)
+            self.armTimer()
+        }
+    }
+
+    private func replaceConnection(_ replacement: Machine.Replacement) {
+        self.dropConnection()
+        let delay = Backoff.delay(attempt: replacement.attempt, jitter: Double.random(in: 0...1))
+        self.pause = self.eventLoop.assumeIsolated().scheduleTask(in: TimeAmount(delay)) {
+            if self.machine.pauseEnded() { self.connect() }
+        }
+        for failure in replacement.failures { failure.request.fail(failure.error) }
+    }
+
+    /// Forgets the connection and closes it; what it still says is not heard.
+    private func dropConnection() {
+        self.handler?.release()
+        self.handler = nil
+        self.channel?.close(promise: nil)
+        self.channel = nil
+        self.outgoing.clear()
+    }
+
+    private func connectionError(_ error: any Error) -> RedisError {
+        let address = self.configuration.address
+        switch error {
+        case ChannelError.eof, ChannelError.inputClosed, ChannelError.ioOnClosedChannel:
+            return RedisError(.connection, "using the connection to \(address): closed by the server")
+        case ChannelError.connectTimeout:
+            return RedisError(.connection, "connecting to \(address): no answer in time")
+        case let error as NIOConnectionError:
+            let cause: any Error = error.connectionErrors.first?.error ?? error.dnsAError ?? error
+            return RedisError(.connection, "connecting to \(address): \(cause)")
+        default:
+            return RedisError(.connection, "using the connection to \(address): \(error)")
+        }
+    }
+}
+
+// MARK: Writing and time
+
+extension RedisLink {
+    private func write(_ commands: [RedisCommand]) {
+        for command in commands { self.outgoing.write(command) }
+        guard !self.isFlushScheduled else { return }
+        self.isFlushScheduled = true
+        self.eventLoop.assumeIsolated().execute { self.flush() }
+    }
+
+    /// One write for all commands of a tick. The buffer's storage is used again unless the socket still holds it.
+    private func flush() {
+        self.isFlushScheduled = false
+        guard let channel, self.outgoing.readableBytes > 0 else { return }
+        channel.writeAndFlush(self.outgoing, promise: nil)
+        if self.outgoing.capacity > Self.keptBufferCapacity {
+            self.outgoing = ByteBuffer()
+        } else {
+            self.outgoing.clear()
+        }
+    }
+
+    /// One timer for the earliest deadline; not moved when that request is answered, it looks again when it fires.
+    private func armTimer() {
+        guard self.timer == nil, let deadline = self.machine.nextDeadline else { return }
+        self.timer = self.eventLoop.assumeIsolated().scheduleTask(deadline: deadline) {
+            self.timer = nil
+            switch self.machine.hitDeadline(now: .now()) {
+            case .fail(let failures): for failure in failures { failure.request.fail(failure.error) }
+            case .replace(let replacement): self.replaceConnection(replacement)
+            }
+            self.armTimer()
+        }
+    }
+}
+
+extension RedisLink.Request {
+    fileprivate func succeed(_ answers: [RedisValue]) {
+        switch self.completion {
+        case .promise(let promise): promise.succeed(answers)
+        case .continuation(let continuation): continuation.resume(returning: .success(answers))
+        }
+    }
+
+    fileprivate func fail(_ error: RedisError) {
+        switch self.completion {
+        case .promise(let promise): promise.fail(error)
+        case .continuation(let continuation): continuation.resume(returning: .failure(error))
+        }
+    }
+}
+
+extension RedisConfiguration {
+    /// Verifies the certificate against the host name, or against the address if the host is one: that is what NIOSSL
+    /// does without a name, and a server name indication must not be an address (RFC 6066 §3).
+    fileprivate func makeTLSHandler(_ context: NIOSSLContext) throws -> NIOSSLClientHandler {
+        let isAddress = (try? SocketAddress(ipAddress: self.host, port: 0)) != nil
+        return try NIOSSLClientHandler(context: context, serverHostname: isAddress ? nil : self.host)
+    }
+}

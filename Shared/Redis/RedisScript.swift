@@ -1,0 +1,43 @@
+import Synchronization
+
+/// A Lua script that runs in Redis. Make it once and keep it: it remembers the digest under which Redis knows it.
+///
+/// The digest is what SCRIPT LOAD answered; it depends on the source only, so it holds for every server.
+public final class RedisScript: Sendable {
+    /// The Lua source.
+    public let source: String
+    private let digest = Mutex<String?>(nil)
+
+    public init(_ source: String) { self.source = source }
+
+    /// The SHA-1 of the source in hex, nil until it was loaded once.
+    var knownDigest: String? { self.digest.withLock { $0 } }
+
+    /// Takes the answer to SCRIPT LOAD.
+    func learn(_ digest: String) { self.digest.withLock { $0 = digest } }
+}
+
+/// One run of a script with its keys and arguments.
+public struct RedisInvocation: Sendable {
+    /// What runs.
+    public let script: RedisScript
+    /// `KEYS`; all in one slot, see DESIGN.md §7.
+    public let keys: [String]
+    /// `ARGV`
+    public let arguments: [RedisArgument]
+
+    public init(_ script: RedisScript, keys: [String], arguments: [RedisArgument]) {
+        self.script = script
+        self.keys = keys
+        self.arguments = arguments
+    }
+
+    /// EVALSHA with the given digest.
+    func command(digest: String) -> RedisCommand {
+        var arguments: [RedisArgument] = ["EVALSHA", .string(digest), .integer(Int64(self.keys.count))]
+        arguments.reserveCapacity(3 + self.keys.count + self.arguments.count)
+        for key in self.keys { arguments.append(.string(key)) }
+        arguments += self.arguments
+        return RedisCommand(arguments)
+    }
+}

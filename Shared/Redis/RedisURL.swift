@@ -1,0 +1,107 @@
+/// The parts of a `redis://` or `rediss://` URL.
+///
+/// Source: IANA provisional URI schemes "redis" and "rediss"; RFC 3986 §3.2 for the authority.
+struct RedisURL: Hashable, Sendable {
+    let isEncrypted: Bool
+    let user: String?
+    let password: String?
+    let host: String
+    let port: Int
+    let database: Int
+
+    /// - Throws: `RedisError` with code `.configuration`. No message shows what stands before an `@`.
+    init(_ text: String) throws(RedisError) {
+        let rest: Substring
+        if text.hasPrefix("redis://") {
+            (self.isEncrypted, rest) = (false, text.dropFirst("redis://".count))
+        } else if text.hasPrefix("rediss://") {
+            (self.isEncrypted, rest) = (true, text.dropFirst("rediss://".count))
+        } else {
+            throw Self.error("it must begin with redis:// or rediss://")
+        }
+        guard !rest.contains(where: { $0 == "?" || $0 == "#" }) else {
+            throw Self.error("no query and no fragment are understood (write ? as %3F and # as %23 in a password)")
+        }
+        let authority = rest.prefix { $0 != "/" }
+        let path = rest.dropFirst(authority.count + 1)
+        // A password may contain an @ that someone forgot to encode; the last one separates.
+        let at = authority.lastIndex(of: "@")
+        guard at != nil || !path.contains("@") else {
+            throw Self.error("write / as %2F in a user or password")
+        }
+        (self.user, self.password) = try Self.credentials(at.map { authority[..<$0] })
+        let address = at.map { authority[authority.index(after: $0)...] } ?? authority
+        (self.host, self.port) = try Self.address(address)
+        guard let database = path.isEmpty ? 0 : Self.number(path), database <= Int(Int32.max) else {
+            throw Self.error("the path must be the number of a database, found \"\(path)\"")
+        }
+        self.database = database
+    }
+
+    private static func credentials(_ text: Substring?) throws(RedisError) -> (String?, String?) {
+        guard let text else { return (nil, nil) }
+        let user = text.prefix { $0 != ":" }
+        let hasPassword = user.endIndex < text.endIndex
+        let password = hasPassword ? text[text.index(after: user.endIndex)...] : ""
+        guard let user = Self.percentDecoded(user), let password = Self.percentDecoded(password) else {
+            throw Self.error("a % in user or password is not followed by two hex digits (write it as %25)")
+        }
+        return (user.isEmpty ? nil : user, password.isEmpty ? nil : password)
+    }
+
+    private static func address(_ text: Substring) throws(RedisError) -> (String, Int) {
+        let host: Substring
+        let behind: Substring
+        if text.hasPrefix("[") {
+            guard let end = text.firstIndex(of: "]") else {
+                throw Self.error("the ] behind the IPv6 address is missing")
+            }
+            host = text[text.index(after: text.startIndex)..<end]
+            behind = text[text.index(after: end)...]
+            guard host.contains(":") else { throw Self.error("no IPv6 address stands in the brackets: \"\(host)\"") }
+        } else {
+            host = text.prefix { $0 != ":" }
+            behind = text[host.endIndex...]
+            guard !behind.dropFirst().contains(":") else {
+                throw Self.error("an IPv6 address must stand in brackets: \"\(text)\"")
+            }
+        }
+        guard !host.isEmpty, host.allSatisfy({ !$0.isWhitespace && $0 != "%" }) else {
+            throw Self.error("the host is \(host.isEmpty ? "missing" : "not one: \"\(host)\"")")
+        }
+        if behind.isEmpty { return (String(host), 6379) }
+        guard behind.first == ":", let port = Self.number(behind.dropFirst()), (1...65535).contains(port) else {
+            throw Self.error("the port must be a number from 1 to 65535, found \"\(behind.dropFirst())\"")
+        }
+        return (String(host), port)
+    }
+
+    /// Digits only: `Int.init` would take signs too.
+    private static func number(_ text: Substring) -> Int? {
+        text.utf8.allSatisfy { (0x30...0x39).contains($0) } ? Int(text) : nil
+    }
+
+    /// Nil for a bad escape or for bytes that are not UTF-8.
+    private static func percentDecoded(_ text: Substring) -> String? {
+        var bytes: [UInt8] = []
+        var rest = text.utf8
+        while let byte = rest.popFirst() {
+            guard byte == UInt8(ascii: "%") else {
+                bytes.append(byte)
+                continue
+            }
+            guard let high = rest.popFirst().flatMap(Self.hexDigit), let low = rest.popFirst().flatMap(Self.hexDigit)
+            else { return nil }
+            bytes.append(high << 4 | low)
+        }
+        return String(validating: bytes, as: UTF8.self)
+    }
+
+    private static func hexDigit(_ byte: UInt8) -> UInt8? {
+        Character(UnicodeScalar(byte)).hexDigitValue.map(UInt8.init)
+    }
+
+    private static func error(_ reason: String) -> RedisError {
+        RedisError(.configuration, "reading the Redis URL: \(reason)")
+    }
+}

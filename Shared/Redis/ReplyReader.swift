@@ -1,0 +1,143 @@
+// Owner: `ReplyReader` owns one `redisReader`, its function table and the builder that the callbacks fill.
+// Thread: that of the connection's event loop; nothing here blocks.
+// Bounded: bytes and elements of one reply (`Limits`), depth by hiredis (7), the buffer kept between replies (1 MiB).
+import CHiredis
+import NIOCore
+
+/// Turns bytes of a connection into replies, incrementally: bytes may be cut anywhere.
+///
+/// hiredis copies what it is fed and moves the rest of its buffer after each reply of a kilobyte, so bytes go in small
+/// slices, each read empty before the next one (hiredis#656: quadratic otherwise).
+@safe
+struct ReplyReader: ~Copyable {
+    /// What one reply may cost.
+    struct Limits: Sendable {
+        /// Encoded bytes of one reply.
+        var bytes = 64 << 20
+        /// Elements of all arrays of one reply; each costs more memory than bytes on the wire.
+        var elements = 1 << 20
+    }
+
+    private static let sliceLength = 16 << 10
+    /// Above this an empty buffer is given back. The default of 16 KiB would free and grow it again for each package.
+    private static let keptBufferLength = 1 << 20
+
+    private let raw: UnsafeMutablePointer<redisReader>
+    private let functions: UnsafeMutablePointer<redisReplyObjectFunctions>
+    private let builder: ReplyBuilder
+    private let limits: Limits
+    private var fed = ByteBuffer()
+    /// Bytes that hiredis got since the last complete reply.
+    private var unfinished = 0
+    private var failure: RedisError?
+
+    /// - Throws: `RedisError` with code `.protocol` when there is no memory for it.
+    init(limits: Limits = Limits()) throws(RedisError) {
+        let functions = UnsafeMutablePointer<redisReplyObjectFunctions>.allocate(capacity: 1)
+        unsafe functions.initialize(to: replyFunctions())
+        guard let raw = unsafe redisReaderCreateWithFunctions(functions) else {
+            unsafe functions.deallocate()
+            throw RedisError(.protocol, "creating the reply reader: out of memory")
+        }
+        let builder = ReplyBuilder(elementLimit: limits.elements)
+        unsafe raw.pointee.maxbuf = Self.keptBufferLength
+        // Released in deinit, after hiredis has forgotten it.
+        unsafe raw.pointee.privdata = Unmanaged.passRetained(builder).toOpaque()
+        unsafe self.raw = raw
+        unsafe self.functions = functions
+        self.builder = builder
+        self.limits = limits
+    }
+
+    deinit {
+        unsafe redisReaderFree(self.raw)
+        unsafe self.functions.deallocate()
+        unsafe Unmanaged.passUnretained(self.builder).release()
+    }
+
+    /// Takes more bytes. Call `next()` until it returns nil afterwards.
+    mutating func feed(_ bytes: ByteBuffer) {
+        if self.fed.readableBytes == 0 {
+            self.fed = bytes
+        } else {
+            self.fed.writeImmutableBuffer(bytes)
+        }
+    }
+
+    /// The next complete reply, or nil when more bytes are needed.
+    /// - Throws: `RedisError` with code `.protocol`, the same one for ever: where a reply ends is not known any more.
+    mutating func next() throws(RedisError) -> RedisValue? {
+        if let failure { throw failure }
+        do throws(RedisError) {
+            while true {
+                if let reply = try self.reply() { return reply }
+                guard self.fed.readableBytes > 0 else { return nil }
+                guard self.unfinished <= self.limits.bytes else {
+                    throw RedisError(.protocol, "reading a reply: longer than \(self.limits.bytes) bytes")
+                }
+                try self.feedSlice()
+            }
+        } catch {
+            self.failure = error
+            throw error
+        }
+    }
+
+    private mutating func reply() throws(RedisError) -> RedisValue? {
+        guard self.unfinished > 0 else { return nil }
+        var marker: UnsafeMutableRawPointer?
+        guard unsafe redisReaderGetReply(self.raw, &marker) == REDIS_OK else {
+            throw RedisError(.protocol, "reading a reply: \(self.errorText)")
+        }
+        guard unsafe marker != nil, let value = self.builder.takeReply() else { return nil }
+        self.unfinished = unsafe self.raw.pointee.len - self.raw.pointee.pos
+        return value
+    }
+
+    private mutating func feedSlice() throws(RedisError) {
+        let length = min(self.fed.readableBytes, Self.sliceLength)
+        let raw = unsafe self.raw
+        let result = unsafe self.fed.readWithUnsafeReadableBytes { bytes in
+            let start = unsafe bytes.baseAddress?.assumingMemoryBound(to: CChar.self)
+            return unsafe (length, redisReaderFeed(raw, start, length))
+        }
+        guard result == REDIS_OK else { throw RedisError(.protocol, "reading a reply: \(self.errorText)") }
+        self.unfinished += length
+    }
+
+    /// Our own reason if the builder refused something (hiredis calls that out of memory), else hiredis's text.
+    private var errorText: String {
+        if let refusal = self.builder.refusal { return refusal }
+        return unsafe withUnsafeBytes(of: self.raw.pointee.errstr) { bytes in
+            unsafe String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
+        }
+    }
+}
+
+/// The callbacks by which hiredis tells of each element. They return a marker that is not an object: only null matters.
+private func replyFunctions() -> redisReplyObjectFunctions {
+    unsafe redisReplyObjectFunctions(
+        createString: { task, text, length in
+            unsafe withBuilder(task) { builder, type in
+                let bytes = unsafe UnsafeRawBufferPointer(start: text, count: length)
+                switch type {
+                case REDIS_REPLY_STATUS: return unsafe builder.add(.status(String(decoding: bytes, as: UTF8.self)))
+                case REDIS_REPLY_ERROR: return unsafe builder.add(.error(String(decoding: bytes, as: UTF8.self)))
+                default: return unsafe builder.add(.string(ByteBuffer(bytes: bytes)))
+                }
+            }
+        },
+        createArray: { task, count in unsafe withBuilder(task) { builder, _ in builder.open(count: Int(count)) } },
+        createInteger: { task, value in unsafe withBuilder(task) { builder, _ in builder.add(.integer(value)) } },
+        createNil: { task in unsafe withBuilder(task) { builder, _ in builder.add(.null) } },
+        freeObject: { _ in })
+}
+
+/// Runs `body` with the builder in the task's private data; a null result makes hiredis stop.
+private func withBuilder(
+    _ task: UnsafePointer<redisReadTask>?, _ body: (ReplyBuilder, Int32) -> Bool
+) -> UnsafeMutableRawPointer? {
+    guard let task = unsafe task, let context = unsafe task.pointee.privdata else { return nil }
+    let builder = unsafe Unmanaged<ReplyBuilder>.fromOpaque(context).takeUnretainedValue()
+    return unsafe body(builder, task.pointee.type) ? context : nil
+}
