@@ -1,0 +1,82 @@
+/// What stands in a certificate, read once and kept as plain values.
+public struct Certificate: Hashable, Sendable {
+    /// The certificate itself. Source: RFC 5280 §4.1
+    public let der: [UInt8]
+    /// Whom it names, last part first: `C=US,O=Example,OU=TEAM123456,CN=…,UID=order.com.example.shop`. Source: RFC 2253
+    public let subject: String
+    /// Who signed it, in the same form.
+    public let issuer: String
+    /// The UID of the subject: in an order type's certificate the order type identifier. Source: Wallet Orders §7
+    public let userIdentifier: String?
+    /// The OU of the subject: in an order type's certificate the team. Source: Wallet Orders §7
+    public let organizationalUnit: String?
+    /// First second in which it holds.
+    public let notBeforeEpochSeconds: Int64
+    /// Last second in which it holds. Source: RFC 5280 §4.1.2.5
+    public let notAfterEpochSeconds: Int64
+    /// The name of its own key, if it has that extension. Source: RFC 5280 §4.2.1.2
+    public let subjectKeyIdentifier: [UInt8]?
+    /// The name of the key that signed it, if it has that extension. Source: RFC 5280 §4.2.1.1
+    public let authorityKeyIdentifier: [UInt8]?
+    /// What its key may be used for, as dotted object identifiers. Source: RFC 5280 §4.2.1.12
+    public let extendedKeyUsages: [String]
+    /// The extensions by dotted object identifier, in the order of the certificate, with their DER.
+    let extensions: [Extension]
+    /// The issuer's name in DER, for signatures that name this certificate.
+    let issuerDER: [UInt8]
+    /// The serial number as a DER integer.
+    let serialNumberDER: [UInt8]
+
+    /// One extension, undecoded.
+    struct Extension: Hashable, Sendable {
+        let objectIdentifier: String
+        let value: [UInt8]
+    }
+}
+
+extension Certificate {
+    /// Reads the first certificate of a PEM text.
+    /// - Throws: `CryptographyError` `.malformed` when there is none.
+    public init(pem: [UInt8]) throws(CryptographyError) {
+        try self.init(X509Object(pem: pem, name: "the certificate"))
+    }
+
+    /// Whether the key may be used for a purpose.
+    /// - Parameter objectIdentifier: dotted, such as `1.2.840.113635.100.4.19`.
+    public func hasExtendedKeyUsage(_ objectIdentifier: String) -> Bool {
+        self.extendedKeyUsages.contains(objectIdentifier)
+    }
+
+    /// Whether an extension is there, whatever its value.
+    public func hasExtension(_ objectIdentifier: String) -> Bool {
+        self.extensions.contains { $0.objectIdentifier == objectIdentifier }
+    }
+
+    /// The text of an extension whose value is one DER string of any kind.
+    /// - Returns: nil when the extension is missing or no string.
+    public func extensionText(_ objectIdentifier: String) -> String? {
+        self.extensions.first { $0.objectIdentifier == objectIdentifier }.flatMap { DERReader.text($0.value) }
+    }
+
+    /// Refuses a moment outside the certificate's validity.
+    /// - Throws: `CryptographyError` `.notValidNow`, which names the certificate.
+    public func checkValidity(atEpochSeconds now: Int64) throws(CryptographyError) {
+        if now < self.notBeforeEpochSeconds {
+            throw CryptographyError(
+                .notValidNow,
+                "checking certificate \"\(self.subject)\": it becomes valid only in "
+                    + "\(Self.days(from: now, to: self.notBeforeEpochSeconds)); is the clock right?")
+        }
+        if now > self.notAfterEpochSeconds {
+            throw CryptographyError(
+                .notValidNow,
+                "checking certificate \"\(self.subject)\": it expired "
+                    + "\(Self.days(from: self.notAfterEpochSeconds, to: now)) ago; renew it")
+        }
+    }
+
+    private static func days(from: Int64, to: Int64) -> String {
+        let days = to.subtractingReportingOverflow(from).partialValue / 86_400
+        return days == 1 ? "1 day" : "\(days) days"
+    }
+}

@@ -1,0 +1,72 @@
+import CCrypto
+
+/// Why a cryptographic operation was refused or failed, in a sentence for the person who has to mend it.
+///
+/// Two errors are equal when their codes are.
+public struct CryptographyError: Error, Hashable, Sendable, CustomStringConvertible {
+    /// The kind of failure.
+    public enum Code: Hashable, Sendable {
+        /// Bytes that are no certificate, key or signature.
+        case malformed
+        /// A key of another kind than this use needs.
+        case unsupportedKey
+        /// The private key belongs to another certificate.
+        case keyMismatch
+        /// The intermediate did not issue the certificate.
+        case issuerMismatch
+        /// A certificate before or behind its time.
+        case notValidNow
+        /// A signature that does not hold.
+        case verification
+        /// libcrypto failed where it should not, such as for want of memory.
+        case library
+    }
+
+    /// What happened, for programs.
+    public let code: Code
+    /// What happened, for people: the action, the reason, what to do. Never contains key material.
+    public let message: String
+
+    /// - Parameter message: gerund and reason, such as `"reading the certificate: not PEM"`.
+    public init(_ code: Code, _ message: String) {
+        self.code = code
+        self.message = message
+    }
+
+    public var description: String { self.message }
+
+    public static func == (left: Self, right: Self) -> Bool { left.code == right.code }
+    public func hash(into hasher: inout Hasher) { hasher.combine(self.code) }
+}
+
+extension CryptographyError {
+    /// An error with what libcrypto left on the calling thread's error queue, which is empty afterwards.
+    static func drained(_ code: Code, _ message: String) -> CryptographyError {
+        let entries = ErrorQueue.drain()
+        return CryptographyError(code, entries.isEmpty ? message : "\(message) (\(entries.joined(separator: "; ")))")
+    }
+}
+
+/// libcrypto's list of errors, one per thread.
+///
+/// Cleared before a call and drained after it, with no `await` between: afterwards the thread may be another one.
+/// Source: openssl ERR_get_error(3)
+enum ErrorQueue {
+    /// Forgets what earlier calls on this thread left behind.
+    static func clear() { ERR_clear_error() }
+
+    /// The entries, oldest first. Bounded by libcrypto: it keeps 16 at most.
+    static func drain() -> [String] {
+        var entries: [String] = []
+        while true {
+            let code = ERR_get_error()
+            guard code != 0 else { return entries }
+            entries.append(
+                unsafe withUnsafeTemporaryAllocation(of: CChar.self, capacity: 256) { buffer in
+                    // 256 characters were asked for, so the buffer has an address.
+                    unsafe ERR_error_string_n(code, buffer.baseAddress!, buffer.count)
+                    return unsafe String(cString: buffer.baseAddress!)
+                })
+        }
+    }
+}

@@ -1,0 +1,134 @@
+// Owner: each `SigningSlot` owns one copy of the key and one signing context; certificates are plain values.
+// Threads: any number at once; a slot is used under its own lock, and there is one for each core.
+// Bounds: as many keys in memory as cores; a signature takes a quarter of a millisecond of processor time and never waits for I/O.
+import CCrypto
+import Glibc
+import Synchronization
+
+/// The certificate, key and intermediate that sign an order type's packages.
+public final class SigningIdentity: Sendable {
+    /// The signer's certificate.
+    public let certificate: Certificate
+    /// The certificate that issued it: the current WWDR intermediate.
+    public let intermediate: Certificate
+
+    private let template: SignedDataTemplate
+    private let slots: [SigningSlot]
+
+    /// Reads the three and makes sure that they belong together.
+    ///
+    /// The validity depends on the moment and is checked apart: `checkValidity(atEpochSeconds:)`.
+    /// Source: Wallet Orders §2.4, §7
+    /// - Parameter concurrency: how many may sign at once without waiting; nil is one for each core.
+    /// - Throws: `CryptographyError` `.malformed`, `.unsupportedKey` (not RSA), `.keyMismatch` or `.issuerMismatch`.
+    public init(
+        certificatePEM: [UInt8], privateKeyPEM: [UInt8], intermediatePEM: [UInt8], concurrency: Int? = nil
+    ) throws(CryptographyError) {
+        let signer = try X509Object(pem: certificatePEM, name: "the certificate")
+        let issuer = try X509Object(pem: intermediatePEM, name: "the intermediate certificate")
+        let key = try PrivateKey(pem: privateKeyPEM, name: "the private key")
+        guard key.isRSA, key.bits >= 2048 else {
+            throw CryptographyError(
+                .unsupportedKey, "reading the private key: an order type's key is RSA with 2048 bits or more")
+        }
+        self.certificate = try Certificate(signer)
+        self.intermediate = try Certificate(issuer)
+        try Self.checkKey(key, of: signer)
+        try Self.checkIssuer(issuer, of: signer, self.certificate, self.intermediate)
+        self.template = SignedDataTemplate(
+            signer: self.certificate, certificates: [self.certificate, self.intermediate])
+        var slots: [SigningSlot] = []
+        for _ in 0..<max(1, concurrency ?? Self.cores) {
+            // Read anew rather than copied, so that no two slots share anything.
+            slots.append(SigningSlot(try RSASigner(PrivateKey(pem: privateKeyPEM, name: "the private key"))))
+        }
+        self.slots = slots
+    }
+
+    /// A detached CMS signature over the content, in DER, with signer and intermediate inside.
+    ///
+    /// Signed attributes: content type, message digest and signing time, without which Wallet refuses.
+    /// Source: RFC 5652 §5.4, Wallet Orders §2.4
+    public func sign(_ content: [UInt8], signingEpochSeconds: Int64) throws(CryptographyError) -> [UInt8] {
+        let attributes = self.template.signedAttributes(
+            messageDigest: SHA256.digest(content), signingEpochSeconds: signingEpochSeconds)
+        let digest = SHA256.digest(SignedDataTemplate.signedBytes(attributes))
+        return self.template.assemble(attributes: attributes, signature: try self.rawSignature(digest))
+    }
+
+    /// Refuses a moment in which certificate or intermediate do not hold.
+    public func checkValidity(atEpochSeconds now: Int64) throws(CryptographyError) {
+        try self.certificate.checkValidity(atEpochSeconds: now)
+        try self.intermediate.checkValidity(atEpochSeconds: now)
+    }
+
+    /// Signs in the first slot that is free; if all are taken, waits for the first one.
+    ///
+    /// libcrypto allows one key for several threads, but then they meet at the lock of its blinding values. With a key
+    /// each, and a lock around each, no two threads ever touch the same libcrypto object.
+    private func rawSignature(_ digest: [UInt8]) throws(CryptographyError) -> [UInt8] {
+        for slot in self.slots {
+            let result = slot.signer.withLockIfAvailable { signer in
+                Result { () throws(CryptographyError) in try signer.sign(digest: digest) }
+            }
+            if let result { return try result.get() }
+        }
+        // There is at least one slot: the initializer makes one for each core, and one at least.
+        let result = self.slots[0].signer.withLock { signer in
+            Result { () throws(CryptographyError) in try signer.sign(digest: digest) }
+        }
+        return try result.get()
+    }
+
+    private static var cores: Int { Int(sysconf(Int32(_SC_NPROCESSORS_ONLN))) }
+
+    private static func checkKey(
+        _ key: borrowing PrivateKey, of signer: borrowing X509Object
+    ) throws(CryptographyError) {
+        ErrorQueue.clear()
+        let matches: Int32 = unsafe try key.withRaw { key throws(CryptographyError) in
+            unsafe try signer.withRaw { certificate throws(CryptographyError) in
+                unsafe X509_check_private_key(certificate, key)
+            }
+        }
+        guard matches == 1 else {
+            throw CryptographyError.drained(
+                .keyMismatch, "checking the private key: it does not belong to the certificate")
+        }
+    }
+
+    /// The names and key identifiers must agree, and the signature must be the intermediate's.
+    ///
+    /// Source: Wallet Orders §7: don't hard-wire the generation of WWDR, compare AKI and SKI
+    private static func checkIssuer(
+        _ issuer: borrowing X509Object, of signer: borrowing X509Object, _ certificate: Certificate,
+        _ intermediate: Certificate
+    ) throws(CryptographyError) {
+        ErrorQueue.clear()
+        let issued: Bool = unsafe try issuer.withRaw { issuer throws(CryptographyError) in
+            unsafe try signer.withRaw { signer throws(CryptographyError) in
+                unsafe X509_check_issued(issuer, signer) == X509_V_OK
+                    && X509_verify(signer, X509_get0_pubkey(issuer)) == 1
+            }
+        }
+        guard issued else {
+            throw CryptographyError.drained(
+                .issuerMismatch,
+                "checking the intermediate: \"\(intermediate.subject)\" did not issue the certificate, its issuer is "
+                    + "\"\(certificate.issuer)\"\(Self.authority(of: certificate)); take the intermediate whose "
+                    + "subject key identifier is that")
+        }
+    }
+
+    private static func authority(of certificate: Certificate) -> String {
+        guard let identifier = certificate.authorityKeyIdentifier else { return "" }
+        return " with key identifier \(String(decoding: Hexadecimal.digits(identifier), as: UTF8.self))"
+    }
+}
+
+/// One key with its context, for one thread at a time.
+private final class SigningSlot: Sendable {
+    let signer: Mutex<RSASigner>
+
+    init(_ signer: consuming sending RSASigner) { self.signer = Mutex(signer) }
+}

@@ -1,0 +1,42 @@
+/// A moment as CMS writes it.
+enum SigningTime {
+    /// UTCTime for the years 1950 to 2049, GeneralizedTime for others; seconds always, zone always Z.
+    ///
+    /// Source: RFC 5652 §11.3
+    static func element(epochSeconds: Int64) -> [UInt8] {
+        // Beyond the years 0 and 9999 there is no way to write a time; what a clock says is never there.
+        let seconds = min(max(epochSeconds, -62_167_219_200), 253_402_300_799)
+        let day = seconds >= 0 ? seconds / 86_400 : (seconds - 86_399) / 86_400
+        let second = seconds - day * 86_400
+        let (year, month, dayOfMonth) = Self.civil(day: day)
+        let short = (1950..<2050).contains(year)
+        var digits: [UInt8] = []
+        digits.reserveCapacity(15)
+        if !short { Self.append(year / 100, to: &digits) }
+        for part in [year % 100, month, dayOfMonth, second / 3600, second / 60 % 60, second % 60] {
+            Self.append(part, to: &digits)
+        }
+        digits.append(UInt8(ascii: "Z"))
+        return DER.element(short ? DER.utcTime : DER.generalizedTime, digits)
+    }
+
+    /// Year, month and day of a day counted from 1970-01-01, in the Gregorian calendar.
+    ///
+    /// Counts in eras of 400 years whose years begin in March, so that the leap day is the last one.
+    private static func civil(day: Int64) -> (year: Int64, month: Int64, day: Int64) {
+        let shifted = day + 719_468
+        let era = (shifted >= 0 ? shifted : shifted - 146_096) / 146_097
+        let dayOfEra = shifted - era * 146_097
+        let yearOfEra = (dayOfEra - dayOfEra / 1460 + dayOfEra / 36_524 - dayOfEra / 146_096) / 365
+        let dayOfYear = dayOfEra - (365 * yearOfEra + yearOfEra / 4 - yearOfEra / 100)
+        let marchMonth = (5 * dayOfYear + 2) / 153
+        let month = marchMonth < 10 ? marchMonth + 3 : marchMonth - 9
+        let year = yearOfEra + era * 400 + (month <= 2 ? 1 : 0)
+        return (year, month, dayOfYear - (153 * marchMonth + 2) / 5 + 1)
+    }
+
+    private static func append(_ twoDigits: Int64, to digits: inout [UInt8]) {
+        digits.append(UInt8(truncatingIfNeeded: 0x30 + twoDigits / 10 % 10))
+        digits.append(UInt8(truncatingIfNeeded: 0x30 + twoDigits % 10))
+    }
+}
