@@ -1,0 +1,158 @@
+import CNGHTTP2
+public import NIOCore
+
+/// One HTTP/2 client session: bytes in, bytes out, events. No I/O and no policy.
+///
+/// Owner: this object owns the `nghttp2_session` and its ledger, and frees both. Thread: one, its user's (an event loop); not Sendable.
+/// Bounded: 4 KiB of body and debug data are kept per stream, only named headers; nghttp2 bounds header blocks and floods of control frames.
+///
+/// Order of use: `receive` or `submit`, then `write` until nothing comes, then `takeEvents` (writing can end streams, too).
+@safe
+public final class HTTP2ClientSession {
+    /// How much of a response's body, a header's value and GOAWAY's debug data is kept.
+    public static let keptBytes = 4096
+
+    private let raw: OpaquePointer
+    private let ledger: SessionLedger
+    /// +1, given back only after `nghttp2_session_del` returned, when no callback can run.
+    private let retainedLedger: Unmanaged<SessionLedger>
+    /// Header fields of the request being submitted; nghttp2 copies them (nghttp2.h, nghttp2_submit_request).
+    private var scratch: [nghttp2_nv] = unsafe []
+
+    /// - Parameter keptHeaders: names, in lower case, of the response headers to report.
+    /// - Throws: `HTTP2Error` with code `.library` when nghttp2 has no memory.
+    public init(keptHeaders: [String]) throws(HTTP2Error) {
+        let ledger = SessionLedger(keptHeaders: keptHeaders, keptBytes: Self.keptBytes)
+        let retained = unsafe Unmanaged.passRetained(ledger)
+        guard let raw = unsafe makeSession(context: retained.toOpaque()) else {
+            unsafe retained.release()
+            throw HTTP2Error(.library, "making an HTTP/2 session: out of memory")
+        }
+        unsafe self.raw = raw
+        self.ledger = ledger
+        unsafe self.retainedLedger = retained
+        unsafe self.scratch.reserveCapacity(16)
+        // The defaults of RFC 9113 §6.5.2 except that nobody may push to us.
+        var settings = nghttp2_settings_entry(
+            settings_id: Int32(bitPattern: NGHTTP2_SETTINGS_ENABLE_PUSH.rawValue), value: 0)
+        try check(unsafe nghttp2_submit_settings(raw, UInt8(NGHTTP2_FLAG_NONE.rawValue), &settings, 1))
+    }
+
+    deinit {
+        unsafe nghttp2_session_del(self.raw)
+        unsafe self.retainedLedger.release()
+    }
+
+    /// How many submitted requests have not ended.
+    public var openStreams: Int { self.ledger.openStreams }
+
+    /// Nothing is to be read or written any more: the connection can be closed.
+    public var isFinished: Bool {
+        unsafe nghttp2_session_want_read(self.raw) == 0 && nghttp2_session_want_write(self.raw) == 0
+    }
+
+    /// Takes bytes from the peer. Must not be called while events are being produced by nghttp2, that is from nowhere but its owner.
+    ///
+    /// - Throws: `HTTP2Error` with code `.connection`; a GOAWAY for the peer may stand ready to be written.
+    public func receive(_ bytes: ByteBuffer) throws(HTTP2Error) {
+        let taken = unsafe bytes.withUnsafeReadableBytes { bytes in
+            unsafe nghttp2_session_mem_recv(self.raw, bytes.assumingMemoryBound(to: UInt8.self).baseAddress, bytes.count)
+        }
+        guard taken >= 0 else { throw HTTP2Error(.connection, "reading HTTP/2 frames: \(describe(Int32(clamping: taken)))") }
+    }
+
+    /// Appends everything that is to be sent now.
+    ///
+    /// Nothing comes while the peer's flow control windows are shut.
+    public func write(into buffer: inout ByteBuffer) throws(HTTP2Error) {
+        while true {
+            // The pointer lives until the next call only (nghttp2.h, nghttp2_session_mem_send).
+            var start: UnsafePointer<UInt8>?
+            let count = unsafe nghttp2_session_mem_send(self.raw, &start)
+            guard count >= 0 else {
+                throw HTTP2Error(.library, "writing HTTP/2 frames: \(describe(Int32(clamping: count)))")
+            }
+            guard count > 0, let start = unsafe start else { return }
+            unsafe buffer.writeBytes(UnsafeRawBufferPointer(start: start, count: count))
+        }
+    }
+
+    /// Hands over what happened, by swapping with an array whose storage is reused.
+    ///
+    /// - Parameter events: its content is dropped.
+    public func takeEvents(into events: inout [HTTP2Event]) {
+        events.removeAll(keepingCapacity: true)
+        swap(&events, &self.ledger.events)
+    }
+
+    /// Queues a request; it leaves at the next `write`.
+    ///
+    /// - Parameter tag: the caller's own number, given back in `HTTP2StreamEnd`.
+    /// - Returns: the stream's identifier.
+    /// - Throws: `HTTP2Error` with code `.noNewStreams` when 2^30 streams were used or the peer said GOAWAY.
+    @discardableResult
+    public func submit(_ block: borrowing HTTP2HeaderBlock, body: [UInt8], tag: Int) throws(HTTP2Error) -> Int32 {
+        let slot = self.ledger.reserve(tag: tag, requestBody: body)
+        let stream = unsafe block.bytes.withUnsafeBufferPointer { bytes in
+            unsafe self.submit(fields: block.fields, bytes: bytes, slot: slot)
+        }
+        guard stream > 0 else {
+            self.ledger.cancelReservation(slot)
+            let isSpent = stream == NGHTTP2_ERR_STREAM_ID_NOT_AVAILABLE.rawValue
+            throw HTTP2Error(isSpent ? .noNewStreams : .library, "submitting a request: \(describe(stream))")
+        }
+        self.ledger.opened(slot, stream: stream)
+        return stream
+    }
+
+    /// Ends a stream from our side; its `.streamEnded` comes after the next `write`.
+    public func reset(_ stream: Int32, _ code: HTTP2ErrorCode) throws(HTTP2Error) {
+        try check(unsafe nghttp2_submit_rst_stream(self.raw, 0, stream, code.rawValue))
+    }
+
+    /// Asks the peer for a sign of life, `.pingAcknowledged` with the same number.
+    public func ping(_ number: UInt64) throws(HTTP2Error) {
+        try check(
+            unsafe withUnsafeBytes(of: number.bigEndian) { bytes in
+                unsafe nghttp2_submit_ping(self.raw, 0, bytes.assumingMemoryBound(to: UInt8.self).baseAddress)
+            })
+    }
+
+    /// Says GOAWAY; after the next `write` the session is finished.
+    public func terminate() throws(HTTP2Error) {
+        try check(unsafe nghttp2_session_terminate_session(self.raw, HTTP2ErrorCode.noError.rawValue))
+    }
+
+    private func submit(fields: [HTTP2HeaderBlock.Field], bytes: UnsafeBufferPointer<UInt8>, slot: Int) -> Int32 {
+        guard let base = unsafe UnsafeMutablePointer(mutating: bytes.baseAddress) else { return -1 }
+        unsafe self.scratch.removeAll(keepingCapacity: true)
+        for field in fields {
+            let flag = field.isIndexed ? NGHTTP2_NV_FLAG_NONE : NGHTTP2_NV_FLAG_NO_INDEX
+            unsafe self.scratch.append(
+                nghttp2_nv(
+                    name: base + field.name.lowerBound, value: base + field.value.lowerBound,
+                    namelen: field.name.count, valuelen: field.value.count, flags: UInt8(flag.rawValue)))
+        }
+        var provider = unsafe nghttp2_data_provider()
+        unsafe provider.source.ptr = UnsafeMutableRawPointer(bitPattern: slot + 1)
+        unsafe provider.read_callback = readBody
+        return unsafe self.scratch.withUnsafeBufferPointer { fields in
+            unsafe nghttp2_submit_request(
+                self.raw, nil, fields.baseAddress, fields.count, &provider,
+                UnsafeMutableRawPointer(bitPattern: slot + 1))
+        }
+    }
+}
+
+/// The nghttp2 this process runs on, for the start-up log line.
+public func nghttp2Version() -> String {
+    // With 0 as the least version wanted the answer is never NULL (nghttp2.h, nghttp2_version).
+    unsafe String(cString: nghttp2_version(0).pointee.version_str)
+}
+
+/// nghttp2's own words for one of its error codes.
+func describe(_ code: Int32) -> String { unsafe String(cString: nghttp2_strerror(code)) }
+
+private func check(_ code: Int32) throws(HTTP2Error) {
+    guard code == 0 else { throw HTTP2Error(.library, "queueing an HTTP/2 frame: \(describe(code))") }
+}

@@ -1,0 +1,26 @@
+/// Why a session cannot go on, or a request cannot be handed to it.
+///
+/// Two are equal when their codes are.
+public struct HTTP2Error: Error, Hashable, Sendable, CustomStringConvertible {
+    /// What is to be done about it.
+    public enum Code: Hashable, Sendable {
+        /// nghttp2 could not allocate, or refused what we asked of it.
+        case library
+        /// The peer's bytes are not HTTP/2, or it floods us; the connection is lost.
+        case connection
+        /// No stream identifier is left, or the peer takes no new streams: a new connection is needed.
+        case noNewStreams
+    }
+
+    public let code: Code
+    public let message: String
+
+    public init(_ code: Code, _ message: String) {
+        self.code = code
+        self.message = message
+    }
+
+    public var description: String { self.message }
+    public static func == (left: Self, right: Self) -> Bool { left.code == right.code }
+    public func hash(into hasher: inout Hasher) { hasher.combine(self.code) }
+}

@@ -1,0 +1,28 @@
+/// Why a stream or a connection was ended, as it stands in RST_STREAM and GOAWAY.
+///
+/// Source: RFC 9113 §7
+public struct HTTP2ErrorCode: RawRepresentable, Hashable, Sendable, CustomStringConvertible {
+    public let rawValue: UInt32
+
+    public init(rawValue: UInt32) { self.rawValue = rawValue }
+
+    /// The stream or connection ended as it should.
+    public static let noError = Self(rawValue: 0x0)
+    /// The peer saw a violation of the protocol.
+    public static let protocolError = Self(rawValue: 0x1)
+    /// The request was not processed at all and may be repeated.
+    public static let refusedStream = Self(rawValue: 0x7)
+    /// Nobody waits for the answer any more.
+    public static let cancel = Self(rawValue: 0x8)
+
+    public var description: String {
+        let index = Int(self.rawValue)
+        return Self.names.indices.contains(index) ? Self.names[index] : "HTTP/2 error \(self.rawValue)"
+    }
+
+    private static let names = [
+        "NO_ERROR", "PROTOCOL_ERROR", "INTERNAL_ERROR", "FLOW_CONTROL_ERROR", "SETTINGS_TIMEOUT", "STREAM_CLOSED",
+        "FRAME_SIZE_ERROR", "REFUSED_STREAM", "CANCEL", "COMPRESSION_ERROR", "CONNECT_ERROR", "ENHANCE_YOUR_CALM",
+        "INADEQUATE_SECURITY", "HTTP_1_1_REQUIRED",
+    ]
+}
