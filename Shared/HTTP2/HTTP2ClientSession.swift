@@ -43,6 +43,9 @@ public final class HTTP2ClientSession {
         unsafe self.retainedLedger.release()
     }
 
+    /// Whether `takeEvents` has something to hand over.
+    public var hasEvents: Bool { !self.ledger.events.isEmpty }
+
     /// How many submitted requests have not ended.
     public var openStreams: Int { self.ledger.openStreams }
 

@@ -1,0 +1,78 @@
+public import NIOCore
+import NIOSSL
+
+/// Sends notifications to APNs over HTTP/2: one credential, one persistent connection.
+///
+/// Each notification gets exactly one outcome, whatever happens. Requests that APNs refused unprocessed (REFUSED_STREAM, above the
+/// last stream of GOAWAY) are repeated inside, everything else is the caller's decision: `verdict(of:)`. A notification whose connection
+/// was lost may have been delivered; repeating it is harmless.
+///
+/// Owner: the caller, who must `close` it before its event loop group ends. Thread: any. Bounded: the queue, the open streams, each
+/// request's time (`APNSConfiguration`).
+public final class APNSClient: Sendable {
+    private let eventLoop: any EventLoop
+    private let loop: NIOLoopBoundBox<ClientLoop>
+
+    /// Opens no connection yet; the first notification does.
+    ///
+    /// - Parameters:
+    ///   - rootsPEM: whom to trust; nil for the system's roots.
+    ///   - eventLoopGroup: one of its loops does all the work of this client.
+    /// - Throws: `APNSError` with code `.configuration` when a certificate or key cannot be used.
+    public init(
+        endpoint: APNSEndpoint, credential: APNSCredential, rootsPEM: [UInt8]?, eventLoopGroup: any EventLoopGroup,
+        configuration: APNSConfiguration = APNSConfiguration()
+    ) throws(APNSError) {
+        let tls = try makeTLSContext(credential: credential, rootsPEM: rootsPEM)
+        let eventLoop = eventLoopGroup.next()
+        self.eventLoop = eventLoop
+        self.loop = NIOLoopBoundBox.makeBoxSendingValue(
+            ClientLoop(
+                endpoint: endpoint, credential: credential, configuration: configuration, tls: tls, eventLoop: eventLoop),
+            eventLoop: eventLoop)
+    }
+
+    /// Sends a batch and waits for the outcome of each, in the order given.
+    ///
+    /// Returns within the bounds of the configuration; cancelling the task does not shorten that, since what was sent cannot be taken back.
+    public func send(_ notifications: [PushNotification]) async -> [PushOutcome] {
+        await withCheckedContinuation { continuation in
+            self.eventLoop.execute { self.loop.value.send(notifications, continuation) }
+        }
+    }
+
+    /// Takes nothing new, waits for what it has (at most `closeTimeout`; the rest is `.unanswered` with code `.closed`), disconnects.
+    public func close() async {
+        let promise = self.eventLoop.makePromise(of: Void.self)
+        self.eventLoop.execute { self.loop.value.close(promise) }
+        // The promise is never failed.
+        try? await promise.futureResult.get()
+    }
+}
+
+/// Source: Wallet Orders §4.2: TLS 1.2 or later, ALPN h2
+private func makeTLSContext(credential: APNSCredential, rootsPEM: [UInt8]?) throws(APNSError) -> NIOSSLContext {
+    var configuration = TLSConfiguration.makeClientConfiguration()
+    configuration.minimumTLSVersion = .tlsv12
+    configuration.applicationProtocols = ["h2"]
+    var step = "roots"
+    do {
+        if let rootsPEM {
+            let roots = try NIOSSLCertificate.fromPEMBytes(rootsPEM)
+            guard !roots.isEmpty else { throw APNSError(.configuration, "no certificate in it") }
+            configuration.trustRoots = .certificates(roots)
+        }
+        if case .certificate(let chainPEM, let keyPEM) = credential {
+            step = "certificate"
+            let chain = try NIOSSLCertificate.fromPEMBytes(chainPEM)
+            guard !chain.isEmpty else { throw APNSError(.configuration, "no certificate in it") }
+            configuration.certificateChain = chain.map { .certificate($0) }
+            step = "private key"
+            configuration.privateKey = .privateKey(try NIOSSLPrivateKey(bytes: keyPEM, format: .pem))
+        }
+        step = "certificate and key"
+        return try NIOSSLContext(configuration: configuration)
+    } catch {
+        throw APNSError(.configuration, "reading the \(step) for APNs: \(error)")
+    }
+}

@@ -1,0 +1,39 @@
+/// Why a notification has no answer, or a client cannot be made.
+///
+/// Two are equal when their codes are.
+public struct APNSError: Error, Hashable, Sendable, CustomStringConvertible {
+    /// What kind of failure it is.
+    public enum Code: String, Hashable, Sendable, CaseIterable {
+        /// APNs did not answer within the request's deadline; the stream was cancelled.
+        case timeout
+        /// The connection ended while the request was in flight; whether it was processed is not known.
+        case connectionLost
+        /// No connection could be made: name resolution, TCP.
+        case connecting
+        /// No connection could be made: certificates, protocol versions.
+        case tls
+        /// APNs ended the stream without a whole answer, or does not speak HTTP/2.
+        case protocolViolation
+        /// The client's queue is full; the notification was not sent.
+        case queueFull
+        /// The client is closed; the notification was not sent or its answer not awaited.
+        case closed
+        /// An address, certificate or key that cannot be used.
+        case configuration
+        /// The provider token could not be signed.
+        case credential
+    }
+
+    public let code: Code
+    /// What was being done, and what happened.
+    public let message: String
+
+    public init(_ code: Code, _ message: String) {
+        self.code = code
+        self.message = message
+    }
+
+    public var description: String { self.message }
+    public static func == (left: Self, right: Self) -> Bool { left.code == right.code }
+    public func hash(into hasher: inout Hasher) { hasher.combine(self.code) }
+}

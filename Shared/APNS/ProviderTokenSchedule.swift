@@ -1,0 +1,39 @@
+/// When a provider token is to be made anew. A value: the clock is an argument.
+///
+/// Source: Wallet Orders §4.4: not more often than every 20 minutes, at least every 60
+struct ProviderTokenSchedule: Sendable {
+    /// More often than this and APNs answers TooManyProviderTokenUpdates.
+    static let leastSeconds: Int64 = 20 * 60
+    /// Older than this and APNs answers ExpiredProviderToken.
+    static let mostSeconds: Int64 = 60 * 60
+
+    private(set) var mintedEpochSeconds: Int64?
+    private var refreshAfterSeconds: Int64 = 0
+    private var isExpired = false
+
+    /// - Returns: whether a token must be made before the next request.
+    func isDue(epochSeconds: Int64) -> Bool {
+        guard let minted = self.mintedEpochSeconds else { return true }
+        let age = epochSeconds.subtractingReportingOverflow(minted).partialValue
+        // A token from the future, because the clock was set back, is refused by APNs as much as an old one.
+        if age >= self.refreshAfterSeconds || age <= -Self.leastSeconds { return true }
+        return self.isExpired && age >= Self.leastSeconds
+    }
+
+    /// - Parameter jitter: 0 to 1; spreads the processes of a fleet over 40 to 50 minutes.
+    mutating func minted(epochSeconds: Int64, jitter: Double) {
+        self.mintedEpochSeconds = epochSeconds
+        self.refreshAfterSeconds = 40 * 60 + Int64(min(max(jitter, 0), 1) * 600)
+        self.isExpired = false
+    }
+
+    /// APNs said ExpiredProviderToken: the next token is made as soon as the rule of 20 minutes allows.
+    mutating func expired() { self.isExpired = true }
+
+    /// - Returns: whether the present token may still be shown when no new one can be made.
+    func isUsable(epochSeconds: Int64) -> Bool {
+        guard let minted = self.mintedEpochSeconds else { return false }
+        let age = epochSeconds.subtractingReportingOverflow(minted).partialValue
+        return (-Self.leastSeconds...Self.mostSeconds).contains(age)
+    }
+}

@@ -1,0 +1,94 @@
+import Glibc
+import Synchronization
+
+/// The provider token of one key: made once, kept for 40 to 50 minutes, the same for every connection of the process.
+///
+/// Never made anew on TooManyProviderTokenUpdates, and never within 20 minutes of the last, whatever APNs says.
+/// Source: Wallet Orders §4.4; RFC 7515 §3.1, RFC 7518 §3.4
+public final class ProviderTokenSource: Sendable {
+    private struct State {
+        var schedule = ProviderTokenSchedule()
+        var version = 0
+        var headerValue: [UInt8] = []
+    }
+
+    private let keyIdentifier: String
+    private let teamIdentifier: String
+    private let sign: @Sendable ([UInt8]) throws -> [UInt8]
+    private let epochSeconds: @Sendable () -> Int64
+    private let jitter: @Sendable () -> Double
+    private let state = Mutex(State())
+
+    /// - Parameters:
+    ///   - keyIdentifier: of the `.p8` key, 10 characters.
+    ///   - teamIdentifier: of the developer team, 10 characters.
+    ///   - sign: ES256: the signature r‖s, 64 bytes, of the bytes given. Called under a lock, at most once in 20 minutes.
+    ///   - epochSeconds: the wall clock.
+    ///   - jitter: 0 to 1.
+    public init(
+        keyIdentifier: String, teamIdentifier: String, sign: @escaping @Sendable ([UInt8]) throws -> [UInt8],
+        epochSeconds: @escaping @Sendable () -> Int64 = { wallClockEpochSeconds() },
+        jitter: @escaping @Sendable () -> Double = { Double.random(in: 0...1) }
+    ) {
+        self.keyIdentifier = keyIdentifier
+        self.teamIdentifier = teamIdentifier
+        self.sign = sign
+        self.epochSeconds = epochSeconds
+        self.jitter = jitter
+    }
+
+    /// The value of `authorization`, and a number that changes when it does.
+    ///
+    /// - Throws: `APNSError` with code `.credential` when there is no usable token and none can be signed.
+    func authorization() throws(APNSError) -> (version: Int, value: [UInt8]) {
+        let now = self.epochSeconds()
+        return try self.state.withLock { state throws(APNSError) in
+            guard state.schedule.isDue(epochSeconds: now) else { return (state.version, state.headerValue) }
+            do {
+                state.headerValue = Array("bearer ".utf8) + (try self.mint(epochSeconds: now))
+            } catch {
+                if state.schedule.isUsable(epochSeconds: now) { return (state.version, state.headerValue) }
+                throw APNSError(.credential, "signing a provider token with key \(self.keyIdentifier): \(error)")
+            }
+            state.version += 1
+            state.schedule.minted(epochSeconds: now, jitter: self.jitter())
+            return (state.version, state.headerValue)
+        }
+    }
+
+    /// APNs answered ExpiredProviderToken to a request with this version.
+    func expired(version: Int) {
+        self.state.withLock { if $0.version == version { $0.schedule.expired() } }
+    }
+
+    private func mint(epochSeconds: Int64) throws -> [UInt8] {
+        // Both identifiers are letters and digits in every real key; what is not is escaped by leaving it out.
+        let header = #"{"alg":"ES256","kid":"\#(plain(self.keyIdentifier))"}"#
+        let claims = #"{"iss":"\#(plain(self.teamIdentifier))","iat":\#(epochSeconds)}"#
+        let content = base64URL(Array(header.utf8)) + [UInt8(ascii: ".")] + base64URL(Array(claims.utf8))
+        return content + [UInt8(ascii: ".")] + base64URL(try self.sign(content))
+    }
+}
+
+/// The system's wall clock, in whole seconds.
+public func wallClockEpochSeconds() -> Int64 { Int64(time(nil)) }
+
+private func plain(_ text: String) -> String {
+    String(decoding: text.utf8.filter { $0 >= 0x20 && $0 < 0x7F && $0 != 0x22 && $0 != 0x5C }, as: UTF8.self)
+}
+
+/// Source: RFC 4648 §5, without padding (RFC 7515 §2)
+private func base64URL(_ bytes: [UInt8]) -> [UInt8] {
+    let alphabet = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_".utf8)
+    var text: [UInt8] = []
+    text.reserveCapacity((bytes.count * 4 + 2) / 3)
+    var index = 0
+    while index < bytes.count {
+        let rest = min(3, bytes.count - index)
+        var group: UInt32 = 0
+        for offset in 0..<3 { group = group << 8 | (offset < rest ? UInt32(bytes[index + offset]) : 0) }
+        for digit in 0...rest { text.append(alphabet[Int(group >> (18 - 6 * UInt32(digit)) & 0x3F)]) }
+        index += 3
+    }
+    return text
+}

@@ -1,0 +1,38 @@
+import HTTP2
+import Model
+
+/// What became of one notification: an answer is a value, a missing answer is an error.
+public enum PushOutcome: Hashable, Sendable {
+    case answered(PushAnswer)
+    case unanswered(APNSError)
+}
+
+/// APNs' answer to one notification.
+///
+/// Source: Wallet Orders §4.3, §4.6
+public struct PushAnswer: Hashable, Sendable {
+    public let status: Int
+    /// `reason` of the body; nil with 200, and when the body is not what Apple describes.
+    public let reason: String?
+    /// `timestamp` of the body, with 410 only: since when APNs knows that the token is not valid.
+    public let timestampMilliseconds: Int64?
+    /// `apns-id` as APNs sent it back.
+    public let apnsID: String?
+
+    public init(status: Int, reason: String? = nil, timestampMilliseconds: Int64? = nil, apnsID: String? = nil) {
+        self.status = status
+        self.reason = reason
+        self.timestampMilliseconds = timestampMilliseconds
+        self.apnsID = apnsID
+    }
+
+    /// Reads an answer as it came over the wire; a body that is not JSON leaves the status to speak.
+    init(status: Int, headers: [HTTP2Header], body: [UInt8]) {
+        self.status = status
+        self.apnsID = headers.first { $0.name == "apns-id" }?.value
+        let members = body.isEmpty ? nil : (try? JSON(parsing: body))?.object
+        // A reason is a word of ours and Apple's; what a stranger sends must not flood the logs.
+        self.reason = members?["reason"]?.string.map { String($0.prefix(64)) }
+        self.timestampMilliseconds = members?["timestamp"]?.integer
+    }
+}
