@@ -78,7 +78,7 @@ final class GatewayServer: Service {
     static func build(_ settings: GatewaySettings, _ environment: ServiceEnvironment) async throws -> [any Service] {
         let common = environment.common
         let redis = RedisClient(common.redis, eventLoopGroup: environment.group)
-        let producer = try KafkaProducer(common.kafka)
+        let producer = try KafkaProducer(environment.kafka)
         let metrics = GatewayMetrics(factory: environment.metrics)
         let reader = PackageReader(redis: redis)
         let endpoints = Endpoints(

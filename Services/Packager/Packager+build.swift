@@ -12,13 +12,14 @@ extension Packager {
     static func build(_ settings: PackagerSettings, _ environment: ServiceEnvironment) throws -> [any Service] {
         let common = environment.common
         let redis = RedisClient(common.redis, eventLoopGroup: environment.group)
-        let producer = try KafkaProducer(common.kafka)
+        let producer = try KafkaProducer(environment.kafka)
         let processor = ChangeProcessor(
             topics: common.topics, brands: settings.brands, secrets: settings.secrets,
             store: OrderStore(redis: redis), registrations: Registrations(redis: redis), producer: producer,
             metrics: PackagerMetrics(factory: environment.metrics), logger: environment.logger)
-        let consumer = try KafkaConsumer(common.kafka, group: Self.group, topics: [common.topics.orderChanges])
-        let worker = BatchWorker(consumer: consumer, environment: environment) { records in
+        let worker = try BatchWorker(
+            group: Self.group, topics: [common.topics.orderChanges], environment: environment
+        ) { records in
             try await processor.process(records)
         } onStopped: {
             await producer.close()

@@ -3,13 +3,14 @@ import Foundation
 import Kafka
 import Logging
 import Model
+import Operations
 import Store
 
 /// Does what a batch of records asks for, up to the last verdict.
 struct PushProcessor: Sendable {
     /// How often a notification is tried that APNs does not take now.
     private static let attemptLimit = 6
-    /// How long APNs keeps a notification for a device that is off, in seconds. Source: DESIGN §10 of the defaults
+    /// How long APNs keeps a notification for a device that is off, in seconds. Source: Wallet Orders §4.1: a future time, up to 7 d
     private static let expirationSeconds: Int64 = 7 * 24 * 3600
     /// Most notifications that are sent in one go.
     private static let chunk = 1000
@@ -83,8 +84,11 @@ struct PushProcessor: Sendable {
             for (target, outcome) in zip(open, outcomes) {
                 switch verdict(of: outcome) {
                 case .delivered: self.metrics.delivered.increment()
-                case .retire(let registeredBefore):
+                case .retire(let registeredBefore?):
                     try await self.retire(fanOut.registrations[target] ?? [], before: registeredBefore)
+                // APNs does not know the token, but does not say that it is gone: it may be us who ask the wrong APNs,
+                // and then every device would be wiped.
+                case .retire(nil): self.give(up: "the push token is not known to APNs")
                 case .retry(let reason):
                     guard attempt < Self.attemptLimit else {
                         self.give(up: reason)
@@ -109,10 +113,10 @@ struct PushProcessor: Sendable {
 
     /// Takes registrations off whose push token is gone, unless they were renewed after APNs noticed.
     private func retire(
-        _ registrations: [(key: RegistrationKey, record: RegistrationRecord)], before milliseconds: Int64?
+        _ registrations: [(key: RegistrationKey, record: RegistrationRecord)], before milliseconds: Int64
     ) async throws {
         for (key, record) in registrations {
-            if let milliseconds, record.registeredEpochMilliseconds >= milliseconds { continue }
+            if record.registeredEpochMilliseconds >= milliseconds { continue }
             guard try await self.registrations.retire(key, record) else { continue }
             _ = try await self.producer.produce(
                 KafkaMessage(topic: self.topics.registrations, key: Array(key.text.utf8), value: nil))

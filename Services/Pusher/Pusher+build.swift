@@ -16,7 +16,7 @@ extension Pusher {
     static func build(_ settings: PusherSettings, _ environment: ServiceEnvironment) throws -> [any Service] {
         let common = environment.common
         let redis = RedisClient(common.redis, eventLoopGroup: environment.group)
-        let producer = try KafkaProducer(common.kafka)
+        let producer = try KafkaProducer(environment.kafka)
         var clients: [OrderTypeIdentifier: APNSClient] = [:]
         for brand in settings.brands.all {
             clients[brand.orderType] = try APNSClient(
@@ -26,9 +26,9 @@ extension Pusher {
         let processor = PushProcessor(
             topics: common.topics, clients: clients, registrations: Registrations(redis: redis), producer: producer,
             metrics: PusherMetrics(factory: environment.metrics), logger: environment.logger)
-        let consumer = try KafkaConsumer(
-            common.kafka, group: Self.group, topics: [common.topics.orders, common.topics.registrations])
-        let worker = BatchWorker(consumer: consumer, environment: environment) { records in
+        let worker = try BatchWorker(
+            group: Self.group, topics: [common.topics.orders, common.topics.registrations], environment: environment
+        ) { records in
             try await processor.process(records)
         } onStopped: { [clients] in
             for client in clients.values { await client.close() }
@@ -45,8 +45,9 @@ extension APNSCredential {
         switch authentication {
         case .certificate(let chain, let key): self = .certificate(chainPEM: chain, keyPEM: key)
         case .token(let key, let keyIdentifier, let teamIdentifier):
+            let key = try ES256Key(privateKeyPEM: key)
             self = .token(
-                key: try ES256Key(privateKeyPEM: key), keyIdentifier: keyIdentifier, teamIdentifier: teamIdentifier)
+                ProviderTokenSource(keyIdentifier: keyIdentifier, teamIdentifier: teamIdentifier) { try key.sign($0) })
         }
     }
 }

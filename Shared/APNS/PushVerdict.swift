@@ -37,7 +37,8 @@ private func verdict(of answer: PushAnswer) -> PushVerdict {
     case .badDeviceToken:
         return .retire(registeredBeforeMilliseconds: nil)
     case .unregistered, .expiredToken:
-        return .retire(registeredBeforeMilliseconds: answer.timestampMilliseconds)
+        // Without its moment the answer still says that the token is gone.
+        return .retire(registeredBeforeMilliseconds: answer.timestampMilliseconds ?? .max)
     case .badTopic, .missingTopic, .topicDisallowed, .badCertificate, .badCertificateEnvironment, .forbidden,
         .invalidProviderToken, .missingProviderToken, .badEnvironmentKeyInToken:
         return .stopCredential(reason: text)

@@ -12,6 +12,8 @@ public final class BatchWorker: Service {
     public static let joined = "consumer-group"
     /// What makes a worker unready while it lasts: that a batch cannot be finished.
     static let upstreams = "upstreams"
+    /// How often a commit is tried.
+    static let commitAttempts = 4
     /// Most records of a batch; with `batchBytes` it bounds the worker's memory.
     static let batchRecords = 1000
     /// Most bytes of keys and values of a batch.
@@ -26,16 +28,25 @@ public final class BatchWorker: Service {
     private let batchSize: Recorder
     private let random: @Sendable (ClosedRange<Double>) -> Double
 
+    /// Joins a consumer group and makes readiness and the log follow what happens there.
+    ///
     /// - Parameters:
+    ///   - group: of the consumers.
     ///   - process: does what the records ask for; when it throws, the same records are given again.
     ///   - onStopped: called when the last batch is done and the consumer has left its group.
     public init(
-        consumer: KafkaConsumer, environment: ServiceEnvironment,
+        group: String, topics: [String], environment: ServiceEnvironment,
         random: @escaping @Sendable (ClosedRange<Double>) -> Double = { Double.random(in: $0) },
         process: @escaping @Sendable ([KafkaRecord]) async throws -> Void,
         onStopped: @escaping @Sendable () async -> Void
-    ) {
-        self.consumer = consumer
+    ) throws(KafkaError) {
+        let log = environment.kafka.onEvent
+        var configuration = environment.kafka
+        configuration.onEvent = { [readiness = environment.readiness] event in
+            if event.kind == .assigned { readiness.met(Self.joined) }
+            log?(event)
+        }
+        self.consumer = try KafkaConsumer(configuration, group: group, topics: topics)
         self.process = process
         self.onStopped = onStopped
         self.readiness = environment.readiness
@@ -48,7 +59,9 @@ public final class BatchWorker: Service {
     public func run() async throws {
         do {
             try await self.work()
-        } catch is CancellationError {
+        } catch let error as KafkaError where error.code != .cancelled {
+            throw error
+        } catch {
             self.logger.info("stopping, what was in hand is done or goes back uncommitted")
         }
         self.readiness.unmet(Self.joined, "stopping")
@@ -64,29 +77,19 @@ public final class BatchWorker: Service {
                 try await self.consumer.nextBatch(
                     records: Self.batchRecords, bytes: Self.batchBytes, wait: .milliseconds(500))
             }
-            if self.consumer.hasJoined {
-                self.readiness.met(Self.joined)
-            } else {
-                self.readiness.unmet(Self.joined, "not in the group yet")
-            }
-            for event in self.consumer.takeEvents() {
-                self.logger.notice("consumer", metadata: ["event": "\(event)"])
-            }
             guard !records.isEmpty else { continue }
             self.batchSize.record(records.count)
             try await self.finish(records)
         }
     }
 
-    /// Works on a batch until it is done, however long an upstream is away.
+    /// Works on a batch until it is done, however long an upstream is away, and commits.
     private func finish(_ records: [KafkaRecord]) async throws {
         var attempt = 0
         while true {
             do {
                 try await self.process(records)
-                try await self.consumer.commit(Self.positions(behind: records))
-                if attempt > 0 { self.readiness.met(Self.upstreams) }
-                return
+                break
             } catch let error where !(error is CancellationError) {
                 attempt += 1
                 self.retries.increment()
@@ -96,6 +99,25 @@ public final class BatchWorker: Service {
                     "batch not done, trying again",
                     metadata: ["error": "\(error)", "attempt": "\(attempt)", "delay": "\(delay)"])
                 // Uncommitted work is repeated by whoever comes next, so a shutdown need not wait for an upstream.
+                try await cancelWhenGracefulShutdown { try await Task.sleep(for: delay) }
+            }
+        }
+        if attempt > 0 { self.readiness.met(Self.upstreams) }
+        try await self.commit(Self.positions(behind: records))
+    }
+
+    /// Commits what is done.
+    ///
+    /// A commit that fails costs no more than a repetition: the next one covers it, and who takes over the partition
+    /// before that knows from the orders' positions what was applied.
+    private func commit(_ positions: [KafkaPosition]) async throws {
+        for attempt in 1...Self.commitAttempts {
+            do {
+                return try await self.consumer.commit(positions)
+            } catch {
+                self.logger.warning("offsets not committed", metadata: ["error": "\(error)", "attempt": "\(attempt)"])
+                guard error.isRetriable, attempt < Self.commitAttempts else { return }
+                let delay = backoff(attempt: attempt, random: self.random)
                 try await cancelWhenGracefulShutdown { try await Task.sleep(for: delay) }
             }
         }

@@ -1,3 +1,4 @@
+public import Kafka
 public import Logging
 public import NIOPosix
 
@@ -18,5 +19,21 @@ public struct ServiceEnvironment: Sendable {
         self.metrics = metrics
         self.readiness = readiness
         self.logger = logger
+    }
+
+    /// How to talk to Kafka, with what librdkafka and the brokers say going to the log.
+    public var kafka: KafkaConfiguration {
+        var configuration = self.common.kafka
+        configuration.onEvent = { [logger] event in
+            let level: Logger.Level =
+                switch event.severity {
+                case .error: .error
+                case .warning: .warning
+                case .info: .info
+                case .debug: .debug
+                }
+            logger.log(level: level, "kafka", metadata: ["kind": "\(event.kind.rawValue)", "text": "\(event.message)"])
+        }
+        return configuration
     }
 }

@@ -1,5 +1,4 @@
 public import Model
-public import NIOCore
 public import Redis
 
 /// Who wants to be told about which order.

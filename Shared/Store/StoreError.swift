@@ -1,4 +1,4 @@
-public import Redis
+import Redis
 
 /// What went wrong between us and Redis.
 public struct StoreError: Error, CustomStringConvertible {

@@ -1,4 +1,4 @@
-public import Model
+import Model
 
 /// The keys of Redis, one constant each.
 ///

@@ -28,6 +28,8 @@ public struct ChangeFault: Error, Hashable, Sendable, CustomStringConvertible {
         case unknownOrderType = "unknown-order-type"
         /// No package can be made of the order. Given by the packager.
         case invalidPackage = "invalid-package"
+        /// What stands in Redis of the order cannot be understood. Given by the packager.
+        case corruptState = "corrupt-state"
     }
 
     public let code: Code
