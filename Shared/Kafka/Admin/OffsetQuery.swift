@@ -1,0 +1,71 @@
+import CRDKafka
+
+/// Blocking questions about partitions and offsets.
+enum OffsetQuery {
+    /// Source: rdkafka.h, rd_kafka_metadata
+    static func partitions(
+        _ raw: OpaquePointer, _ topic: String, timeoutMilliseconds: Int32
+    ) throws(KafkaError) -> Int {
+        let action = "asking for the partitions of \(topic)"
+        guard let handle = unsafe rd_kafka_topic_new(raw, topic, nil) else {
+            throw KafkaError(rd_kafka_last_error(), action)
+        }
+        defer { unsafe rd_kafka_topic_destroy(handle) }
+
+        var metadata: UnsafePointer<rd_kafka_metadata>?
+        let code = unsafe rd_kafka_metadata(raw, 0, handle, &metadata, timeoutMilliseconds)
+        guard code == RD_KAFKA_RESP_ERR_NO_ERROR, let found = unsafe metadata else { throw KafkaError(code, action) }
+        defer { unsafe rd_kafka_metadata_destroy(found) }
+
+        guard unsafe found.pointee.topic_cnt > 0, let first = unsafe found.pointee.topics else {
+            throw KafkaError(RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC, action)
+        }
+        let topicCode = unsafe first.pointee.err
+        guard topicCode == RD_KAFKA_RESP_ERR_NO_ERROR else { throw KafkaError(topicCode, action) }
+        return unsafe Int(first.pointee.partition_cnt)
+    }
+
+    /// The first or the next offset of each partition, one request a broker.
+    ///
+    /// librdkafka passes the moment on as the timestamp of ListOffsets, where -1 is the end and -2 the beginning.
+    /// Source: rdkafka.h, rd_kafka_offsets_for_times; Kafka protocol, ListOffsets
+    static func offsets(
+        _ raw: OpaquePointer, _ topic: String, _ count: Int, at moment: Int64, timeoutMilliseconds: Int32
+    ) throws(KafkaError) -> [Int32: Int64] {
+        let list = try Self.list(topic, count, offset: moment)
+        let code = try unsafe list.use { list throws(KafkaError) in
+            unsafe rd_kafka_offsets_for_times(raw, list, timeoutMilliseconds)
+        }
+        return try Self.found(list, code, "asking for the offsets of \(topic)")
+    }
+
+    /// Source: rdkafka.h, rd_kafka_committed: RD_KAFKA_OFFSET_INVALID where there is no commit
+    static func committed(
+        _ raw: OpaquePointer, _ topic: String, _ count: Int, timeoutMilliseconds: Int32
+    ) throws(KafkaError) -> [Int32: Int64] {
+        let list = try Self.list(topic, count, offset: Int64(RD_KAFKA_OFFSET_INVALID))
+        let code = try unsafe list.use { list throws(KafkaError) in
+            unsafe rd_kafka_committed(raw, list, timeoutMilliseconds)
+        }
+        return try Self.found(list, code, "asking for the committed offsets of \(topic)")
+    }
+
+    private static func list(_ topic: String, _ count: Int, offset: Int64) throws(KafkaError) -> KafkaPositionList {
+        try KafkaPositionList(
+            (0..<count).map { KafkaPosition(topic: topic, partition: Int32(clamping: $0), offset: offset) })
+    }
+
+    private static func found(
+        _ list: borrowing KafkaPositionList, _ code: rd_kafka_resp_err_t, _ action: String
+    ) throws(KafkaError) -> [Int32: Int64] {
+        guard code == RD_KAFKA_RESP_ERR_NO_ERROR else { throw KafkaError(code, action) }
+        var offsets: [Int32: Int64] = [:]
+        for (position, code) in list.results {
+            guard code == RD_KAFKA_RESP_ERR_NO_ERROR else {
+                throw KafkaError(code, "\(action), partition \(position.partition)")
+            }
+            if position.offset >= 0 { offsets[position.partition] = position.offset }
+        }
+        return offsets
+    }
+}

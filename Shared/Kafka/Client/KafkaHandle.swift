@@ -1,0 +1,149 @@
+import CRDKafka
+import Dispatch
+import Synchronization
+
+/// The sole owner of one `rd_kafka_t *` and of what its callbacks write to.
+///
+/// Owner: this object. Threads: any may call through `use`; `destroy` waits until none is inside.
+/// Source: rdkafka.h and INTRODUCTION.md "Threads and callbacks": the API is thread-safe.
+@safe
+final class KafkaHandle: @unchecked Sendable {  // tidy: the pointer is constant and rd_kafka_t is thread-safe
+    private struct Gate {
+        var users = 0
+        var isClosed = false
+    }
+
+    private let raw: OpaquePointer
+    /// +1, given back only after `rd_kafka_destroy` returned, when no callback can run.
+    private let callbacks: Unmanaged<KafkaCallbacks>
+    private let gate = Mutex(Gate())
+    private let empty = DispatchSemaphore(value: 0)
+
+    /// - Throws: `.configuration` naming the property that librdkafka refuses.
+    init(
+        _ kind: rd_kafka_type_t, properties: [(String, String)], callbacks: KafkaCallbacks
+    ) throws(KafkaError) {
+        guard let conf = unsafe rd_kafka_conf_new() else {
+            throw KafkaError(.outOfMemory, "making a configuration: refused")
+        }
+        do throws(KafkaError) {
+            for (name, value) in properties { try unsafe Self.set(name, value, in: conf) }
+        } catch {
+            unsafe rd_kafka_conf_destroy(conf)
+            throw error
+        }
+
+        let retained = unsafe Unmanaged.passRetained(callbacks)
+        unsafe Self.setCallbacks(conf, retained.toOpaque(), isConsumer: kind == RD_KAFKA_CONSUMER)
+        if kind == RD_KAFKA_PRODUCER { unsafe rd_kafka_conf_set_dr_msg_cb(conf, DeliveryBatch.report) }
+
+        var text = [CChar](repeating: 0, count: 512)
+        // rd_kafka_new takes the conf on success only (rdkafka.h, rd_kafka_new).
+        guard let raw = unsafe rd_kafka_new(kind, conf, &text, text.count) else {
+            unsafe rd_kafka_conf_destroy(conf)
+            unsafe retained.release()
+            throw KafkaError(.configuration, "making a Kafka handle: \(Self.string(text))")
+        }
+        unsafe self.raw = raw
+        unsafe self.callbacks = retained
+    }
+
+    deinit {
+        // Only a handle whose owner never got as far as a thread comes here open.
+        if !self.gate.withLock({ $0.isClosed }) { self.destroy() }
+    }
+
+    /// Lends the handle. Do not let the pointer out of the closure.
+    ///
+    /// - Throws: `.closed` once `destroy` or `abandon` began; what `body` throws.
+    func use<Value>(_ body: (OpaquePointer) throws(KafkaError) -> Value) throws(KafkaError) -> Value {
+        let entered = self.gate.withLock { gate in
+            if gate.isClosed { return false }
+            gate.users += 1
+            return true
+        }
+        guard entered else { throw KafkaError(.closed, "using a closed Kafka handle") }
+        defer {
+            let isLast = self.gate.withLock { gate in
+                gate.users -= 1
+                return gate.isClosed && gate.users == 0
+            }
+            if isLast { self.empty.signal() }
+        }
+        return try unsafe body(self.raw)
+    }
+
+    /// Waits for the calls under way, then destroys. Blocks: only on a thread of the wrapper. Once.
+    func destroy() {
+        self.closeGate()
+        unsafe rd_kafka_destroy_flags(self.raw, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE)
+        unsafe self.callbacks.release()
+    }
+
+    /// Gives the handle up without destroying it, because librdkafka would wait for ever.
+    ///
+    /// librdkafka < 2.1 may never finish closing when a partition was lost (CHANGELOG 2.1.0, #4187). The memory stays
+    /// taken until the process ends.
+    func abandon() {
+        self.gate.withLock { $0.isClosed = true }
+    }
+
+    private func closeGate() {
+        let isEmpty = self.gate.withLock { gate in
+            gate.isClosed = true
+            return gate.users == 0
+        }
+        if !isEmpty { self.empty.wait() }
+    }
+
+    private static func set(_ name: String, _ value: String, in conf: OpaquePointer) throws(KafkaError) {
+        var text = [CChar](repeating: 0, count: 512)
+        let result = unsafe rd_kafka_conf_set(conf, name, value, &text, text.count)
+        guard result != RD_KAFKA_CONF_OK else { return }
+        // librdkafka repeats the value in its text.
+        let reason = KafkaConfiguration.isSecret(name) ? "refused" : Self.string(text)
+        throw KafkaError(.configuration, "setting \(name): \(reason)", libraryCode: result.rawValue)
+    }
+
+    private static func setCallbacks(_ conf: OpaquePointer, _ opaque: UnsafeMutableRawPointer, isConsumer: Bool) {
+        unsafe rd_kafka_conf_set_opaque(conf, opaque)
+        unsafe rd_kafka_conf_set_log_cb(conf) { handle, level, facility, line in
+            // Lines of an instance in the making have no handle yet; rd_kafka_new reports what went wrong.
+            guard let handle = unsafe handle, let opaque = unsafe rd_kafka_opaque(handle) else { return }
+            let facility = unsafe facility.map { unsafe String(cString: $0) } ?? ""
+            let line = unsafe line.map { unsafe String(cString: $0) } ?? ""
+            let callbacks = unsafe Unmanaged<KafkaCallbacks>.fromOpaque(opaque).takeUnretainedValue()
+            callbacks.log(level: level, facility: facility, line: line)
+        }
+        unsafe rd_kafka_conf_set_error_cb(conf) { handle, code, reason, opaque in
+            guard let handle = unsafe handle, let opaque = unsafe opaque else { return }
+            let callbacks = unsafe Unmanaged<KafkaCallbacks>.fromOpaque(opaque).takeUnretainedValue()
+            let code = rd_kafka_resp_err_t(rawValue: code)
+            guard code == RD_KAFKA_RESP_ERR__FATAL else {
+                callbacks.error(code, reason: unsafe reason.map { unsafe String(cString: $0) } ?? "")
+                return
+            }
+            if let error = unsafe KafkaHandle.fatal(handle) { callbacks.onFatal?(error) }
+        }
+        guard isConsumer else { return }
+        unsafe rd_kafka_conf_set_rebalance_cb(conf) { handle, code, partitions, opaque in
+            guard let handle = unsafe handle, let opaque = unsafe opaque else { return }
+            let callbacks = unsafe Unmanaged<KafkaCallbacks>.fromOpaque(opaque).takeUnretainedValue()
+            unsafe callbacks.onRebalance?(handle, code, partitions)
+        }
+    }
+
+    /// The error that ended a handle, if one did. Source: rdkafka.h, rd_kafka_fatal_error
+    static func fatal(_ raw: OpaquePointer) -> KafkaError? {
+        var text = [CChar](repeating: 0, count: 512)
+        let code = unsafe rd_kafka_fatal_error(raw, &text, text.count)
+        guard code != RD_KAFKA_RESP_ERR_NO_ERROR else { return nil }
+        return KafkaError(
+            KafkaError.Code(code), "talking with Kafka: \(Self.string(text))", isFatal: true, libraryCode: code.rawValue)
+    }
+
+    /// A C string up to its zero byte.
+    static func string(_ text: [CChar]) -> String {
+        String(decoding: text.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+    }
+}

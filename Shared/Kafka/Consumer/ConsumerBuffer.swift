@@ -1,0 +1,63 @@
+/// Records between the polling thread and the worker, bounded by number and weight.
+struct ConsumerBuffer {
+    private var records: [KafkaRecord] = []
+    /// Records before this index were taken.
+    private var head = 0
+    /// The weight of what waits.
+    private(set) var bytes = 0
+    /// What the last `nextBatch` asked for: one batch is read ahead while the worker has one in hand.
+    private(set) var limits = (records: 1000, bytes: 4 << 20)
+
+    var count: Int { self.records.count - self.head }
+    var isEmpty: Bool { self.count == 0 }
+    /// Fetching stops here. The last record may reach over the limit of bytes.
+    var isFull: Bool { self.count >= self.limits.records || self.bytes >= self.limits.bytes }
+    /// Fetching may go on after a pause: half is gone, so that pausing does not flap.
+    var isHalfEmpty: Bool { self.count <= self.limits.records / 2 && self.bytes <= self.limits.bytes / 2 }
+
+    /// Both at least 1: a buffer that takes nothing would stand still for ever.
+    mutating func setLimits(records: Int, bytes: Int) {
+        self.limits = (max(1, records), max(1, bytes))
+    }
+
+    mutating func append(_ record: KafkaRecord) {
+        self.records.append(record)
+        self.bytes += record.size
+    }
+
+    /// Takes the oldest records up to the limits, at least one if there is one.
+    mutating func take() -> [KafkaRecord] {
+        var end = self.head
+        var bytes = 0
+        while end < self.records.count, end - self.head < self.limits.records {
+            let size = self.records[end].size
+            if end > self.head, bytes + size > self.limits.bytes { break }
+            bytes += size
+            end += 1
+        }
+        let batch: [KafkaRecord]
+        if self.head == 0, end == self.records.count {
+            batch = self.records
+            self.records = []
+            self.records.reserveCapacity(min(batch.count, 4096))
+        } else {
+            batch = Array(self.records[self.head..<end])
+            self.head = end
+            // Taken records are freed when they are half of the array, so moving costs O(1) a record.
+            if self.head * 2 >= self.records.count {
+                self.records.removeFirst(self.head)
+                self.head = 0
+            }
+        }
+        self.bytes -= bytes
+        return batch
+    }
+
+    /// Forgets the records of partitions that went to somebody else.
+    mutating func drop(_ partitions: Set<KafkaPartition>) {
+        self.records.removeFirst(self.head)
+        self.head = 0
+        self.records.removeAll { partitions.contains(KafkaPartition(topic: $0.topic, partition: $0.partition)) }
+        self.bytes = self.records.reduce(0) { $0 + $1.size }
+    }
+}

@@ -1,0 +1,322 @@
+import CRDKafka
+import Dispatch
+import Synchronization
+
+/// The polling thread of one consumer: serves librdkafka and fills the buffer.
+///
+/// Owner: the thread itself, from start until it has destroyed the handle; `KafkaConsumer` only asks it to stop.
+/// Thread: `rd_kafka_consumer_poll` and the rebalance callback run on it and nowhere else.
+/// Bounded: the buffer by the last `nextBatch`, librdkafka's own queue by `queued.max.messages.kbytes`, the wait for a
+/// worker on revoke by `revokeWait`, closing by `closeWait`.
+final class ConsumerThread: Sendable {
+    /// How long closing may take before the handle is given up.
+    static let closeWait = Duration.seconds(15)
+
+    let state: Mutex<ConsumerState>
+    private let handle: KafkaHandle
+    private let topics: [String]
+    private let line: KafkaLine
+    private let revokeWait: Duration
+    private let onEvent: (@Sendable (KafkaEvent) -> Void)?
+    private let wake = DispatchSemaphore(value: 0)
+
+    init(
+        properties: [(String, String)], topics: [String], revokeWait: Duration, pauseAfter: Duration,
+        onEvent: (@Sendable (KafkaEvent) -> Void)?
+    ) throws(KafkaError) {
+        self.state = Mutex(ConsumerState(pauseAfter: pauseAfter))
+        self.topics = topics
+        self.revokeWait = revokeWait
+        self.onEvent = onEvent
+        let relay = ConsumerRelay()
+        self.handle = try unsafe KafkaHandle(
+            RD_KAFKA_CONSUMER, properties: properties,
+            callbacks: KafkaCallbacks(
+                onEvent: onEvent, onRebalance: { unsafe relay.thread?.rebalance($0, $1, $2) },
+                onFatal: { relay.thread?.fail($0) }))
+        self.line = try KafkaLine(name: "kafka-commit")
+        do throws(KafkaError) {
+            try self.subscribe()
+            // From here the thread keeps itself alive; it clears the relay when it ends.
+            relay.set(self)
+            try KafkaThread.start("kafka-consumer") {
+                self.run()
+                relay.set(nil)
+            }
+        } catch {
+            relay.set(nil)
+            self.line.end()
+            throw error
+        }
+    }
+
+    private func subscribe() throws(KafkaError) {
+        let list = try KafkaPositionList(
+            self.topics.map { KafkaPosition(topic: $0, partition: RD_KAFKA_PARTITION_UA, offset: 0) })
+        try unsafe self.handle.use { raw throws(KafkaError) in
+            // Messages of the main queue (errors, log) come with the consumer's.
+            unsafe rd_kafka_poll_set_consumer(raw)
+            let code = try unsafe list.use { list throws(KafkaError) in unsafe rd_kafka_subscribe(raw, list) }
+            guard code == RD_KAFKA_RESP_ERR_NO_ERROR else {
+                throw KafkaError(code, "subscribing to \(self.topics.joined(separator: ", "))")
+            }
+        }
+    }
+
+    // MARK: from other threads
+
+    /// Makes the polling thread look at the state now.
+    func nudge() {
+        if self.state.withLock({ $0.isAsleep }) { self.wake.signal() }
+        try? unsafe self.handle.use { raw throws(KafkaError) in
+            guard let queue = unsafe rd_kafka_queue_get_consumer(raw) else { return }
+            unsafe rd_kafka_queue_yield(queue)
+            unsafe rd_kafka_queue_destroy(queue)
+        }
+    }
+
+    func stop() {
+        self.state.withLock { $0.stop() }
+        self.nudge()
+    }
+
+    /// Commits on the thread for blocking calls, one after the other.
+    func commit(_ positions: [KafkaPosition]) async throws(KafkaError) {
+        try await self.line.run { () throws(KafkaError) in
+            // Chosen here, as late as can be: a partition may leave while the call waits in line.
+            let positions = self.state.withLock { $0.assignment.committable(positions) }
+            if positions.isEmpty { return }
+            let list = try KafkaPositionList(positions)
+            try unsafe self.handle.use { raw throws(KafkaError) in
+                let code = try unsafe list.use { list throws(KafkaError) in unsafe rd_kafka_commit(raw, list, 0) }
+                guard code == RD_KAFKA_RESP_ERR_NO_ERROR else {
+                    throw KafkaError(code, "committing \(positions.count) positions")
+                }
+            }
+            for (position, code) in list.results where code != RD_KAFKA_RESP_ERR_NO_ERROR {
+                throw KafkaError(code, "committing \(position.topic)/\(position.partition)@\(position.offset)")
+            }
+            self.state.withLock { $0.assignment.committed(positions) }
+        }
+    }
+
+    // MARK: the polling thread
+
+    private func run() {
+        while true {
+            let step = self.state.withLock { $0.next(now: .now) }
+            switch step {
+            case .poll(let milliseconds): self.poll(milliseconds)
+            case .wait(let milliseconds): _ = self.wake.wait(timeout: .now() + .milliseconds(milliseconds))
+            case .pause: self.pause()
+            case .resume: self.resume()
+            case .shutDown:
+                self.shutDown()
+                return
+            }
+            self.settle()
+        }
+    }
+
+    private func settle() {
+        if let (waiter, result) = self.state.withLock({ $0.settle(now: .now) }) {
+            waiter.continuation.resume(returning: result)
+        }
+    }
+
+    /// Waits for a first record, then takes what librdkafka has, up to the limits of the buffer.
+    private func poll(_ milliseconds: Int32) {
+        var wait = milliseconds
+        try? unsafe self.handle.use { raw throws(KafkaError) in
+            while let message = unsafe rd_kafka_consumer_poll(raw, wait) {
+                let isFull: Bool
+                if unsafe message.pointee.err == RD_KAFKA_RESP_ERR_NO_ERROR {
+                    let record = unsafe KafkaRecord(message, topics: self.topics)
+                    isFull = self.state.withLock { state in
+                        state.buffer.append(record)
+                        return state.buffer.isFull
+                    }
+                } else {
+                    unsafe self.report(message, raw)
+                    isFull = false
+                }
+                unsafe rd_kafka_message_destroy(message)
+                if isFull { return }
+                wait = 0
+            }
+        }
+    }
+
+    /// An error in the place of a record. Only a fatal one ends the consumer; librdkafka tries the rest again.
+    private func report(_ message: UnsafeMutablePointer<rd_kafka_message_t>, _ raw: OpaquePointer) {
+        let code = unsafe message.pointee.err
+        if code == RD_KAFKA_RESP_ERR__PARTITION_EOF { return }
+        if code == RD_KAFKA_RESP_ERR__FATAL, let error = unsafe KafkaHandle.fatal(raw) {
+            self.fail(error)
+            return
+        }
+        let reason = unsafe rd_kafka_message_errstr(message).map { unsafe String(cString: $0) }
+        let error = KafkaError(code, "consuming \(self.topics.joined(separator: ", "))", reason: reason)
+        self.tell(.warning, .error, error.message)
+    }
+
+    private func fail(_ error: KafkaError) {
+        self.state.withLock { $0.fail(error) }
+        self.tell(.error, .error, error.message)
+    }
+
+    private func tell(_ severity: KafkaEvent.Severity, _ kind: KafkaEvent.Kind, _ message: String) {
+        self.onEvent?(KafkaEvent(severity: severity, kind: kind, message: message))
+    }
+
+    private func pause() {
+        let partitions = self.state.withLock { state in
+            state.isPaused = true
+            return state.assignment.partitions
+        }
+        self.setPaused(true, partitions)
+        self.tell(.warning, .paused, "\(partitions.count) partitions: the worker is slow")
+    }
+
+    private func resume() {
+        // While paused, what is assigned is paused, newly assigned partitions too; so only paused ones are resumed
+        // (resuming others jumps back: librdkafka CHANGELOG 2.4.0, #4686).
+        let partitions = self.state.withLock { state in
+            state.isPaused = false
+            return state.assignment.partitions
+        }
+        self.setPaused(false, partitions)
+        self.tell(.info, .resumed, "\(partitions.count) partitions")
+    }
+
+    private func setPaused(_ pause: Bool, _ partitions: [KafkaPartition]) {
+        if partitions.isEmpty { return }
+        let positions = partitions.map { KafkaPosition(topic: $0.topic, partition: $0.partition, offset: 0) }
+        do throws(KafkaError) {
+            let list = try KafkaPositionList(positions)
+            try unsafe self.handle.use { raw throws(KafkaError) in
+                try unsafe list.use { list throws(KafkaError) in
+                    _ = unsafe pause ? rd_kafka_pause_partitions(raw, list) : rd_kafka_resume_partitions(raw, list)
+                }
+            }
+            for (position, code) in list.results where code != RD_KAFKA_RESP_ERR_NO_ERROR {
+                let error = KafkaError(code, "pausing \(position.topic)/\(position.partition)")
+                self.tell(.warning, .error, error.message)
+            }
+        } catch {
+            self.tell(.warning, .error, error.message)
+        }
+    }
+
+    // MARK: rebalance, called by librdkafka inside rd_kafka_consumer_poll
+
+    /// Every call must be answered by an assign or unassign, or the group stands still.
+    private func rebalance(
+        _ raw: OpaquePointer, _ code: rd_kafka_resp_err_t,
+        _ list: UnsafeMutablePointer<rd_kafka_topic_partition_list_t>?
+    ) {
+        let partitions = unsafe list.map { unsafe KafkaPositionList.read($0) } ?? []
+        let names = partitions.map { KafkaPartition(topic: $0.position.topic, partition: $0.position.partition) }
+        let isCooperative = unsafe rd_kafka_rebalance_protocol(raw).map { unsafe String(cString: $0) } == "COOPERATIVE"
+        guard code != RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS else {
+            let isPaused = self.state.withLock { state in
+                state.assignment.add(names)
+                return state.isPaused
+            }
+            if isCooperative {
+                unsafe self.check(rd_kafka_incremental_assign(raw, list))
+            } else {
+                unsafe self.check(rd_kafka_assign(raw, list))
+            }
+            // Paused after the assignment, as the pause of a partition ends with its assignment (reactor-kafka#237).
+            if isPaused { self.setPaused(true, names) }
+            self.tell(.info, .assigned, names.map(\.description).joined(separator: " "))
+            return
+        }
+        let isLost = unsafe rd_kafka_assignment_lost(raw) == 1 || code != RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS
+        self.leave(names, isLost: isLost)
+        if isCooperative {
+            unsafe self.check(rd_kafka_incremental_unassign(raw, list))
+        } else {
+            unsafe self.check(rd_kafka_assign(raw, nil))
+        }
+    }
+
+    /// Forgets what is buffered, lets the batch in hand finish and commit, then forgets the partitions.
+    private func leave(_ partitions: [KafkaPartition], isLost: Bool) {
+        let mark = self.state.withLock { state in
+            state.drop(partitions)
+            // Commits for a lost partition are not ours any more.
+            if isLost { state.assignment.remove(partitions) }
+            return state.handedOut
+        }
+        let deadline = ContinuousClock.now + self.revokeWait
+        while !isLost, !self.state.withLock({ $0.isDone(mark) }) {
+            let left = deadline - .now
+            if left <= .zero {
+                self.tell(.warning, .error, "giving partitions back: the worker was not done in \(self.revokeWait)")
+                break
+            }
+            _ = self.wake.wait(timeout: .now() + .milliseconds(min(100, left.wholeMilliseconds)))
+        }
+        self.state.withLock { $0.assignment.remove(partitions) }
+        self.tell(.info, isLost ? .lost : .revoked, partitions.map(\.description).joined(separator: " "))
+    }
+
+    private func check(_ error: OpaquePointer?) {
+        guard let error = unsafe error else { return }
+        let code = unsafe rd_kafka_error_code(error)
+        unsafe rd_kafka_error_destroy(error)
+        self.check(code)
+    }
+
+    private func check(_ code: rd_kafka_resp_err_t) {
+        if code == RD_KAFKA_RESP_ERR_NO_ERROR { return }
+        self.tell(.warning, .error, KafkaError(code, "answering a rebalance").message)
+    }
+
+    // MARK: the end
+
+    private func shutDown() {
+        var isClosed = false
+        try? unsafe self.handle.use { raw throws(KafkaError) in isClosed = unsafe self.leaveGroup(raw) }
+        self.line.end()
+        if isClosed {
+            self.handle.destroy()
+        } else {
+            self.handle.abandon()
+            self.tell(.error, .error, "closing the consumer: not done in \(Self.closeWait), given up")
+        }
+        let (waiter, closers) = self.state.withLock { $0.end() }
+        waiter?.continuation.resume(
+            returning: .failure(KafkaError(.closed, "waiting for records: the consumer was closed")))
+        for closer in closers { closer.resume() }
+    }
+
+    /// Source: rdkafka.h, rd_kafka_consumer_close_queue: the queue is served until rd_kafka_consumer_closed
+    private func leaveGroup(_ raw: OpaquePointer) -> Bool {
+        guard let queue = unsafe rd_kafka_queue_get_consumer(raw) else { return false }
+        defer { unsafe rd_kafka_queue_destroy(queue) }
+
+        if let error = unsafe rd_kafka_consumer_close_queue(raw, queue) {
+            // A fatal error has closed it already.
+            let isFatal = unsafe rd_kafka_error_is_fatal(error) == 1
+            unsafe rd_kafka_error_destroy(error)
+            return isFatal
+        }
+        let deadline = ContinuousClock.now + Self.closeWait
+        while unsafe rd_kafka_consumer_closed(raw) == 0 {
+            if deadline < .now { return false }
+            if let message = unsafe rd_kafka_consumer_poll(raw, 20) { unsafe rd_kafka_message_destroy(message) }
+        }
+        return true
+    }
+}
+
+/// Breaks the ring handle -> callbacks -> thread -> handle when the thread ends.
+private final class ConsumerRelay: Sendable {
+    private let held = Mutex<ConsumerThread?>(nil)
+
+    var thread: ConsumerThread? { self.held.withLock { $0 } }
+    func set(_ thread: ConsumerThread?) { self.held.withLock { $0 = thread } }
+}

@@ -1,0 +1,110 @@
+import CRDKafka
+import Synchronization
+
+/// The polling thread of one producer: serves delivery reports.
+///
+/// Owner: the thread itself, from start until it has destroyed the handle.
+final class ProducerThread: Sendable {
+    private struct State {
+        var isStopping = false
+        var isEnded = false
+        var closers: [CheckedContinuation<Void, Never>] = []
+    }
+
+    private let handle: KafkaHandle
+    private let state = Mutex(State())
+
+    init(
+        properties: [(String, String)], onEvent: (@Sendable (KafkaEvent) -> Void)?
+    ) throws(KafkaError) {
+        let callbacks = unsafe KafkaCallbacks(
+            onEvent: onEvent,
+            onFatal: { onEvent?(KafkaEvent(severity: .error, kind: .error, message: $0.message)) })
+        self.handle = try KafkaHandle(RD_KAFKA_PRODUCER, properties: properties, callbacks: callbacks)
+        try KafkaThread.start("kafka-producer") { self.run() }
+    }
+
+    /// Hands a copy of the message to librdkafka.
+    ///
+    /// - Returns: nil when it is queued: its report will come; else why not, and no report comes.
+    func queue(_ message: KafkaMessage, _ slot: UnsafeMutablePointer<DeliveryBatch.Slot>) -> KafkaError? {
+        do throws(KafkaError) {
+            let isStopping = self.state.withLock { $0.isStopping }
+            if isStopping { throw KafkaError(.closed, "producing to \(message.topic): the producer is closed") }
+            try unsafe self.handle.use { raw throws(KafkaError) in
+                let headers = try unsafe Self.headers(message)
+                let code = unsafe Self.lend(message.key) { key, keySize in
+                    unsafe Self.lend(message.value) { value, valueSize in
+                        unsafe crdkafka_produce(
+                            raw, message.topic, message.partition ?? RD_KAFKA_PARTITION_UA, key, keySize,
+                            UnsafeMutableRawPointer(mutating: value), valueSize, headers, slot)
+                    }
+                }
+                guard code != RD_KAFKA_RESP_ERR_NO_ERROR else { return }
+                // Headers are librdkafka's on success only (rdkafka.h, RD_KAFKA_V_HEADERS).
+                if let headers = unsafe headers { unsafe rd_kafka_headers_destroy(headers) }
+                throw KafkaError(code, "producing to \(message.topic)")
+            }
+            return nil
+        } catch {
+            return error
+        }
+    }
+
+    func stop() { self.state.withLock { $0.isStopping = true } }
+
+    func close() async {
+        self.stop()
+        await withCheckedContinuation { continuation in
+            let isEnded = self.state.withLock { state in
+                if !state.isEnded { state.closers.append(continuation) }
+                return state.isEnded
+            }
+            if isEnded { continuation.resume() }
+        }
+    }
+
+    private func run() {
+        while !self.state.withLock({ $0.isStopping }) {
+            try? unsafe self.handle.use { raw throws(KafkaError) in _ = unsafe rd_kafka_poll(raw, 100) }
+        }
+        try? unsafe self.handle.use { raw throws(KafkaError) in
+            let wait = Int32(clamping: KafkaProducer.flushWait.wholeMilliseconds)
+            guard unsafe rd_kafka_flush(raw, wait) != RD_KAFKA_RESP_ERR_NO_ERROR else { return }
+            // Every message must have its report before the handle goes, or its caller would wait for ever.
+            _ = unsafe rd_kafka_purge(raw, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT)
+            _ = unsafe rd_kafka_flush(raw, wait)
+        }
+        self.handle.destroy()
+        let closers = self.state.withLock { state in
+            state.isEnded = true
+            defer { state.closers = [] }
+            return state.closers
+        }
+        for closer in closers { closer.resume() }
+    }
+
+    private static func headers(_ message: KafkaMessage) throws(KafkaError) -> OpaquePointer? {
+        if message.headers.isEmpty { return nil }
+        guard let headers = unsafe rd_kafka_headers_new(message.headers.count) else {
+            throw KafkaError(.outOfMemory, "making \(message.headers.count) headers")
+        }
+        for header in message.headers {
+            let code = unsafe Self.lend(header.value) { value, size in
+                unsafe rd_kafka_header_add(headers, header.name, header.name.utf8.count, value, size)
+            }
+            if code != RD_KAFKA_RESP_ERR_NO_ERROR {
+                unsafe rd_kafka_headers_destroy(headers)
+                throw KafkaError(code, "adding header \(header.name)")
+            }
+        }
+        return unsafe headers
+    }
+
+    /// Lends bytes to C: nil as a null pointer, empty as a pointer to nothing, which Kafka tells apart.
+    private static func lend<Value>(_ bytes: [UInt8]?, _ body: (UnsafeRawPointer?, Int) -> Value) -> Value {
+        guard let bytes else { return body(nil, 0) }
+        if bytes.isEmpty { return unsafe withUnsafeBytes(of: UInt8(0)) { unsafe body($0.baseAddress, 0) } }
+        return unsafe bytes.withUnsafeBytes { unsafe body($0.baseAddress, $0.count) }
+    }
+}

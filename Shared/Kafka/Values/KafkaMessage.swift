@@ -1,0 +1,20 @@
+/// A message to be produced.
+public struct KafkaMessage: Hashable, Sendable {
+    public var topic: String
+    /// nil: by the key's murmur2 hash as Java producers do, at random without a key.
+    public var partition: Int32?
+    public var key: [UInt8]?
+    /// nil is a tombstone.
+    public var value: [UInt8]?
+    public var headers: [KafkaHeader]
+
+    public init(
+        topic: String, partition: Int32? = nil, key: [UInt8]?, value: [UInt8]?, headers: [KafkaHeader] = []
+    ) {
+        self.topic = topic
+        self.partition = partition
+        self.key = key
+        self.value = value
+        self.headers = headers
+    }
+}

@@ -1,0 +1,40 @@
+/// One record as it stands in a partition.
+public struct KafkaRecord: Hashable, Sendable {
+    public let topic: String
+    public let partition: Int32
+    public let offset: Int64
+    /// Milliseconds since 1970; -1 when the record has none.
+    public let timestampMilliseconds: Int64
+    /// nil is no key, which is not the empty key.
+    public let key: [UInt8]?
+    /// nil is a tombstone, which is not the empty value.
+    public let value: [UInt8]?
+    /// As they came: order kept, names may repeat.
+    public let headers: [KafkaHeader]
+
+    public init(
+        topic: String, partition: Int32, offset: Int64, timestampMilliseconds: Int64, key: [UInt8]?,
+        value: [UInt8]?, headers: [KafkaHeader] = []
+    ) {
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.timestampMilliseconds = timestampMilliseconds
+        self.key = key
+        self.value = value
+        self.headers = headers
+    }
+
+    /// What to commit once this record and all before it are done: the next to read.
+    public var next: KafkaPosition {
+        // An offset is below Int64.max: the broker counts records.
+        KafkaPosition(topic: self.topic, partition: self.partition, offset: self.offset &+ 1)
+    }
+
+    /// What the record weighs in a bounded buffer, bookkeeping included.
+    public var size: Int {
+        var size = 128 + (self.key?.count ?? 0) + (self.value?.count ?? 0)
+        for header in self.headers { size += 32 + header.name.utf8.count + (header.value?.count ?? 0) }
+        return size
+    }
+}
