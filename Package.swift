@@ -35,7 +35,6 @@ extension Target.Dependency {
     static let nioSSL = Self.product(name: "NIOSSL", package: "swift-nio-ssl")
     static let nioHTTP2 = Self.product(name: "NIOHTTP2", package: "swift-nio-http2")
     static let logging = Self.product(name: "Logging", package: "swift-log")
-    static let metrics = Self.product(name: "Metrics", package: "swift-metrics")
     static let coreMetrics = Self.product(name: "CoreMetrics", package: "swift-metrics")
     static let serviceLifecycle = Self.product(name: "ServiceLifecycle", package: "swift-service-lifecycle")
     static let unixSignals = Self.product(name: "UnixSignals", package: "swift-service-lifecycle")
@@ -79,7 +78,7 @@ let package = Package(
         shared(
             "Operations",
             [
-                "Model", "Kafka", "Redis", "Packaging", .nioCore, .nioPosix, .nioHTTP1, .logging, .metrics, .coreMetrics, .serviceLifecycle, .unixSignals,
+                "Model", "Kafka", "Redis", "Packaging", .nioCore, .nioPosix, .nioHTTP1, .logging, .coreMetrics, .serviceLifecycle, .unixSignals,
                 .configuration,
             ]),
 
@@ -87,19 +86,19 @@ let package = Package(
             "Gateway",
             [
                 "Model", "Kafka", "Redis", "Cryptography", "Packaging", "Store", "Operations", .nioCore, .nioPosix,
-                .nioHTTP1, .nioExtras, .logging, .metrics, .serviceLifecycle, .argumentParser,
+                .nioHTTP1, .nioExtras, .logging, .coreMetrics, .serviceLifecycle, .argumentParser,
             ]),
         service(
             "Packager",
             [
                 "Model", "Kafka", "Redis", "Cryptography", "Packaging", "Store", "Operations", .nioCore, .nioPosix,
-                .logging, .metrics, .serviceLifecycle, .argumentParser,
+                .logging, .coreMetrics, .serviceLifecycle, .argumentParser,
             ]),
         service(
             "Pusher",
             [
                 "Model", "Kafka", "Redis", "Cryptography", "Packaging", "Store", "APNS", "Operations", .nioCore,
-                .nioPosix, .logging, .metrics, .serviceLifecycle, .argumentParser,
+                .nioPosix, .logging, .coreMetrics, .serviceLifecycle, .argumentParser,
             ]),
 
         .target(

@@ -1,4 +1,4 @@
-import Metrics
+import CoreMetrics
 
 /// The gateway's metrics, named once.
 struct GatewayMetrics: Sendable {

@@ -1,6 +1,8 @@
+import CoreMetrics
 import Logging
 import Model
 import NIOCore
+import NIOHTTP1
 
 /// `POST /v1/log`: what went wrong on a device.
 ///

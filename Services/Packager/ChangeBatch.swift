@@ -25,7 +25,7 @@ struct ChangeBatch {
     init(_ records: [KafkaRecord], isServed: (OrderTypeIdentifier) -> Bool) {
         var places: [OrderKey: Int] = [:]
         for record in records {
-            do {
+            do throws(ChangeFault) {
                 let change = try OrderChange.decode(
                     key: record.key, value: record.value, headers: record.headers.map { ($0.name, $0.value) })
                 guard isServed(change.key.orderType) else {

@@ -1,3 +1,4 @@
+import CoreMetrics
 import Foundation
 import Kafka
 import Logging
@@ -11,8 +12,7 @@ struct ChangeProcessor: Sendable {
     private static let conflictLimit = 5
 
     let topics: Topics
-    let brands: Brands
-    let secrets: TokenSecrets
+    let workshops: [OrderTypeIdentifier: OrderWorkshop]
     let store: OrderStore
     let registrations: Registrations
     let producer: KafkaProducer
@@ -28,7 +28,7 @@ struct ChangeProcessor: Sendable {
 
     /// - Throws: `StoreError`, `NotDone`; then nothing of the batch may be committed.
     func process(_ records: [KafkaRecord]) async throws {
-        let batch = ChangeBatch(records) { self.brands[$0] != nil }
+        let batch = ChangeBatch(records) { self.workshops[$0] != nil }
         var deadLetters = batch.refused.map { ($0.record, $0.fault) }
         var open = batch.orders
         var round = 0
@@ -88,8 +88,7 @@ struct ChangeProcessor: Sendable {
                 let part = stride(from: lane, to: readable.count, by: lanes).map { readable[$0] }
                 group.addTask {
                     part.compactMap { order, stored in
-                        guard let brand = self.brands[order.key.orderType] else { return nil }
-                        return OrderWorkshop(brand: brand, secrets: self.secrets).work(
+                        self.workshops[order.key.orderType]?.work(
                             on: order.key, stored: stored,
                             changes: order.changes.map { (ChangePosition($0.record), $0.change) },
                             nowEpochSeconds: seconds)
@@ -124,9 +123,9 @@ struct ChangeProcessor: Sendable {
     private func putAssets(_ works: [OrderWork]) async throws {
         var entries: [String: [UInt8]] = [:]
         for work in works {
-            guard let package = work.package, let brand = self.brands[work.key.orderType] else { continue }
+            guard let package = work.package, let workshop = self.workshops[work.key.orderType] else { continue }
             for digest in package.assets where entries[digest.rawValue] == nil {
-                entries[digest.rawValue] = brand.entry(of: digest)
+                entries[digest.rawValue] = workshop.entries[digest]
             }
         }
         try await self.store.putAssets(entries.map { ($0.key, $0.value) })

@@ -25,10 +25,20 @@ struct OrderWork: Sendable {
     }
 }
 
-/// Folds and packages. Pure but for the signature's randomness-free computation; runs on any thread.
+/// What makes packages of one brand's orders, on any number of threads at once.
 struct OrderWorkshop: Sendable {
-    let brand: Brand
-    let secrets: TokenSecrets
+    private let rules: BrandRules
+    private let fold: OrderFold
+    private let builder: PackageBuilder
+    /// The brand's assets as ready ZIP entries, by digest.
+    let entries: [AssetDigest: [UInt8]]
+
+    init(_ brand: Brand, secrets: TokenSecrets) {
+        self.rules = brand.rules
+        self.fold = OrderFold(rules: brand.rules) { secrets.token(for: $0) }
+        self.builder = PackageBuilder(brand)
+        self.entries = Dictionary(brand.assets.values.map { ($0.entryDigest, $0.entry) }) { first, _ in first }
+    }
 
     /// Folds the changes of one order into one new state and packages that.
     ///
@@ -38,33 +48,32 @@ struct OrderWorkshop: Sendable {
         on key: OrderKey, stored: OrderStore.StoredOrder?, changes: [(ChangePosition, OrderChange)],
         nowEpochSeconds: Int64
     ) -> OrderWork {
-        let fold = OrderFold(rules: self.brand.rules) { [secrets] in secrets.token(for: $0) }
-        let result = fold.fold(stored?.state, changes: changes, nowEpochSeconds: nowEpochSeconds)
+        let result = self.fold.fold(stored?.state, changes: changes, nowEpochSeconds: nowEpochSeconds)
         guard result.effect == .changed, let state = result.state else {
             return OrderWork(key: key, stored: stored, result: result, package: nil)
         }
         do {
             return OrderWork(key: key, stored: stored, result: result, package: try self.package(state))
         } catch {
-            return self.workSingly(on: key, stored: stored, changes: changes, nowEpochSeconds: nowEpochSeconds, fold)
+            return self.workSingly(on: key, stored: stored, changes: changes, nowEpochSeconds: nowEpochSeconds)
         }
     }
 
     private func package(_ state: OrderState) throws(PackagingError) -> OrderPackage {
-        try PackageBuilder(self.brand).build(
-            state.orderJSON(rules: self.brand.rules), signingEpochSeconds: state.modifiedEpochSeconds)
+        try self.builder.build(
+            state.orderJSON(rules: self.rules), signingEpochSeconds: state.modifiedEpochSeconds)
     }
 
     private func workSingly(
         on key: OrderKey, stored: OrderStore.StoredOrder?, changes: [(ChangePosition, OrderChange)],
-        nowEpochSeconds: Int64, _ fold: OrderFold
+        nowEpochSeconds: Int64
     ) -> OrderWork {
         var good: [(ChangePosition, OrderChange)] = []
         var refusals: [Int: ChangeFault] = [:]
         var work = OrderWork(
             key: key, stored: stored, state: stored?.state, effect: .none, package: nil, outcomes: [])
         for (index, change) in changes.enumerated() {
-            let result = fold.fold(stored?.state, changes: good + [change], nowEpochSeconds: nowEpochSeconds)
+            let result = self.fold.fold(stored?.state, changes: good + [change], nowEpochSeconds: nowEpochSeconds)
             guard result.effect == .changed, let state = result.state else {
                 good.append(change)
                 work = OrderWork(key: key, stored: stored, result: result, package: nil)

@@ -1,5 +1,7 @@
 import Kafka
+import Model
 import Operations
+import Packaging
 import Redis
 import ServiceLifecycle
 import Store
@@ -13,8 +15,12 @@ extension Packager {
         let common = environment.common
         let redis = RedisClient(common.redis, eventLoopGroup: environment.group)
         let producer = try KafkaProducer(environment.kafka)
+        var workshops: [OrderTypeIdentifier: OrderWorkshop] = [:]
+        for type in settings.brands.orderTypes {
+            workshops[type] = settings.brands[type].map { OrderWorkshop($0, secrets: settings.secrets) }
+        }
         let processor = ChangeProcessor(
-            topics: common.topics, brands: settings.brands, secrets: settings.secrets,
+            topics: common.topics, workshops: workshops,
             store: OrderStore(redis: redis), registrations: Registrations(redis: redis), producer: producer,
             metrics: PackagerMetrics(factory: environment.metrics), logger: environment.logger)
         let worker = try BatchWorker(

@@ -1,4 +1,4 @@
-import Metrics
+import CoreMetrics
 import Model
 
 /// The packager's metrics, named once.

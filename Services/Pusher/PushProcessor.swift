@@ -1,3 +1,4 @@
+import CoreMetrics
 import APNS
 import Foundation
 import Kafka

@@ -18,8 +18,9 @@ extension Pusher {
         let redis = RedisClient(common.redis, eventLoopGroup: environment.group)
         let producer = try KafkaProducer(environment.kafka)
         var clients: [OrderTypeIdentifier: APNSClient] = [:]
-        for brand in settings.brands.all {
-            clients[brand.orderType] = try APNSClient(
+        for type in settings.brands.orderTypes {
+            guard let brand = settings.brands[type] else { continue }
+            clients[type] = try APNSClient(
                 endpoint: settings.endpoint, credential: APNSCredential(brand.push), rootsPEM: settings.roots,
                 eventLoopGroup: environment.group)
         }

@@ -1,4 +1,4 @@
-import Metrics
+import CoreMetrics
 
 /// The pusher's metrics, named once.
 struct PusherMetrics: Sendable {

@@ -12,6 +12,8 @@ struct PusherSettings {
     /// PEM; nil for the system's roots.
     let roots: [UInt8]?
     let brands: Brands
+    /// The pusher puts no URL into an order; it needs none to be configured.
+    private static let unusedURL = "https://unused.invalid"
 
     /// - Throws: `SettingsError` naming key and value.
     init(_ settings: Settings, common: CommonSettings) throws(SettingsError) {
@@ -26,6 +28,6 @@ struct PusherSettings {
         } else {
             self.roots = nil
         }
-        self.brands = try settings.brands(in: common.brands, webServiceURL: nil)
+        self.brands = try settings.brands(in: common.brands, webServiceURL: Self.unusedURL)
     }
 }

@@ -1,6 +1,6 @@
-public import Kafka
+import Kafka
 public import Packaging
-public import Redis
+import Redis
 
 /// Readings that more than one service makes, each with the check that stops a start.
 extension Settings {
