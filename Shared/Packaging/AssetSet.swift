@@ -1,0 +1,51 @@
+import Model
+
+/// Everything about a package that depends only on which assets it has. Shared by all orders that show the same ones.
+final class AssetSet: Sendable {
+    /// The entries in their order.
+    let digests: [AssetDigest]
+    /// Bytes of all entries.
+    let size: Int
+    /// The manifest up to the digits of order.json's digest.
+    let manifestStart: [UInt8]
+    /// The manifest behind those digits.
+    let manifestEnd: [UInt8]
+    /// The assets' part of the central directory, offsets counted from the end of the head.
+    let directory: [UInt8]
+    /// Where in `directory` each offset stands, and its value.
+    let offsets: [(position: Int, value: UInt32)]
+
+    /// - Parameter assets: sorted by name, each once.
+    init(_ assets: [Asset]) {
+        self.digests = assets.map(\.entryDigest)
+        var start = Array("{".utf8)
+        var end = Array("\"".utf8)
+        for asset in assets {
+            let line = JSON.string(asset.name).serialized + Array(":\"\(asset.contentDigest)\"".utf8)
+            if precedes(asset.name, "order.json") {
+                start += line
+                start.append(UInt8(ascii: ","))
+            } else {
+                end.append(UInt8(ascii: ","))
+                end += line
+            }
+        }
+        self.manifestStart = start + Array("\"order.json\":\"".utf8)
+        self.manifestEnd = end + Array("}".utf8)
+
+        var directory: [UInt8] = []
+        var offsets: [(position: Int, value: UInt32)] = []
+        var offset = 0
+        for asset in assets {
+            offsets.append((directory.count + ZIPEntry.offsetPosition, UInt32(clamping: offset)))
+            asset.header.appendCentralRecord(offset: 0, to: &directory)
+            offset += asset.entry.count
+        }
+        self.directory = directory
+        self.offsets = offsets
+        self.size = offset
+    }
+}
+
+/// Whether a name stands before another one in manifest and archive: by bytes, which is the same everywhere.
+func precedes(_ left: String, _ right: String) -> Bool { left.utf8.lexicographicallyPrecedes(right.utf8) }

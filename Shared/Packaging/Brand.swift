@@ -1,0 +1,37 @@
+public import Cryptography
+public import Model
+
+/// One order type with everything that is needed to package, sign and push its orders.
+///
+/// Source: DESIGN §6
+public struct Brand: Sendable {
+    /// Which orders it is for.
+    public let orderType: OrderTypeIdentifier
+    /// What it adds to orders.
+    public let rules: BrandRules
+    /// What signs packages.
+    public let signing: SigningIdentity
+    /// What shows APNs who is pushing.
+    public let push: PushAuthentication
+    /// Its files by their name in packages.
+    public let assets: [String: Asset]
+}
+
+/// All brands of a service.
+public struct Brands: Sendable {
+    private let brands: [Brand]
+    private let indices: [OrderTypeIdentifier: Int]
+
+    /// - Parameter brands: each order type once.
+    init(_ brands: [Brand]) {
+        self.brands = brands.sorted { precedes($0.orderType.rawValue, $1.orderType.rawValue) }
+        self.indices = Dictionary(
+            self.brands.enumerated().map { ($1.orderType, $0) }, uniquingKeysWith: { first, _ in first })
+    }
+
+    /// The brand of an order type, nil if there is none.
+    public subscript(orderType: OrderTypeIdentifier) -> Brand? { self.indices[orderType].map { self.brands[$0] } }
+
+    /// All order types, sorted.
+    public var orderTypes: [OrderTypeIdentifier] { self.brands.map(\.orderType) }
+}

@@ -1,0 +1,22 @@
+/// A signed package in the spans in which it is stored and served: the archive is head, assets, tail.
+///
+/// Source: DESIGN §7
+public struct OrderPackage: Hashable, Sendable {
+    /// The ZIP entries of order.json, manifest.json and signature.
+    public let head: [UInt8]
+    /// The entries that follow, in their order; their bytes are the brand's `Asset.entry`.
+    public let assets: [AssetDigest]
+    /// Central directory and end record.
+    public let tail: [UInt8]
+    /// Changes with every byte of the archive. 32 hexadecimal digits, without quotes.
+    public let entityTag: String
+    /// Bytes of the whole archive.
+    public let size: Int
+    /// What the order names and the brand does not have, as JSON path and value: `$.lineItems[0].image: lamp.png`.
+    public let omittedFiles: [String]
+
+    /// A package is this many bytes at most.
+    ///
+    /// Source: Wallet Orders §2.1: below 5 MB
+    public static let sizeLimit = 4_999_999
+}

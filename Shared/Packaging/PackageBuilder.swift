@@ -1,0 +1,158 @@
+import Cryptography
+import Glibc
+public import Model
+import Synchronization
+
+/// Turns orders of one brand into signed packages, on any number of threads at once.
+///
+/// Keep one per brand: it remembers what orders have in common. Same order and brand give the same bytes, but for the
+/// signature, which holds the time.
+/// Source: Wallet Orders §2
+public struct PackageBuilder: Sendable {
+    private let signing: SigningIdentity
+    private let catalog: AssetCatalog
+    private let deflaters: [DeflaterSlot]
+
+    public init(_ brand: Brand) {
+        self.signing = brand.signing
+        self.catalog = AssetCatalog(brand.assets)
+        self.deflaters = (0..<max(1, Int(sysconf(Int32(_SC_NPROCESSORS_ONLN))))).map { _ in DeflaterSlot() }
+    }
+
+    /// Packages one order.
+    ///
+    /// A file that the brand does not have never stands in the way: its member is left out of order.json and listed in
+    /// `omittedFiles`.
+    /// - Parameter orderJSON: the complete order, already validated.
+    /// - Throws: `PackagingError` `.tooLarge` or `.signing`.
+    public func build(_ orderJSON: JSON, signingEpochSeconds: Int64) throws(PackagingError) -> OrderPackage {
+        let (order, assets, omitted) = self.resolveFiles(orderJSON)
+        let document = order.serialized
+        // Made once so that nothing is compressed that could never be sent; the exact size is checked below.
+        guard document.count <= OrderPackage.sizeLimit else { throw Self.tooLarge(document.count) }
+        let manifest = assets.manifestStart + Hexadecimal.digits(SHA256.digest(document)) + assets.manifestEnd
+        let signature: [UInt8]
+        do {
+            signature = try self.signing.sign(manifest, signingEpochSeconds: signingEpochSeconds)
+        } catch {
+            throw PackagingError(.signing, "signing a package: \(error.message)")
+        }
+        let (head, entries) = self.head(document: document, manifest: manifest, signature: signature)
+        let tail = Self.tail(entries, headSize: head.count, assets)
+        let size = head.count + assets.size + tail.count
+        guard size <= OrderPackage.sizeLimit else { throw Self.tooLarge(size) }
+        return OrderPackage(
+            head: head, assets: assets.digests, tail: tail, entityTag: Self.entityTag(signature), size: size,
+            omittedFiles: omitted)
+    }
+
+    /// Finds the assets of an order; if files are missing, the order without the members that name them.
+    private func resolveFiles(_ json: JSON) -> (order: JSON, assets: AssetSet, omitted: [String]) {
+        guard let object = json.object else { return (json, self.catalog.set([]), []) }
+        var indices: [Int] = []
+        var missing: [(name: String, place: FilePlace)] = []
+        OrderFiles.forEach(in: object) { name, place in
+            if let family = self.catalog.family(name) { indices += family } else { missing.append((name, place)) }
+        }
+        guard !missing.isEmpty else { return (json, self.catalog.set(indices), []) }
+        var order = json
+        for (_, place) in missing { OrderFiles.remove(place.omittedPath, from: &order) }
+        // With an order provider goes its other logo, which is then named no more.
+        indices = []
+        if let object = order.object {
+            OrderFiles.forEach(in: object) { name, _ in indices += self.catalog.family(name) ?? [] }
+        }
+        return (order, self.catalog.set(indices), missing.map(Self.describe))
+    }
+
+    /// A URL is not repeated: it may carry a key that gives access to the picture.
+    private static func describe(_ name: String, _ place: FilePlace) -> String {
+        name.hasPrefix("https://") ? "\(place.text): a URL" : "\(place.text): \(name)"
+    }
+
+    private func head(
+        document: [UInt8], manifest: [UInt8], signature: [UInt8]
+    ) -> (bytes: [UInt8], entries: [ZIPEntry]) {
+        let deflated = self.deflate(document)
+        let data = deflated ?? document
+        let entries = [
+            ZIPEntry(
+                name: FileName.order, isDeflated: deflated != nil, checksum: zipChecksum(document),
+                storedSize: UInt32(clamping: data.count), size: UInt32(clamping: document.count)),
+            ZIPEntry(plain: FileName.manifest, manifest), ZIPEntry(plain: FileName.signature, signature),
+        ]
+        var bytes: [UInt8] = []
+        bytes.reserveCapacity(data.count + manifest.count + signature.count + 128)
+        for (entry, content) in zip(entries, [data, manifest, signature]) {
+            entry.appendLocalHeader(to: &bytes)
+            bytes += content
+        }
+        return (bytes, entries)
+    }
+
+    private static func tail(_ entries: [ZIPEntry], headSize: Int, _ assets: AssetSet) -> [UInt8] {
+        var bytes: [UInt8] = []
+        bytes.reserveCapacity(assets.directory.count + 256)
+        var offset = 0
+        for entry in entries {
+            entry.appendCentralRecord(offset: UInt32(clamping: offset), to: &bytes)
+            offset += ZIPEntry.localHeaderSize + entry.name.count + Int(entry.storedSize)
+        }
+        let start = bytes.count
+        bytes += assets.directory
+        for (position, value) in assets.offsets {
+            bytes.put(littleEndian: UInt32(clamping: headSize) &+ value, at: start + position)
+        }
+        ZIPEntry.appendEndRecord(
+            count: entries.count + assets.digests.count, directorySize: bytes.count,
+            directoryOffset: headSize + assets.size, to: &bytes)
+        return bytes
+    }
+
+    /// Deflates with the first deflater that is free; there is one for each core.
+    private func deflate(_ document: [UInt8]) -> [UInt8]? {
+        for slot in self.deflaters {
+            let result = slot.deflater.withLockIfAvailable { deflater in
+                // Wrapped, so that "does not get smaller" is not taken for "busy".
+                [deflater.deflate(document)]
+            }
+            if let result { return result[0] }
+        }
+        return self.deflaters[0].deflater.withLock { $0.deflate(document) }
+    }
+
+    /// The signature covers the manifest, the manifest all files, and the time is in it: its last bytes stand for all.
+    private static func entityTag(_ signature: [UInt8]) -> String {
+        String(decoding: Hexadecimal.digits(Array(signature.suffix(16))), as: UTF8.self)
+    }
+
+    private static func tooLarge(_ size: Int) -> PackagingError {
+        PackagingError(
+            .tooLarge,
+            "packaging an order: it would have \(size) bytes and Wallet takes \(OrderPackage.sizeLimit); "
+                + "use smaller pictures, receipts or labels")
+    }
+}
+
+/// The names that every package has.
+///
+/// Source: Wallet Orders §2.1
+enum FileName {
+    static let order = Array("order.json".utf8)
+    static let manifest = Array("manifest.json".utf8)
+    static let signature = Array("signature".utf8)
+}
+
+extension ZIPEntry {
+    /// An entry whose data is the file itself.
+    fileprivate init(plain name: [UInt8], _ content: [UInt8]) {
+        self.init(
+            name: name, isDeflated: false, checksum: zipChecksum(content), storedSize: UInt32(clamping: content.count),
+            size: UInt32(clamping: content.count))
+    }
+}
+
+/// One deflater, for one thread at a time.
+private final class DeflaterSlot: Sendable {
+    let deflater = Mutex(Deflater.forOrders())
+}

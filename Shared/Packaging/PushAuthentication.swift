@@ -1,0 +1,17 @@
+/// How a brand shows APNs who is pushing.
+///
+/// Source: Wallet Orders §4.4
+public enum PushAuthentication: Sendable, CustomStringConvertible {
+    /// The order type's certificate as TLS client certificate, with its intermediate behind it.
+    case certificate(chainPEM: [UInt8], keyPEM: [UInt8])
+    /// A token signed with a key of the team.
+    case token(keyPEM: [UInt8], keyIdentifier: String, teamIdentifier: String)
+
+    /// Without the keys, so that it may be logged.
+    public var description: String {
+        switch self {
+        case .certificate: "certificate"
+        case .token(_, let key, let team): "token (key \(key), team \(team))"
+        }
+    }
+}

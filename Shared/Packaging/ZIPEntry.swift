@@ -1,0 +1,97 @@
+/// One file of a ZIP archive, as both of its headers describe it.
+///
+/// Written so that every reader agrees: sizes known in advance (no data descriptor), no extra fields, no comment, no
+/// ZIP64, one fixed time, no attributes.
+/// Source: PKWARE APPNOTE.TXT §4.3.7, §4.3.12, §4.3.16; Wallet Orders §2.1
+struct ZIPEntry: Hashable, Sendable {
+    /// The path inside the archive in UTF-8.
+    let name: [UInt8]
+    /// Whether the data is deflated, else it stands as it is.
+    let isDeflated: Bool
+    /// CRC-32 of the file.
+    let checksum: UInt32
+    /// Bytes in the archive.
+    let storedSize: UInt32
+    /// Bytes of the file.
+    let size: UInt32
+
+    /// Size of a local header without the name. Source: APPNOTE §4.3.7
+    static let localHeaderSize = 30
+    /// Size of a record of the central directory without the name. Source: APPNOTE §4.3.12
+    static let centralRecordSize = 46
+    /// Size of the end record. Source: APPNOTE §4.3.16
+    static let endRecordSize = 22
+    /// Where the offset of the local header stands in a record of the central directory. Source: APPNOTE §4.3.12
+    static let offsetPosition = 42
+
+    /// What stands before the file's data.
+    func appendLocalHeader(to bytes: inout [UInt8]) {
+        bytes.append(littleEndian: 0x0403_4B50 as UInt32)
+        self.appendShared(to: &bytes)
+        bytes += self.name
+    }
+
+    /// What stands in the central directory.
+    /// - Parameter offset: of the local header, from the start of the archive.
+    func appendCentralRecord(offset: UInt32, to bytes: inout [UInt8]) {
+        bytes.append(littleEndian: 0x0201_4B50 as UInt32)
+        // Made by version 2.0 on MS-DOS, whose file attributes are none at all.
+        bytes.append(littleEndian: 20 as UInt16)
+        self.appendShared(to: &bytes)
+        // No comment, first disk, no internal and external attributes.
+        bytes.append(littleEndian: 0 as UInt16)
+        bytes.append(littleEndian: 0 as UInt16)
+        bytes.append(littleEndian: 0 as UInt16)
+        bytes.append(littleEndian: 0 as UInt32)
+        bytes.append(littleEndian: offset)
+        bytes += self.name
+    }
+
+    /// What closes the archive.
+    static func appendEndRecord(count: Int, directorySize: Int, directoryOffset: Int, to bytes: inout [UInt8]) {
+        bytes.append(littleEndian: 0x0605_4B50 as UInt32)
+        bytes.append(littleEndian: 0 as UInt16)
+        bytes.append(littleEndian: 0 as UInt16)
+        bytes.append(littleEndian: UInt16(clamping: count))
+        bytes.append(littleEndian: UInt16(clamping: count))
+        bytes.append(littleEndian: UInt32(clamping: directorySize))
+        bytes.append(littleEndian: UInt32(clamping: directoryOffset))
+        bytes.append(littleEndian: 0 as UInt16)
+    }
+
+    /// The fields that both headers have, from "version needed" to "extra field length".
+    private func appendShared(to bytes: inout [UInt8]) {
+        // 2.0 is needed for deflate, 1.0 for a file as it is. Source: APPNOTE §4.4.3.2
+        bytes.append(littleEndian: (self.isDeflated ? 20 : 10) as UInt16)
+        // Bit 11 says that the name is UTF-8; plain ASCII is the same without. Source: APPNOTE §4.4.4, appendix D
+        bytes.append(littleEndian: (self.name.allSatisfy { $0 < 0x80 } ? 0 : 1 << 11) as UInt16)
+        bytes.append(littleEndian: (self.isDeflated ? 8 : 0) as UInt16)
+        // 1980-01-01 00:00:00, the first moment there is. Source: APPNOTE §4.4.6
+        bytes.append(littleEndian: 0 as UInt16)
+        bytes.append(littleEndian: 1 << 5 | 1 as UInt16)
+        bytes.append(littleEndian: self.checksum)
+        bytes.append(littleEndian: self.storedSize)
+        bytes.append(littleEndian: self.size)
+        bytes.append(littleEndian: UInt16(clamping: self.name.count))
+        bytes.append(littleEndian: 0 as UInt16)
+    }
+}
+
+extension [UInt8] {
+    /// Appends a number, low byte first.
+    mutating func append(littleEndian value: UInt16) {
+        self.append(UInt8(truncatingIfNeeded: value))
+        self.append(UInt8(truncatingIfNeeded: value >> 8))
+    }
+
+    /// Appends a number, low byte first.
+    mutating func append(littleEndian value: UInt32) {
+        self.append(littleEndian: UInt16(truncatingIfNeeded: value))
+        self.append(littleEndian: UInt16(truncatingIfNeeded: value >> 16))
+    }
+
+    /// Writes a number over four bytes that are there already, low byte first.
+    mutating func put(littleEndian value: UInt32, at position: Int) {
+        for byte in 0..<4 { self[position + byte] = UInt8(truncatingIfNeeded: value >> UInt32(8 * byte)) }
+    }
+}
