@@ -38,7 +38,10 @@ public struct ChangeFault: Error, Hashable, Sendable, CustomStringConvertible {
 
     public init(code: Code, reason: String) {
         self.code = code
-        self.reason = reason.utf8.count <= Self.reasonLimit ? reason : "\(reason.prefix(Self.reasonLimit / 4))…"
+        // A scalar has at most four bytes.
+        self.reason =
+            reason.utf8.count <= Self.reasonLimit
+            ? reason : "\(String(reason.unicodeScalars.prefix(Self.reasonLimit / 4 - 1)))…"
     }
 
     /// Longest reason, in bytes: it travels in a Kafka header.

@@ -54,10 +54,10 @@ struct CloudEvent {
                 throw ChangeFault(
                     code: .invalidEvent, reason: "$.data_base64 is not taken, write the JSON itself into $.data")
             }
-            if case .string(let type)? = members["datacontenttype"], !isJSONMediaType(type) {
+            if let type = members["datacontenttype"], type != .null, !(type.string.map(isJSONMediaType) ?? false) {
+                let found = type.string.map { "\"\(clipped($0))\"" } ?? type.kind
                 throw ChangeFault(
-                    code: .invalidEvent,
-                    reason: "$.datacontenttype must be application/json, it is \"\(clipped(type))\"")
+                    code: .invalidEvent, reason: "$.datacontenttype must be application/json, it is \(found)")
             }
             return members["data"] == .null ? nil : members["data"]
         }

@@ -85,5 +85,7 @@ extension OrderChange {
     }
 }
 
-/// What is repeated to a person of a text they sent, at most: its beginning.
-func clipped(_ text: String) -> String { text.utf8.count <= 60 ? text : "\(text.prefix(60))…" }
+/// What is repeated to a person of a text they sent: its beginning. Counted in scalars, as a character has no limit.
+func clipped(_ text: String) -> String {
+    text.utf8.count <= 60 ? text : "\(String(text.unicodeScalars.prefix(60)))…"
+}

@@ -16,7 +16,7 @@ public struct OrderTypeIdentifier: Hashable, Sendable, CustomStringConvertible {
         let valid = labels.count >= 2 && labels.allSatisfy { !$0.isEmpty && $0.allSatisfy(isLetterDigitOrHyphen) }
         guard valid, text.utf8.count <= identifierLengthLimit else {
             throw IdentifierError(
-                description: "\"\(clip(text))\" is not an order type identifier, which looks like order.com.example.shop")
+                description: "\"\(clipped(text))\" is not an order type identifier, which looks like order.com.example.shop")
         }
         self.rawValue = text
     }
@@ -33,7 +33,7 @@ public struct OrderIdentifier: Hashable, Sendable, CustomStringConvertible {
     public init(_ text: String) throws(IdentifierError) {
         guard !text.isEmpty, text.utf8.count <= identifierLengthLimit, text.utf8.allSatisfy(isUnreserved) else {
             throw IdentifierError(
-                description: "\"\(clip(text))\" is not an order identifier: 1 to 255 of A-Z a-z 0-9 . _ ~ - are allowed")
+                description: "\"\(clipped(text))\" is not an order identifier: 1 to 255 of A-Z a-z 0-9 . _ ~ - are allowed")
         }
         self.rawValue = text
     }
@@ -53,7 +53,7 @@ public struct OrderKey: Hashable, Sendable, CustomStringConvertible {
     public init(_ text: String) throws(IdentifierError) {
         guard let slash = text.firstIndex(of: "/") else {
             throw IdentifierError(
-                description: "\"\(clip(text))\" is not an order key, which looks like order.com.example.shop/1234")
+                description: "\"\(clipped(text))\" is not an order key, which looks like order.com.example.shop/1234")
         }
         self.orderType = try OrderTypeIdentifier(String(text[..<slash]))
         self.order = try OrderIdentifier(String(text[text.index(after: slash)...]))
@@ -172,6 +172,3 @@ private func isHexadecimal(_ byte: UInt8) -> Bool {
     default: false
     }
 }
-
-/// What is repeated to a person of a value they sent, at most.
-private func clip(_ text: String) -> String { text.count <= 60 ? text : "\(text.prefix(60))…" }

@@ -12,6 +12,32 @@ public enum JSON: Hashable, Sendable {
 }
 
 extension JSON {
+    /// Texts are compared by their bytes, other than Swift compares strings: equal values give equal bytes.
+    public static func == (left: JSON, right: JSON) -> Bool {
+        switch (left, right) {
+        case (.null, .null): true
+        case (.bool(let left), .bool(let right)): left == right
+        case (.number(let left), .number(let right)): left == right
+        case (.string(let left), .string(let right)): left.hasSameBytes(as: right)
+        case (.array(let left), .array(let right)): left == right
+        case (.object(let left), .object(let right)): left == right
+        default: false
+        }
+    }
+}
+
+extension String {
+    /// Whether both are the same UTF-8, where `==` also takes canonically equivalent characters for equal.
+    fileprivate func hasSameBytes(as other: String) -> Bool {
+        let left = self.utf8.span
+        let right = other.utf8.span
+        guard left.count == right.count else { return false }
+        for index in left.indices where left[index] != right[index] { return false }
+        return true
+    }
+}
+
+extension JSON {
     /// The string, or nil for a value of another kind.
     public var string: String? { if case .string(let value) = self { value } else { nil } }
     /// The elements, or nil for a value of another kind.
@@ -50,6 +76,10 @@ extension JSON: ExpressibleByStringLiteral, ExpressibleByArrayLiteral, Expressib
     public init(dictionaryLiteral elements: (String, JSON)...) { self = .object(JSONObject(elements)) }
     public init(integerLiteral value: Int64) { self = .integer(value) }
     public init(booleanLiteral value: Bool) { self = .bool(value) }
+}
+
+extension JSONObject: ExpressibleByDictionaryLiteral {
+    public init(dictionaryLiteral elements: (String, JSON)...) { self.init(elements) }
 }
 
 /// A number as it was written, so that nothing is lost to binary floating point.

@@ -1,0 +1,125 @@
+import Foundation
+import Testing
+
+@testable import Model
+
+/// The five example orders and what tests make of them.
+enum Examples {
+    static let names = [
+        "01-shipping-multi-fulfillment", "02-pickup-barcode", "03-return-refund", "04-static-receipt-minimal",
+        "05-schema2-order-provider",
+    ]
+
+    /// Noon of a day after all examples.
+    static let now: Int64 = 1_767_268_800
+
+    static var schemas: String {
+        URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+            .deletingLastPathComponent().appendingPathComponent("Shared/Model/Schemas").path
+    }
+
+    static func bytes(_ file: String) throws -> [UInt8] {
+        Array(try Data(contentsOf: URL(fileURLWithPath: "\(self.schemas)/\(file)")))
+    }
+
+    /// - Parameter number: 1 to 5.
+    static func order(_ number: Int) throws -> JSON {
+        try JSON(parsing: try self.bytes("examples/\(self.names[number - 1]).order.json"))
+    }
+
+    static func key(_ order: JSON) throws -> OrderKey {
+        let object = try #require(order.object)
+        return OrderKey(
+            orderType: try OrderTypeIdentifier(object["orderTypeIdentifier"]?.string ?? ""),
+            order: try OrderIdentifier(object["orderIdentifier"]?.string ?? ""))
+    }
+
+    static func rules(_ order: JSON) throws -> BrandRules {
+        BrandRules(
+            orderType: try self.key(order).orderType,
+            merchant: ["displayName": "Brand", "merchantIdentifier": "m", "url": "https://brand.example/"],
+            webServiceURL: order.object?["webServiceURL"]?.string ?? "https://wallet.example.com/")
+    }
+
+    static func fold(_ rules: BrandRules) -> OrderFold {
+        let derived = try? AuthenticationToken("derived-0123456789")
+        return OrderFold(rules: rules) { key in
+            // A test's own mistake would show as a crash here; the text above has 18 plain characters.
+            guard let derived else { preconditionFailure("no token for \(key)") }
+            return derived
+        }
+    }
+
+    /// The state that an example becomes when it is published.
+    static func state(_ number: Int, now: Int64 = Examples.now) throws -> OrderState {
+        let order = try self.order(number)
+        let change = OrderChange(
+            key: try self.key(order), source: "/oms", id: "first",
+            kind: .replaced(OrderDocument(members: try #require(order.object))))
+        let result = self.fold(try self.rules(order)).fold(nil, changes: [(.at(0), change)], nowEpochSeconds: now)
+        #expect(result.effect == .changed)
+        return try #require(result.state)
+    }
+}
+
+extension ChangePosition {
+    static func at(_ offset: Int64, timestamp: Int64? = nil) -> ChangePosition {
+        ChangePosition(partition: 3, offset: offset, timestampMilliseconds: timestamp ?? 1000 + offset)
+    }
+}
+
+extension JSON {
+    /// A copy with the value at a path (`payment.total.amount`, `lineItems.0.title`) replaced, or removed by nil.
+    func setting(_ value: JSON?, _ path: String) -> JSON { self.setting(value, path.split(separator: ".")[...]) }
+
+    private func setting(_ value: JSON?, _ path: ArraySlice<Substring>) -> JSON {
+        guard let first = path.first else { return value ?? .null }
+        let rest = path.dropFirst()
+        switch self {
+        case .object(var object):
+            let name = String(first)
+            object[name] = rest.isEmpty ? value : object[name]?.setting(value, rest)
+            return .object(object)
+        case .array(var array):
+            guard let index = Int(first), array.indices.contains(index) else { return self }
+            if rest.isEmpty, value == nil { array.remove(at: index) } else {
+                array[index] = array[index].setting(value, rest)
+            }
+            return .array(array)
+        default: return self
+        }
+    }
+
+    /// The paths of all values inside.
+    var paths: [String] {
+        switch self {
+        case .object(let object):
+            object.members.flatMap { member in [member.name] + member.value.paths.map { "\(member.name).\($0)" } }
+        case .array(let array):
+            array.enumerated().flatMap { index, value in ["\(index)"] + value.paths.map { "\(index).\($0)" } }
+        default: []
+        }
+    }
+
+    subscript(path path: String) -> JSON? {
+        var value: JSON? = self
+        for part in path.split(separator: ".") {
+            value = Int(part).flatMap { index in value?.array.flatMap { $0.indices.contains(index) ? $0[index] : nil } }
+                ?? value?.object?[String(part)]
+        }
+        return value
+    }
+}
+
+/// Random numbers that are the same in every run. Source: SplitMix64
+struct SeededGenerator: RandomNumberGenerator {
+    var state: UInt64
+
+    mutating func next() -> UInt64 {
+        self.state &+= 0x9E37_79B9_7F4A_7C15
+        var z = self.state
+        z = (z ^ (z >> 30)) &* 0xBF58_476D_1CE4_E5B9
+        z = (z ^ (z >> 27)) &* 0x94D0_49BB_1331_11EB
+        return z ^ (z >> 31)
+    }
+}

@@ -1,0 +1,97 @@
+import Testing
+
+@testable import Model
+
+@Suite struct JSONTests {
+    @Test func everyTruncationIsRefused() throws {
+        let bytes = try Examples.order(1).serialized
+        for length in bytes.indices {
+            #expect(throws: JSONError.self) { try JSON(parsing: Array(bytes[..<length])) }
+        }
+        #expect(try JSON(parsing: bytes) == Examples.order(1))
+    }
+
+    @Test func everyChangedByteIsReadOrRefusedAndNeverTraps() throws {
+        let bytes = Array(#"{"a":[1,-2.5e+3,"\u00e9\ud83d\ude00\n",true,false,null,{}],"é":"ü"}"#.utf8)
+        for index in bytes.indices {
+            for byte in UInt8.min...UInt8.max {
+                var changed = bytes
+                changed[index] = byte
+                if let json = try? JSON(parsing: changed) { #expect(try JSON(parsing: json.serialized) == json) }
+            }
+        }
+    }
+
+    @Test func aDepthBombIsRefused() {
+        for (open, close) in [("[", "]"), (#"{"a":"#, "}")] {
+            let bomb = String(repeating: open, count: 100_000)
+            #expect { try JSON(parsing: Array(bomb.utf8)) } throws: { ($0 as? JSONError)?.code == .tooDeep }
+            let deepest = String(repeating: open, count: 32) + "1" + String(repeating: close, count: 32)
+            #expect(throws: Never.self) { try JSON(parsing: Array(deepest.utf8)) }
+        }
+    }
+
+    @Test(arguments: [
+        #""\ud800""#, #""\udc00""#, #""\ud800\ud800""#, #""\ud800x""#, #""\ud800\n""#, #""\u12g4""#, #""\u12"#, #""\"#,
+    ])
+    func aLoneSurrogateIsRefused(_ text: String) {
+        #expect(throws: JSONError.self) { try JSON(parsing: Array(text.utf8)) }
+    }
+
+    @Test(arguments: ["01", "-", "1.", ".5", "1e", "1e+", "+1", "0x1", "NaN", "Infinity", "--1", "1..2"])
+    func whatIsNoNumberIsRefused(_ text: String) {
+        #expect(throws: JSONError.self) { try JSON(parsing: Array(text.utf8)) }
+    }
+
+    @Test func aNumberKeepsItsText() throws {
+        let text = "[\(String(repeating: "9", count: 5000)),1e999999999,-0.10,1.0]"
+        let json = try JSON(parsing: Array(text.utf8))
+        #expect(json.text == text)
+        #expect(json.array?[1].number?.double == .infinity)
+        #expect(json.array?[0].integer == nil)
+    }
+
+    @Test(arguments: [[0xFF], [0x22, 0xC3, 0x28, 0x22], [0x22, 0xED, 0xA0, 0x80, 0x22], [0xEF, 0xBB, 0xBF, 0x31]])
+    func whatIsNotUTF8IsRefused(_ bytes: [UInt8]) {
+        #expect(throws: JSONError.self) { try JSON(parsing: bytes) }
+    }
+
+    @Test func aNameThatStandsTwiceIsRefused() {
+        #expect { try JSON(parsing: Array(#"{"a":1,"b":2,"\u0061":3}"#.utf8)) } throws: {
+            ($0 as? JSONError)?.code == .duplicateName
+        }
+    }
+
+    @Test func equalValuesHaveEqualBytes() throws {
+        let composed = try JSON(parsing: Array("\"\u{E9}\"".utf8))
+        let decomposed = try JSON(parsing: Array("\"e\u{301}\"".utf8))
+        #expect(composed != decomposed)
+        let one = try JSON(parsing: Array(#"{"b":1, "a":"x"}"#.utf8))
+        let other = try JSON(parsing: Array(#"{"a":"\u0078","b":1}"#.utf8))
+        #expect(one == other && one.serialized == other.serialized && one.hashValue == other.hashValue)
+    }
+
+    @Test func theLeastSizeIsExactWithoutEscapes() throws {
+        for number in 1...5 {
+            let order = try Examples.order(number)
+            #expect(order.leastSize == order.serialized.count)
+        }
+        for json: JSON in [[], [:], .null, true, false, "", 12] { #expect(json.leastSize == json.serialized.count) }
+    }
+
+    /// Source: RFC 7396, appendix A
+    @Test(arguments: [
+        (#"{"a":"b"}"#, #"{"a":"c"}"#, #"{"a":"c"}"#), (#"{"a":"b"}"#, #"{"b":"c"}"#, #"{"a":"b","b":"c"}"#),
+        (#"{"a":"b"}"#, #"{"a":null}"#, "{}"), (#"{"a":"b","b":"c"}"#, #"{"a":null}"#, #"{"b":"c"}"#),
+        (#"{"a":["b"]}"#, #"{"a":"c"}"#, #"{"a":"c"}"#), (#"{"a":"c"}"#, #"{"a":["b"]}"#, #"{"a":["b"]}"#),
+        (#"{"a":{"b":"c"}}"#, #"{"a":{"b":"d","c":null}}"#, #"{"a":{"b":"d"}}"#),
+        (#"{"a":[{"b":"c"}]}"#, #"{"a":[1]}"#, #"{"a":[1]}"#), (#"{"e":null}"#, #"{"a":1}"#, #"{"a":1,"e":null}"#),
+        (#"{"a":"foo"}"#, #"{"a":{"b":1,"c":null}}"#, #"{"a":{"b":1}}"#),
+        ("{}", #"{"a":{"bb":{"ccc":null}}}"#, #"{"a":{"bb":{}}}"#),
+    ])
+    func aMergePatchIsThatOfRFC7396(_ target: String, _ patch: String, _ result: String) throws {
+        let target = try #require(try JSON(parsing: Array(target.utf8)).object)
+        let patch = try #require(try JSON(parsing: Array(patch.utf8)).object)
+        #expect(JSON.object(target.merging(patch)).text == result)
+    }
+}
