@@ -34,6 +34,8 @@ extension Target.Dependency {
     static let nioExtras = Self.product(name: "NIOExtras", package: "swift-nio-extras")
     static let nioSSL = Self.product(name: "NIOSSL", package: "swift-nio-ssl")
     static let nioHTTP2 = Self.product(name: "NIOHTTP2", package: "swift-nio-http2")
+    static let nioHPACK = Self.product(name: "NIOHPACK", package: "swift-nio-http2")
+    static let unixSignals = Self.product(name: "UnixSignals", package: "swift-service-lifecycle")
     static let logging = Self.product(name: "Logging", package: "swift-log")
     static let coreMetrics = Self.product(name: "CoreMetrics", package: "swift-metrics")
     static let serviceLifecycle = Self.product(name: "ServiceLifecycle", package: "swift-service-lifecycle")
@@ -104,13 +106,14 @@ let package = Package(
         .target(
             name: "TestKit",
             dependencies: [
-                "CRDKafkaMock", .nioCore, .nioPosix, .nioHTTP1, .nioSSL, .nioHTTP2,
+                "CRDKafkaMock", "Model", .nioCore, .nioPosix, .nioHTTP1, .nioSSL, .nioHTTP2, .nioHPACK,
             ],
             path: "Tests/TestKit", swiftSettings: house),
         .executableTarget(
             name: "Devkit",
             dependencies: [
                 "TestKit", "Model", "Kafka", "Cryptography", .nioCore, .nioPosix, .nioHTTP1, .nioSSL, .argumentParser,
+                .unixSignals,
             ],
             path: "Tests/Devkit", swiftSettings: house),
 

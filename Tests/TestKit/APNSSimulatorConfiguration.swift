@@ -1,0 +1,45 @@
+import Foundation
+
+/// How the simulator behaves from the start.
+public struct APNSSimulatorConfiguration: Sendable {
+    /// The server's certificate and those behind it, PEM.
+    public var certificateChainPEM: [UInt8]
+    public var privateKeyPEM: [UInt8]
+    /// What client certificates are verified against; nil: none is asked for.
+    public var trustPEM: [UInt8]?
+    /// Topics that may be pushed to; empty: any with a provider token.
+    public var topics: Set<String> = []
+    /// Keys that provider tokens must be signed with; empty: their form and age are checked, not their signature.
+    public var providerKeys: [APNSSimulatorProviderKey] = []
+    /// 0: a free one.
+    public var port = 0
+    /// 0: a free one.
+    public var adminPort = 0
+    /// SETTINGS_MAX_CONCURRENT_STREAMS; with provider tokens it is 1 until the first valid one.
+    public var maxConcurrentStreams = 1000
+    /// How late every answer comes.
+    public var delayMilliseconds = 0
+    /// How many deliveries are kept.
+    public var journalLimit = 200_000
+    /// The clock.
+    public var nowEpochMilliseconds: @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970 * 1000) }
+
+    public init(certificateChainPEM: [UInt8], privateKeyPEM: [UInt8], trustPEM: [UInt8]? = nil) {
+        self.certificateChainPEM = certificateChainPEM
+        self.privateKeyPEM = privateKeyPEM
+        self.trustPEM = trustPEM
+    }
+
+    /// With the server certificate of a directory that `DevelopmentCertificates` made. Its root and intermediate are
+    /// trusted, so a client may send its leaf alone.
+    /// - Throws: an error of Foundation when a file cannot be read.
+    public init(certificates directory: String) throws {
+        self.init(
+            certificateChainPEM: try Self.read(directory + "/server-certificate.pem"),
+            privateKeyPEM: try Self.read(directory + "/server-key.pem"),
+            trustPEM: try Self.read(directory + "/root.pem") + Self.read(directory + "/intermediate.pem"))
+    }
+
+    /// Reads a whole file.
+    public static func read(_ path: String) throws -> [UInt8] { [UInt8](try Data(contentsOf: URL(fileURLWithPath: path))) }
+}

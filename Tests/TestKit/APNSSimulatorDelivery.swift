@@ -1,0 +1,57 @@
+/// One notification that arrived, and what was answered.
+public struct APNSSimulatorDelivery: Hashable, Sendable {
+    /// From 1, never used twice.
+    public let sequence: UInt64
+    /// The device token as it stood in the path.
+    public let token: String
+    /// As given, or the certificate's when none was given; empty when there is neither.
+    public let topic: String
+    /// The client's if it was a good one, otherwise the simulator's.
+    public let apnsID: APNSSimulatorIdentifier
+    public let pushType: String?
+    /// 10 when none was given; 0 when it was no number.
+    public let priority: Int
+    public let expirationEpochSeconds: Int64?
+    /// 0 when a fault left the request without an answer.
+    public let status: Int
+    public let reason: String?
+    /// When its last byte had arrived.
+    public let receivedEpochMilliseconds: Int64
+    /// Which connection it came on, counted from 1.
+    public let connection: Int
+
+    /// Appends the delivery as a JSON object.
+    func write(to text: inout String) {
+        text += "{\"sequence\":\(self.sequence),\"token\":"
+        text.appendJSON(self.token)
+        text += ",\"topic\":"
+        text.appendJSON(self.topic)
+        text += ",\"apnsID\":\"\(self.apnsID)\",\"pushType\":"
+        text.appendJSON(self.pushType)
+        text += ",\"priority\":\(self.priority),\"expiration\":"
+        text += self.expirationEpochSeconds.map { String($0) } ?? "null"
+        text += ",\"status\":\(self.status),\"reason\":"
+        text.appendJSON(self.reason)
+        text += ",\"receivedEpochMilliseconds\":\(self.receivedEpochMilliseconds),\"connection\":\(self.connection)}"
+    }
+}
+
+/// A part of the journal, oldest first.
+public struct APNSSimulatorDeliveries: Hashable, Sendable {
+    public var deliveries: [APNSSimulatorDelivery]
+    /// The sequence to ask after next time.
+    public var last: UInt64
+    /// How many have fallen out of the journal since the start.
+    public var dropped: UInt64
+
+    /// The answer of `GET /deliveries`.
+    var json: String {
+        var text = "{\"deliveries\":["
+        text.reserveCapacity(64 + self.deliveries.count * 320)
+        for (index, delivery) in self.deliveries.enumerated() {
+            if index > 0 { text += "," }
+            delivery.write(to: &text)
+        }
+        return text + "],\"last\":\(self.last),\"dropped\":\(self.dropped)}"
+    }
+}
