@@ -26,9 +26,9 @@ public struct RedisConfiguration: Sendable {
     /// Present for `rediss://`.
     let tls: NIOSSLContext?
 
-    /// Reads a URL: `redis://` or `rediss://` (TLS), then `user:password@` or `:password@`, host, `:port`, `/database`.
-    ///
     /// Reads a URL: `redis://` or `rediss://` (TLS), `user:password@` or `:password@`, host, `:port`, `/database`.
+    ///
+    /// User and password are percent-decoded, IPv6 addresses stand in brackets. For `rediss://` the CA file is read here,
     /// so that a bad one stops the start.
     /// - Parameters:
     ///   - password: from a file, say; the URL must not have one then.

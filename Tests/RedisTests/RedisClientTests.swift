@@ -1,0 +1,195 @@
+import NIOCore
+import NIOPosix
+import TestKit
+import Testing
+
+@testable import Redis
+
+/// The command that changes nothing.
+let ping = RedisCommand("PING")
+
+/// Runs `body` with a client that is closed afterwards.
+func withClient(
+    _ configuration: RedisConfiguration, on group: any EventLoopGroup = MultiThreadedEventLoopGroup.singleton,
+    _ body: (RedisClient) async throws -> Void
+) async throws {
+    let client = RedisClient(configuration, eventLoopGroup: group)
+    do { try await body(client) } catch {
+        await client.close()
+        throw error
+    }
+    await client.close()
+}
+
+/// The code of the error with which `body` ends, nil if it does not fail.
+func code(_ body: () async throws(RedisError) -> Void) async -> RedisError.Code? {
+    do { try await body() } catch { return error.code }
+    return nil
+}
+
+/// Tries until the server answers again.
+func untilItAnswers(_ client: RedisClient) async throws {
+    let deadline = ContinuousClock.now + .seconds(10)
+    while await code({ () throws(RedisError) in _ = try await client.send(ping) }) != nil {
+        try #require(ContinuousClock.now < deadline)
+    }
+}
+
+@Suite struct RedisClientTests {
+    @Test func valuesOfAnyBytesAndSizeComeBackAsTheyWere() async throws {
+        let server = try await RedisServer.start()
+        try await withClient(RedisConfiguration(url: server.url)) { client in
+            let all = (0..<1 << 20).map { UInt8(truncatingIfNeeded: $0 &* 31) }
+            for value in [[], [0], [13, 10], Array(0...255), all] {
+                #expect(try await client.send(RedisCommand("SET", "k", .bytes(value))) == .status("OK"))
+                #expect(try await client.send(RedisCommand("GET", "k")).bytes == value)
+            }
+            #expect(try await client.send(RedisCommand("GET", "none")).isNull)
+            #expect(try await client.send(RedisCommand("INCRBY", "n", .integer(-7))).integer == -7)
+            #expect(try await client.send(RedisCommand("GET", "n")).integer == -7)
+            let exec = try await client.pipeline([
+                RedisCommand("MULTI"), RedisCommand("RPUSH", "l", "a", "b"), RedisCommand("LRANGE", "l", "0", "-1"), RedisCommand("EXEC"),
+            ])
+            #expect(exec.last?.array?.last?.array?.map(\.text) == ["a", "b"])
+        }
+        await server.stop()
+    }
+
+    @Test func tenThousandPipelinedCommandsAreAnsweredInOrder() async throws {
+        let server = try await RedisServer.start()
+        try await withClient(RedisConfiguration(url: server.url)) { client in
+            let answers = try await client.pipeline((0..<10_000).map { RedisCommand("ECHO", .integer($0)) })
+            #expect(answers.map(\.integer) == (0..<10_000).map { $0 })
+            try await withThrowingTaskGroup(of: Bool.self) { group in
+                for number in 0..<2000 {
+                    group.addTask {
+                        let answer = try await client.send(RedisCommand("ECHO", .integer(Int64(number))))
+                        return answer.integer == Int64(number)
+                    }
+                }
+                for try await isRight in group { #expect(isRight) }
+            }
+            #expect(try await client.pipeline([]).isEmpty)
+        }
+        await server.stop()
+    }
+
+    @Test func errorRepliesStandInAPipelineAndAreThrownBySend() async throws {
+        let server = try await RedisServer.start()
+        try await withClient(RedisConfiguration(url: server.url)) { client in
+            let answers = try await client.pipeline([
+                RedisCommand("SET", "k", "v"), RedisCommand("LPUSH", "k", "x"), RedisCommand("GET", "k"),
+            ])
+            #expect(answers[1].serverError?.serverPrefix == "WRONGTYPE")
+            #expect(answers[2].text == "v")
+            #expect(await code { () throws(RedisError) in _ = try await client.send(RedisCommand("NONSENSE")) } == .server)
+        }
+        await server.stop()
+    }
+
+    @Test func scriptsAreLoadedAgainAfterTheServerForgotThem() async throws {
+        let server = try await RedisServer.start()
+        try await withClient(RedisConfiguration(url: server.url)) { client in
+            let add = RedisScript("return redis.call('INCRBY', KEYS[1], ARGV[1])")
+            let echo = RedisScript("return ARGV[1]")
+            let runs: [RedisInvocation] = (1...50).map { (number: Int64) -> RedisInvocation in
+                let argument = RedisArgument.integer(number)
+                guard number % 2 == 0 else { return RedisInvocation(echo, keys: [], arguments: [argument]) }
+                return RedisInvocation(add, keys: ["sum"], arguments: [argument])
+            }
+            let first = try await client.evaluate(runs)
+            #expect(first.count == 50 && first[0].text == "1" && first[49].integer == 650)
+            _ = try await client.pipeline([
+                RedisCommand("SCRIPT", "FLUSH"), RedisCommand("SCRIPT", "LOAD", "return ARGV[1]"),
+            ])
+            let second = try await client.evaluate(runs)
+            #expect(second[0].text == "1" && second[49].integer == 1300, "only what was refused ran again")
+            let broken = RedisInvocation(RedisScript("this is not Lua"), keys: [], arguments: [])
+            #expect(await code { () throws(RedisError) in _ = try await client.evaluate([broken]) } == .server)
+            let failing = RedisInvocation(RedisScript("return redis.error_reply('MINE x')"), keys: [], arguments: [])
+            #expect(try await client.evaluate([failing, runs[0]]).map(\.text) == [nil, "1"])
+            #expect(try await client.evaluate([]).isEmpty)
+        }
+        await server.stop()
+    }
+
+    @Test func aPipelineOnALoopOfTheGroupStaysOnIt() async throws {
+        let server = try await RedisServer.start()
+        let group = MultiThreadedEventLoopGroup(numberOfThreads: 2)
+        try await withClient(RedisConfiguration(url: server.url), on: group) { client in
+            try await client.connect()
+            for loop in group.makeIterator() {
+                let stayed = try await loop.flatSubmit {
+                    client.pipeline([RedisCommand("ECHO", "a"), RedisCommand("ECHO", "b")], on: loop).map { answers in
+                        loop.inEventLoop && answers.map(\.text) == ["a", "b"]
+                    }
+                }.get()
+                #expect(stayed)
+            }
+            let stranger = MultiThreadedEventLoopGroup.singleton.next()
+            #expect(try await client.pipeline([ping], on: stranger).get() == [.status("PONG")])
+            #expect(try await client.pipeline([], on: stranger).get().isEmpty)
+            let clients = try await client.send(RedisCommand("CLIENT", "LIST")).text ?? ""
+            #expect(clients.split(separator: "\n").count == 2, "one connection per loop")
+        }
+        await server.stop()
+        try await group.shutdownGracefully()
+    }
+
+    @Test func aKilledServerFailsCommandsAndARestartedOneIsFoundAgain() async throws {
+        let server = try await RedisServer.start()
+        var configuration = try RedisConfiguration(url: server.url)
+        configuration.commandDeadline = .milliseconds(300)
+        try await withClient(configuration) { client in
+            try await client.connect()
+            for _ in 0..<2 {
+                await server.kill()
+                let started = ContinuousClock.now
+                #expect(await code { () throws(RedisError) in _ = try await client.send(ping) } == .connection)
+                #expect(ContinuousClock.now - started < .seconds(2))
+                try await server.restart()
+                try await untilItAnswers(client)
+            }
+        }
+        await server.stop()
+    }
+
+    @Test func commandsLostWithTheirConnectionAreNotRepeated() async throws {
+        let server = try await RedisServer.start()
+        let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
+        try await withClient(RedisConfiguration(url: server.url), on: group) { client in
+            try await client.connect()
+            // The server kills our own connection in the midst of the pipeline; what stands behind is lost.
+            let lost = await code { () throws(RedisError) in
+                _ = try await client.pipeline([
+                    RedisCommand("INCR", "n"), RedisCommand("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "no"),
+                    RedisCommand("INCR", "n"),
+                ])
+            }
+            #expect(lost == .connection)
+            try await untilItAnswers(client)
+            #expect(try await client.send(RedisCommand("GET", "n")).integer == 1)
+        }
+        await server.stop()
+        try await group.shutdownGracefully()
+    }
+
+    @Test func closeFailsWhatIsPendingAndWhatComesAfter() async throws {
+        let server = try await RedisServer.start()
+        let configuration = try RedisConfiguration(url: server.url)
+        let client = RedisClient(configuration, eventLoopGroup: MultiThreadedEventLoopGroup.singleton)
+        try await client.connect()
+        server.signal(19)  // SIGSTOP: it answers nothing any more
+        let loops = Array(MultiThreadedEventLoopGroup.singleton.makeIterator())
+        let pending = loops.map { client.pipeline([ping, ping], on: $0) }
+        await client.close()
+        for future in pending {
+            let error = await #expect(throws: RedisError.self) { _ = try await future.get() }
+            #expect(error?.code == .closed)
+        }
+        #expect(await code { () throws(RedisError) in _ = try await client.send(ping) } == .closed)
+        await client.close()
+        server.signal(18)
+        await server.stop()
+    }
+}

@@ -1,0 +1,71 @@
+import NIOCore
+import Testing
+
+@testable import Redis
+
+@Suite struct RedisCommandTests {
+    @Test func aCommandIsAnArrayOfBulkStrings() {
+        var buffer = ByteBuffer()
+        buffer.write(RedisCommand("SET", .bytes([0, 13, 10, 255]), .integer(.min), .buffer(ByteBuffer(string: "é")), ""))
+        var expected = ByteBuffer(string: "*5\r\n$3\r\nSET\r\n$4\r\n")
+        expected.writeBytes([0, 13, 10, 255])
+        expected.writeString("\r\n$20\r\n-9223372036854775808\r\n$2\r\né\r\n$0\r\n\r\n")
+        #expect(buffer == expected)
+    }
+
+    @Test(arguments: [0, 1, 9, 10, 99, 100, 9_999, 10_000, 99_999, 100_000, 1_234_567])
+    func lengthsAreWrittenInDecimal(length: Int) {
+        var buffer = ByteBuffer()
+        let command = RedisCommand(.bytes([UInt8](repeating: 65, count: length)))
+        buffer.write(command)
+        #expect(buffer.readableBytes <= command.encodedLengthBound)
+        #expect(buffer.getString(at: 0, length: buffer.readableBytes)
+            == "*1\r\n$\(length)\r\n\(String(repeating: "A", count: length))\r\n")
+    }
+}
+
+@Suite struct RedisURLTests {
+    @Test func thePartsOfAURLAreFound() throws {
+        let url = try RedisURL("rediss://us%40er:p%3A%2fw:x@[::1]:7000/3")
+        #expect(url.isEncrypted && url.user == "us@er" && url.password == "p:/w:x")
+        #expect(url.host == "::1" && url.port == 7000 && url.database == 3)
+        let short = try RedisURL("redis://cache.example")
+        #expect(!short.isEncrypted && short.user == nil && short.password == nil)
+        #expect(short.host == "cache.example" && short.port == 6379 && short.database == 0)
+        #expect(try RedisURL("redis://:pw@h/").password == "pw")
+        #expect(try RedisURL("redis://:p@ss@h").password == "p@ss")
+    }
+
+    @Test(arguments: [
+        ("http://h", "redis://"), ("redis://", "host is missing"), ("redis://:secret@", "host is missing"),
+        ("redis://:secret@h:0", "from 1 to 65535"), ("redis://:secret@h:x", "\"x\""), ("redis://h:70000", "65535"),
+        ("redis://h:", "65535"), ("redis://h:+1", "65535"), ("redis://::1", "brackets"), ("redis://[::1", "]"),
+        ("redis://[h]", "IPv6"), ("redis://h/x", "database"), ("redis://h/1/2", "database"), ("redis://h/-1", "database"),
+        ("redis://h/99999999999", "database"), ("redis://h?db=1", "query"), ("redis://:secret%zz@h", "%25"),
+        ("redis://:secret%f@h", "%25"), ("redis://:secret%ff@h", "%25"), ("redis://:secret/x@h", "%2F"),
+        ("redis://h h", "h h"), ("redis://secret@h", "without a password"),
+    ])
+    func aBadURLIsRefusedWithItsReasonAndWithoutItsPassword(url: String, reason: String) throws {
+        let error = #expect(throws: RedisError.self) { _ = try RedisConfiguration(url: url) }
+        #expect(error?.code == .configuration)
+        #expect(error?.message.contains(reason) == true, "\(error?.message ?? "")")
+        #expect(error?.message.contains("secret") == false)
+    }
+
+    @Test func passwordAndCAFileMustFitTheURL() throws {
+        #expect(try RedisConfiguration(url: "redis://u@h", password: "p").preparation.first
+            == RedisCommand("AUTH", "u", "p"))
+        #expect(throws: RedisError.self) { _ = try RedisConfiguration(url: "redis://:a@h", password: "b") }
+        #expect(throws: RedisError.self) { _ = try RedisConfiguration(url: "redis://h", caFile: "/x.pem") }
+        let error = #expect(throws: RedisError.self) { _ = try RedisConfiguration(url: "rediss://h", caFile: "/no.pem") }
+        #expect(error?.message.contains("/no.pem") == true)
+    }
+
+    @Test func backoffDoublesFromFiftyMillisecondsToTwoSeconds() {
+        #expect(Backoff.delay(attempt: 1, jitter: 1) == .milliseconds(50))
+        #expect(Backoff.delay(attempt: 1, jitter: 0) == .milliseconds(25))
+        #expect(Backoff.delay(attempt: 3, jitter: 1) == .milliseconds(200))
+        #expect(Backoff.delay(attempt: 7, jitter: 1) == .seconds(2))
+        #expect(Backoff.delay(attempt: .max, jitter: 0) == .seconds(1))
+    }
+}
