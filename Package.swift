@@ -39,7 +39,6 @@ extension Target.Dependency {
     static let logging = Self.product(name: "Logging", package: "swift-log")
     static let coreMetrics = Self.product(name: "CoreMetrics", package: "swift-metrics")
     static let serviceLifecycle = Self.product(name: "ServiceLifecycle", package: "swift-service-lifecycle")
-    static let unixSignals = Self.product(name: "UnixSignals", package: "swift-service-lifecycle")
     static let configuration = Self.product(name: "Configuration", package: "swift-configuration")
     static let argumentParser = Self.product(name: "ArgumentParser", package: "swift-argument-parser")
     static let deque = Self.product(name: "DequeModule", package: "swift-collections")

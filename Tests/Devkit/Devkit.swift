@@ -1,11 +1,17 @@
 import ArgumentParser
 
-/// The tools around Waybill.
-@main struct Devkit: AsyncParsableCommand {
+/// The tools for running Waybill without its neighbours: brokers, certificates, simulators, devices.
+@main
+struct Devkit: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "waybill-dev", abstract: "Tools around Waybill.",
+        commandName: "waybill-dev",
+        abstract: "Tools to run, feed and check Waybill.",
         subcommands: [
             APNSCommand.self,
+            BrandCommand.self,
             CertificatesCommand.self,
+            KafkaCommand.self,
+            PortsCommand.self,
+            TopicsCommand.self,
         ])
 }

@@ -33,6 +33,9 @@ public struct DevelopmentCertificates: Sendable {
     /// Where the files are.
     public let directory: String
 
+    /// The files of an earlier `make`.
+    public init(directory: String) { self.directory = directory }
+
     /// The root that everything is verified against: `root.pem`.
     public var root: String { self.directory + "/root.pem" }
     /// The stand-in for Apple's WWDR intermediate: `intermediate.pem`.

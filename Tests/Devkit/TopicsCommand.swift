@@ -1,0 +1,49 @@
+import ArgumentParser
+import Kafka
+import Model
+
+/// `waybill-dev topics`: makes the topics with the settings that Waybill needs.
+struct TopicsCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "topics", abstract: "Creates the topics on a Kafka cluster; those that exist are left as they are.")
+
+    @Option(help: "Kafka's address, host:port.")
+    var bootstrap: String
+
+    @Option(help: "A librdkafka properties file (TLS, SASL).")
+    var properties: String?
+
+    @Option(help: "What all topics start with.")
+    var topicPrefix = "waybill."
+
+    @Option(help: "Partitions of each topic.")
+    var partitions = 64
+
+    @Option(help: "Copies of each partition; -1 for the cluster's default.")
+    var replication = -1
+
+    /// Room for a change of 1 MiB and for the headers that a dead letter adds, in bytes.
+    private static let messageBytes = "4194304"
+
+    func run() async throws {
+        let properties = try self.properties.map { path throws in try KafkaConfiguration.properties(file: path) } ?? [:]
+        let admin = try KafkaAdmin(KafkaConfiguration(bootstrap: self.bootstrap, properties: properties))
+        let topics = Topics(prefix: self.topicPrefix)
+        let compacted = ["cleanup.policy": "compact", "max.message.bytes": Self.messageBytes]
+        let kept = ["cleanup.policy": "delete", "max.message.bytes": Self.messageBytes]
+        do {
+            try await admin.createTopics(
+                [(topics.orderChanges, kept), (topics.deadLetters, kept), (topics.orders, compacted),
+                    (topics.registrations, compacted)].map {
+                    KafkaTopic(
+                        name: $0, partitions: self.partitions, replication: self.replication, configuration: $1)
+                })
+        } catch {
+            guard error.code == .unsupported else { throw error }
+            // librdkafka's own broker has no such request; its topics are made when it starts.
+            let found = try await admin.partitions(topics.orderChanges)
+            print("the broker cannot create topics; \(topics.orderChanges) has \(found) partitions")
+        }
+        await admin.close()
+    }
+}
