@@ -30,7 +30,9 @@ final class KafkaCallbacks: Sendable {
     func log(level: Int32, facility: String, line: String) {
         guard let onEvent = self.onEvent else { return }
         // One properties file serves consumers and producers; that each ignores the other's is as meant.
-        let isExpected = facility == "CONFWARN" && line.contains("will be ignored by this")
+        // An old broker (the mock broker too) cannot be told not to create topics, and it is said with every request.
+        let isExpected =
+            facility == "AUTOCREATE" || facility == "CONFWARN" && line.contains("will be ignored by this")
         let severity: KafkaEvent.Severity =
             if isExpected { .debug } else if level <= 3 { .error } else if level <= 4 { .warning } else if level <= 6 {
                 .info

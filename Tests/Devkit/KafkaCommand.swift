@@ -1,0 +1,70 @@
+import ArgumentParser
+import Dispatch
+import Glibc
+import TestKit
+
+/// `waybill-dev kafka`: a Kafka-protocol broker in the foreground, for demos and tests.
+struct KafkaCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "kafka",
+        abstract: "Run a Kafka-protocol broker on 127.0.0.1 until SIGTERM or SIGINT.",
+        discussion: """
+            librdkafka's mock broker: it keeps at most 5 MiB a partition, drops the oldest silently, and has no disk and \
+            no compaction. Prints "ready bootstrap=127.0.0.1:PORT" when it takes connections.
+            """)
+
+    /// Source: DESIGN.md §9
+    static let defaultTopics = [
+        "waybill.order-changes", "waybill.orders", "waybill.registrations", "waybill.dead-letters",
+    ].map { KafkaBroker.Topic($0, partitions: 64) }
+
+    @Option(name: .customLong("topic"), help: "NAME:PARTITIONS, may be repeated. Default: Waybill's topics with 64 each.")
+    var topics: [String] = []
+
+    @Option(help: "Write the address to this file when ready.")
+    var addressFile: String?
+
+    func run() async throws {
+        let topics = try self.topics.isEmpty ? Self.defaultTopics : self.topics.map(Self.topic)
+        // Before the broker starts, so that an early signal is not lost.
+        let signals = [SIGTERM, SIGINT].map { number in
+            _ = signal(number, SIG_IGN)
+            return DispatchSource.makeSignalSource(signal: number, queue: .global())
+        }
+        let broker = try KafkaBroker(topics: topics)
+        if let addressFile { try Self.publish(broker.bootstrap + "\n", to: addressFile) }
+        Self.say("ready bootstrap=\(broker.bootstrap)\n")
+
+        let (ended, end) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
+        for source in signals {
+            source.setEventHandler { end.yield() }
+            source.resume()
+        }
+        for await _ in ended { break }
+        for source in signals { source.cancel() }
+        broker.close()
+    }
+
+    static func topic(_ text: String) throws -> KafkaBroker.Topic {
+        guard let colon = text.lastIndex(of: ":"), colon != text.startIndex,
+            let partitions = Int(text[text.index(after: colon)...]), (1...10_000).contains(partitions)
+        else { throw ValidationError("--topic \(text): must be NAME:PARTITIONS") }
+        return KafkaBroker.Topic(String(text[..<colon]), partitions: partitions)
+    }
+
+    /// In one piece: whoever waits for the file never reads half of it.
+    private static func publish(_ text: String, to path: String) throws {
+        let draft = "\(path).\(getpid())"
+        guard let file = unsafe fopen(draft, "we") else { throw ValidationError("--address-file \(path): cannot write") }
+        let isWritten = unsafe fputs(text, file) >= 0
+        guard unsafe fclose(file) == 0, isWritten, unsafe rename(draft, path) == 0 else {
+            throw ValidationError("--address-file \(path): cannot write")
+        }
+    }
+
+    /// At once, also into a pipe.
+    private static func say(_ text: String) {
+        var bytes = Array(text.utf8)
+        _ = unsafe Glibc.write(STDOUT_FILENO, &bytes, bytes.count)
+    }
+}

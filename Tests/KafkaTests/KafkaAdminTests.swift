@@ -1,0 +1,55 @@
+import TestKit
+import Testing
+
+@testable import Kafka
+
+@Suite(.timeLimit(.minutes(1)))
+struct KafkaAdminTests {
+    @Test func offsetsAndLagAreCounted() async throws {
+        let broker = try KafkaBroker(topics: [.init("orders", partitions: 3)])
+        let producer = try KafkaProducer(configuration(broker))
+        for outcome in await producer.produce(
+            (0..<5).map { KafkaMessage(topic: "orders", partition: $0 < 4 ? 1 : 2, key: nil, value: [UInt8($0)]) })
+        { _ = try outcome.get() }
+        await producer.close()
+        let admin = try KafkaAdmin(configuration(broker))
+        #expect(try await admin.partitions("orders") == 3)
+        #expect(try await admin.endOffsets("orders") == [0: 0, 1: 4, 2: 1])
+        #expect(try await admin.beginningOffsets("orders") == [0: 0, 1: 0, 2: 0])
+        #expect(try await admin.committed(group: "g", topic: "orders") == [:])
+        #expect(try await admin.lag(group: "g", topic: "orders") == [0: 0, 1: 4, 2: 1])
+
+        let consumer = try KafkaConsumer(configuration(broker), group: "g", topics: ["orders"])
+        let records = try await read(consumer, 5)
+        try await consumer.commit(records.filter { $0.partition == 1 }.prefix(3).map(\.next))
+        #expect(try await admin.committed(group: "g", topic: "orders") == [1: 3])
+        #expect(try await admin.lag(group: "g", topic: "orders") == [0: 0, 1: 1, 2: 1])
+        await consumer.close()
+        await admin.close()
+        await admin.close()
+        await #expect(throws: KafkaError(.closed, "")) { try await admin.partitions("orders") }
+    }
+
+    @Test func aBrokerWithoutCreateTopicsIsTold() async throws {
+        let broker = try KafkaBroker()
+        let admin = try KafkaAdmin(configuration(broker))
+        await #expect(throws: KafkaError(.unsupported, "")) {
+            try await admin.createTopics([
+                KafkaTopic(name: "a", partitions: 3, replication: 1, configuration: ["cleanup.policy": "compact"])
+            ])
+        }
+        try await admin.createTopics([])
+        await admin.close()
+    }
+
+    @Test func nobodyThereIsToldInTime() async throws {
+        let broker = try KafkaBroker()
+        try broker.setDown()
+        let admin = try KafkaAdmin(configuration(broker), timeout: .milliseconds(300))
+        await #expect(throws: KafkaError.self) { try await admin.partitions("orders") }
+        await #expect(throws: KafkaError.self) {
+            try await admin.createTopics([KafkaTopic(name: "a", partitions: 1)])
+        }
+        await admin.close()
+    }
+}

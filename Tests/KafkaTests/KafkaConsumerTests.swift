@@ -1,0 +1,226 @@
+import TestKit
+import Testing
+
+@testable import Kafka
+
+@Suite(.timeLimit(.minutes(2)))
+struct KafkaConsumerTests {
+    @Test func aSecondConsumerGoesOnAfterTheCommit() async throws {
+        let broker = try KafkaBroker(topics: [.init("orders", partitions: 1)])
+        try await fill(broker, "orders", 10)
+        let first = try KafkaConsumer(configuration(broker), group: "g", topics: ["orders"])
+        let records = try await read(first, 4, batch: 4)
+        try await first.commit([records[1].next])
+        await first.close()
+        let second = try KafkaConsumer(configuration(broker), group: "g", topics: ["orders"])
+        #expect(try await read(second, 8).map(\.offset) == Array(2..<10))
+        await second.close()
+    }
+
+    @Test func positionsOfOtherPartitionsAreLeftOut() async throws {
+        let broker = try KafkaBroker(topics: [.init("orders", partitions: 1)])
+        try await fill(broker, "orders", 3)
+        let consumer = try KafkaConsumer(configuration(broker), group: "g", topics: ["orders"])
+        _ = try await read(consumer, 3)
+        try await consumer.commit([
+            KafkaPosition(topic: "orders", partition: 7, offset: 1), KafkaPosition(topic: "x", partition: 0, offset: 1),
+            KafkaPosition(topic: "orders", partition: 0, offset: 99), KafkaPosition(topic: "orders", partition: 0, offset: 2),
+        ])
+        let admin = try KafkaAdmin(configuration(broker))
+        #expect(try await admin.committed(group: "g", topic: "orders") == [0: 2])
+        await admin.close()
+        await consumer.close()
+    }
+
+    @Test func twoConsumersShareThePartitionsAndTheRevokedBatchStillCommits() async throws {
+        let broker = try KafkaBroker(topics: [.init("orders", partitions: 4)])
+        try await fill(broker, "orders", 40)
+        let log = EventLog()
+        let first = try KafkaConsumer(configuration(broker, onEvent: log.record), group: "g", topics: ["orders"])
+        let records = try await read(first, 40)
+        #expect(first.assignment.count == 4)
+
+        let second = try KafkaConsumer(configuration(broker), group: "g", topics: ["orders"])
+        // The batch is in hand while the group rebalances; its commit gets through before the partitions go.
+        try await Task.sleep(for: .milliseconds(1500))
+        #expect(first.assignment.count == 4)
+        try await first.commit(records.map(\.next))
+        try await eventually("both own two partitions") {
+            _ = try await first.nextBatch(records: 10, bytes: 1000, wait: .milliseconds(50))
+            _ = try await second.nextBatch(records: 10, bytes: 1000, wait: .milliseconds(50))
+            return first.assignment.count == 2 && second.assignment.count == 2
+        }
+        #expect(log.contains(.revoked))
+        #expect(Set(first.assignment).isDisjoint(with: second.assignment))
+
+        // All was committed: only what is new comes, and to both.
+        try await fill(broker, "orders", 40, from: 100)
+        var seen: Set<String> = []
+        try await eventually("40 new records") {
+            for consumer in [first, second] {
+                let batch = try await consumer.nextBatch(records: 100, bytes: 1 << 20, wait: .milliseconds(50))
+                seen.formUnion(batch.map(\.keyText))
+            }
+            return seen.count >= 40
+        }
+        #expect(seen == Set((100..<140).map { "key-\($0)" }))
+        // A late commit for a partition that went away changes nothing.
+        let gone = try #require(second.assignment.first)
+        try await first.commit([KafkaPosition(topic: gone.topic, partition: gone.partition, offset: 1)])
+        await second.close()
+        await first.close()
+    }
+
+    @Test func aWorkerThatIsNeverDoneDoesNotHoldTheGroupForEver() async throws {
+        let broker = try KafkaBroker(topics: [.init("orders", partitions: 2)])
+        try await fill(broker, "orders", 10)
+        let log = EventLog()
+        let stuck = try KafkaConsumer(
+            configuration(broker, onEvent: log.record), group: "g", topics: ["orders"], revokeWait: .milliseconds(300))
+        let records = try await read(stuck, 10)
+        #expect(stuck.batchAge != nil)
+        let other = try KafkaConsumer(configuration(broker), group: "g", topics: ["orders"])
+        try await eventually("the other has a partition") {
+            _ = try await other.nextBatch(records: 10, bytes: 1000, wait: .milliseconds(50))
+            return !other.assignment.isEmpty
+        }
+        #expect(log.contains(.error, "was not done"))
+        // The late worker commits: left out, not an error.
+        try await stuck.commit(records.map(\.next))
+        await other.close()
+        await stuck.close()
+    }
+
+    @Test func aSlowWorkerBoundsTheBufferAndLosesNothing() async throws {
+        let broker = try KafkaBroker(topics: [.init("orders", partitions: 4)])
+        try await fill(broker, "orders", 4000, value: 200)
+        let log = EventLog()
+        let consumer = try KafkaConsumer(
+            configuration(broker, onEvent: log.record), group: "g", topics: ["orders"], pauseAfter: .milliseconds(200))
+        var records = try await consumer.nextBatch(records: 100, bytes: 20_000, wait: .seconds(10))
+        var most = (records: 0, bytes: 0)
+        try await eventually("fetching is paused") {
+            let now = consumer.buffered
+            most = (max(most.records, now.records), max(most.bytes, now.bytes))
+            return consumer.isPaused
+        }
+        // One record may reach over the limit of bytes.
+        #expect(most.records <= 100)
+        #expect(most.bytes <= 20_000 + 1000)
+        try await eventually("all records") {
+            let batch = try await consumer.nextBatch(records: 100, bytes: 20_000, wait: .milliseconds(500))
+            #expect(batch.count <= 100)
+            #expect(batch.reduce(0) { $0 + $1.size } <= 20_000)
+            records += batch
+            return records.count >= 4000
+        }
+        #expect(records.count == 4000)
+        #expect(Set(records.map(\.keyText)).count == 4000)
+        #expect(log.contains(.paused))
+        #expect(log.contains(.resumed))
+        await consumer.close()
+    }
+
+    @Test func aPausedConsumerPausesNewPartitionsToo() async throws {
+        let broker = try KafkaBroker(topics: [.init("orders", partitions: 2)])
+        try await fill(broker, "orders", 1000, value: 100)
+        let other = try KafkaConsumer(configuration(broker), group: "g", topics: ["orders"])
+        let slow = try KafkaConsumer(
+            configuration(broker), group: "g", topics: ["orders"], revokeWait: .milliseconds(100),
+            pauseAfter: .milliseconds(50))
+        _ = try await slow.nextBatch(records: 20, bytes: 1 << 20, wait: .seconds(15))
+        try await eventually("paused") { slow.isPaused }
+        await other.close()
+        try await eventually("all partitions") { slow.assignment.count == 2 }
+        // Buffered records of the old assignment are dropped, so it may fill and pause again; it never overflows.
+        #expect(slow.buffered.records <= 21)
+        #expect(try await read(slow, 1000, batch: 20).count >= 1000)
+        await slow.close()
+    }
+
+    @Test func aBrokerThatComesBackIsUsedAgain() async throws {
+        let broker = try KafkaBroker(topics: [.init("orders", partitions: 1)])
+        let log = EventLog()
+        let consumer = try KafkaConsumer(configuration(broker, onEvent: log.record), group: "g", topics: ["orders"])
+        let producer = try KafkaProducer(configuration(broker))
+        _ = try await producer.produce(KafkaMessage(topic: "orders", key: nil, value: [1]))
+        _ = try await read(consumer, 1)
+        try broker.setDown()
+        try await eventually("the loss is told") { log.contains(.error) }
+        async let late = producer.produce(KafkaMessage(topic: "orders", key: nil, value: [2]))
+        #expect(try await consumer.nextBatch(records: 1, bytes: 100, wait: .milliseconds(200)).isEmpty)
+        try broker.setUp()
+        _ = try await late
+        let values = try await read(consumer, 1).map(\.value)
+        #expect(values.last == [2])
+        await consumer.close()
+        await producer.close()
+    }
+
+    @Test func aTopicThatComesLateIsFound() async throws {
+        // The mock broker would create it by itself, so it is told to deny it. 3 is UNKNOWN_TOPIC_OR_PARTITION.
+        let broker = try KafkaBroker(topics: [.init("late", partitions: 1)])
+        try broker.setError(topic: "late", code: 3)
+        let log = EventLog()
+        let consumer = try KafkaConsumer(
+            configuration(broker, ["topic.metadata.refresh.interval.ms": "300"], onEvent: log.record), group: "g",
+            topics: ["late"])
+        try await eventually("the missing topic is told") {
+            _ = try await consumer.nextBatch(records: 1, bytes: 100, wait: .milliseconds(20))
+            return log.contains(.error, "late")
+        }
+        try broker.setError(topic: "late", code: 0)
+        try await fill(broker, "late", 1)
+        #expect(try await read(consumer, 1).count == 1)
+        await consumer.close()
+    }
+
+    @Test func aCancelledTaskStopsWaitingAtOnce() async throws {
+        let broker = try KafkaBroker(topics: [.init("orders", partitions: 1)])
+        let consumer = try KafkaConsumer(configuration(broker), group: "g", topics: ["orders"])
+        let start = ContinuousClock.now
+        let waiting = Task { try await consumer.nextBatch(records: 1, bytes: 1, wait: .seconds(60)) }
+        try await Task.sleep(for: .milliseconds(20))
+        waiting.cancel()
+        await #expect(throws: KafkaError(.cancelled, "")) { try await waiting.value }
+        let early = Task {
+            unsafe withUnsafeCurrentTask { unsafe $0?.cancel() }
+            return try await consumer.nextBatch(records: 1, bytes: 1, wait: .seconds(60))
+        }
+        await #expect(throws: KafkaError(.cancelled, "")) { try await early.value }
+        #expect(ContinuousClock.now - start < .seconds(10))
+        // It is of use afterwards.
+        #expect(try await consumer.nextBatch(records: 1, bytes: 1, wait: .zero).isEmpty)
+        await consumer.close()
+    }
+
+    @Test func closingEndsAWaitAndLaterCallsAreRefused() async throws {
+        let broker = try KafkaBroker(topics: [.init("orders", partitions: 1)])
+        let consumer = try KafkaConsumer(configuration(broker), group: "g", topics: ["orders"])
+        let waiting = Task { try await consumer.nextBatch(records: 1, bytes: 1, wait: .seconds(60)) }
+        try await Task.sleep(for: .milliseconds(20))
+        async let again: Void = consumer.close()
+        await consumer.close()
+        await again
+        await #expect(throws: KafkaError(.closed, "")) { try await waiting.value }
+        await #expect(throws: KafkaError(.closed, "")) {
+            try await consumer.nextBatch(records: 1, bytes: 1, wait: .zero)
+        }
+        await #expect(throws: KafkaError(.closed, "")) { try await consumer.commit([]) }
+    }
+
+    @Test func aSecondWaitingTaskIsRefused() async throws {
+        let broker = try KafkaBroker(topics: [.init("orders", partitions: 1)])
+        let consumer = try KafkaConsumer(configuration(broker), group: "g", topics: ["orders"])
+        let waiting = Task { try await consumer.nextBatch(records: 1, bytes: 1, wait: .seconds(60)) }
+        try await eventually("the second is refused") {
+            do {
+                _ = try await consumer.nextBatch(records: 1, bytes: 1, wait: .milliseconds(1))
+                return false
+            } catch let error as KafkaError { return error.code == .busy }
+        }
+        waiting.cancel()
+        _ = await waiting.result
+        await consumer.close()
+    }
+}

@@ -1,0 +1,99 @@
+import TestKit
+import Testing
+
+@testable import Kafka
+
+@Suite(.timeLimit(.minutes(1)))
+struct KafkaProducerTests {
+    @Test func eachMessageHasItsOwnResultInOrder() async throws {
+        let broker = try KafkaBroker(topics: [.init("orders", partitions: 2)])
+        let producer = try KafkaProducer(configuration(broker, ["message.max.bytes": "5000"]))
+        let outcomes = await producer.produce([
+            KafkaMessage(topic: "orders", partition: 0, key: nil, value: [1]),
+            KafkaMessage(topic: "orders", partition: 0, key: nil, value: [UInt8](repeating: 0, count: 6000)),
+            KafkaMessage(topic: "orders", partition: 0, key: nil, value: [2]),
+            KafkaMessage(topic: "orders", partition: 9, key: nil, value: [3]),
+            KafkaMessage(topic: "orders", partition: 1, key: nil, value: [4]),
+        ])
+        #expect(outcomes.count == 5)
+        #expect(try outcomes[0].get() == KafkaPosition(topic: "orders", partition: 0, offset: 0))
+        #expect(throws: KafkaError(.messageTooLarge, "")) { try outcomes[1].get() }
+        #expect(try outcomes[2].get().offset == 1)
+        #expect(throws: KafkaError(.unknownTopic, "")) { try outcomes[3].get() }
+        #expect(try outcomes[4].get() == KafkaPosition(topic: "orders", partition: 1, offset: 0))
+        await producer.close()
+    }
+
+    @Test func eightMebibytesFitOneMoreIsTooMuch() async throws {
+        let broker = try KafkaBroker(topics: [.init("dead", partitions: 1)])
+        let producer = try KafkaProducer(configuration(broker))
+        let large = [UInt8](repeating: 7, count: 4 << 20)
+        _ = try await producer.produce(KafkaMessage(topic: "dead", key: nil, value: large))
+        await #expect(throws: KafkaError(.messageTooLarge, "")) {
+            try await producer.produce(KafkaMessage(topic: "dead", key: nil, value: large + large))
+        }
+        await producer.close()
+    }
+
+    @Test func aMessageThatIsNotDeliveredInTimeFails() async throws {
+        let broker = try KafkaBroker(topics: [.init("orders", partitions: 1)])
+        let producer = try KafkaProducer(configuration(broker, ["delivery.timeout.ms": "500"]))
+        _ = try await producer.produce(KafkaMessage(topic: "orders", key: nil, value: []))
+        try broker.setDown()
+        let outcomes = await producer.produce(
+            (0..<5).map { _ in KafkaMessage(topic: "orders", key: nil, value: []) })
+        #expect(outcomes.count == 5)
+        for outcome in outcomes { #expect(throws: KafkaError(.timedOut, "")) { try outcome.get() } }
+        try broker.setUp()
+        await producer.close()
+    }
+
+    @Test func aFullQueueIsWaitedForAndThenRefused() async throws {
+        let broker = try KafkaBroker(topics: [.init("orders", partitions: 1)])
+        try broker.setDown()
+        let producer = try KafkaProducer(
+            configuration(broker, ["queue.buffering.max.messages": "3", "delivery.timeout.ms": "2000"]),
+            queueWait: .milliseconds(100))
+        let outcomes = await producer.produce((0..<5).map { KafkaMessage(topic: "orders", key: nil, value: [$0]) })
+        let codes = outcomes.map { outcome -> KafkaError.Code? in
+            if case .failure(let error) = outcome { error.code } else { nil }
+        }
+        #expect(codes == [.timedOut, .timedOut, .timedOut, .queueFull, .queueFull])
+        await producer.close()
+    }
+
+    @Test func aSmallQueueCarriesMoreThanItHoldsWhenItDrains() async throws {
+        let broker = try KafkaBroker(topics: [.init("orders", partitions: 1)])
+        let producer = try KafkaProducer(configuration(broker, ["queue.buffering.max.messages": "10"]))
+        let outcomes = await producer.produce((0..<200).map { KafkaMessage(topic: "orders", key: nil, value: [$0]) })
+        #expect(try outcomes.map { try $0.get().offset } == Array(0..<200))
+        await producer.close()
+    }
+
+    @Test func closingWaitsForWhatIsUnderWayAndRefusesTheRest() async throws {
+        let broker = try KafkaBroker(topics: [.init("orders", partitions: 1)])
+        let producer = try KafkaProducer(configuration(broker, ["linger.ms": "200"]))
+        async let outcomes = producer.produce((0..<100).map { KafkaMessage(topic: "orders", key: nil, value: [$0]) })
+        try await eventually("queued or done") {
+            await producer.close()
+            return true
+        }
+        // Each one has a result: delivered if it came before the end, refused if behind it.
+        for case .failure(let error) in await outcomes { #expect(error.code == .closed) }
+        await #expect(throws: KafkaError(.closed, "")) {
+            try await producer.produce(KafkaMessage(topic: "orders", key: nil, value: nil))
+        }
+    }
+
+    @Test func aRetriedRequestIsNotDeliveredTwice() async throws {
+        let broker = try KafkaBroker(topics: [.init("orders", partitions: 1)])
+        let producer = try KafkaProducer(configuration(broker))
+        // Produce is API key 0; 7 is REQUEST_TIMED_OUT. Source: Kafka protocol
+        try broker.fail(apiKey: 0, with: [7, 7])
+        _ = try await producer.produce(KafkaMessage(topic: "orders", key: nil, value: [1]))
+        let admin = try KafkaAdmin(configuration(broker))
+        #expect(try await admin.endOffsets("orders") == [0: 1])
+        await admin.close()
+        await producer.close()
+    }
+}

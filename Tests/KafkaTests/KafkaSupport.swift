@@ -1,0 +1,63 @@
+import Synchronization
+import TestKit
+import Testing
+
+@testable import Kafka
+
+/// Fails instead of hanging: no test waits longer than this for an event.
+let patience = Duration.seconds(30)
+
+func configuration(
+    _ broker: KafkaBroker, _ properties: [String: String] = [:], onEvent: (@Sendable (KafkaEvent) -> Void)? = nil
+) -> KafkaConfiguration {
+    KafkaConfiguration(
+        bootstrap: broker.bootstrap, properties: KafkaBroker.quick.merging(properties) { $1 }, onEvent: onEvent)
+}
+
+/// What a handle told, for tests to wait on.
+final class EventLog: Sendable {
+    private let events = Mutex<[KafkaEvent]>([])
+
+    var record: @Sendable (KafkaEvent) -> Void { { event in self.events.withLock { $0.append(event) } } }
+    var all: [KafkaEvent] { self.events.withLock { $0 } }
+    func contains(_ kind: KafkaEvent.Kind, _ text: String = "") -> Bool {
+        self.all.contains { $0.kind == kind && (text.isEmpty || $0.message.contains(text)) }
+    }
+}
+
+/// Looks every few milliseconds until `condition` holds.
+func eventually(_ what: String, _ condition: () async throws -> Bool) async throws {
+    let deadline = ContinuousClock.now + patience
+    while try await !condition() {
+        guard deadline > .now else {
+            Issue.record("not within \(patience): \(what)")
+            throw CancellationError()
+        }
+        try await Task.sleep(for: .milliseconds(10))
+    }
+}
+
+/// Reads until `count` records came.
+func read(_ consumer: KafkaConsumer, _ count: Int, batch: Int = 1000) async throws -> [KafkaRecord] {
+    var records: [KafkaRecord] = []
+    try await eventually("\(count) records") {
+        records += try await consumer.nextBatch(records: batch, bytes: 1 << 20, wait: .milliseconds(200))
+        return records.count >= count
+    }
+    return records
+}
+
+/// Produces `count` messages with keys and values that name them, spread by key.
+func fill(_ broker: KafkaBroker, _ topic: String, _ count: Int, value: Int = 0, from first: Int = 0) async throws {
+    let producer = try KafkaProducer(configuration(broker))
+    let padding = [UInt8](repeating: 46, count: value)
+    let messages = (first..<first + count).map {
+        KafkaMessage(topic: topic, key: Array("key-\($0)".utf8), value: Array("value-\($0)".utf8) + padding)
+    }
+    for outcome in await producer.produce(messages) { _ = try outcome.get() }
+    await producer.close()
+}
+
+extension KafkaRecord {
+    var keyText: String { String(decoding: self.key ?? [], as: UTF8.self) }
+}

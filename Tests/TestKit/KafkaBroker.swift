@@ -1,0 +1,126 @@
+import CRDKafkaMock
+import Synchronization
+
+/// A Kafka-protocol broker in this process: librdkafka's mock cluster, one broker over TCP on 127.0.0.1.
+///
+/// Owner: this object; it ends with `close` or when the last reference goes. Thread: one of librdkafka's.
+/// Bounded: 5 MiB and 100,000 message sets a partition, the oldest dropped silently; nothing on disk, no compaction, no
+/// CreateTopics, no TLS. Source: rdkafka_mock.h and rdkafka_mock.c at v2.0.2
+///
+/// The first member of a group waits 3 s for others, which cannot be changed; a member that joins later waits for
+/// `session.timeout.ms` - 1 s, so tests set that low (`quick`), but above the 3 s: a member that waits sends no heartbeat
+/// and would be thrown out. Source: rdkafka_mock_cgrp.c at v2.0.2, rd_kafka_mock_cgrp_rebalance
+@safe
+public final class KafkaBroker: Sendable {
+    /// Consumer properties that make rebalances of the mock as quick as they get.
+    public static let quick = ["session.timeout.ms": "4000", "heartbeat.interval.ms": "200"]
+
+    /// A topic and how many partitions it has.
+    public struct Topic: Sendable, Hashable {
+        public var name: String
+        public var partitions: Int
+
+        public init(_ name: String, partitions: Int) {
+            self.name = name
+            self.partitions = partitions
+        }
+    }
+
+    /// Why a broker did not come up, or refused a wish.
+    public struct Failure: Error, CustomStringConvertible {
+        public let description: String
+    }
+
+    private struct Cluster {
+        /// Bit patterns, since pointers are not `Sendable`; both are valid until `close`.
+        let handle: UInt
+        let cluster: UInt
+    }
+
+    private let cluster: Mutex<Cluster?>
+    /// `127.0.0.1:port`
+    public let bootstrap: String
+
+    /// Starts a broker with these topics. Unknown topics that a producer asks for come to be with 4 partitions.
+    public init(topics: [Topic] = []) throws {
+        guard let conf = unsafe rd_kafka_conf_new() else { throw Failure(description: "no configuration") }
+        unsafe rd_kafka_conf_set_log_cb(conf) { _, _, _, _ in }
+        guard let handle = unsafe rd_kafka_new(RD_KAFKA_PRODUCER, conf, nil, 0) else {
+            unsafe rd_kafka_conf_destroy(conf)
+            throw Failure(description: "no handle")
+        }
+        guard let cluster = unsafe rd_kafka_mock_cluster_new(handle, 1) else {
+            unsafe rd_kafka_destroy(handle)
+            throw Failure(description: "no mock cluster")
+        }
+        self.bootstrap = unsafe String(cString: rd_kafka_mock_cluster_bootstraps(cluster))
+        let addresses = Cluster(handle: UInt(bitPattern: handle), cluster: UInt(bitPattern: cluster))
+        self.cluster = Mutex(addresses)
+        for topic in topics { try self.create(topic) }
+    }
+
+    deinit { self.close() }
+
+    public func create(_ topic: Topic) throws {
+        try unsafe self.use("creating \(topic.name)") { cluster in
+            unsafe rd_kafka_mock_topic_create(cluster, topic.name, Int32(clamping: topic.partitions), 1)
+        }
+    }
+
+    /// Cuts every connection and refuses new ones. What is stored stays.
+    public func setDown() throws {
+        try unsafe self.use("going down") { unsafe rd_kafka_mock_broker_set_down($0, 1) }
+    }
+
+    public func setUp() throws {
+        try unsafe self.use("coming up") { unsafe rd_kafka_mock_broker_set_up($0, 1) }
+    }
+
+    /// Answers questions about this topic with an error; 0 ends that. Source: Kafka protocol, error codes
+    public func setError(topic: String, code: Int32) throws {
+        try unsafe self.use("setting an error") { cluster in
+            unsafe rd_kafka_mock_topic_set_error(cluster, topic, rd_kafka_resp_err_t(rawValue: code))
+            return RD_KAFKA_RESP_ERR_NO_ERROR
+        }
+    }
+
+    /// Answers that much later.
+    public func setDelay(milliseconds: Int) throws {
+        try unsafe self.use("setting a delay") { unsafe rd_kafka_mock_broker_set_rtt($0, 1, Int32(clamping: milliseconds)) }
+    }
+
+    /// Answers the next requests of this kind with these codes. Source: Kafka protocol, API keys and error codes
+    public func fail(apiKey: Int16, with codes: [Int32]) throws {
+        try unsafe self.use("setting errors") { cluster in
+            let errors = codes.map { rd_kafka_resp_err_t(rawValue: $0) }
+            unsafe errors.withUnsafeBufferPointer { buffer in
+                unsafe rd_kafka_mock_push_request_errors_array(cluster, apiKey, buffer.count, buffer.baseAddress)
+            }
+            return RD_KAFKA_RESP_ERR_NO_ERROR
+        }
+    }
+
+    /// Ends the broker. Again is harmless.
+    public func close() {
+        let cluster = self.cluster.withLock { held in
+            let taken = held.map { ($0.handle, $0.cluster) }
+            held = nil
+            return taken
+        }
+        guard let (handle, address) = cluster else { return }
+        unsafe rd_kafka_mock_cluster_destroy(OpaquePointer(bitPattern: address))
+        unsafe rd_kafka_destroy(OpaquePointer(bitPattern: handle))
+    }
+
+    private func use(_ action: String, _ body: (OpaquePointer) -> rd_kafka_resp_err_t) throws {
+        try self.cluster.withLock { held in
+            guard let address = held?.cluster, let cluster = unsafe OpaquePointer(bitPattern: address) else {
+                throw Failure(description: "\(action): the broker is closed")
+            }
+            let code = unsafe body(cluster)
+            guard code == RD_KAFKA_RESP_ERR_NO_ERROR else {
+                throw Failure(description: "\(action): \(unsafe String(cString: rd_kafka_err2str(code)))")
+            }
+        }
+    }
+}
