@@ -4,6 +4,7 @@ import CRDKafka
 enum TopicCreation {
     /// Blocks until the controller has answered, at most `timeoutMilliseconds` and a little.
     static func run(_ raw: OpaquePointer, _ topics: [KafkaTopic], timeoutMilliseconds: Int32) throws(KafkaError) {
+        try unsafe Self.findController(raw, timeoutMilliseconds)
         var wanted: [OpaquePointer?] = unsafe []
         defer { for unsafe topic in unsafe wanted { unsafe rd_kafka_NewTopic_destroy(topic) } }
         for topic in topics { unsafe wanted.append(try unsafe Self.make(topic)) }
@@ -30,6 +31,16 @@ enum TopicCreation {
                 code, "creating topics", reason: unsafe rd_kafka_event_error_string(event).map { unsafe String(cString: $0) })
         }
         try unsafe Self.check(event)
+    }
+
+    /// Only the controller makes topics; the mock broker answers, but names none. Source: rdkafka.h, rd_kafka_controllerid
+    private static func findController(_ raw: OpaquePointer, _ timeoutMilliseconds: Int32) throws(KafkaError) {
+        var metadata: UnsafePointer<rd_kafka_metadata>?
+        let code = unsafe rd_kafka_metadata(raw, 0, nil, &metadata, timeoutMilliseconds)
+        guard code == RD_KAFKA_RESP_ERR_NO_ERROR else { throw KafkaError(code, "creating topics") }
+        if let metadata = unsafe metadata { unsafe rd_kafka_metadata_destroy(metadata) }
+        guard unsafe rd_kafka_controllerid(raw, min(timeoutMilliseconds, 2000)) < 0 else { return }
+        throw KafkaError(.unsupported, "creating topics: the cluster names no controller")
     }
 
     private static func make(_ topic: KafkaTopic) throws(KafkaError) -> OpaquePointer {

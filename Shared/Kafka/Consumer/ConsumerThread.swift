@@ -81,23 +81,37 @@ final class ConsumerThread: Sendable {
     }
 
     /// Commits on the thread for blocking calls, one after the other.
-    func commit(_ positions: [KafkaPosition]) async throws(KafkaError) {
+    ///
+    /// - Returns: what the broker took.
+    func commit(_ positions: [KafkaPosition]) async throws(KafkaError) -> [KafkaPosition] {
         try await self.line.run { () throws(KafkaError) in
-            // Chosen here, as late as can be: a partition may leave while the call waits in line.
-            let positions = self.state.withLock { $0.assignment.committable(positions) }
-            if positions.isEmpty { return }
-            let list = try KafkaPositionList(positions)
-            try unsafe self.handle.use { raw throws(KafkaError) in
-                let code = try unsafe list.use { list throws(KafkaError) in unsafe rd_kafka_commit(raw, list, 0) }
-                guard code == RD_KAFKA_RESP_ERR_NO_ERROR else {
-                    throw KafkaError(code, "committing \(positions.count) positions")
-                }
+            do throws(KafkaError) {
+                return try self.commitNow(positions)
+            } catch {
+                // The group moved on between our choice and the broker's answer: the same as revoked a moment before.
+                guard error.code == .rebalanced else { throw error }
+                self.tell(.warning, .error, error.message)
+                return []
             }
-            for (position, code) in list.results where code != RD_KAFKA_RESP_ERR_NO_ERROR {
-                throw KafkaError(code, "committing \(position.topic)/\(position.partition)@\(position.offset)")
-            }
-            self.state.withLock { $0.assignment.committed(positions) }
         }
+    }
+
+    private func commitNow(_ positions: [KafkaPosition]) throws(KafkaError) -> [KafkaPosition] {
+        // Chosen here, as late as can be: a partition may leave while the call waits in line.
+        let chosen = self.state.withLock { $0.assignment.committable(positions) }
+        if chosen.isEmpty { return [] }
+        let list = try KafkaPositionList(chosen)
+        try unsafe self.handle.use { raw throws(KafkaError) in
+            let code = try unsafe list.use { list throws(KafkaError) in unsafe rd_kafka_commit(raw, list, 0) }
+            guard code == RD_KAFKA_RESP_ERR_NO_ERROR else {
+                throw KafkaError(code, "committing \(chosen.count) positions")
+            }
+        }
+        for (position, code) in list.results where code != RD_KAFKA_RESP_ERR_NO_ERROR {
+            throw KafkaError(code, "committing \(position.topic)/\(position.partition)@\(position.offset)")
+        }
+        self.state.withLock { $0.assignment.committed(chosen) }
+        return chosen
     }
 
     // MARK: the polling thread
@@ -228,7 +242,7 @@ final class ConsumerThread: Sendable {
             } else {
                 unsafe self.check(rd_kafka_assign(raw, list))
             }
-            // Paused after the assignment, as the pause of a partition ends with its assignment (reactor-kafka#237).
+            // What comes while the buffer is full must be paused too, or it grows without end (reactor-kafka#237).
             if isPaused { self.setPaused(true, names) }
             self.tell(.info, .assigned, names.map(\.description).joined(separator: " "))
             return
@@ -259,6 +273,8 @@ final class ConsumerThread: Sendable {
             }
             _ = self.wake.wait(timeout: .now() + .milliseconds(min(100, left.wholeMilliseconds)))
         }
+        // librdkafka keeps the pause of a partition beyond its assignment: it would come back paused.
+        if self.state.withLock({ $0.isPaused }) { self.setPaused(false, partitions) }
         self.state.withLock { $0.assignment.remove(partitions) }
         self.tell(.info, isLost ? .lost : .revoked, partitions.map(\.description).joined(separator: " "))
     }

@@ -100,8 +100,10 @@ public final class KafkaConsumer: Sendable {
     /// Left out are positions of partitions that were revoked meanwhile, and positions outside of what was handed out
     /// since the partition came. Several tasks may commit at once; one request follows the other. A cancelled task
     /// waits for the answer all the same.
-    /// - Throws: `.rebalanced` when the group moved on, `.transport` or `.timedOut` when the coordinator is away.
-    public func commit(_ positions: [KafkaPosition]) async throws(KafkaError) {
+    /// - Returns: what the broker took, one position a partition. What is missing comes again, here or elsewhere.
+    /// - Throws: `.transport` or `.timedOut` when the coordinator is away, `.closed`.
+    @discardableResult
+    public func commit(_ positions: [KafkaPosition]) async throws(KafkaError) -> [KafkaPosition] {
         try await self.thread.commit(positions)
     }
 
