@@ -20,3 +20,8 @@ public struct OrderPackage: Hashable, Sendable {
     /// Source: Wallet Orders §2.1: below 5 MB
     public static let sizeLimit = 4_999_999
 }
+
+extension OrderPackage: CustomStringConvertible {
+    /// Without the content, which names the customer and holds the token.
+    public var description: String { "package of \(self.size) bytes, tag \(self.entityTag)" }
+}

@@ -23,7 +23,7 @@ import Testing
                 try self.verify(chain, identity.sign(content, signingEpochSeconds: self.moment), content)
             }
             let signature = try identity.sign(self.manifest, signingEpochSeconds: self.moment)
-            #expect(throws: DevelopmentCertificatesError.self) {
+            #expect(throws: ProgramError.self) {
                 try self.verify(chain, signature, self.manifest + [0x20])
             }
         }

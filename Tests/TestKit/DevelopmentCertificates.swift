@@ -52,13 +52,13 @@ public struct DevelopmentCertificates: Sendable {
     public var serverKey: String { self.directory + "/server-key.pem" }
 
     /// Makes all files in a directory, which is created if it is missing.
-    /// - Throws: `DevelopmentCertificatesError` when an option is wrong or `openssl` fails.
+    /// - Throws: `DevelopmentCertificatesError` when an option is wrong, `ProgramError` when `openssl` fails.
     public static func make(in directory: String, orderType: String, team: String = "TEAM123456") throws -> Self {
         try Self.make(in: directory, Options(orderType: orderType, team: team))
     }
 
     /// Makes all files in a directory, which is created if it is missing.
-    /// - Throws: `DevelopmentCertificatesError` when an option is wrong or `openssl` fails.
+    /// - Throws: `DevelopmentCertificatesError` when an option is wrong, `ProgramError` when `openssl` fails.
     public static func make(in directory: String, _ options: Options) throws -> Self {
         try options.check()
         let files = FileManager.default
@@ -82,7 +82,7 @@ public struct DevelopmentCertificates: Sendable {
     }
 }
 
-/// Why development certificates could not be made.
+/// Why options for development certificates were refused.
 public struct DevelopmentCertificatesError: Error, CustomStringConvertible {
     public let description: String
 }

@@ -1,0 +1,110 @@
+import Foundation
+import Model
+import Packaging
+import TestKit
+
+/// A brand's directory with certificates made for it, to be spoilt by tests.
+struct BrandFolder {
+    /// 2025-03-05T16:02:11Z
+    static let moment: Int64 = 1_741_190_531
+    static let webServiceURL = "https://wallet.example.com/apple"
+
+    let path: String
+    let certificates: DevelopmentCertificates
+
+    /// Makes the directory, lends it, removes it.
+    static func with<Result>(
+        _ options: DevelopmentCertificates.Options = .init(orderType: "order.com.example.shop"),
+        _ body: (BrandFolder) throws -> Result
+    ) throws -> Result {
+        let path = FileManager.default.temporaryDirectory.path + "/waybill-\(UUID().uuidString)"
+        defer { try? FileManager.default.removeItem(atPath: path) }
+        let folder = BrandFolder(path: path, certificates: try DevelopmentCertificates.make(in: path, options))
+        try folder.write("brand.json", text: Self.configuration(options.orderType).text)
+        return try body(folder)
+    }
+
+    /// A `brand.json` with all required members.
+    static func configuration(_ orderType: String = "order.com.example.shop") -> JSON {
+        [
+            "orderTypeIdentifier": .string(orderType), "certificate": "certificate.pem", "key": "key.pem",
+            "intermediate": "intermediate.pem", "push": ["authentication": "certificate"],
+        ]
+    }
+
+    func write(_ name: String, _ content: [UInt8]) throws {
+        let url = URL(fileURLWithPath: "\(self.path)/\(name)")
+        try FileManager.default.createDirectory(
+            at: url.deletingLastPathComponent(), withIntermediateDirectories: true)
+        try Data(content).write(to: url)
+    }
+
+    func write(_ name: String, text: String) throws { try self.write(name, Array(text.utf8)) }
+
+    func load() throws -> Brand { try Brand.load(directory: self.path, webServiceURL: Self.webServiceURL) }
+
+    /// Pictures whose bytes do not deflate, and a few that do.
+    func writeAssets(_ names: [String]) throws {
+        for name in names {
+            let start: [UInt8] = name.hasSuffix(".png") ? [0x89, 0x50, 0x4E, 0x47] : []
+            try self.write("assets/\(name)", start + Array(repeatElement("content of \(name) ", count: 50).joined().utf8))
+        }
+    }
+}
+
+/// The archive as a device gets it.
+func archive(_ package: OrderPackage, _ brand: Brand) throws -> [UInt8] {
+    let entries = Dictionary(uniqueKeysWithValues: brand.assets.values.map { ($0.entryDigest, $0.entry) })
+    var bytes = package.head
+    for digest in package.assets { bytes += try entries[digest] ?? { throw ArchiveError() }() }
+    return bytes + package.tail
+}
+
+/// A package names an asset that its brand does not have.
+struct ArchiveError: Error {}
+
+/// What Python reads out of an archive: names in order, digests by name, the contents of manifest and order.
+struct ReadArchive {
+    let names: [String]
+    let manifest: JSONObject
+    let digests: JSONObject
+    let order: JSON
+
+    /// Has Python's `zipfile` and `hashlib` and the `openssl` program read and check an archive.
+    static func read(_ bytes: [UInt8], in folder: BrandFolder) throws -> ReadArchive {
+        try folder.write("out/package.order", bytes)
+        let directory = folder.path + "/out"
+        try Program.run("unzip", ["-t", directory + "/package.order"])
+        let said = try Program.run("python3", ["-c", self.script, directory])
+        try OpenSSLProgram.run([
+            "cms", "-verify", "-inform", "DER", "-in", directory + "/signature", "-content",
+            directory + "/manifest.json", "-binary", "-CAfile", folder.certificates.root, "-purpose", "any", "-out",
+            "/dev/null",
+        ])
+        let object = try JSON(parsing: Array(said.utf8)).object ?? JSONObject()
+        let manifest = try JSON(parsing: Array(Data(contentsOf: URL(fileURLWithPath: directory + "/manifest.json"))))
+        return ReadArchive(
+            names: object["names"]?.array?.compactMap(\.string) ?? [], manifest: manifest.object ?? JSONObject(),
+            digests: object["digests"]?.object ?? JSONObject(), order: object["order"] ?? .null)
+    }
+
+    private static let script = """
+        import hashlib, json, sys, zipfile
+        directory = sys.argv[1]
+        archive = zipfile.ZipFile(directory + "/package.order")
+        assert archive.testzip() is None
+        for info in archive.infolist():
+            assert info.date_time == (1980, 1, 1, 0, 0, 0), info
+            assert info.extra == b"" and info.comment == b"" and info.external_attr == 0, info
+            assert info.flag_bits & ~0x800 == 0, info
+            assert info.extract_version == (20 if info.compress_type else 10), info
+        for name in ("manifest.json", "signature"):
+            open(directory + "/" + name, "wb").write(archive.read(name))
+        print(json.dumps({
+            "names": archive.namelist(),
+            "digests": {n: hashlib.sha256(archive.read(n)).hexdigest() for n in archive.namelist()
+                        if n not in ("manifest.json", "signature")},
+            "order": json.loads(archive.read("order.json")),
+        }))
+        """
+}
