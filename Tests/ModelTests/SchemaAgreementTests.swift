@@ -1,0 +1,250 @@
+import Testing
+
+@testable import Model
+
+@Suite struct SchemaAgreementTests {
+    /// All cases in one run of Python; each schema accepts exactly what the Swift code accepts.
+    @Test func swiftAndTheSchemasAgree() throws {
+        let cases =
+            try Self.orders() + Self.brokenOrders() + Self.mutants() + Self.documents() + Self.events() + Self.records()
+        let verdicts = try SchemaProgram.verdicts(cases)
+        try #require(verdicts.count == cases.count)
+        // A corpus that is all refused, or hardly there, would agree too easily.
+        #expect(verdicts.count { $0 } > 1000 && verdicts.count { !$0 } > 3000)
+        for (item, schemaAccepts) in zip(cases, verdicts) {
+            let swiftAccepts = try item.isAcceptedBySwift()
+            #expect(
+                swiftAccepts == schemaAccepts, "\(item.schema): \(item.name): Swift says \(swiftAccepts)")
+            if let isValid = item.isValid { #expect(schemaAccepts == isValid, "\(item.schema): \(item.name)") }
+        }
+    }
+
+    private static func orders() throws -> [SchemaCase] {
+        try (1...5).map { SchemaCase(schema: "order", name: "example \($0)", instance: try Examples.order($0), isValid: true) }
+    }
+
+    /// What a producer gets wrong: each must be refused.
+    private static func brokenOrders() throws -> [SchemaCase] {
+        let number = JSON.number(JSONNumber(checked: "149.4"))
+        let required = [
+            "createdAt", "merchant", "orderIdentifier", "orderManagementURL", "orderType", "orderTypeIdentifier",
+            "schemaVersion", "status", "updatedAt",
+        ]
+        let removed: [(Int, String)] =
+            required.map { (4, $0) } + [
+                (1, "authenticationToken"), (1, "payment.status"), (2, "fulfillments.0.displayName"),
+                (2, "fulfillments.0.barcode.messageEncoding"), (2, "fulfillments.0.pickupAt"),
+                (3, "returns.0.returnIdentifier"), (3, "returnInfo.returnPolicyURL"),
+                (5, "orderProvider.trackingLogoNameDarkColorScheme"),
+            ]
+        let replaced: [(Int, String, JSON)] = [
+            (1, "unheardOf", 1), (1, "authenticationToken", "abc"), (1, "webServiceURL", "http://shop.example/"),
+            (1, "status", "in_progress"), (1, "payment.total.amount", number), (1, "payment.total.amount", "149,40"),
+            (1, "payment.total.currency", "usd"), (1, "lineItems.0.quantity", "2"),
+            (1, "fulfillments.0.status", "pickedUp"), (2, "fulfillments.0.status", "onTheWay"),
+            (2, "fulfillments.0.fulfillmentType", "dropoff"), (2, "fulfillments.0.barcode.format", "ean13"),
+            (2, "fulfillments.0.location.latitude", 91), (2, "fulfillments.0.pickupWindowDuration", "90min"),
+            (2, "fulfillments.0.pickupWindowDuration", "P"), (2, "fulfillments.0.pickupAt", "2025-06-20T10:00:00"),
+            (2, "fulfillments.0.address.countryCode", "DEU"), (3, "returns.0.status", "returned"),
+            (3, "returns.0.returnLabel", "label.gif"), (3, "payment.transactions.0.receipt", "../receipt.pdf"),
+            (3, "payment.transactions.0.status", "paid"), (5, "merchant.logo", "logo@2x.png"), (5, "schemaVersion", 3),
+            (5, "schemaVersion", "1"), (5, "merchant.logo", "https://cdn.example/logo.png"),
+        ]
+        return try removed.map {
+            SchemaCase(
+                schema: "order", name: "\($0) without \($1)", instance: try Examples.order($0).setting(nil, $1),
+                isValid: false)
+        }
+            + replaced.map {
+                SchemaCase(
+                    schema: "order", name: "\($0) with \($1) \($2.text)",
+                    instance: try Examples.order($0).setting($2, $1), isValid: false)
+            }
+    }
+
+    /// Every value of the examples removed and replaced in turn, as orders and as documents; and every object with a
+    /// member more. Which of them are valid, both must know alike.
+    private static func mutants() throws -> [SchemaCase] {
+        var cases: [SchemaCase] = []
+        for number in [1, 2, 3, 5] {
+            let order = try Examples.order(number)
+            for path in order.paths {
+                var variants: [JSON?] = [.null, 7, "x", "", true, [], [:]]
+                // An element less is another list, whose sums the schema cannot know.
+                if Int(path.split(separator: ".").last ?? "") == nil { variants.append(nil) }
+                if case .object? = order[path: path] { cases.append(contentsOf: self.both(order, "\(path).zzz", 1)) }
+                for value in variants { cases.append(contentsOf: self.both(order, path, value)) }
+            }
+        }
+        return cases
+    }
+
+    private static func both(_ order: JSON, _ path: String, _ value: JSON?) -> [SchemaCase] {
+        let mutant = order.setting(value, path)
+        let name = "\(path) = \(value?.text ?? "none")"
+        let asOrder = SchemaCase(schema: "order", name: name, instance: mutant, isValid: nil)
+        // That a document agrees with its key, no schema can tell.
+        guard !["orderIdentifier", "orderTypeIdentifier"].contains(path) else { return [asOrder] }
+        return [asOrder, SchemaCase(schema: "order-document", name: name, instance: self.owned(mutant), isValid: nil)]
+    }
+
+    /// The order with the key and service of example 1, so that it agrees with them.
+    private static func owned(_ order: JSON) -> JSON {
+        guard let key = try? SchemaCase.key else { return order }
+        var document = order.setting(.string(key.order.rawValue), "orderIdentifier")
+            .setting(.string(key.orderType.rawValue), "orderTypeIdentifier")
+        if document.object?["webServiceURL"]?.string?.hasPrefix("https://") == true {
+            document = document.setting("https://wallet.shop.example.com/apple/", "webServiceURL")
+        }
+        return document
+    }
+
+    private static func documents() throws -> [SchemaCase] {
+        let changes: [(Int, String, JSON?, Bool)] = [
+            (1, "merchant", nil, true), (1, "schemaVersion", nil, true), (5, "schemaVersion", nil, true),
+            (5, "schemaVersion", 1, false), (1, "payment.status", nil, false), (1, "updatedAt", "whenever", true),
+            (1, "webServiceURL", nil, true), (1, "authenticationToken", nil, true),
+            (1, "authenticationToken", "with a space in it", false),
+            (1, "lineItems.0.image", "https://cdn.example/lamp.png", true),
+            (1, "lineItems.0.image", "http://cdn.example/lamp.png", false), (1, "merchant.logo", "data://x", false),
+            (1, "orderType", "shop", false), (1, "createdAt", nil, false), (1, "createdAt", "2025-03-05", false),
+        ]
+        return try changes.map {
+            SchemaCase(
+                schema: "order-document", name: "\($0): \($1) = \($2?.text ?? "none")",
+                instance: self.owned(try Examples.order($0).setting($2, $1)), isValid: $3)
+        }
+    }
+
+    private static func events() throws -> [SchemaCase] {
+        let document = try Examples.order(1)
+        func event(_ type: String, _ data: JSON?) throws -> JSON {
+            let event: JSON = [
+                "specversion": "1.0", "type": .string(type), "source": "/oms", "id": "1",
+                "subject": .string(try SchemaCase.key.description), "time": "2025-03-05T16:02:11Z", "sequence": "17",
+                "datacontenttype": "application/json", "traceparent": "00-1",
+            ]
+            return event.setting(data, "data")
+        }
+        let valid: [(String, JSON?)] = [
+            ("waybill.order.replaced", document), ("waybill.order.patched", ["orderNumber": "2", "notThere": .null]),
+            ("waybill.fulfillment.updated", ["fulfillmentIdentifier": "ship-1", "status": "delivered"]),
+            (
+                "waybill.fulfillment.updated",
+                ["fulfillmentIdentifier": "new", "fulfillmentType": "shipping", "status": "open"]
+            ),
+            ("waybill.return.updated", ["returnIdentifier": "r", "status": "open"]), ("waybill.order.removed", nil),
+            ("waybill.order.removed", .null), ("waybill.order.removed", [:]),
+        ]
+        var cases = try valid.map {
+            SchemaCase(schema: "order-change", name: $0, instance: try event($0, $1), isValid: true)
+        }
+        let broken: [(String, JSON?)] = [
+            ("waybill.order.replaced", nil), ("waybill.order.replaced", "x"),
+            ("waybill.order.replaced", document.setting("x", "status")), ("waybill.order.patched", nil),
+            ("waybill.order.patched", []), ("waybill.fulfillment.updated", ["status": "open"]),
+            ("waybill.fulfillment.updated", ["fulfillmentIdentifier": 7]),
+            ("waybill.fulfillment.updated", ["fulfillmentIdentifier": ""]),
+            ("waybill.return.updated", ["fulfillmentIdentifier": "r"]), ("waybill.order.removed", ["a": 1]),
+            ("waybill.order.removed", []), ("waybill.order.refunded", [:]),
+        ]
+        cases += try broken.map {
+            SchemaCase(
+                schema: "order-change", name: "\($0) \($1.map { clipped($0.text) } ?? "")", instance: try event($0, $1),
+                isValid: false)
+        }
+        let good = try event("waybill.order.patched", ["orderNumber": "2"])
+        for name in ["specversion", "type", "source", "id", "subject", "time", "sequence", "datacontenttype", "traceparent"] {
+            for value: JSON? in [nil, .null, 7, "", [:], "x y"] {
+                // A subject of another shape is no key; that it agrees with the key, no schema can tell.
+                cases.append(
+                    SchemaCase(
+                        schema: "order-change", name: "\(name) = \(value?.text ?? "none")",
+                        instance: good.setting(value, name), isValid: nil))
+            }
+        }
+        for type in ["application/json", "Application/JSON; charset=utf-8", " text/json ;x", "application/merge-patch+json"] {
+            cases.append(
+                SchemaCase(
+                    schema: "order-change", name: type, instance: good.setting(.string(type), "datacontenttype"),
+                    isValid: true))
+        }
+        cases.append(
+            SchemaCase(schema: "order-change", name: "base64", instance: good.setting("e30=", "data_base64"), isValid: false))
+        return cases
+    }
+
+    private static func records() throws -> [SchemaCase] {
+        var state = try Examples.state(1)
+        state.positions.apply(source: "/oms", sequence: "12")
+        let record = try JSON(parsing: OrderRecord(state, recipe: RecordTests.recipe).encoded)
+        let registration: JSON = ["pushToken": "00FFee", "registered": 1_767_268_800_000]
+        var cases: [SchemaCase] = []
+        for (schema, json) in [("order-record", record), ("registration", registration)] {
+            cases.append(SchemaCase(schema: schema, name: "as written", instance: json, isValid: true))
+            cases.append(SchemaCase(schema: schema, name: "later", instance: json.setting(1, "later"), isValid: true))
+            for path in json.paths where !path.hasPrefix("document.") {
+                var variants: [JSON?] = [.null, -7, "x", "", true, [], [:]]
+                // The schemas' integers may be written 1.0, Swift's may not: nobody writes them so.
+                if Int(path.split(separator: ".").last ?? "") == nil { variants.append(nil) }
+                for value in variants {
+                    cases.append(
+                        SchemaCase(
+                            schema: schema, name: "\(path) = \(value?.text ?? "none")",
+                            instance: json.setting(value, path), isValid: nil))
+                }
+            }
+        }
+        return cases
+    }
+}
+
+@Suite struct SchemaFileTests {
+    /// order-document.schema.json is order.schema.json but for what is written down here.
+    @Test func theDocumentSchemaIsTheOrderSchemaWithoutWhatWaybillOwns() throws {
+        let order = try JSON(parsing: Examples.bytes("order.schema.json"))
+        let document = try JSON(parsing: Examples.bytes("order-document.schema.json"))
+        var expected = order
+        for name in ["$id", "$comment", "title", "description"] {
+            expected = expected.setting(document.object?[name], name)
+        }
+        let rules = try #require(document.object?["allOf"]?.array)
+        #expect(rules.count == 2 && rules.first == order.object?["allOf"]?.array?.first)
+        let image = try #require(document[path: "$defs.imageName"])
+        expected = expected.setting(["createdAt", "orderManagementURL", "status"], "required")
+            .setting(nil, "dependentRequired").setting(true, "properties.updatedAt")
+            .setting(["type": "string", "pattern": "^[!-~]{16,255}$"], "properties.authenticationToken")
+            .setting(.array(rules), "allOf").setting(image, "$defs.imageName")
+        #expect(document == expected)
+        #expect(image[path: "anyOf.0"] == ["$ref": "#/$defs/httpsUrl"])
+        #expect(image[path: "anyOf.1.not"] == order[path: "$defs.imageName.not"])
+    }
+
+    @Test func theDeadLetterSchemaKnowsEveryCode() throws {
+        let schema = try JSON(parsing: Examples.bytes("dead-letter.schema.json"))
+        let codes = schema[path: "properties.\(DeadLetterHeader.error).enum"]?.array?.compactMap(\.string)
+        #expect(codes == ChangeFault.Code.allCases.map(\.rawValue))
+        #expect(
+            schema[path: "required"]
+                == [.string(DeadLetterHeader.error), .string(DeadLetterHeader.reason), .string(DeadLetterHeader.origin)])
+    }
+
+    @Test func theChangeSchemaKnowsEveryType() throws {
+        let schema = try JSON(parsing: Examples.bytes("order-change.schema.json"))
+        #expect(schema[path: "properties.type.enum"]?.array?.compactMap(\.string) == ChangeType.allCases.map(\.rawValue))
+    }
+
+    @Test func theAsyncAPIDocumentNamesTopicsAndSchemasThatExist() throws {
+        let text = String(decoding: try Examples.bytes("asyncapi.yaml"), as: UTF8.self)
+        #expect(text.hasPrefix("asyncapi: 3.0.0\n"))
+        let topics = Topics()
+        for topic in [topics.orderChanges, topics.orders, topics.registrations, topics.deadLetters] {
+            #expect(text.contains("address: \(topic)\n"))
+        }
+        let files = text.split(separator: "'").compactMap { part -> String? in
+            part.hasPrefix("./") ? String(part.dropFirst(2).prefix { $0 != "#" }) : nil
+        }
+        #expect(Set(files).count == 5)
+        for file in Set(files) { #expect(throws: Never.self) { try JSON(parsing: Examples.bytes(file)) } }
+    }
+}

@@ -1,0 +1,101 @@
+import Foundation
+import Testing
+
+@testable import Model
+
+/// One text that Swift and the JSON Schemas must agree on.
+struct SchemaCase {
+    /// The schema's file name up to `.schema.json`.
+    let schema: String
+    let name: String
+    let instance: JSON
+    /// What both must say; nil when it only matters that they agree.
+    let isValid: Bool?
+
+    /// What the Swift code says.
+    func isAcceptedBySwift() throws -> Bool {
+        switch self.schema {
+        case "order":
+            return OrderValidator.violations(
+                in: self.instance, allowUnknownMembers: false, nowEpochSeconds: nil, images: .files
+            ).isEmpty
+        case "order-document":
+            guard case .object(let members) = self.instance else { return false }
+            return try Self.isApplied(
+                OrderChange(key: Self.key, source: "s", id: "new", kind: .replaced(OrderDocument(members: members))), nil)
+        case "order-change":
+            let key = Array(try Self.key.description.utf8)
+            guard let change = try? OrderChange.decode(key: key, value: self.instance.serialized, headers: []) else {
+                return false
+            }
+            return try Self.isApplied(change, try Examples.state(1))
+        case "order-record": return (try? OrderRecord.decode(self.instance.serialized)) != nil
+        case "registration": return (try? RegistrationRecord.decode(self.instance.serialized)) != nil
+        default: return false
+        }
+    }
+
+    /// The key of example 1, which the document and event cases are about.
+    static var key: OrderKey { get throws { try Examples.key(try Examples.order(1)) } }
+
+    private static func isApplied(_ change: @autoclosure () throws -> OrderChange, _ state: OrderState?) throws -> Bool {
+        let fold = Examples.fold(try Examples.rules(try Examples.order(1)))
+        let result = fold.fold(state, changes: [(.at(99), try change())], nowEpochSeconds: Examples.now)
+        if case .refused? = result.outcomes.first { return false }
+        return true
+    }
+}
+
+/// Asks Python's `jsonschema` about all cases at once.
+enum SchemaProgram {
+    /// - Returns: for each case whether its schema accepts it.
+    static func verdicts(_ cases: [SchemaCase]) throws -> [Bool] {
+        let folder = FileManager.default.temporaryDirectory.appendingPathComponent("waybill-\(UUID().uuidString)")
+        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(at: folder) }
+        let corpus = JSON.array(cases.map { [.string($0.schema), $0.instance] })
+        try Data(corpus.serialized).write(to: folder.appendingPathComponent("corpus.json"))
+        try Data(self.program.utf8).write(to: folder.appendingPathComponent("check.py"))
+        for python in [["/usr/bin/env", "python3"], ["/usr/bin/python3"]] {
+            let arguments = python + ["check.py", Examples.schemas, "corpus.json"]
+            guard let output = try? self.run(arguments, in: folder) else { continue }
+            return output.split(separator: "\n").map { $0 == "valid" }
+        }
+        throw SchemaProgramError()
+    }
+
+    private static func run(_ arguments: [String], in folder: URL) throws -> String? {
+        let process = Process()
+        process.executableURL = URL(fileURLWithPath: arguments[0])
+        process.arguments = Array(arguments.dropFirst())
+        process.currentDirectoryURL = folder
+        let output = Pipe()
+        process.standardOutput = output
+        process.standardError = FileHandle.nullDevice
+        try process.run()
+        let bytes = try output.fileHandleForReading.readToEnd()
+        process.waitUntilExit()
+        return process.terminationStatus == 0 ? bytes.map { String(decoding: $0, as: UTF8.self) } : nil
+    }
+
+    private static let program = """
+        import json, os, sys, warnings
+        warnings.simplefilter("ignore")
+        from jsonschema import Draft202012Validator, FormatChecker, RefResolver
+        folder, corpus = sys.argv[1:]
+        end = ".schema.json"
+        schemas = {n[:-len(end)]: json.load(open(os.path.join(folder, n))) for n in os.listdir(folder) if n.endswith(end)}
+        store = {schema["$id"]: schema for schema in schemas.values()}
+        validators = {}
+        for name, schema in schemas.items():
+            Draft202012Validator.check_schema(schema)
+            resolver = RefResolver(schema["$id"], schema, store=store)
+            validators[name] = Draft202012Validator(schema, resolver=resolver, format_checker=FormatChecker())
+        for name, instance in json.load(open(corpus)):
+            print("valid" if validators[name].is_valid(instance) else "refused")
+        """
+}
+
+struct SchemaProgramError: Error, CustomStringConvertible {
+    var description: String { "no python3 with jsonschema: install Debian's python3-jsonschema" }
+}
