@@ -123,7 +123,9 @@ let package = Package(
         tests("HTTP2Tests", ["HTTP2", "TestKit", .nioCore]),
         tests("PackagingTests", ["Packaging", "Model", "Cryptography", "TestKit"]),
         tests("StoreTests", ["Store", "Model", "Redis", "TestKit", .nioCore, .nioPosix]),
-        tests("APNSTests", ["APNS", "Model", "HTTP2", "Cryptography", "TestKit", .nioCore, .nioPosix]),
+        tests(
+            "APNSTests",
+            ["APNS", "Model", "HTTP2", "Cryptography", "TestKit", .nioCore, .nioPosix, .nioSSL, .nioHTTP2]),
         tests("OperationsTests", ["Operations", .configuration, .logging, .nioCore, .nioPosix]),
         tests("GatewayTests", ["Gateway", "Model", "Store", "Redis", "TestKit", .nioCore, .nioPosix, .nioHTTP1]),
         tests("PackagerTests", ["Packager", "Model", "Store", "Redis", "Kafka", "Packaging", "TestKit", .nioPosix]),

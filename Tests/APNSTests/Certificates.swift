@@ -1,0 +1,29 @@
+import TestKit
+
+/// The certificates of all tests here, made once by the openssl program and kept in memory.
+struct Certificates: Sendable {
+    let root: [UInt8]
+    /// The order type's certificate with its intermediate.
+    let client: [UInt8]
+    let clientKey: [UInt8]
+    let server: [UInt8]
+    let serverKey: [UInt8]
+    /// A root that signed none of them.
+    let strangeRoot: [UInt8]
+
+    static let shared = Result { try Certificates() }
+
+    private init() throws {
+        let directory = try TemporaryDirectory("apns")
+        let files = try DevelopmentCertificates.make(in: directory.path, orderType: "order.com.example.shop")
+        func read(_ path: String) throws -> [UInt8] { try directory.read(String(path.dropFirst(directory.path.count + 1))) }
+        self.root = try read(files.root)
+        self.client = try read(files.certificate) + read(files.intermediate)
+        self.clientKey = try read(files.key)
+        self.server = try read(files.serverCertificate)
+        self.serverKey = try read(files.serverKey)
+        let strange = try TemporaryDirectory("apns-strange")
+        let other = try DevelopmentCertificates.make(in: strange.path, orderType: "order.com.example.other")
+        self.strangeRoot = try strange.read(String(other.root.dropFirst(strange.path.count + 1)))
+    }
+}

@@ -1,0 +1,77 @@
+@testable import APNS
+import Model
+import NIOCore
+import NIOPosix
+import Synchronization
+import Testing
+
+/// What happened to a client's connections, for tests to wait on.
+final class EventLog: Sendable {
+    private let events = Mutex<[APNSEvent]>([])
+
+    var all: [APNSEvent] { self.events.withLock { $0 } }
+
+    func append(_ event: APNSEvent) { self.events.withLock { $0.append(event) } }
+
+    var goAwayReasons: [String?] { self.all.compactMap { if case .goAway(let reason) = $0 { .some(reason) } else { nil } } }
+}
+
+/// Waits for a condition, looking every few milliseconds.
+func eventually(_ what: String, within limit: Duration = .seconds(10), _ condition: () -> Bool) async throws {
+    let deadline = ContinuousClock.now + limit
+    while !condition() {
+        try #require(ContinuousClock.now < deadline, "waited in vain: \(what)")
+        try await Task.sleep(for: .milliseconds(5))
+    }
+}
+
+func makeNotifications(_ count: Int, from first: Int = 0) throws -> [PushNotification] {
+    try (first..<first + count).map { number in
+        let digits = String(number, radix: 16)
+        let token = String(repeating: "0", count: 64 - digits.count) + digits
+        return PushNotification(
+            deviceToken: try PushToken(token), topic: try OrderTypeIdentifier("order.com.example.shop"),
+            expirationEpochSeconds: 1_800_000_000)
+    }
+}
+
+/// The number that `makeNotifications` put into a token, from the path of a request.
+func number(_ request: ScriptedServer.Request) -> Int { Int(request.path.suffix(8), radix: 16) ?? -1 }
+
+extension PushOutcome {
+    var status: Int? { if case .answered(let answer) = self { answer.status } else { nil } }
+    var answer: PushAnswer? { if case .answered(let answer) = self { answer } else { nil } }
+    var error: APNSError? { if case .unanswered(let error) = self { error } else { nil } }
+}
+
+/// Times for tests: what waits for minutes in production waits for parts of a second here.
+func quickConfiguration(_ log: EventLog? = nil) -> APNSConfiguration {
+    var configuration = APNSConfiguration()
+    configuration.tick = .milliseconds(10)
+    configuration.backoff.quick = .milliseconds(10)
+    configuration.backoff.least = .milliseconds(50)
+    configuration.backoff.most = .milliseconds(200)
+    if let log { configuration.onEvent = { log.append($0) } }
+    return configuration
+}
+
+/// Runs a test with a client and its server, and closes both whatever happens.
+func withClient(
+    configuration: APNSConfiguration, credential: APNSCredential? = nil, roots: [UInt8]? = nil, host: String = "localhost",
+    limit: Int = 100, clientRoots: [UInt8]? = nil, script: @escaping ScriptedServer.Script,
+    body: (APNSClient, ScriptedServer) async throws -> Void
+) async throws {
+    let group = MultiThreadedEventLoopGroup.singleton
+    let certificates = try Certificates.shared.get()
+    let server = try ScriptedServer(group: group, limit: limit, clientRoots: clientRoots, script: script)
+    try await server.start()
+    let client = try APNSClient(
+        endpoint: try APNSEndpoint(url: "https://\(host):\(server.port)"),
+        credential: credential ?? .certificate(chainPEM: certificates.client, keyPEM: certificates.clientKey),
+        rootsPEM: roots ?? certificates.root, eventLoopGroup: group, configuration: configuration)
+    let result: Result<Void, any Error>
+    do { result = .success(try await body(client, server)) } catch { result = .failure(error) }
+    await client.close()
+    await server.stop()
+    try result.get()
+}

@@ -1,0 +1,30 @@
+@testable import APNS
+@testable import HTTP2
+import Testing
+
+@Suite struct PushAnswerTests {
+    private func answer(_ body: String, status: Int = 410) -> PushAnswer {
+        PushAnswer(status: status, headers: [HTTP2Header(name: "apns-id", value: "id")], body: Array(body.utf8))
+    }
+
+    @Test func reasonAndTimestampAreRead() {
+        let read = self.answer(#"{"reason":"Unregistered","timestamp":1700000000123}"#)
+        #expect(
+            read
+                == PushAnswer(
+                    status: 410, reason: "Unregistered", timestampMilliseconds: 1_700_000_000_123, apnsID: "id"))
+    }
+
+    @Test(arguments: [
+        "", "{", "[]", "null", "7", "<html>", #"{"reason":7,"timestamp":"x"}"#, #"{"timestamp":1e400}"#, "\u{0}",
+        #"{"timestamp":99999999999999999999}"#, #"{"timestamp":1.5}"#,
+    ])
+    func aBodyThatIsNotApplesLeavesTheStatus(_ body: String) {
+        let read = self.answer(body)
+        #expect(read.status == 410 && read.reason == nil && read.timestampMilliseconds == nil)
+    }
+
+    @Test func aReasonIsShort() {
+        #expect(self.answer(#"{"reason":"\#(String(repeating: "x", count: 3000))"}"#).reason?.count == 64)
+    }
+}
