@@ -112,8 +112,9 @@ public final class BatchWorker: Service {
     /// before that knows from the orders' positions what was applied.
     private func commit(_ positions: [KafkaPosition]) async throws {
         for attempt in 1...Self.commitAttempts {
-            do {
-                return try await self.consumer.commit(positions)
+            do throws(KafkaError) {
+                _ = try await self.consumer.commit(positions)
+                return
             } catch {
                 self.logger.warning("offsets not committed", metadata: ["error": "\(error)", "attempt": "\(attempt)"])
                 guard error.isRetriable, attempt < Self.commitAttempts else { return }
