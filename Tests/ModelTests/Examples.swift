@@ -82,7 +82,9 @@ extension JSON {
             return .object(object)
         case .array(var array):
             guard let index = Int(first), array.indices.contains(index) else { return self }
-            if rest.isEmpty, value == nil { array.remove(at: index) } else {
+            if rest.isEmpty, value == nil {
+                array.remove(at: index)
+            } else {
                 array[index] = array[index].setting(value, rest)
             }
             return .array(array)
@@ -104,7 +106,8 @@ extension JSON {
     subscript(path path: String) -> JSON? {
         var value: JSON? = self
         for part in path.split(separator: ".") {
-            value = Int(part).flatMap { index in value?.array.flatMap { $0.indices.contains(index) ? $0[index] : nil } }
+            value =
+                Int(part).flatMap { index in value?.array.flatMap { $0.indices.contains(index) ? $0[index] : nil } }
                 ?? value?.object?[String(part)]
         }
         return value

@@ -184,7 +184,8 @@ private struct Record {
             ("specversion", "0.3"), ("specversion", 1), ("time", "yesterday"), ("time", 5), ("sequence", "1a"),
             ("sequence", ""), ("sequence", 7), ("sequence", .string(String(repeating: "1", count: 129))),
             ("datacontenttype", "text/xml"), ("datacontenttype", 4), ("data_base64", "e30="),
-            ("source", .string(String(repeating: "s", count: 513))), ("id", .string(String(repeating: "i", count: 1025))),
+            ("source", .string(String(repeating: "s", count: 513))),
+            ("id", .string(String(repeating: "i", count: 1025))),
         ] {
             #expect(Record.structured(Record.event().setting(value, name)).fault?.code == .invalidEvent, "\(name)")
         }
@@ -203,7 +204,8 @@ private struct Record {
         let event = Record.event().setting("order.com.example.shop/43", "subject")
         let fault = try #require(Record.structured(event).fault)
         #expect(fault.code == .subjectMismatch)
-        #expect(fault.reason.contains("order.com.example.shop/43") && fault.reason.contains("order.com.example.shop/42"))
+        #expect(
+            fault.reason.contains("order.com.example.shop/43") && fault.reason.contains("order.com.example.shop/42"))
     }
 
     @Test func dataOfAWrongShapeIsRefusedWithItsPath() {
@@ -216,7 +218,8 @@ private struct Record {
             ("waybill.return.updated", ["returnIdentifier": ""], "$.data.returnIdentifier must not be empty"),
             ("waybill.order.replaced", "x", "$.data must be an object, it is a string"),
             ("waybill.order.patched", [1], "$.data must be an object, it is an array"),
-            ("waybill.order.replaced", nil, "$.data is missing"), ("waybill.order.replaced", .null, "$.data is missing"),
+            ("waybill.order.replaced", nil, "$.data is missing"),
+            ("waybill.order.replaced", .null, "$.data is missing"),
         ] {
             let fault = Record.structured(type, data: data).fault
             #expect(fault?.code == .invalidChange && fault?.reason.hasPrefix(reason) == true)

@@ -134,7 +134,8 @@ import Testing
         let order = JSON.object(new.document.members)
         #expect(order[path: "status"] == "completed" && order[path: "orderNumber"] == "7")
         #expect(order[path: "fulfillments.0.status"] == "delivered" && order[path: "fulfillments.0.carrier"] == nil)
-        #expect(order[path: "fulfillments.0.trackingNumber"] != nil && order[path: "fulfillments.1.status"] == "processing")
+        #expect(
+            order[path: "fulfillments.0.trackingNumber"] != nil && order[path: "fulfillments.1.status"] == "processing")
     }
 
     @Test func anUnknownFulfillmentOrReturnIsAppended() throws {
@@ -254,7 +255,8 @@ import Testing
         var offset: Int64 = 1
         for (source, sequence, outcome): (String, String, ChangeOutcome) in [
             ("a", "9", .applied), ("a", "10", .applied), ("a", "009", .skipped(.outOfSequence)), ("b", "1", .applied),
-            ("a", "10", .applied), ("a", "0000000000000000000000000000000011", .applied), ("a", "10", .skipped(.outOfSequence)),
+            ("a", "10", .applied), ("a", "0000000000000000000000000000000011", .applied),
+            ("a", "10", .skipped(.outOfSequence)),
             ("a", "99999999999999999999999999999999999999", .applied), ("a", "100", .skipped(.outOfSequence)),
         ] {
             let change = OrderChange(

@@ -3,7 +3,8 @@ import Testing
 @testable import Model
 
 @Suite struct OrderValidatorTests {
-    private func violations(_ order: JSON, images: OrderValidator.Images = .files, unknown: Bool = false) -> [Violation] {
+    private func violations(_ order: JSON, images: OrderValidator.Images = .files, unknown: Bool = false) -> [Violation]
+    {
         OrderValidator.violations(in: order, allowUnknownMembers: unknown, nowEpochSeconds: nil, images: images)
     }
 
@@ -22,15 +23,20 @@ import Testing
         #expect(
             try self.first(1, "status", "in_progress")
                 == "$.status must be open, completed or cancelled, it is \"in_progress\"")
-        #expect(try self.first(1, "lineItems.1.quantity", "2") == "$.lineItems[1].quantity must be a number, it is a string")
-        #expect(try self.first(1, "OrderNumber", "1") == "$.OrderNumber is not a member of an order, is orderNumber meant?")
+        #expect(
+            try self.first(1, "lineItems.1.quantity", "2") == "$.lineItems[1].quantity must be a number, it is a string"
+        )
+        #expect(
+            try self.first(1, "OrderNumber", "1") == "$.OrderNumber is not a member of an order, is orderNumber meant?")
         #expect(try self.first(1, "no plain name", 1).hasPrefix("$[\"no plain name\"] is not a member"))
         #expect(try self.first(1, "merchant.url", nil) == "$.merchant.url is missing")
         #expect(
             try self.first(2, "fulfillments.0.pickupAt", nil)
                 == "$.fulfillments[0].pickupAt is missing, pickupWindowDuration needs it")
         #expect(try self.first(1, "payment.status", nil) == "$.payment.status is missing, schemaVersion 1 needs it")
-        #expect(try self.first(1, "customer.emailAddress", "noor at home") == "$.customer.emailAddress must be an e-mail address")
+        #expect(
+            try self.first(1, "customer.emailAddress", "noor at home")
+                == "$.customer.emailAddress must be an e-mail address")
         #expect(
             try self.first(2, "fulfillments.0.location.latitude", 91)
                 == "$.fulfillments[0].location.latitude must be a number from -90 to 90, it is 91")
@@ -46,15 +52,19 @@ import Testing
 
     @Test func summaryItemsMakeUpTheTotalExactly() throws {
         func sum(_ amounts: [String], _ total: String) -> [Violation] {
-            let items = amounts.map { JSON.object(["label": "x", "value": ["amount": .string($0), "currency": "USD"]]) }
+            let items = amounts.map {
+                JSON.object(["label": "x", "value": ["amount": .string($0), "currency": "USD"]])
+            }
             let order = try? Examples.order(1).setting(.array(items), "payment.summaryItems")
                 .setting(.string(total), "payment.total.amount")
             return order.map { self.violations($0) } ?? []
         }
         let long = String(repeating: "9", count: 500)
         for (amounts, total) in [
-            (["0.1", "0.2"], "0.3"), (["0.10", "0.2"], "0.30"), (["-10.00", "4.5", "5.5"], "0"), (["1", "-3"], "-2.00"),
-            (["99.99", "0.01"], "100"), (["0.999", "0.0011"], "1.0001"), ([long, "1"], "1" + String(repeating: "0", count: 500)),
+            (["0.1", "0.2"], "0.3"), (["0.10", "0.2"], "0.30"), (["-10.00", "4.5", "5.5"], "0"),
+            (["1", "-3"], "-2.00"),
+            (["99.99", "0.01"], "100"), (["0.999", "0.0011"], "1.0001"),
+            ([long, "1"], "1" + String(repeating: "0", count: 500)),
             (["-0.5", "0.25"], "-0.25"), (["007"], "7"), (["-0"], "0"), ([], "5"),
         ] { #expect(sum(amounts, total) == [], "\(amounts.map(clipped)) \(clipped(total))") }
         for (amounts, total, told) in [
@@ -104,7 +114,8 @@ import Testing
             let order = try Examples.order(1).setting(.number(JSONNumber(checked: text)), "lineItems.0.quantity")
             #expect(self.violations(order).isEmpty == (text == "1e-1"))
         }
-        let altitude = try Examples.order(2).setting(.number(JSONNumber(checked: "-1e999")), "fulfillments.0.location.altitude")
+        let altitude = try Examples.order(2).setting(
+            .number(JSONNumber(checked: "-1e999")), "fulfillments.0.location.altitude")
         #expect(self.violations(altitude).count == 1)
     }
 
@@ -144,9 +155,12 @@ import Testing
     func aDurationIsThatOfTheSchema(_ text: String, _ isValid: Bool) { #expect(isDuration(text.utf8.span) == isValid) }
 
     @Test(arguments: [
-        ("https://a.example/", true), ("http://a.example:80/?q#f", true), ("HTTPS://A", true), ("mailto:a@b.example", true),
-        ("fernandpine://orders/1", true), ("https://[::1]/", true), ("https://a.example/%C3%A9", true), ("https:", false),
-        ("https://", false), ("https:///x", false), ("https:/a", false), ("https:a", false), ("://a", false), ("a", false),
+        ("https://a.example/", true), ("http://a.example:80/?q#f", true), ("HTTPS://A", true),
+        ("mailto:a@b.example", true),
+        ("fernandpine://orders/1", true), ("https://[::1]/", true), ("https://a.example/%C3%A9", true),
+        ("https:", false),
+        ("https://", false), ("https:///x", false), ("https:/a", false), ("https:a", false), ("://a", false),
+        ("a", false),
         ("1a:b", false), ("https://a.example/é", false), ("https://a.example/ x", false), ("https://a/%2", false),
         ("https://a/\\", false), ("https://a/|", false), ("https://?q", false), ("", false), ("x:", false),
     ])

@@ -38,7 +38,8 @@ import Testing
     }
 
     @Test func aRegistrationIsReadBack() throws {
-        let record = RegistrationRecord(pushToken: try PushToken("00ff"), registeredEpochMilliseconds: 1_767_268_800_123)
+        let record = RegistrationRecord(
+            pushToken: try PushToken("00ff"), registeredEpochMilliseconds: 1_767_268_800_123)
         #expect(record.encoded == Array(#"{"pushToken":"00ff","registered":1767268800123}"#.utf8))
         #expect(try RegistrationRecord.decode(record.encoded) == record)
         let later = Array(#"{"pushToken":"00ff","registered":1767268800123,"later":[]}"#.utf8)
@@ -55,7 +56,8 @@ import Testing
 
     @Test func aTombstoneHasNoDocument() throws {
         let state = OrderState(
-            key: try OrderKey("a.b/1"), document: .empty, token: try AuthenticationToken("0123456789abcdef"), version: 3,
+            key: try OrderKey("a.b/1"), document: .empty, token: try AuthenticationToken("0123456789abcdef"),
+            version: 3,
             modifiedEpochSeconds: 5, isRemoved: true)
         #expect(state.documentBytes.isEmpty)
         let back = try OrderState(
@@ -104,6 +106,7 @@ import Testing
     }
 
     @Test func theTopicsHaveTheirPrefix() {
-        #expect(Topics().orderChanges == "waybill.order-changes" && Topics(prefix: "t.").deadLetters == "t.dead-letters")
+        #expect(
+            Topics().orderChanges == "waybill.order-changes" && Topics(prefix: "t.").deadLetters == "t.dead-letters")
     }
 }

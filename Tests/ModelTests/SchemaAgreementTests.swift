@@ -10,9 +10,10 @@ import Testing
         let verdicts = try SchemaProgram.verdicts(cases)
         try #require(verdicts.count == cases.count)
         // A corpus that is all refused, or hardly there, would agree too easily.
-        #expect(verdicts.count { $0 } > 1000 && verdicts.count { !$0 } > 3000)
+        #expect(verdicts.count { $0 } > 500 && verdicts.count { !$0 } > 5000)
+        let judge = try SwiftJudge()
         for (item, schemaAccepts) in zip(cases, verdicts) {
-            let swiftAccepts = try item.isAcceptedBySwift()
+            let swiftAccepts = try judge.accepts(item)
             #expect(
                 swiftAccepts == schemaAccepts, "\(item.schema): \(item.name): Swift says \(swiftAccepts)")
             if let isValid = item.isValid { #expect(schemaAccepts == isValid, "\(item.schema): \(item.name)") }
@@ -20,7 +21,9 @@ import Testing
     }
 
     private static func orders() throws -> [SchemaCase] {
-        try (1...5).map { SchemaCase(schema: "order", name: "example \($0)", instance: try Examples.order($0), isValid: true) }
+        try (1...5).map {
+            SchemaCase(schema: "order", name: "example \($0)", instance: try Examples.order($0), isValid: true)
+        }
     }
 
     /// What a producer gets wrong: each must be refused.
@@ -154,7 +157,9 @@ import Testing
                 isValid: false)
         }
         let good = try event("waybill.order.patched", ["orderNumber": "2"])
-        for name in ["specversion", "type", "source", "id", "subject", "time", "sequence", "datacontenttype", "traceparent"] {
+        for name in [
+            "specversion", "type", "source", "id", "subject", "time", "sequence", "datacontenttype", "traceparent",
+        ] {
             for value: JSON? in [nil, .null, 7, "", [:], "x y"] {
                 // A subject of another shape is no key; that it agrees with the key, no schema can tell.
                 cases.append(
@@ -163,14 +168,17 @@ import Testing
                         instance: good.setting(value, name), isValid: nil))
             }
         }
-        for type in ["application/json", "Application/JSON; charset=utf-8", " text/json ;x", "application/merge-patch+json"] {
+        for type in [
+            "application/json", "Application/JSON; charset=utf-8", " text/json ;x", "application/merge-patch+json",
+        ] {
             cases.append(
                 SchemaCase(
                     schema: "order-change", name: type, instance: good.setting(.string(type), "datacontenttype"),
                     isValid: true))
         }
         cases.append(
-            SchemaCase(schema: "order-change", name: "base64", instance: good.setting("e30=", "data_base64"), isValid: false))
+            SchemaCase(
+                schema: "order-change", name: "base64", instance: good.setting("e30=", "data_base64"), isValid: false))
         return cases
     }
 
@@ -226,12 +234,15 @@ import Testing
         #expect(codes == ChangeFault.Code.allCases.map(\.rawValue))
         #expect(
             schema[path: "required"]
-                == [.string(DeadLetterHeader.error), .string(DeadLetterHeader.reason), .string(DeadLetterHeader.origin)])
+                == [
+                    .string(DeadLetterHeader.error), .string(DeadLetterHeader.reason), .string(DeadLetterHeader.origin),
+                ])
     }
 
     @Test func theChangeSchemaKnowsEveryType() throws {
         let schema = try JSON(parsing: Examples.bytes("order-change.schema.json"))
-        #expect(schema[path: "properties.type.enum"]?.array?.compactMap(\.string) == ChangeType.allCases.map(\.rawValue))
+        #expect(
+            schema[path: "properties.type.enum"]?.array?.compactMap(\.string) == ChangeType.allCases.map(\.rawValue))
     }
 
     @Test func theAsyncAPIDocumentNamesTopicsAndSchemasThatExist() throws {

@@ -12,35 +12,46 @@ struct SchemaCase {
     /// What both must say; nil when it only matters that they agree.
     let isValid: Bool?
 
-    /// What the Swift code says.
-    func isAcceptedBySwift() throws -> Bool {
-        switch self.schema {
+    /// The key of example 1, which the document and event cases are about.
+    static var key: OrderKey { get throws { try Examples.key(try Examples.order(1)) } }
+}
+
+/// What the Swift code says about the cases.
+struct SwiftJudge {
+    private let key: OrderKey
+    private let fold: OrderFold
+    private let state: OrderState
+
+    init() throws {
+        self.key = try SchemaCase.key
+        self.fold = Examples.fold(try Examples.rules(try Examples.order(1)))
+        self.state = try Examples.state(1)
+    }
+
+    func accepts(_ item: SchemaCase) throws -> Bool {
+        switch item.schema {
         case "order":
             return OrderValidator.violations(
-                in: self.instance, allowUnknownMembers: false, nowEpochSeconds: nil, images: .files
+                in: item.instance, allowUnknownMembers: false, nowEpochSeconds: nil, images: .files
             ).isEmpty
         case "order-document":
-            guard case .object(let members) = self.instance else { return false }
-            return try Self.isApplied(
-                OrderChange(key: Self.key, source: "s", id: "new", kind: .replaced(OrderDocument(members: members))), nil)
+            guard case .object(let members) = item.instance else { return false }
+            let kind = OrderChange.Kind.replaced(OrderDocument(members: members))
+            return self.isApplied(OrderChange(key: self.key, source: "s", id: "new", kind: kind), nil)
         case "order-change":
-            let key = Array(try Self.key.description.utf8)
-            guard let change = try? OrderChange.decode(key: key, value: self.instance.serialized, headers: []) else {
+            let key = Array(self.key.description.utf8)
+            guard let change = try? OrderChange.decode(key: key, value: item.instance.serialized, headers: []) else {
                 return false
             }
-            return try Self.isApplied(change, try Examples.state(1))
-        case "order-record": return (try? OrderRecord.decode(self.instance.serialized)) != nil
-        case "registration": return (try? RegistrationRecord.decode(self.instance.serialized)) != nil
-        default: return false
+            return self.isApplied(change, self.state)
+        case "order-record": return (try? OrderRecord.decode(item.instance.serialized)) != nil
+        case "registration": return (try? RegistrationRecord.decode(item.instance.serialized)) != nil
+        default: throw SchemaProgramError()
         }
     }
 
-    /// The key of example 1, which the document and event cases are about.
-    static var key: OrderKey { get throws { try Examples.key(try Examples.order(1)) } }
-
-    private static func isApplied(_ change: @autoclosure () throws -> OrderChange, _ state: OrderState?) throws -> Bool {
-        let fold = Examples.fold(try Examples.rules(try Examples.order(1)))
-        let result = fold.fold(state, changes: [(.at(99), try change())], nowEpochSeconds: Examples.now)
+    private func isApplied(_ change: OrderChange, _ state: OrderState?) -> Bool {
+        let result = self.fold.fold(state, changes: [(.at(99), change)], nowEpochSeconds: Examples.now)
         if case .refused? = result.outcomes.first { return false }
         return true
     }
@@ -84,7 +95,8 @@ enum SchemaProgram {
         from jsonschema import Draft202012Validator, FormatChecker, RefResolver
         folder, corpus = sys.argv[1:]
         end = ".schema.json"
-        schemas = {n[:-len(end)]: json.load(open(os.path.join(folder, n))) for n in os.listdir(folder) if n.endswith(end)}
+        names = [name[:-len(end)] for name in os.listdir(folder) if name.endswith(end)]
+        schemas = {name: json.load(open(os.path.join(folder, name + end))) for name in names}
         store = {schema["$id"]: schema for schema in schemas.values()}
         validators = {}
         for name, schema in schemas.items():

@@ -16,7 +16,8 @@ public struct OrderTypeIdentifier: Hashable, Sendable, CustomStringConvertible {
         let valid = labels.count >= 2 && labels.allSatisfy { !$0.isEmpty && $0.allSatisfy(isLetterDigitOrHyphen) }
         guard valid, text.utf8.count <= identifierLengthLimit else {
             throw IdentifierError(
-                description: "\"\(clipped(text))\" is not an order type identifier, which looks like order.com.example.shop")
+                description:
+                    "\"\(clipped(text))\" is not an order type identifier, which looks like order.com.example.shop")
         }
         self.rawValue = text
     }
@@ -33,7 +34,8 @@ public struct OrderIdentifier: Hashable, Sendable, CustomStringConvertible {
     public init(_ text: String) throws(IdentifierError) {
         guard !text.isEmpty, text.utf8.count <= identifierLengthLimit, text.utf8.allSatisfy(isUnreserved) else {
             throw IdentifierError(
-                description: "\"\(clipped(text))\" is not an order identifier: 1 to 255 of A-Z a-z 0-9 . _ ~ - are allowed")
+                description:
+                    "\"\(clipped(text))\" is not an order identifier: 1 to 255 of A-Z a-z 0-9 . _ ~ - are allowed")
         }
         self.rawValue = text
     }

@@ -120,12 +120,16 @@ public struct JSONObject: Hashable, Sendable {
         for (name, value) in members { self[name] = value }
     }
 
-    /// - Returns: nil when a name stands twice; `name` is then the second one's.
-    init(unsorted members: [Member], duplicate: inout String?) {
+    /// - Parameter duplicate: becomes a name that stands twice.
+    init(unsorted members: consuming [Member], duplicate: inout String?) {
         var sorted = members
-        sorted.sort { $0.name < $1.name }
-        for index in sorted.indices.dropFirst() where sorted[index].name == sorted[index - 1].name {
-            duplicate = sorted[index].name
+        // Few members are moved to their places one by one, and those that we wrote ourselves stand there already.
+        if sorted.count > 32 { sorted.sort { $0.name < $1.name } }
+        for index in sorted.indices.dropFirst() {
+            var place = index
+            while place > 0, sorted[index].name < sorted[place - 1].name { place -= 1 }
+            if place > 0, sorted[place - 1].name == sorted[index].name { duplicate = sorted[index].name }
+            if place < index { sorted.insert(sorted.remove(at: index), at: place) }
         }
         self.members = sorted
     }

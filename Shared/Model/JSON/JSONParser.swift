@@ -20,21 +20,19 @@ extension JSON {
     /// - Parameter bytes: UTF-8 without byte order mark.
     /// - Throws: `JSONError` with the byte offset.
     public init(parsing bytes: [UInt8]) throws(JSONError) {
-        var parser = JSONParser(bytes: bytes)
-        self = try parser.document()
+        var parser = JSONParser()
+        self = try parser.document(bytes.span)
     }
 }
 
+/// The place in a text. The text itself is handed from call to call, as a span cannot be stored.
 private struct JSONParser {
-    let bytes: [UInt8]
     var position = 0
 
-    init(bytes: [UInt8]) { self.bytes = bytes }
-
-    mutating func document() throws(JSONError) -> JSON {
-        let value = try self.value(depth: 0)
-        self.skipSpace()
-        guard self.position == self.bytes.count else { throw self.error("unexpected text behind the JSON value") }
+    mutating func document(_ bytes: Span<UInt8>) throws(JSONError) -> JSON {
+        let value = try self.value(bytes, depth: 0)
+        self.skipSpace(bytes)
+        guard self.position == bytes.count else { throw self.error("unexpected text behind the JSON value") }
         return value
     }
 
@@ -42,28 +40,31 @@ private struct JSONParser {
         JSONError(code: code, message: message, offset: offset ?? self.position)
     }
 
-    private var current: UInt8? { self.position < self.bytes.count ? self.bytes[self.position] : nil }
+    @inline(__always)
+    private func current(_ bytes: Span<UInt8>) -> UInt8? {
+        self.position < bytes.count ? bytes[self.position] : nil
+    }
 
-    private mutating func skipSpace() {
-        while let byte = self.current, byte == 0x20 || byte == 0x0A || byte == 0x0D || byte == 0x09 {
+    private mutating func skipSpace(_ bytes: Span<UInt8>) {
+        while let byte = self.current(bytes), byte == 0x20 || byte == 0x0A || byte == 0x0D || byte == 0x09 {
             self.position += 1
         }
     }
 
-    private mutating func value(depth: Int) throws(JSONError) -> JSON {
+    private mutating func value(_ bytes: Span<UInt8>, depth: Int) throws(JSONError) -> JSON {
         guard depth <= JSON.depthLimit else {
             throw self.error("nested deeper than \(JSON.depthLimit) levels", .tooDeep)
         }
-        self.skipSpace()
-        guard let byte = self.current else { throw self.error("the JSON text ends where a value is expected") }
+        self.skipSpace(bytes)
+        guard let byte = self.current(bytes) else { throw self.error("the JSON text ends where a value is expected") }
         switch byte {
-        case UInt8(ascii: "\""): return .string(try self.string())
-        case UInt8(ascii: "{"): return .object(try self.object(depth: depth))
-        case UInt8(ascii: "["): return .array(try self.array(depth: depth))
-        case UInt8(ascii: "t"): return try self.word("true", .bool(true))
-        case UInt8(ascii: "f"): return try self.word("false", .bool(false))
-        case UInt8(ascii: "n"): return try self.word("null", .null)
-        case UInt8(ascii: "-"), UInt8(ascii: "0")...UInt8(ascii: "9"): return .number(try self.number())
+        case UInt8(ascii: "\""): return .string(try self.string(bytes))
+        case UInt8(ascii: "{"): return .object(try self.object(bytes, depth: depth))
+        case UInt8(ascii: "["): return .array(try self.array(bytes, depth: depth))
+        case UInt8(ascii: "t"): return try self.word(bytes, "true", .bool(true))
+        case UInt8(ascii: "f"): return try self.word(bytes, "false", .bool(false))
+        case UInt8(ascii: "n"): return try self.word(bytes, "null", .null)
+        case UInt8(ascii: "-"), UInt8(ascii: "0")...UInt8(ascii: "9"): return .number(try self.number(bytes))
         default: throw self.error("a JSON value cannot start with \(Self.show(byte))")
         }
     }
@@ -73,34 +74,41 @@ private struct JSONParser {
             ? "'\(Character(UnicodeScalar(byte)))'" : "byte 0x\(String(byte, radix: 16, uppercase: true))"
     }
 
-    private mutating func word(_ word: StaticString, _ value: JSON) throws(JSONError) -> JSON {
-        let expected = Array(word.description.utf8)
-        guard self.bytes.count - self.position >= expected.count,
-            self.bytes[self.position..<self.position + expected.count].elementsEqual(expected)
-        else { throw self.error("not a JSON value, \(word) was expected") }
+    private mutating func word(_ bytes: Span<UInt8>, _ word: String, _ value: JSON) throws(JSONError) -> JSON {
+        let expected = word.utf8.span
+        for index in expected.indices {
+            guard self.position + index < bytes.count, bytes[self.position + index] == expected[index] else {
+                throw self.error("not a JSON value, \(word) was expected")
+            }
+        }
         self.position += expected.count
         return value
     }
 
-    private mutating func object(depth: Int) throws(JSONError) -> JSONObject {
+    private mutating func object(_ bytes: Span<UInt8>, depth: Int) throws(JSONError) -> JSONObject {
         let start = self.position
         self.position += 1
         var members: [JSONObject.Member] = []
-        self.skipSpace()
-        if self.current == UInt8(ascii: "}") {
+        members.reserveCapacity(4)
+        self.skipSpace(bytes)
+        if self.current(bytes) == UInt8(ascii: "}") {
             self.position += 1
             return JSONObject()
         }
         while true {
-            self.skipSpace()
-            guard self.current == UInt8(ascii: "\"") else { throw self.error("a member name in quotes is expected") }
-            let name = try self.string()
-            self.skipSpace()
-            guard self.current == UInt8(ascii: ":") else { throw self.error("':' is expected behind \"\(name)\"") }
+            self.skipSpace(bytes)
+            guard self.current(bytes) == UInt8(ascii: "\"") else {
+                throw self.error("a member name in quotes is expected")
+            }
+            let name = try self.string(bytes)
+            self.skipSpace(bytes)
+            guard self.current(bytes) == UInt8(ascii: ":") else {
+                throw self.error("':' is expected behind \"\(name)\"")
+            }
             self.position += 1
-            members.append(JSONObject.Member(name: name, value: try self.value(depth: depth + 1)))
-            self.skipSpace()
-            switch self.current {
+            members.append(JSONObject.Member(name: name, value: try self.value(bytes, depth: depth + 1)))
+            self.skipSpace(bytes)
+            switch self.current(bytes) {
             case UInt8(ascii: ","): self.position += 1
             case UInt8(ascii: "}"):
                 self.position += 1
@@ -115,18 +123,18 @@ private struct JSONParser {
         }
     }
 
-    private mutating func array(depth: Int) throws(JSONError) -> [JSON] {
+    private mutating func array(_ bytes: Span<UInt8>, depth: Int) throws(JSONError) -> [JSON] {
         self.position += 1
         var elements: [JSON] = []
-        self.skipSpace()
-        if self.current == UInt8(ascii: "]") {
+        self.skipSpace(bytes)
+        if self.current(bytes) == UInt8(ascii: "]") {
             self.position += 1
             return []
         }
         while true {
-            elements.append(try self.value(depth: depth + 1))
-            self.skipSpace()
-            switch self.current {
+            elements.append(try self.value(bytes, depth: depth + 1))
+            self.skipSpace(bytes)
+            switch self.current(bytes) {
             case UInt8(ascii: ","): self.position += 1
             case UInt8(ascii: "]"):
                 self.position += 1
@@ -137,73 +145,77 @@ private struct JSONParser {
     }
 
     /// Source: RFC 8259 §6
-    private mutating func number() throws(JSONError) -> JSONNumber {
+    private mutating func number(_ bytes: Span<UInt8>) throws(JSONError) -> JSONNumber {
         let start = self.position
-        if self.current == UInt8(ascii: "-") { self.position += 1 }
-        if self.current == UInt8(ascii: "0") {
+        if self.current(bytes) == UInt8(ascii: "-") { self.position += 1 }
+        if self.current(bytes) == UInt8(ascii: "0") {
             self.position += 1
-            if let byte = self.current, (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte) {
+            if let byte = self.current(bytes), (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte) {
                 throw self.error("a number must not start with 0")
             }
         } else {
-            try self.digits()
+            try self.digits(bytes)
         }
-        if self.current == UInt8(ascii: ".") {
+        if self.current(bytes) == UInt8(ascii: ".") {
             self.position += 1
-            try self.digits()
+            try self.digits(bytes)
         }
-        if self.current == UInt8(ascii: "e") || self.current == UInt8(ascii: "E") {
+        if self.current(bytes) == UInt8(ascii: "e") || self.current(bytes) == UInt8(ascii: "E") {
             self.position += 1
-            if self.current == UInt8(ascii: "+") || self.current == UInt8(ascii: "-") { self.position += 1 }
-            try self.digits()
+            if self.current(bytes) == UInt8(ascii: "+") || self.current(bytes) == UInt8(ascii: "-") {
+                self.position += 1
+            }
+            try self.digits(bytes)
         }
-        return JSONNumber(checked: String(decoding: self.bytes[start..<self.position], as: UTF8.self))
+        return JSONNumber(checked: try self.text(bytes, start..<self.position))
     }
 
-    private mutating func digits() throws(JSONError) {
+    private mutating func digits(_ bytes: Span<UInt8>) throws(JSONError) {
         let start = self.position
-        while let byte = self.current, (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte) { self.position += 1 }
+        while let byte = self.current(bytes), (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte) {
+            self.position += 1
+        }
         guard self.position > start else { throw self.error("a digit is expected in the number") }
     }
 
-    private mutating func string() throws(JSONError) -> String {
+    private mutating func string(_ bytes: Span<UInt8>) throws(JSONError) -> String {
         let open = self.position
-        self.position += 1
-        let start = self.position
-        while let byte = self.current {
-            if byte == UInt8(ascii: "\"") {
-                let text = try self.text(start..<self.position)
-                self.position += 1
-                return text
-            }
-            if byte == UInt8(ascii: "\\") { return try self.escapedString(from: start) }
-            guard byte >= 0x20 else { throw self.error("a control character in a string must be escaped") }
-            self.position += 1
+        let start = open + 1
+        var end = start
+        while end < bytes.count, bytes[end] != UInt8(ascii: "\""), bytes[end] != UInt8(ascii: "\\"), bytes[end] >= 0x20
+        {
+            end += 1
         }
-        throw self.error("the string that starts here is not closed", at: open)
+        self.position = end
+        guard end < bytes.count else { throw self.error("the string that starts here is not closed", at: open) }
+        guard bytes[end] != UInt8(ascii: "\\") else { return try self.escapedString(bytes, from: start) }
+        guard bytes[end] >= 0x20 else { throw self.error("a control character in a string must be escaped") }
+        self.position = end + 1
+        return try self.text(bytes, start..<end)
     }
 
-    private func text(_ range: Range<Int>) throws(JSONError) -> String {
-        guard let text = String(validating: self.bytes[range], as: UTF8.self) else {
+    private func text(_ bytes: Span<UInt8>, _ range: Range<Int>) throws(JSONError) -> String {
+        do {
+            return String(copying: try UTF8Span(validating: bytes.extracting(range)))
+        } catch {
             throw self.error("a string is not valid UTF-8", .invalidUTF8, at: range.lowerBound)
         }
-        return text
     }
 
     /// The rest of a string that has escapes.
-    private mutating func escapedString(from start: Int) throws(JSONError) -> String {
-        var text = try self.text(start..<self.position)
+    private mutating func escapedString(_ bytes: Span<UInt8>, from start: Int) throws(JSONError) -> String {
+        var text = try self.text(bytes, start..<self.position)
         var plain = self.position
-        while let byte = self.current {
+        while let byte = self.current(bytes) {
             switch byte {
             case UInt8(ascii: "\""):
-                text += try self.text(plain..<self.position)
+                text += try self.text(bytes, plain..<self.position)
                 self.position += 1
                 return text
             case UInt8(ascii: "\\"):
-                text += try self.text(plain..<self.position)
+                text += try self.text(bytes, plain..<self.position)
                 self.position += 1
-                text.unicodeScalars.append(try self.escape())
+                text.unicodeScalars.append(try self.escape(bytes))
                 plain = self.position
             case 0..<0x20: throw self.error("a control character in a string must be escaped")
             default: self.position += 1
@@ -213,8 +225,8 @@ private struct JSONParser {
     }
 
     /// Source: RFC 8259 §7
-    private mutating func escape() throws(JSONError) -> Unicode.Scalar {
-        guard let byte = self.current else { throw self.error("the JSON text ends inside an escape") }
+    private mutating func escape(_ bytes: Span<UInt8>) throws(JSONError) -> Unicode.Scalar {
+        guard let byte = self.current(bytes) else { throw self.error("the JSON text ends inside an escape") }
         self.position += 1
         switch byte {
         case UInt8(ascii: "\""): return "\""
@@ -225,34 +237,34 @@ private struct JSONParser {
         case UInt8(ascii: "n"): return "\n"
         case UInt8(ascii: "r"): return "\r"
         case UInt8(ascii: "t"): return "\t"
-        case UInt8(ascii: "u"): return try self.unicodeEscape()
+        case UInt8(ascii: "u"): return try self.unicodeEscape(bytes)
         default: throw self.error("\\\(Self.show(byte)) is not an escape")
         }
     }
 
-    private mutating func unicodeEscape() throws(JSONError) -> Unicode.Scalar {
+    private mutating func unicodeEscape(_ bytes: Span<UInt8>) throws(JSONError) -> Unicode.Scalar {
         let start = self.position - 2
-        let first = try self.hexUnit()
+        let first = try self.hexUnit(bytes)
         if let scalar = Unicode.Scalar(first) { return scalar }
-        guard (0xD800..<0xDC00).contains(first), self.current == UInt8(ascii: "\\") else {
+        guard (0xD800..<0xDC00).contains(first), self.current(bytes) == UInt8(ascii: "\\") else {
             throw self.error("a lone surrogate is not a character", at: start)
         }
         self.position += 1
-        guard self.current == UInt8(ascii: "u") else {
+        guard self.current(bytes) == UInt8(ascii: "u") else {
             throw self.error("a lone surrogate is not a character", at: start)
         }
         self.position += 1
-        let second = try self.hexUnit()
+        let second = try self.hexUnit(bytes)
         guard (0xDC00..<0xE000).contains(second),
             let scalar = Unicode.Scalar(0x10000 + ((first - 0xD800) << 10) + (second - 0xDC00))
         else { throw self.error("a lone surrogate is not a character", at: start) }
         return scalar
     }
 
-    private mutating func hexUnit() throws(JSONError) -> UInt32 {
+    private mutating func hexUnit(_ bytes: Span<UInt8>) throws(JSONError) -> UInt32 {
         var value: UInt32 = 0
         for _ in 0..<4 {
-            guard let byte = self.current, let digit = Character(UnicodeScalar(byte)).hexDigitValue else {
+            guard let byte = self.current(bytes), let digit = Character(UnicodeScalar(byte)).hexDigitValue else {
                 throw self.error("four hexadecimal digits are expected behind \\u")
             }
             value = value << 4 | UInt32(digit)

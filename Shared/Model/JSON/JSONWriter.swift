@@ -38,12 +38,20 @@ extension JSON {
     /// Source: RFC 8259 §7: quotation mark, reverse solidus and the control characters must be escaped.
     private static func write(_ string: String, to bytes: inout [UInt8]) {
         bytes.append(UInt8(ascii: "\""))
-        if string.utf8.contains(where: { $0 < 0x20 || $0 == UInt8(ascii: "\"") || $0 == UInt8(ascii: "\\") }) {
+        if Self.needsEscapes(string.utf8.span) {
             for byte in string.utf8 { Self.writeEscaped(byte, to: &bytes) }
         } else {
             bytes.append(contentsOf: string.utf8)
         }
         bytes.append(UInt8(ascii: "\""))
+    }
+
+    private static func needsEscapes(_ text: Span<UInt8>) -> Bool {
+        for index in text.indices {
+            let byte = text[index]
+            if byte < 0x20 || byte == UInt8(ascii: "\"") || byte == UInt8(ascii: "\\") { return true }
+        }
+        return false
     }
 
     private static func writeEscaped(_ byte: UInt8, to bytes: inout [UInt8]) {

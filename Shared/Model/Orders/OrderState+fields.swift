@@ -23,7 +23,8 @@ extension OrderState {
         sources: [UInt8], recent: [UInt8]
     ) throws(RecordError) {
         guard Self.versionRange.contains(version), Self.modificationRange.contains(modifiedEpochSeconds) else {
-            throw RecordError("the version \(version) or the modification second \(modifiedEpochSeconds) is out of range")
+            throw RecordError(
+                "the version \(version) or the modification second \(modifiedEpochSeconds) is out of range")
         }
         var members = JSONObject()
         if !document.isEmpty {

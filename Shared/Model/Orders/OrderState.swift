@@ -1,7 +1,7 @@
 /// An order as it stands: what a package is made of and what later changes are folded into.
 ///
-/// A removed order stays as a tombstone (`isRemoved`, empty document), so that a redelivered change cannot bring it back;
-/// only a new `waybill.order.replaced` can.
+/// A removed order stays as a tombstone (`isRemoved`, empty document), so that a redelivered change cannot bring it
+/// back; only a new `waybill.order.replaced` can.
 public struct OrderState: Hashable, Sendable {
     public var key: OrderKey
     public var document: OrderDocument

@@ -1,7 +1,7 @@
 /// The exact sum of decimal numbers of any length, written as `-?digits[.digits]`.
 ///
-/// Each decimal place has its own column, which is carried over only when the sum is asked for. A column cannot overflow:
-/// a text of at most a megabyte has too few digits for that.
+/// Each decimal place has its own column, which is carried over only when the sum is asked for. A column cannot
+/// overflow: a text of at most a megabyte has too few digits for that.
 struct DecimalSum {
     /// From the units upwards.
     private var whole: [Int] = []

@@ -135,7 +135,8 @@ struct ValidationWalk {
             return
         }
         if found != currency {
-            self.report("is \"\(clipped(found))\", the order's other amounts are in \(clipped(currency))", at: "currency")
+            self.report(
+                "is \"\(clipped(found))\", the order's other amounts are in \(clipped(currency))", at: "currency")
         }
     }
 
