@@ -17,6 +17,12 @@ public struct FoldResult: Hashable, Sendable {
     public var effect: Effect
     /// One for each change, in their order.
     public var outcomes: [ChangeOutcome]
+
+    public init(state: OrderState?, effect: Effect, outcomes: [ChangeOutcome]) {
+        self.state = state
+        self.effect = effect
+        self.outcomes = outcomes
+    }
 }
 
 /// What became of one change.
