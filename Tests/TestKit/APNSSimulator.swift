@@ -6,8 +6,8 @@ import NIOSSL
 
 /// A stand-in for APNs: HTTP/2 over TLS, as strict as Apple's rules, and can be told to fail.
 ///
-/// On swift-nio-http2 and not on nghttp2, so that the pusher's client never talks to its own library. Everything runs on
-/// one event loop of its own. Bounded: the journal, the faults, who waits.
+/// On swift-nio-http2 and not on nghttp2, so that the pusher's client never talks to its own library. Everything runs
+/// on one event loop of its own. Bounded: the journal, the faults, who waits.
 /// Source: Wallet Orders §4
 public final class APNSSimulator: Sendable {
     /// Where notifications go: `https://localhost:PORT`.

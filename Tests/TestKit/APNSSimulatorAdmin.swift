@@ -45,7 +45,7 @@ final class APNSSimulatorAdmin: ChannelInboundHandler {
         }
         do {
             let command = try APNSSimulatorAdminCommand(
-                method: head.method, uri: head.uri, body: self.body,
+                method: head.method.rawValue, uri: head.uri, body: self.body,
                 nowEpochMilliseconds: self.state.configuration.nowEpochMilliseconds())
             self.run(command, head, context: context)
         } catch {

@@ -1,5 +1,3 @@
-import NIOHTTP1
-
 /// What somebody asks of the simulator over its admin port.
 enum APNSSimulatorAdminCommand: Hashable {
     case deliveries(after: UInt64, waitMilliseconds: Int64, limit: Int)
@@ -28,26 +26,26 @@ enum APNSSimulatorAdminCommand: Hashable {
     /// - Parameters:
     ///   - uri: path and query.
     ///   - nowEpochMilliseconds: for a fault without a timestamp.
-    init(method: HTTPMethod, uri: String, body: [UInt8], nowEpochMilliseconds: Int64) throws(Refusal) {
+    init(method: String, uri: String, body: [UInt8], nowEpochMilliseconds: Int64) throws(Refusal) {
         let parts = uri.split(separator: "?", maxSplits: 1, omittingEmptySubsequences: false)
         let path = parts[0]
-        if path != "/deliveries" || method != .GET, parts.count > 1 {
+        if path != "/deliveries" || method != "GET", parts.count > 1 {
             throw Refusal(status: 400, message: "only GET /deliveries takes a query")
         }
         switch (path, method) {
-        case ("/deliveries", .GET): self = try Self.deliveries(query: parts.count > 1 ? parts[1] : "")
-        case ("/deliveries", .DELETE): self = .clearDeliveries
-        case ("/faults", .GET): self = .faults
-        case ("/faults", .DELETE): self = .clearFaults
-        case ("/faults", .POST):
+        case ("/deliveries", "GET"): self = try Self.deliveries(query: parts.count > 1 ? parts[1] : "")
+        case ("/deliveries", "DELETE"): self = .clearDeliveries
+        case ("/faults", "GET"): self = .faults
+        case ("/faults", "DELETE"): self = .clearFaults
+        case ("/faults", "POST"):
             do {
                 self = .addFault(try APNSSimulatorFault(json: body, nowEpochMilliseconds: nowEpochMilliseconds))
             } catch {
                 throw Refusal(status: 400, message: error.message)
             }
-        case ("/connections", .GET): self = .connections
+        case ("/connections", "GET"): self = .connections
         case ("/deliveries", _), ("/faults", _), ("/connections", _):
-            throw Refusal(status: 405, message: "\(method.rawValue) is not possible here")
+            throw Refusal(status: 405, message: "\(method) is not possible here")
         default:
             throw Refusal(status: 404, message: "there are /deliveries, /faults and /connections")
         }

@@ -41,5 +41,7 @@ public struct APNSSimulatorConfiguration: Sendable {
     }
 
     /// Reads a whole file.
-    public static func read(_ path: String) throws -> [UInt8] { [UInt8](try Data(contentsOf: URL(fileURLWithPath: path))) }
+    public static func read(_ path: String) throws -> [UInt8] {
+        [UInt8](try Data(contentsOf: URL(fileURLWithPath: path)))
+    }
 }

@@ -18,8 +18,12 @@ final class APNSSimulatorConnection: ChannelInboundHandler {
     private var context: ChannelHandlerContext?
     private var streams: [HTTP2StreamID: APNSSimulatorRequest] = [:]
     private var tokens = APNSSimulatorTokenHistory()
+    /// The highest stream that was opened.
     private var highest: HTTP2StreamID = 0
-    private var highestAnswered: HTTP2StreamID = 0
+    /// The highest stream whose request stands in the journal: not to be sent again.
+    private var highestDecided: HTTP2StreamID = 0
+    /// Nothing is read and nothing answered: the client talks to nobody.
+    private var isSilent = false
     /// Set once GOAWAY is sent: streams above it are not looked at.
     private var lastStream: HTTP2StreamID?
     private var streamLimit: Int
@@ -118,15 +122,14 @@ final class APNSSimulatorConnection: ChannelInboundHandler {
             self.write(.windowUpdate(windowSizeIncrement: self.unacknowledged), on: .rootStream)
             self.unacknowledged = 0
         }
-        guard self.streams[stream] != nil, case .byteBuffer(let buffer) = data.data else { return }
-        self.streams[stream]?.body.append(contentsOf: buffer.readableBytesView)
+        guard let request = self.streams[stream], case .byteBuffer(let buffer) = data.data else { return }
+        // One byte too many is kept as the proof; the rest is read and thrown away, so that the client gets its answer.
+        let kept = APNSSimulatorRules.bodyLimit + 1 - request.body.count
+        self.streams[stream]?.body.append(contentsOf: buffer.readableBytesView.prefix(kept))
         if data.endStream {
             self.finish(stream)
-        } else if (self.streams[stream]?.body.count ?? 0) > APNSSimulatorRules.bodyLimit {
-            // Too large already: answered now, and the client is told to stop. Source: RFC 9113 §8.1
-            self.finish(stream)
-            self.streams[stream] = nil
-            self.write(.rstStream(.noError), on: stream)
+        } else if kept <= buffer.readableBytes, data.data.readableBytes > 0 {
+            self.write(.windowUpdate(windowSizeIncrement: data.data.readableBytes), on: stream)
         }
     }
 
@@ -145,7 +148,7 @@ final class APNSSimulatorConnection: ChannelInboundHandler {
             ?? APNSSimulatorIdentifier.random(using: &self.state.random)
         let wasProven = self.tokens.isProven
         if let refusal = self.refusal(of: request, now: now) {
-            self.record(request, identifier, refusal, now)
+            self.record(request, identifier, refusal, now, on: stream)
             self.answer(refusal, identifier, on: stream, after: self.state.configuration.delayMilliseconds)
         } else {
             self.deliver(request, identifier, on: stream, now: now)
@@ -172,32 +175,34 @@ final class APNSSimulatorConnection: ChannelInboundHandler {
         let usual = self.state.configuration.delayMilliseconds
         switch self.state.faults.hit(token: request.deviceToken ?? "", connection: self.number) {
         case nil, .maxConcurrentStreams:
-            self.record(request, identifier, .accepted, now)
+            self.record(request, identifier, .accepted, now, on: stream)
             self.answer(.accepted, identifier, on: stream, after: usual)
         case .delay(let milliseconds):
-            self.record(request, identifier, .accepted, now)
+            self.record(request, identifier, .accepted, now, on: stream)
             self.answer(.accepted, identifier, on: stream, after: milliseconds)
         case .answer(let answer, let delay):
-            self.record(request, identifier, answer, now)
+            self.record(request, identifier, answer, now, on: stream)
             self.answer(answer, identifier, on: stream, after: delay > 0 ? delay : usual)
         case .silence:
-            self.record(request, identifier, nil, now)
+            self.record(request, identifier, nil, now, on: stream)
         case .cut:
-            self.record(request, identifier, nil, now)
+            self.record(request, identifier, nil, now, on: stream)
             self.wire.cut()
-        case .goAway(let reason, processed: true):
-            self.record(request, identifier, .accepted, now)
-            self.answer(.accepted, identifier, on: stream, after: 0)
-            self.goAway(reason, last: max(stream, self.highestAnswered))
-        case .goAway(let reason, processed: false):
-            self.goAway(reason, last: self.highestAnswered)
+        case .goAway(let reason, let processed):
+            // A stream below one that was processed cannot be left out: GOAWAY names the last one only.
+            if processed || stream < self.highestDecided {
+                self.record(request, identifier, .accepted, now, on: stream)
+                self.answer(.accepted, identifier, on: stream, after: 0)
+            }
+            self.goAway(reason, last: self.highestDecided)
         }
     }
 
     private func record(
         _ request: APNSSimulatorRequest, _ identifier: APNSSimulatorIdentifier, _ answer: APNSSimulatorAnswer?,
-        _ now: Int64
+        _ now: Int64, on stream: HTTP2StreamID
     ) {
+        self.highestDecided = max(self.highestDecided, stream)
         let topic = self.state.interned(request.topic ?? self.certificateTopic ?? "")
         self.state.record { sequence in
             APNSSimulatorDelivery(
@@ -223,12 +228,13 @@ final class APNSSimulatorConnection: ChannelInboundHandler {
 
     private func send(_ answer: APNSSimulatorAnswer, _ identifier: APNSSimulatorIdentifier, on stream: HTTP2StreamID) {
         // The client may have reset the stream, or a GOAWAY put it aside, while the answer was late.
-        guard self.streams.removeValue(forKey: stream) != nil else { return }
-        self.highestAnswered = max(self.highestAnswered, stream)
+        guard !self.isSilent, self.streams.removeValue(forKey: stream) != nil else { return }
         let headers: HPACKHeaders = [":status": String(answer.status), "apns-id": identifier.description]
         let body = answer.body
         self.write(.headers(.init(headers: headers, endStream: body.isEmpty)), on: stream)
-        if !body.isEmpty { self.write(.data(.init(data: .byteBuffer(ByteBuffer(string: body)), endStream: true)), on: stream) }
+        if !body.isEmpty {
+            self.write(.data(.init(data: .byteBuffer(ByteBuffer(string: body)), endStream: true)), on: stream)
+        }
         self.closeWhenDone()
     }
 
@@ -245,7 +251,7 @@ final class APNSSimulatorConnection: ChannelInboundHandler {
         case .cut: self.wire.cut()
         case .silence: self.setReading(false)
         case .goAway(let reason, let processed):
-            self.goAway(reason, last: processed ? self.highest : self.highestAnswered)
+            self.goAway(reason, last: processed ? self.highest : self.highestDecided)
             self.context?.flush()
         case .answer, .delay, .maxConcurrentStreams: break
         }
@@ -267,6 +273,7 @@ final class APNSSimulatorConnection: ChannelInboundHandler {
     }
 
     private func setReading(_ isReading: Bool) {
+        self.isSilent = !isReading
         self.context?.channel.setOption(.autoRead, value: isReading).whenFailure { _ in }
         if isReading { self.context?.read() }
     }

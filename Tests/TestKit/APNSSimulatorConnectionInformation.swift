@@ -21,7 +21,7 @@ public struct APNSSimulatorConnectionInformation: Hashable, Sendable {
     }
 
     var json: String {
-        var text = "{\"connection\":\(self.number),\"openStreams\":\(self.openStreams),\"authentication\":"
+        var text = "{\"id\":\(self.number),\"openStreams\":\(self.openStreams),\"authentication\":"
         text.appendJSON(self.authentication)
         text += ",\"certificateTopic\":"
         text.appendJSON(self.certificateTopic)

@@ -6,7 +6,9 @@ import Foundation
 /// Source: ITU-T X.690 §8.1
 enum APNSSimulatorDER {
     /// The contents of the value at the start, and what stands behind it. Lengths up to three bytes.
-    static func value(_ bytes: ArraySlice<UInt8>) -> (tag: UInt8, contents: ArraySlice<UInt8>, rest: ArraySlice<UInt8>)? {
+    static func value(
+        _ bytes: ArraySlice<UInt8>
+    ) -> (tag: UInt8, contents: ArraySlice<UInt8>, rest: ArraySlice<UInt8>)? {
         guard bytes.count >= 2, let tag = bytes.first else { return nil }
         let first = bytes[bytes.startIndex + 1]
         var start = bytes.startIndex + 2

@@ -6,9 +6,9 @@ struct APNSSimulatorFaultError: Error, Hashable { let message: String }
 extension APNSSimulatorFault {
     /// Reads the body of `POST /faults`.
     ///
-    /// Where it hits: `token`, `connection`, `count`, or `"now": true`. What happens, one of: `status` with `reason` and
-    /// `timestampEpochMilliseconds` and perhaps `delayMilliseconds`; `delayMilliseconds` alone; `goaway` with `reason` and
-    /// `processed`; `cut`; `silence`; `maxConcurrentStreams`.
+    /// Where it hits: `token`, `connection`, `count`, or `"now": true`. What happens, one of: `status` with `reason`,
+    /// `timestampEpochMilliseconds` and perhaps `delayMilliseconds`; `delayMilliseconds` alone; `goaway` with `reason`
+    /// and `processed`; `cut`; `silence`; `maxConcurrentStreams`.
     /// - Parameter nowEpochMilliseconds: the timestamp of a 410 that brings none.
     init(json bytes: [UInt8], nowEpochMilliseconds: Int64) throws(APNSSimulatorFaultError) {
         let object: JSONObject
@@ -49,7 +49,9 @@ extension APNSSimulatorFault {
         of object: JSONObject, nowEpochMilliseconds: Int64
     ) throws(APNSSimulatorFaultError) -> Effect {
         let kinds = ["status", "goaway", "cut", "silence", "maxConcurrentStreams"].filter { object[$0] != nil }
-        guard kinds.count <= 1 else { throw self.error("a fault is one thing, not \(kinds.joined(separator: " and "))") }
+        guard kinds.count <= 1 else {
+            throw self.error("a fault is one thing, not \(kinds.joined(separator: " and "))")
+        }
         let delay = try self.member(object, "delayMilliseconds", "a whole number from 0 to 600000") {
             self.count($0, 0, 600_000)
         }
@@ -120,7 +122,9 @@ extension APNSSimulatorFault {
         }
     }
 
-    private static func error(_ message: String) -> APNSSimulatorFaultError { APNSSimulatorFaultError(message: message) }
+    private static func error(_ message: String) -> APNSSimulatorFaultError {
+        APNSSimulatorFaultError(message: message)
+    }
 }
 
 extension APNSSimulatorFaults.Standing {

@@ -45,29 +45,7 @@ struct APNSSimulatorProviderToken: Hashable {
         guard part.utf8.allSatisfy({ $0 != UInt8(ascii: "+") && $0 != UInt8(ascii: "/") && $0 != UInt8(ascii: "=") })
         else { return nil }
         let plain = String(part.map { $0 == "-" ? "+" : $0 == "_" ? "/" : $0 })
-        return Data(base64Encoded: plain + String(repeating: "=", count: (4 - plain.utf8.count % 4) % 4)).map { [UInt8]($0) }
+        let padding = String(repeating: "=", count: (4 - plain.utf8.count % 4) % 4)
+        return Data(base64Encoded: plain + padding).map { [UInt8]($0) }
     }
 }
-
-/// A key that provider tokens may be signed with.
-public struct APNSSimulatorProviderKey: Hashable, Sendable {
-    /// Ten characters.
-    public let keyIdentifier: String
-    /// Ten characters.
-    public let team: String
-    let publicKey: APNSSimulatorES256
-
-    /// - Parameter pem: a P-256 key, private (as Apple's `.p8`) or public.
-    /// - Throws: `APNSSimulatorError` when it is none.
-    public init(pem: [UInt8], keyIdentifier: String, team: String) throws(APNSSimulatorError) {
-        guard let point = APNSSimulatorDER.point(keyPEM: pem), let key = APNSSimulatorES256(point: point) else {
-            throw APNSSimulatorError(description: "reading the provider key: no P-256 key in PEM form")
-        }
-        self.keyIdentifier = keyIdentifier
-        self.team = team
-        self.publicKey = key
-    }
-}
-
-/// Why the simulator could not be started.
-public struct APNSSimulatorError: Error, Hashable, CustomStringConvertible { public let description: String }

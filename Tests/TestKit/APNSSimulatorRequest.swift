@@ -22,20 +22,20 @@ public struct APNSSimulatorRequest: Hashable, Sendable {
         switch name {
         case ":method": self.method = value
         case ":path": self.path = value
-        case "apns-topic": self.set(\.topic, value)
-        case "apns-push-type": self.set(\.pushType, value)
-        case "apns-priority": self.set(\.priority, value)
-        case "apns-expiration": self.set(\.expiration, value)
-        case "apns-id": self.set(\.identifier, value)
-        case "apns-collapse-id": self.set(\.collapseIdentifier, value)
-        case "authorization": self.set(\.authorization, value)
+        case "apns-topic": Self.set(&self.topic, value, &self.hasDuplicates)
+        case "apns-push-type": Self.set(&self.pushType, value, &self.hasDuplicates)
+        case "apns-priority": Self.set(&self.priority, value, &self.hasDuplicates)
+        case "apns-expiration": Self.set(&self.expiration, value, &self.hasDuplicates)
+        case "apns-id": Self.set(&self.identifier, value, &self.hasDuplicates)
+        case "apns-collapse-id": Self.set(&self.collapseIdentifier, value, &self.hasDuplicates)
+        case "authorization": Self.set(&self.authorization, value, &self.hasDuplicates)
         default: break
         }
     }
 
-    private mutating func set(_ member: WritableKeyPath<Self, String?>, _ value: String) {
-        if self[keyPath: member] != nil { self.hasDuplicates = true }
-        self[keyPath: member] = value
+    private static func set(_ member: inout String?, _ value: String, _ isDuplicate: inout Bool) {
+        if member != nil { isDuplicate = true }
+        member = value
     }
 
     /// What stands behind `/3/device/`; nil when the path is another one.

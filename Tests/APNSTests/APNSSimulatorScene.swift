@@ -1,0 +1,124 @@
+import Foundation
+import Testing
+
+@testable import TestKit
+
+/// A running simulator with certificates, and the clients that talk to it.
+struct APNSSimulatorScene: Sendable {
+    static let topic = "order.com.example.shop"
+    static let token = String(repeating: "a1", count: 32)
+
+    let simulator: APNSSimulator
+    let directory: String
+
+    /// Makes the certificates once for a suite and takes them away behind it.
+    struct Once: SuiteTrait, TestScoping {
+        @TaskLocal static var directory: String?
+
+        @concurrent func provideScope(
+            for test: Test, testCase: Test.Case?, performing function: @Sendable @concurrent () async throws -> Void
+        ) async throws {
+            let directory = FileManager.default.temporaryDirectory.path + "/waybill-apns-\(UUID().uuidString)"
+            defer { try? FileManager.default.removeItem(atPath: directory) }
+            _ = try DevelopmentCertificates.make(in: directory, orderType: APNSSimulatorScene.topic)
+            try Data("{}".utf8).write(to: URL(fileURLWithPath: directory + "/body"))
+            try await Self.$directory.withValue(directory, operation: function)
+        }
+    }
+
+    /// What a client printed, and the last status it saw; 0 when there was none.
+    struct Answer: Sendable {
+        var status: Int
+        var text: String
+    }
+
+    static func run(_ body: @Sendable (APNSSimulatorScene) async throws -> Void) async throws {
+        let directory = try #require(Once.directory)
+        var configuration = try APNSSimulatorConfiguration(certificates: directory)
+        configuration.providerKeys = [
+            try APNSSimulatorProviderKey(
+                pem: try APNSSimulatorConfiguration.read(directory + "/provider-key.p8"), keyIdentifier: "KEY1234567",
+                team: "TEAM123456")
+        ]
+        let scene = Self(simulator: try await APNSSimulator.start(configuration), directory: directory)
+        do {
+            try await body(scene)
+        } catch {
+            await scene.simulator.stop()
+            throw error
+        }
+        await scene.simulator.stop()
+    }
+
+    /// Posts `{}` with curl, unless the arguments say otherwise.
+    func push(
+        _ arguments: [String] = [], identity: String? = "certificate.pem", key: String = "key.pem"
+    ) async throws -> Answer {
+        var all = ["--http2", "--cacert", self.directory + "/root.pem", "-H", "apns-priority: 5"]
+        all += ["-H", "apns-push-type: background"]
+        if !arguments.contains("-d"), !arguments.contains("-X") { all += ["-d", "{}"] }
+        if let identity { all += ["--cert", "\(self.directory)/\(identity)", "--key", "\(self.directory)/\(key)"] }
+        return try await self.curl(all + arguments + ["\(self.simulator.url)/3/device/\(Self.token)"])
+    }
+
+    /// Asks the admin port.
+    func admin(_ path: String, _ arguments: [String] = []) async throws -> Answer {
+        try await self.curl(arguments + ["\(self.simulator.adminURL)/\(path)"])
+    }
+
+    /// Posts `{}` with nghttp and returns the frames it saw, without colours.
+    func nghttp(_ arguments: [String], identity: String? = "certificate.pem") async throws -> String {
+        var all = ["-v", "-n", "-t", "5s", "-d", self.directory + "/body", "-H", "apns-priority: 5"]
+        if let identity { all += ["--cert=\(self.directory)/\(identity)", "--key=\(self.directory)/key.pem"] }
+        return try await Self.output(of: "nghttp", all + arguments + ["\(self.simulator.url)/3/device/\(Self.token)"])
+            .replacing(/\u{1B}\[[0-9;]*m/, with: "")
+    }
+
+    private func curl(_ arguments: [String]) async throws -> Answer {
+        let text = try await Self.output(of: "curl", ["-sS", "-m", "30", "-w", "\n%{http_code}"] + arguments)
+        let lines = text.split(separator: "\n", omittingEmptySubsequences: false)
+        // curl writes its own errors behind the status.
+        let status = lines.reversed().compactMap { $0.count == 3 ? Int($0) : nil }.first ?? 0
+        return Answer(status: status, text: text)
+    }
+
+    /// Runs a program to its end on a thread that may block.
+    private static func output(of program: String, _ arguments: [String]) async throws -> String {
+        try await withCheckedThrowingContinuation { continuation in
+            DispatchQueue.global().async {
+                let process = Process()
+                process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
+                process.arguments = [program] + arguments
+                process.standardInput = FileHandle.nullDevice
+                let output = Pipe()
+                process.standardOutput = output
+                process.standardError = output
+                do {
+                    try process.run()
+                } catch {
+                    return continuation.resume(throwing: error)
+                }
+                let said = output.fileHandleForReading.readDataToEndOfFile()
+                process.waitUntilExit()
+                continuation.resume(returning: String(decoding: said, as: UTF8.self))
+            }
+        }
+    }
+
+    /// A provider token that the `openssl` program has signed.
+    func providerToken(issuedEpochSeconds: Int64) throws -> String {
+        let name = self.directory + "/token-\(UUID().uuidString)"
+        let header = APNSSimulatorTokenTests.base64URL(#"{"alg":"ES256","kid":"KEY1234567"}"#.utf8)
+        let claims = APNSSimulatorTokenTests.base64URL(#"{"iss":"TEAM123456","iat":\#(issuedEpochSeconds)}"#.utf8)
+        try Data("\(header).\(claims)".utf8).write(to: URL(fileURLWithPath: name))
+        try OpenSSLProgram.run([
+            "dgst", "-sha256", "-sign", self.directory + "/provider-key.p8", "-out", name + ".der", name,
+        ])
+        let sequence = try #require(APNSSimulatorDER.value(try APNSSimulatorConfiguration.read(name + ".der")[...]))
+        let signature = APNSSimulatorDER.values(in: sequence.contents).flatMap { integer in
+            let digits = integer.contents.drop { $0 == 0 }
+            return [UInt8](repeating: 0, count: 32 - digits.count) + digits
+        }
+        return "\(header).\(claims).\(APNSSimulatorTokenTests.base64URL(signature))"
+    }
+}

@@ -1,0 +1,19 @@
+/// A part of the journal, oldest first.
+public struct APNSSimulatorDeliveries: Hashable, Sendable {
+    public var deliveries: [APNSSimulatorDelivery]
+    /// The sequence to ask after next time.
+    public var last: UInt64
+    /// How many have fallen out of the journal since the start.
+    public var dropped: UInt64
+
+    /// The answer of `GET /deliveries`.
+    var json: String {
+        var text = "{\"deliveries\":["
+        text.reserveCapacity(64 + self.deliveries.count * 320)
+        for (index, delivery) in self.deliveries.enumerated() {
+            if index > 0 { text += "," }
+            delivery.write(to: &text)
+        }
+        return text + "],\"last\":\(self.last),\"dropped\":\(self.dropped)}"
+    }
+}

@@ -1,0 +1,5 @@
+/// Why the simulator could not be started or told something.
+public struct APNSSimulatorError: Error, Hashable, CustomStringConvertible {
+    /// A sentence with the value at fault.
+    public let description: String
+}
