@@ -14,8 +14,8 @@ public enum CMS {
 
     /// Checks the signature over the content and the chain from its signer to one of the roots.
     ///
-    /// Only detached signatures with exactly one signer are accepted. What the signer's key may be used for is left to the
-    /// caller: the purposes libcrypto knows do not include Apple's.
+    /// Only detached signatures with exactly one signer are accepted. What the signer's key may be used for is left
+    /// to the caller: the purposes libcrypto knows do not include Apple's.
     /// Source: RFC 5652 §5.6, Wallet Orders §2.4
     /// - Parameters:
     ///   - signature: DER.

@@ -2,7 +2,7 @@
 public struct Certificate: Hashable, Sendable {
     /// The certificate itself. Source: RFC 5280 §4.1
     public let der: [UInt8]
-    /// Whom it names, last part first: `C=US,O=Example,OU=TEAM123456,CN=…,UID=order.com.example.shop`. Source: RFC 2253
+    /// Whom it names, last part first: `C=US,OU=TEAM123456,CN=…,UID=order.com.example.shop`. Source: RFC 2253
     public let subject: String
     /// Who signed it, in the same form.
     public let issuer: String

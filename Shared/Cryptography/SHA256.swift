@@ -29,7 +29,7 @@ public enum SHA256 {
 ///
 /// The implicit fetch behind `EVP_sha256()` costs 0.2 microseconds a call and takes a lock that all threads share.
 @safe
-final class DigestAlgorithm: @unchecked Sendable {  // tidy: an EVP_MD never changes once it is fetched (EVP_MD_fetch(3))
+final class DigestAlgorithm: @unchecked Sendable {  // tidy: a fetched EVP_MD never changes (EVP_MD_fetch(3))
     /// Lives as long as the process.
     static let sha256 = DigestAlgorithm()
 

@@ -1,6 +1,7 @@
 // Owner: each `SigningSlot` owns one copy of the key and one signing context; certificates are plain values.
 // Threads: any number at once; a slot is used under its own lock, and there is one for each core.
-// Bounds: as many keys in memory as cores; a signature takes a quarter of a millisecond of processor time and never waits for I/O.
+// Bounds: as many keys in memory as cores; a signature takes a quarter of a millisecond of processor time and never
+// waits for I/O.
 import CCrypto
 import Glibc
 import Synchronization
@@ -64,8 +65,8 @@ public final class SigningIdentity: Sendable {
 
     /// Signs in the first slot that is free; if all are taken, waits for the first one.
     ///
-    /// libcrypto allows one key for several threads, but then they meet at the lock of its blinding values. With a key
-    /// each, and a lock around each, no two threads ever touch the same libcrypto object.
+    /// libcrypto allows one key for several threads, but then they meet at the lock of its blinding values. With a
+    /// key each, and a lock around each, no two threads ever touch the same libcrypto object.
     private func rawSignature(_ digest: [UInt8]) throws(CryptographyError) -> [UInt8] {
         for slot in self.slots {
             let result = slot.signer.withLockIfAvailable { signer in

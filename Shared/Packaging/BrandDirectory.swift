@@ -21,8 +21,8 @@ struct BrandDirectory {
 
     /// All files below `assets`, by their path relative to it; none if there is no such folder.
     ///
-    /// Dot files are passed over: editors and file managers leave them behind. Links are followed as long as they stay in the
-    /// brand's directory, so that a mounted volume of Kubernetes works and `/etc/passwd` does not.
+    /// Dot files are passed over: editors and file managers leave them behind. Links are followed as long as they
+    /// stay in the brand's directory, so that a mounted volume of Kubernetes works and `/etc/passwd` does not.
     func assets() throws(BrandError) -> [String: Asset] {
         let folder = "\(self.path)/assets"
         guard FileManager.default.fileExists(atPath: folder) else { return [:] }
@@ -62,7 +62,8 @@ struct BrandDirectory {
         guard name.utf8.count <= 255, name.utf8.allSatisfy({ $0 >= 0x20 && $0 != 0x7F && $0 != UInt8(ascii: "\\") })
         else {
             throw BrandError(
-                .asset, "\(path): a name has at most 255 bytes, no backslash and no control characters; rename the file")
+                .asset, "\(path): a name has at most 255 bytes, no backslash and no control characters; rename the file"
+            )
         }
         guard ![FileName.order, FileName.manifest, FileName.signature].contains(Array(name.utf8)) else {
             throw BrandError(.asset, "\(path): packages have a file of this name already; rename or remove it")

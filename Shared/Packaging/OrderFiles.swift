@@ -84,7 +84,8 @@ enum FilePlace: Hashable {
         }
     }
 
-    /// What is left out if the file is missing: the name's member, or the whole order provider, which requires both logos.
+    /// What is left out if the file is missing: the name's member, or the whole order provider, which requires both
+    /// logos.
     var omittedPath: ArraySlice<Step> {
         switch self {
         case .providerLightLogo, .providerDarkLogo: self.path.prefix(1)

@@ -21,8 +21,8 @@ public struct PackageBuilder: Sendable {
 
     /// Packages one order.
     ///
-    /// A file that the brand does not have never stands in the way: its member is left out of order.json and listed in
-    /// `omittedFiles`.
+    /// A file that the brand does not have never stands in the way: its member is left out of order.json and listed
+    /// in `omittedFiles`.
     /// - Parameter orderJSON: the complete order, already validated.
     /// - Throws: `PackagingError` `.tooLarge` or `.signing`.
     public func build(_ orderJSON: JSON, signingEpochSeconds: Int64) throws(PackagingError) -> OrderPackage {
@@ -121,7 +121,8 @@ public struct PackageBuilder: Sendable {
         return self.deflaters[0].deflater.withLock { $0.deflate(document) }
     }
 
-    /// The signature covers the manifest, the manifest all files, and the time is in it: its last bytes stand for all.
+    /// The signature covers the manifest, the manifest all files, and the time is in it: so its last bytes
+    /// stand for all.
     private static func entityTag(_ signature: [UInt8]) -> String {
         String(decoding: Hexadecimal.digits(Array(signature.suffix(16))), as: UTF8.self)
     }

@@ -30,7 +30,9 @@ import Testing
         }
     }
 
-    @Test(arguments: ["UTF8String", "PRINTABLESTRING", "IA5STRING", "VISIBLESTRING", "BMPSTRING", "UNIVERSALSTRING", "T61STRING"])
+    @Test(arguments: [
+        "UTF8String", "PRINTABLESTRING", "IA5STRING", "VISIBLESTRING", "BMPSTRING", "UNIVERSALSTRING", "T61STRING",
+    ])
     func anExtensionIsReadWhateverItsStringType(type: String) throws {
         let long = String(repeating: "order.com.example.shop ", count: 10)  // needs a length of two bytes
         try Chain.with { chain in

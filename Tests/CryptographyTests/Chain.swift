@@ -9,6 +9,7 @@ struct Chain {
     var directory: String { self.certificates.directory }
 
     /// Makes certificates, lends them, removes them.
+    @discardableResult
     static func with<Result>(
         _ options: DevelopmentCertificates.Options = .init(orderType: "order.com.example.shop"),
         _ body: (Chain) throws -> Result

@@ -1,6 +1,7 @@
-@testable import Cryptography
 import TestKit
 import Testing
+
+@testable import Cryptography
 
 @Suite struct ES256Tests {
     @Test func opensslAcceptsASignatureTurnedBackIntoDER() throws {

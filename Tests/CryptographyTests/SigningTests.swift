@@ -61,7 +61,8 @@ import Testing
         try Chain.with { chain in
             let identity = try chain.identity()
             for (moment, shown) in [
-                (2_524_607_999, "UTCTIME:Dec 31 23:59:59 2049"), (2_524_608_000, "GENERALIZEDTIME:Jan  1 00:00:00 2050"),
+                (2_524_607_999, "UTCTIME:Dec 31 23:59:59 2049"),
+                (2_524_608_000, "GENERALIZEDTIME:Jan  1 00:00:00 2050"),
                 (951_782_400, "UTCTIME:Feb 29 00:00:00 2000"), (-1, "UTCTIME:Dec 31 23:59:59 1969"),
                 (Int64.max, "GENERALIZEDTIME:Dec 31 23:59:59 9999"),
             ] {
@@ -134,7 +135,9 @@ import Testing
                     try SigningIdentity(certificatePEM: first, privateKeyPEM: second, intermediatePEM: third)
                 }
             }
-            let error = #expect(throws: CryptographyError.self) { try Certificate(pem: Certificate(pem: certificate).der) }
+            let error = #expect(throws: CryptographyError.self) {
+                try Certificate(pem: Certificate(pem: certificate).der)
+            }
             #expect(error?.message.contains("openssl x509 -inform DER") == true)
         }
     }

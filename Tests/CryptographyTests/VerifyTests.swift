@@ -24,10 +24,11 @@ import Testing
             #expect(throws: CryptographyError(.verification, "")) {
                 try CMS.verify(signature: signature, content: Array("{ }".utf8), rootsPEM: root)
             }
-            #expect(throws: CryptographyError(.verification, "")) {
-                try CMS.verify(
-                    signature: signature, content: self.content, rootsPEM: bytes(chain.certificates.serverCertificate)
-                        .prefix { $0 != 0 }.dropLast(root.count))
+            try Chain.with { other in
+                #expect(throws: CryptographyError(.verification, "")) {
+                    try CMS.verify(
+                        signature: signature, content: self.content, rootsPEM: bytes(other.certificates.root))
+                }
             }
             #expect(throws: CryptographyError(.verification, "")) {
                 try CMS.verify(

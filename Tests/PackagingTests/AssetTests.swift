@@ -1,5 +1,6 @@
-@testable import Packaging
 import Testing
+
+@testable import Packaging
 
 @Suite struct AssetTests {
     @Test func whatDeflatesIsDeflatedAndWhatDoesNotStandsAsItIs() {

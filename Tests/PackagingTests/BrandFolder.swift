@@ -13,6 +13,7 @@ struct BrandFolder {
     let certificates: DevelopmentCertificates
 
     /// Makes the directory, lends it, removes it.
+    @discardableResult
     static func with<Result>(
         _ options: DevelopmentCertificates.Options = .init(orderType: "order.com.example.shop"),
         _ body: (BrandFolder) throws -> Result
@@ -47,7 +48,8 @@ struct BrandFolder {
     func writeAssets(_ names: [String]) throws {
         for name in names {
             let start: [UInt8] = name.hasSuffix(".png") ? [0x89, 0x50, 0x4E, 0x47] : []
-            try self.write("assets/\(name)", start + Array(repeatElement("content of \(name) ", count: 50).joined().utf8))
+            try self.write(
+                "assets/\(name)", start + Array(repeatElement("content of \(name) ", count: 50).joined().utf8))
         }
     }
 }

@@ -12,11 +12,12 @@ import Testing
             try folder.write(
                 "brand.json",
                 text: """
-                    {"orderTypeIdentifier": "order.com.example.shop", "certificate": "certificate.pem", "key": "key.pem",
-                     "intermediate": "intermediate.pem",
+                    {"orderTypeIdentifier": "order.com.example.shop", "certificate": "certificate.pem",
+                     "key": "key.pem", "intermediate": "intermediate.pem",
                      "push": {"authentication": "token", "key": "provider-key.p8", "keyIdentifier": "KEY1234567",
                               "teamIdentifier": "TEAM123456"},
-                     "defaults": {"merchant": {"displayName": "Shop"}, "returnInfo": {"returnPolicyURL": "https://x.example"}},
+                     "defaults": {"merchant": {"displayName": "Shop"},
+                                  "returnInfo": {"returnPolicyURL": "https://x.example"}},
                      "passUnknownMembers": true}
                     """)
             let brand = try folder.load()
@@ -71,12 +72,18 @@ import Testing
         ("push", ["authentication": "token"], "$.push.key is missing"),
         (
             "push",
-            ["authentication": "token", "key": "provider-key.p8", "keyIdentifier": "abc", "teamIdentifier": "TEAM123456"],
+            [
+                "authentication": "token", "key": "provider-key.p8", "keyIdentifier": "abc",
+                "teamIdentifier": "TEAM123456",
+            ],
             "$.push.keyIdentifier: \"abc\" is not ten of A-Z and 0-9"
         ),
         (
             "push",
-            ["authentication": "token", "key": "key.pem", "keyIdentifier": "KEY1234567", "teamIdentifier": "TEAM123456"],
+            [
+                "authentication": "token", "key": "key.pem", "keyIdentifier": "KEY1234567",
+                "teamIdentifier": "TEAM123456",
+            ],
             "key.pem: reading the provider key: it is not an elliptic key on P-256"
         ),
         ("defaults", [], "$.defaults: an array stands where an object is expected"),
@@ -179,7 +186,9 @@ import Testing
             let brands = folder.path + "-brands"
             defer { try? FileManager.default.removeItem(atPath: brands) }
             try FileManager.default.createDirectory(atPath: brands, withIntermediateDirectories: true)
-            func load() throws -> Brands { try Brands.load(directory: brands, webServiceURL: BrandFolder.webServiceURL) }
+            func load() throws -> Brands {
+                try Brands.load(directory: brands, webServiceURL: BrandFolder.webServiceURL)
+            }
             #expect(throws: BrandError.self) { try load() }
             try FileManager.default.copyItem(atPath: folder.path, toPath: brands + "/shop")
             try FileManager.default.createSymbolicLink(atPath: brands + "/..data", withDestinationPath: "shop")

@@ -29,7 +29,8 @@ import Testing
             #expect(package.omittedFiles == [])
 
             let read = try ReadArchive.read(bytes, in: folder)
-            let expected = named.union(["en.lproj/order.strings"]).union(named.contains("logo.png") ? ["logo@2x.png"] : [])
+            let expected = named.union(["en.lproj/order.strings"]).union(
+                named.contains("logo.png") ? ["logo@2x.png"] : [])
             #expect(read.names.prefix(3) == ["order.json", "manifest.json", "signature"])
             #expect(Array(read.names.dropFirst(3)) == expected.sorted())
             #expect(read.manifest == read.digests)
@@ -59,7 +60,8 @@ import Testing
             #expect(
                 package.omittedFiles == [
                     "$.merchant.logo: a URL", "$.lineItems[0].image: trail5.jpg",
-                    "$.returns[0].returnLabel: return-label.pdf", "$.payment.transactions[0].receipt: receipt-purchase.pdf",
+                    "$.returns[0].returnLabel: return-label.pdf",
+                    "$.payment.transactions[0].receipt: receipt-purchase.pdf",
                     "$.payment.transactions[1].receipt: receipt-refund.pdf",
                 ])
             let read = try ReadArchive.read(archive(package, brand), in: folder)
@@ -127,7 +129,8 @@ import Testing
     @Test func aPackageOf5MegabytesIsRefused() throws {
         try BrandFolder.with { folder in
             for index in 0..<5 {
-                try folder.write("assets/\(index).png", [0x89, 0x50, 0x4E, 0x47] + [UInt8](repeating: 7, count: 999_700))
+                try folder.write(
+                    "assets/\(index).png", [0x89, 0x50, 0x4E, 0x47] + [UInt8](repeating: 7, count: 999_700))
             }
             let builder = PackageBuilder(try folder.load())
             func order(_ pictures: Int) -> JSON {

@@ -1,8 +1,10 @@
 import Foundation
 
-/// Certificates and keys as Apple would issue them for an order type, made by the `openssl` program under a root of our own.
+/// Certificates and keys as Apple would issue them for an order type, made by the `openssl` program under a root of
+/// our own.
 ///
-/// The shapes follow what Wallet checks: chain of three, marker in the intermediate, order type and key usage in the leaf.
+/// The shapes follow what Wallet checks: chain of three, marker in the intermediate, order type and key usage in the
+/// leaf.
 /// Source: Wallet Orders §2.5, §7
 public struct DevelopmentCertificates: Sendable {
     /// Who the certificates are for, and how long they hold.
@@ -11,11 +13,13 @@ public struct DevelopmentCertificates: Sendable {
         public var orderType: String
         /// Ten upper-case letters and digits.
         public var team: String
-        /// When the order type's certificate begins to hold; nil is one minute ago. Root, intermediate and server always hold now.
+        /// When the order type's certificate begins to hold; nil is one minute ago. Root, intermediate and server
+        /// always hold now.
         public var notBeforeEpochSeconds: Int64?
         /// When the order type's certificate ends; nil is a year from now.
         public var notAfterEpochSeconds: Int64?
-        /// A directory with root and intermediate of an earlier call, to issue another certificate under; nil makes new ones.
+        /// A directory with root and intermediate of an earlier call, to issue another certificate under; nil makes
+        /// new ones.
         public var authority: String?
 
         public init(
