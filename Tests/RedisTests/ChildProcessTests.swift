@@ -1,6 +1,7 @@
 import Foundation
-import TestKit
 import Testing
+
+@testable import TestKit
 
 @Suite struct ChildProcessTests {
     @Test func theExitCodeAndBothOutputsOfAProgramAreSeen() async throws {
@@ -30,16 +31,43 @@ import Testing
         await #expect(throws: ChildProcess.Failure.self) { try await short.line(containing: "ready") }
     }
 
-    @Test func aProgramDoesNotOutliveAParentThatIsKilled() async throws {
-        // The parent here is a shell that plays our part: it holds the pipe of the guard and is killed with SIGKILL.
-        // What is tested is the end of the pipe, which is what the kernel does with ours in that case.
+    @Test func whatAProgramStartedGoesWithIt() async throws {
         let child = try ChildProcess("sh", ["-c", "sleep 30 & echo $!; wait"])
         let sleeper = try #require(Int32(try await child.line(where: { Int32($0) != nil })))
-        #expect(exists(sleeper))
+        #expect(isRunning(sleeper))
         #expect(await child.stop() == .signal(SIGTERM))
-        let deadline = ContinuousClock.now + .seconds(5)
-        while isRunning(sleeper), ContinuousClock.now < deadline { await Task.yield() }
-        #expect(!isRunning(sleeper), "the group goes with its leader")
+        try await isGone(sleeper)
+    }
+
+    @Test func aProgramAndWhatItStartedDoNotOutliveTheTestProcess() async throws {
+        let child = try ChildProcess("sh", ["-c", "sleep 30 & echo $!; wait"])
+        let sleeper = try #require(Int32(try await child.line(where: { Int32($0) != nil })))
+        child.closeLifeline()
+        #expect(try await child.exit(within: .seconds(5)) == .signal(SIGKILL))
+        try await isGone(sleeper)
+    }
+
+    @Test func droppingTheLastReferenceKillsTheProgram() async throws {
+        var child: ChildProcess? = try ChildProcess("sleep", ["30"])
+        let identifier = try #require(child?.processIdentifier)
+        #expect(isRunning(identifier))
+        child = nil
+        try await isGone(identifier)
+    }
+
+    @Test func aProgramHasNoneOfOurDescriptors() async throws {
+        let child = try ChildProcess("ls", ["/proc/self/fd"])
+        #expect(try await child.exit(within: .seconds(10)) == .code(0))
+        // 3 is the folder that ls reads.
+        #expect(child.output.split(separator: "\n") == ["0", "1", "2", "3"])
+    }
+}
+
+private func isGone(_ process: Int32) async throws {
+    let deadline = ContinuousClock.now + .seconds(5)
+    while isRunning(process) {
+        try #require(ContinuousClock.now < deadline)
+        await Task.yield()
     }
 }
 

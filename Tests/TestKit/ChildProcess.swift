@@ -25,7 +25,7 @@ public final class ChildProcess: Sendable {
     public let processIdentifier: Int32
 
     private let state: State
-    private let lifeline: Descriptor
+    private let lifeline: Mutex<Descriptor?>
 
     /// Starts a program.
     /// - Parameters:
@@ -46,11 +46,12 @@ public final class ChildProcess: Sendable {
         let leader = try spawn(
             ["/bin/sh", "-c", script, "sh", workingDirectory ?? "."] + [program] + arguments, variables,
             descriptors: [go.reading, output.writing, output.writing])
-        let watch = "trap '' INT TERM HUP; read -r end; kill -9 -- \"-$1\""
+        // Without `--` before the group: dash's kill does not know it.
+        let watch = "trap '' INT TERM HUP; read -r end; kill -9 \"-$1\""
         let watcher = try spawn(
             ["/bin/sh", "-c", watch, "sh", "\(leader)"], variables, descriptors: [guardPipe.reading, null, null])
         self.processIdentifier = leader
-        self.lifeline = guardPipe.writing
+        self.lifeline = Mutex(guardPipe.writing)
         self.state = State(leader: leader, watcher: watcher)
         go.writing.write([0x0A])
         let (state, reading) = (self.state, output.reading)
@@ -131,6 +132,9 @@ public final class ChildProcess: Sendable {
         return child.output
     }
 
+    /// Does what the kernel does when this process is killed: closes the pipe on which the guard waits.
+    func closeLifeline() { self.lifeline.withLock { $0 = nil } }
+
     private var tail: String { String(self.output.suffix(2000)) }
 }
 
@@ -196,81 +200,5 @@ extension ChildProcess {
                 values.exit = status & 0x7F == 0 ? .code((status >> 8) & 0xFF) : .signal(status & 0x7F)
             }
         }
-    }
-}
-
-/// Starts a program as leader of a new process group with default signals and the given descriptors as 0, 1, 2.
-private func spawn(_ arguments: [String], _ environment: [String], descriptors: [Descriptor]) throws -> pid_t {
-    var actions = unsafe posix_spawn_file_actions_t()
-    unsafe posix_spawn_file_actions_init(&actions)
-    defer { unsafe posix_spawn_file_actions_destroy(&actions) }
-
-    for (number, descriptor) in descriptors.enumerated() {
-        unsafe posix_spawn_file_actions_adddup2(&actions, descriptor.number, Int32(number))
-    }
-    var attributes = posix_spawnattr_t()
-    unsafe posix_spawnattr_init(&attributes)
-    defer { unsafe posix_spawnattr_destroy(&attributes) }
-
-    var (none, all) = (sigset_t(), sigset_t())
-    unsafe sigemptyset(&none)
-    unsafe sigfillset(&all)
-    unsafe posix_spawnattr_setsigmask(&attributes, &none)
-    unsafe posix_spawnattr_setsigdefault(&attributes, &all)
-    unsafe posix_spawnattr_setpgroup(&attributes, 0)
-    let flags = POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF
-    unsafe posix_spawnattr_setflags(&attributes, Int16(flags))
-    var argv = unsafe arguments.map { unsafe strdup($0) } + [nil]
-    defer { unsafe argv.forEach { unsafe free($0) } }
-
-    var envp = unsafe environment.map { unsafe strdup($0) } + [nil]
-    defer { unsafe envp.forEach { unsafe free($0) } }
-
-    var identifier: pid_t = 0
-    let result = unsafe posix_spawn(&identifier, arguments[0], &actions, &attributes, &argv, &envp)
-    guard result == 0 else {
-        throw ChildProcess.Failure(description: "starting \(arguments[0]): error \(result)")
-    }
-    return identifier
-}
-
-/// One file descriptor, closed with its last reference and never inherited by a child except by `spawn`.
-private final class Descriptor: Sendable {
-    let number: Int32
-
-    init(_ number: Int32) { self.number = number }
-    deinit { close(self.number) }
-
-    /// A socket pair, because Swift does not see `pipe2` and close-on-exec must be there from the first moment: another
-    /// thread may start a child right now, which would then hold our end open.
-    static func pipe() throws -> (reading: Descriptor, writing: Descriptor) {
-        var ends: [Int32] = [0, 0]
-        let type = Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue)
-        guard unsafe socketpair(AF_UNIX, type, 0, &ends) == 0 else {
-            throw ChildProcess.Failure(description: "making a pipe: error \(errno)")
-        }
-        return (Descriptor(ends[0]), Descriptor(ends[1]))
-    }
-
-    static func open(_ path: String, _ flags: Int32) throws -> Descriptor {
-        let number = unsafe Glibc.open(path, flags | O_CLOEXEC, 0o600)
-        guard number >= 0 else { throw ChildProcess.Failure(description: "opening \(path): error \(errno)") }
-        return Descriptor(number)
-    }
-
-    /// Nil at the end of the stream.
-    func read(upTo limit: Int) -> [UInt8]? {
-        let bytes = unsafe [UInt8](unsafeUninitializedCapacity: limit) { buffer, count in
-            var result: Int
-            repeat {
-                result = unsafe Glibc.read(self.number, buffer.baseAddress, limit)
-            } while result < 0 && errno == EINTR
-            count = max(0, result)
-        }
-        return bytes.isEmpty ? nil : bytes
-    }
-
-    func write(_ bytes: [UInt8]) {
-        _ = unsafe bytes.withUnsafeBytes { unsafe Glibc.write(self.number, $0.baseAddress, $0.count) }
     }
 }

@@ -37,7 +37,7 @@ public final class RedisServer: Sendable {
     /// Starts a new server and returns when it accepts connections.
     ///
     /// Another program may take the free port before the server does; then the next port is tried.
-    /// - Parameter arguments: added to the command line, for example `["--requirepass", "x"]`, `["--appendonly", "yes"]`.
+    /// - Parameter arguments: added to the command line, for example `["--appendonly", "yes"]`.
     public static func start(_ arguments: [String] = []) async throws -> RedisServer {
         var attempt = 1
         while true {
@@ -48,7 +48,7 @@ public final class RedisServer: Sendable {
             do {
                 try await server.restart()
                 return server
-            } catch where attempt < 3 {
+            } catch  where attempt < 3 {
                 attempt += 1
             }
         }
