@@ -268,14 +268,14 @@ extension LinkStateMachine {
     private mutating func takeUnanswered(while condition: (Entry) -> Bool) -> [Entry] {
         let taken = Array(self.unanswered.prefix(while: condition))
         self.unanswered.removeFirst(taken.count)
-        taken.forEach { self.release($0) }
+        for entry in taken { self.release(entry) }
         return taken
     }
 
     private mutating func takeOverdue(now: NIODeadline) -> [Failure] {
         let overdue = Array(self.waiting.prefix { $0.deadline <= now })
         self.waiting.removeFirst(overdue.count)
-        overdue.forEach { self.release($0) }
+        for entry in overdue { self.release(entry) }
         let limit = self.limits.commandDeadline.text
         let cause = self.lastFailure.map { " (\($0.message))" } ?? ""
         let error = RedisError(.connection, "waiting for a connection: none in \(limit)\(cause)")

@@ -104,8 +104,8 @@ public final class RedisClient: Sendable {
 extension RedisClient {
     /// Runs scripts, all in one pipeline, and returns their answers in order. Error replies stand in the array.
     ///
-    /// A script that Redis does not know (first use, SCRIPT FLUSH, another server) is loaded, and only the runs that were
-    /// refused for that are repeated, after the others then; so runs of one call must not depend on their order.
+    /// A script that Redis does not know (first use, SCRIPT FLUSH, another server) is loaded, and only the runs that
+    /// were refused for that are repeated, after the others then; so runs of one call must not depend on their order.
     public func evaluate(_ invocations: [RedisInvocation]) async throws(RedisError) -> [RedisValue] {
         try await self.load(invocations.map(\.script).filter { $0.knownDigest == nil })
         var answers = try await self.run(invocations)

@@ -28,8 +28,8 @@ public struct RedisConfiguration: Sendable {
 
     /// Reads a URL: `redis://` or `rediss://` (TLS), `user:password@` or `:password@`, host, `:port`, `/database`.
     ///
-    /// User and password are percent-decoded, IPv6 addresses stand in brackets. For `rediss://` the CA file is read here,
-    /// so that a bad one stops the start.
+    /// User and password are percent-decoded, IPv6 addresses stand in brackets. For `rediss://` the CA file is read
+    /// here, so that a bad one stops the start.
     /// - Parameters:
     ///   - password: from a file, say; the URL must not have one then.
     ///   - caFile: see the property; refused for `redis://`.

@@ -31,7 +31,7 @@ final class RedisLink {
     /// What is written at the end of this tick.
     private var outgoing = ByteBuffer()
     private var isFlushScheduled = false
-    private var timer: Scheduled<Void>?
+    private var timer: (deadline: NIODeadline, task: Scheduled<Void>)?
     private var pause: Scheduled<Void>?
 
     init(_ configuration: RedisConfiguration, eventLoop: any EventLoop) {
@@ -66,7 +66,7 @@ final class RedisLink {
     func close() -> EventLoopFuture<Void>? {
         let requests = self.machine.close()
         let closed = self.channel?.closeFuture
-        self.timer?.cancel()
+        self.timer?.task.cancel()
         self.pause?.cancel()
         self.dropConnection()
         let error = RedisError(.closed, "waiting for an answer: the client was closed")
@@ -197,10 +197,15 @@ extension RedisLink {
         }
     }
 
-    /// One timer for the earliest deadline; not moved when that request is answered, it looks again when it fires.
+    /// One timer for the earliest deadline. It is moved when an earlier one appears (that of a preparation), but not
+    /// when its request is answered: it looks again when it fires.
     private func armTimer() {
-        guard self.timer == nil, let deadline = self.machine.nextDeadline else { return }
-        self.timer = self.eventLoop.assumeIsolated().scheduleTask(deadline: deadline) {
+        guard let deadline = self.machine.nextDeadline else { return }
+        if let timer {
+            guard deadline < timer.deadline else { return }
+            timer.task.cancel()
+        }
+        let task = self.eventLoop.assumeIsolated().scheduleTask(deadline: deadline) {
             self.timer = nil
             switch self.machine.hitDeadline(now: .now()) {
             case .fail(let failures): for failure in failures { failure.request.fail(failure.error) }
@@ -208,6 +213,7 @@ extension RedisLink {
             }
             self.armTimer()
         }
+        self.timer = (deadline, task)
     }
 }
 

@@ -93,10 +93,19 @@ private enum Event: CaseIterable {
 
     @Test func theFirstRequestConnectsAndTheOthersWaitForIt() {
         var machine = Self.machine()
-        guard case .connect = machine.submit("a", commands: 1, bytes: 1, now: Self.at(0)) else { Issue.record(); return }
-        guard case .wait = machine.submit("b", commands: 1, bytes: 1, now: Self.at(1)) else { Issue.record(); return }
+        guard case .connect = machine.submit("a", commands: 1, bytes: 1, now: Self.at(0)) else {
+            Issue.record()
+            return
+        }
+        guard case .wait = machine.submit("b", commands: 1, bytes: 1, now: Self.at(1)) else {
+            Issue.record()
+            return
+        }
         #expect(machine.connected(answers: 2, now: Self.at(1)) == true)
-        guard case .none = machine.received(.status("OK"), now: Self.at(1)) else { Issue.record(); return }
+        guard case .none = machine.received(.status("OK"), now: Self.at(1)) else {
+            Issue.record()
+            return
+        }
         guard case .write(let requests) = machine.received(.status("PONG"), now: Self.at(1)) else {
             Issue.record()
             return
@@ -111,11 +120,20 @@ private enum Event: CaseIterable {
 
     @Test func aRequestOfSeveralCommandsCompletesWithItsLastAnswer() {
         var machine = Self.ready()
-        guard case .write = machine.submit("a", commands: 3, bytes: 1, now: Self.at(0)) else { Issue.record(); return }
-        for value in [RedisValue.integer(1), .error("ERR x")] {
-            guard case .none = machine.received(value, now: Self.at(0)) else { Issue.record(); return }
+        guard case .write = machine.submit("a", commands: 3, bytes: 1, now: Self.at(0)) else {
+            Issue.record()
+            return
         }
-        guard case .complete("a", let answers) = machine.received(.null, now: Self.at(0)) else { Issue.record(); return }
+        for value in [RedisValue.integer(1), .error("ERR x")] {
+            guard case .none = machine.received(value, now: Self.at(0)) else {
+                Issue.record()
+                return
+            }
+        }
+        guard case .complete("a", let answers) = machine.received(.null, now: Self.at(0)) else {
+            Issue.record()
+            return
+        }
         #expect(answers == [.integer(1), .error("ERR x"), .null])
     }
 
@@ -128,7 +146,10 @@ private enum Event: CaseIterable {
             return
         }
         #expect(replacement.failures.isEmpty && replacement.attempt == 1 && machine.state == .pausing)
-        guard case .fail(let failures) = machine.hitDeadline(now: Self.at(4)) else { Issue.record(); return }
+        guard case .fail(let failures) = machine.hitDeadline(now: Self.at(4)) else {
+            Issue.record()
+            return
+        }
         #expect(failures.map(\.request) == ["a"])
         #expect(failures[0].error.code == .connection && failures[0].error.message.contains("WRONGPASS"))
     }
@@ -137,7 +158,10 @@ private enum Event: CaseIterable {
         var machine = Self.machine()
         _ = machine.start()
         _ = machine.connected(answers: 1, now: Self.at(0))
-        guard case .write = machine.received(.error("NOPERM ping"), now: Self.at(0)) else { Issue.record(); return }
+        guard case .write = machine.received(.error("NOPERM ping"), now: Self.at(0)) else {
+            Issue.record()
+            return
+        }
     }
 
     @Test func aLateAnswerEndsTheConnectionAndWithItTheRequestsBehind() {
@@ -145,8 +169,14 @@ private enum Event: CaseIterable {
         _ = machine.submit("late", commands: 1, bytes: 1, now: Self.at(0))
         _ = machine.submit("behind", commands: 1, bytes: 1, now: Self.at(3))
         #expect(machine.nextDeadline == Self.at(4))
-        guard case .fail(let none) = machine.hitDeadline(now: Self.at(3)), none.isEmpty else { Issue.record(); return }
-        guard case .replace(let replacement) = machine.hitDeadline(now: Self.at(4)) else { Issue.record(); return }
+        guard case .fail(let none) = machine.hitDeadline(now: Self.at(3)), none.isEmpty else {
+            Issue.record()
+            return
+        }
+        guard case .replace(let replacement) = machine.hitDeadline(now: Self.at(4)) else {
+            Issue.record()
+            return
+        }
         #expect(replacement.failures.map(\.request) == ["late", "behind"])
         #expect(replacement.failures.map(\.error.code) == [.timeout, .connection])
         #expect(machine.state == .pausing)
@@ -200,13 +230,19 @@ private enum Event: CaseIterable {
         _ = machine.submit("a", commands: 1, bytes: 1, now: Self.at(0))
         _ = machine.submit("b", commands: 1, bytes: 1, now: Self.at(0))
         guard case .completeAndReplace("a", _, let replacement) = machine.received(.error("READONLY"), now: Self.at(0))
-        else { Issue.record(); return }
+        else {
+            Issue.record()
+            return
+        }
         #expect(replacement.failures.map(\.request) == ["b"])
     }
 
     @Test func anAnswerThatNobodyAskedForEndsTheConnection() {
         var machine = Self.ready()
-        guard case .replace = machine.received(.integer(1), now: Self.at(0)) else { Issue.record(); return }
+        guard case .replace = machine.received(.integer(1), now: Self.at(0)) else {
+            Issue.record()
+            return
+        }
         #expect(machine.state == .pausing)
     }
 
@@ -221,7 +257,10 @@ private enum Event: CaseIterable {
             #expect(error.code == .queueFull)
         }
         _ = machine.hitDeadline(now: Self.at(9))
-        guard case .wait = machine.submit("c", commands: 3, bytes: 100, now: Self.at(9)) else { Issue.record(); return }
+        guard case .wait = machine.submit("c", commands: 3, bytes: 100, now: Self.at(9)) else {
+            Issue.record()
+            return
+        }
     }
 
     @Test func aConnectionThatIsNotPreparedInTimeIsReplaced() {
@@ -229,7 +268,10 @@ private enum Event: CaseIterable {
         _ = machine.start()
         _ = machine.connected(answers: 1, now: Self.at(0))
         #expect(machine.nextDeadline == Self.at(2))
-        guard case .replace = machine.hitDeadline(now: Self.at(2)) else { Issue.record(); return }
+        guard case .replace = machine.hitDeadline(now: Self.at(2)) else {
+            Issue.record()
+            return
+        }
     }
 
     @Test func aClosedLinkTakesNothing() {

@@ -48,7 +48,8 @@ func untilItAnswers(_ client: RedisClient) async throws {
             #expect(try await client.send(RedisCommand("INCRBY", "n", .integer(-7))).integer == -7)
             #expect(try await client.send(RedisCommand("GET", "n")).integer == -7)
             let exec = try await client.pipeline([
-                RedisCommand("MULTI"), RedisCommand("RPUSH", "l", "a", "b"), RedisCommand("LRANGE", "l", "0", "-1"), RedisCommand("EXEC"),
+                RedisCommand("MULTI"), RedisCommand("RPUSH", "l", "a", "b"), RedisCommand("LRANGE", "l", "0", "-1"),
+                RedisCommand("EXEC"),
             ])
             #expect(exec.last?.array?.last?.array?.map(\.text) == ["a", "b"])
         }
@@ -82,7 +83,8 @@ func untilItAnswers(_ client: RedisClient) async throws {
             ])
             #expect(answers[1].serverError?.serverPrefix == "WRONGTYPE")
             #expect(answers[2].text == "v")
-            #expect(await code { () throws(RedisError) in _ = try await client.send(RedisCommand("NONSENSE")) } == .server)
+            #expect(
+                await code { () throws(RedisError) in _ = try await client.send(RedisCommand("NONSENSE")) } == .server)
         }
         await server.stop()
     }

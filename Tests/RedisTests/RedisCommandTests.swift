@@ -6,7 +6,8 @@ import Testing
 @Suite struct RedisCommandTests {
     @Test func aCommandIsAnArrayOfBulkStrings() {
         var buffer = ByteBuffer()
-        buffer.write(RedisCommand("SET", .bytes([0, 13, 10, 255]), .integer(.min), .buffer(ByteBuffer(string: "é")), ""))
+        buffer.write(
+            RedisCommand("SET", .bytes([0, 13, 10, 255]), .integer(.min), .buffer(ByteBuffer(string: "é")), ""))
         var expected = ByteBuffer(string: "*5\r\n$3\r\nSET\r\n$4\r\n")
         expected.writeBytes([0, 13, 10, 255])
         expected.writeString("\r\n$20\r\n-9223372036854775808\r\n$2\r\né\r\n$0\r\n\r\n")
@@ -19,8 +20,9 @@ import Testing
         let command = RedisCommand(.bytes([UInt8](repeating: 65, count: length)))
         buffer.write(command)
         #expect(buffer.readableBytes <= command.encodedLengthBound)
-        #expect(buffer.getString(at: 0, length: buffer.readableBytes)
-            == "*1\r\n$\(length)\r\n\(String(repeating: "A", count: length))\r\n")
+        #expect(
+            buffer.getString(at: 0, length: buffer.readableBytes)
+                == "*1\r\n$\(length)\r\n\(String(repeating: "A", count: length))\r\n")
     }
 }
 
@@ -40,7 +42,8 @@ import Testing
         ("http://h", "redis://"), ("redis://", "host is missing"), ("redis://:secret@", "host is missing"),
         ("redis://:secret@h:0", "from 1 to 65535"), ("redis://:secret@h:x", "\"x\""), ("redis://h:70000", "65535"),
         ("redis://h:", "65535"), ("redis://h:+1", "65535"), ("redis://::1", "brackets"), ("redis://[::1", "]"),
-        ("redis://[h]", "IPv6"), ("redis://h/x", "database"), ("redis://h/1/2", "database"), ("redis://h/-1", "database"),
+        ("redis://[h]", "IPv6"), ("redis://h/x", "database"), ("redis://h/1/2", "database"),
+        ("redis://h/-1", "database"),
         ("redis://h/99999999999", "database"), ("redis://h?db=1", "query"), ("redis://:secret%zz@h", "%25"),
         ("redis://:secret%f@h", "%25"), ("redis://:secret%ff@h", "%25"), ("redis://:secret/x@h", "%2F"),
         ("redis://h h", "h h"), ("redis://secret@h", "without a password"),
@@ -53,11 +56,14 @@ import Testing
     }
 
     @Test func passwordAndCAFileMustFitTheURL() throws {
-        #expect(try RedisConfiguration(url: "redis://u@h", password: "p").preparation.first
-            == RedisCommand("AUTH", "u", "p"))
+        #expect(
+            try RedisConfiguration(url: "redis://u@h", password: "p").preparation.first
+                == RedisCommand("AUTH", "u", "p"))
         #expect(throws: RedisError.self) { _ = try RedisConfiguration(url: "redis://:a@h", password: "b") }
         #expect(throws: RedisError.self) { _ = try RedisConfiguration(url: "redis://h", caFile: "/x.pem") }
-        let error = #expect(throws: RedisError.self) { _ = try RedisConfiguration(url: "rediss://h", caFile: "/no.pem") }
+        let error = #expect(throws: RedisError.self) {
+            _ = try RedisConfiguration(url: "rediss://h", caFile: "/no.pem")
+        }
         #expect(error?.message.contains("/no.pem") == true)
     }
 

@@ -24,7 +24,7 @@ private struct StubbornServer {
 @Suite struct RedisFaultTests {
     private func configuration(_ url: String, password: String? = nil) throws -> RedisConfiguration {
         var configuration = try RedisConfiguration(url: url, password: password)
-        configuration.commandDeadline = .milliseconds(200)
+        configuration.commandDeadline = .milliseconds(500)
         configuration.connectDeadline = .milliseconds(100)
         return configuration
     }
@@ -94,7 +94,8 @@ private struct StubbornServer {
     @Test func passwordsAreCheckedAndNeverShown() async throws {
         let server = try await RedisServer.start(["--requirepass", "right"])
         for (url, isRight) in [
-            ("redis://:right@127.0.0.1:\(server.port)/2", true), ("redis://default:right@127.0.0.1:\(server.port)", true),
+            ("redis://:right@127.0.0.1:\(server.port)/2", true),
+            ("redis://default:right@127.0.0.1:\(server.port)", true),
             ("redis://:wrong@127.0.0.1:\(server.port)", false), ("redis://127.0.0.1:\(server.port)", false),
         ] {
             try await withClient(self.configuration(url)) { client in

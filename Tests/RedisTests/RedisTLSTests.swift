@@ -11,7 +11,8 @@ import Testing
         let options = { (port: Int, name: String) in
             [
                 "--tls-port", "\(port)", "--tls-cert-file", directory.path("\(name).pem"), "--tls-key-file",
-                directory.path("\(name).key"), "--tls-ca-cert-file", directory.path("ca.pem"), "--tls-auth-clients", "no",
+                directory.path("\(name).key"), "--tls-ca-cert-file", directory.path("ca.pem"), "--tls-auth-clients",
+                "no",
             ]
         }
         for (name, host, ca, isTrusted) in [

@@ -5,14 +5,16 @@ import Testing
 
 @Suite struct ReplyReaderTests {
     static let wire =
-        "+OK\r\n-ERR no\r\n:-42\r\n$5\r\nhe\r\nl\r\n$0\r\n\r\n$-1\r\n*-1\r\n*0\r\n*3\r\n:1\r\n*2\r\n$1\r\na\r\n*0\r\n+x\r\n:7\r\n"
+        "+OK\r\n-ERR no\r\n:-42\r\n$5\r\nhe\r\nl\r\n$0\r\n\r\n$-1\r\n*-1\r\n*0\r\n"
+        + "*3\r\n:1\r\n*2\r\n$1\r\na\r\n*0\r\n+x\r\n:7\r\n"
     static let replies: [RedisValue] = [
         .status("OK"), .error("ERR no"), .integer(-42), .string(ByteBuffer(string: "he\r\nl")), .string(ByteBuffer()),
         .null, .null, .array([]),
         .array([.integer(1), .array([.string(ByteBuffer(string: "a")), .array([])]), .status("x")]), .integer(7),
     ]
 
-    private func decode(_ slices: [Substring], limits: ReplyReader.Limits = .init()) throws(RedisError) -> [RedisValue] {
+    private func decode(_ slices: [Substring], limits: ReplyReader.Limits = .init()) throws(RedisError) -> [RedisValue]
+    {
         var reader = try ReplyReader(limits: limits)
         var replies: [RedisValue] = []
         for slice in slices {
@@ -44,7 +46,8 @@ import Testing
     }
 
     @Test(arguments: [
-        "HTTP/1.1 400 Bad Request\r\n", "%1\r\n+a\r\n+b\r\n", "_\r\n", "$x\r\n", "$-2\r\n", "*-2\r\n", ":\r\n", ":1x\r\n",
+        "HTTP/1.1 400 Bad Request\r\n", "%1\r\n+a\r\n+b\r\n", "_\r\n", "$x\r\n", "$-2\r\n", "*-2\r\n", ":\r\n",
+        ":1x\r\n",
         "*99999999999999999999\r\n", "$99999999999999999999\r\n", ":9223372036854775808\r\n", "\r\n", "\0\0\0\0",
         "*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n:1\r\n", "*2147483647\r\n:1\r\n", "*1048577\r\n",
     ])
