@@ -67,6 +67,7 @@ let package = Package(
     targets: [
         c("CRDKafka"), c("CHiredis"), c("CCrypto"), c("CNGHTTP2"), c("CZlib"),
         c("CRDKafkaMock", path: "Tests/CRDKafkaMock"),
+        .target(name: "CBindPort", path: "Tests/CBindPort"),
 
         shared("Model", exclude: ["Schemas"]),
         shared("Kafka", ["CRDKafka"]),
@@ -111,8 +112,8 @@ let package = Package(
         .executableTarget(
             name: "Devkit",
             dependencies: [
-                "TestKit", "Model", "Kafka", "Cryptography", .nioCore, .nioPosix, .nioHTTP1, .nioSSL, .argumentParser,
-                .unixSignals,
+                "TestKit", "Model", "Kafka", "Cryptography", "CBindPort", .nioCore, .nioPosix, .nioHTTP1, .nioSSL,
+                .argumentParser, .unixSignals,
             ],
             path: "Tests/Devkit", swiftSettings: house),
 

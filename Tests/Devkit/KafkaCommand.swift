@@ -1,4 +1,5 @@
 import ArgumentParser
+import CBindPort
 import Dispatch
 import Glibc
 import TestKit
@@ -24,6 +25,9 @@ struct KafkaCommand: AsyncParsableCommand {
     @Option(help: "Write the address to this file when ready.")
     var addressFile: String?
 
+    @Option(help: "Listen on this port instead of a free one, so that a broker that starts again has the same address.")
+    var port: UInt16 = 0
+
     func run() async throws {
         let topics = try self.topics.isEmpty ? Self.defaultTopics : self.topics.map(Self.topic)
         // Before the broker starts, so that an early signal is not lost.
@@ -31,7 +35,12 @@ struct KafkaCommand: AsyncParsableCommand {
             _ = signal(number, SIG_IGN)
             return DispatchSource.makeSignalSource(signal: number, queue: .global())
         }
+        guard self.port == 0 || bindport_is_free(self.port) == 1 else {
+            throw ValidationError("--port \(self.port): cannot be bound on 127.0.0.1")
+        }
+        bindport_next(self.port)
         let broker = try KafkaBroker(topics: topics)
+        bindport_next(0)
         if let addressFile { try Self.publish(broker.bootstrap + "\n", to: addressFile) }
         Self.say("ready bootstrap=\(broker.bootstrap)\n")
 

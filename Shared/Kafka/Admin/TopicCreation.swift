@@ -33,14 +33,19 @@ enum TopicCreation {
         try unsafe Self.check(event)
     }
 
-    /// Only the controller makes topics; the mock broker answers, but names none. Source: rdkafka.h, rd_kafka_controllerid
+    /// Only the controller makes topics. The mock broker names one that is none of its brokers, and librdkafka would wait
+    /// for it. Source: rdkafka.h, rd_kafka_controllerid; rdkafka_mock_handlers.c at v2.0.2
     private static func findController(_ raw: OpaquePointer, _ timeoutMilliseconds: Int32) throws(KafkaError) {
         var metadata: UnsafePointer<rd_kafka_metadata>?
         let code = unsafe rd_kafka_metadata(raw, 0, nil, &metadata, timeoutMilliseconds)
-        guard code == RD_KAFKA_RESP_ERR_NO_ERROR else { throw KafkaError(code, "creating topics") }
-        if let metadata = unsafe metadata { unsafe rd_kafka_metadata_destroy(metadata) }
-        guard unsafe rd_kafka_controllerid(raw, min(timeoutMilliseconds, 2000)) < 0 else { return }
-        throw KafkaError(.unsupported, "creating topics: the cluster names no controller")
+        guard code == RD_KAFKA_RESP_ERR_NO_ERROR, let found = unsafe metadata else {
+            throw KafkaError(code, "creating topics")
+        }
+        defer { unsafe rd_kafka_metadata_destroy(found) }
+        let controller = unsafe rd_kafka_controllerid(raw, timeoutMilliseconds)
+        let brokers = unsafe UnsafeBufferPointer(start: found.pointee.brokers, count: Int(found.pointee.broker_cnt))
+        if unsafe brokers.contains(where: { unsafe $0.id == controller }) { return }
+        throw KafkaError(.unsupported, "creating topics: controller \(controller) is none of the cluster's brokers")
     }
 
     private static func make(_ topic: KafkaTopic) throws(KafkaError) -> OpaquePointer {
