@@ -85,6 +85,9 @@ final class PushConnectionHandler: ChannelInboundHandler {
             client.refill(self)
             self.flush(context)
         } while self.session.hasEvents
+        if self.session.isFinished, !self.machine.isDrained, self.farewell == nil {
+            self.failure = self.failure ?? APNSError(.protocolViolation, "waiting for answers: APNs broke HTTP/2")
+        }
         if self.failure != nil || self.machine.isDrained || self.session.isFinished { context.close(promise: nil) }
     }
 

@@ -8,6 +8,7 @@ func makeSession(context: UnsafeMutableRawPointer) -> OpaquePointer? {
     guard unsafe nghttp2_session_callbacks_new(&callbacks) == 0 else { return nil }
     defer { unsafe nghttp2_session_callbacks_del(callbacks) }
 
+    unsafe nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks, onHeadersBegin)
     unsafe nghttp2_session_callbacks_set_on_header_callback(callbacks, onHeader)
     unsafe nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, onData)
     unsafe nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, onFrame)
@@ -28,15 +29,19 @@ let readBody: nghttp2_data_source_read_callback = { _, _, target, length, flags,
     return part.count
 }
 
+private let onHeadersBegin: nghttp2_on_begin_headers_callback = { session, frame, context in
+    guard let ledger = unsafe ledger(context), let frame = unsafe frame else { return 0 }
+    let stream = unsafe nghttp2_session_get_stream_user_data(session, frame.pointee.hd.stream_id)
+    ledger.headersBegin(unsafe slot(stream))
+    return 0
+}
+
 private let onHeader: nghttp2_on_header_callback = { session, frame, name, nameLength, value, valueLength, _, context in
     guard let ledger = unsafe ledger(context), let frame = unsafe frame else { return 0 }
     let stream = unsafe nghttp2_session_get_stream_user_data(session, frame.pointee.hd.stream_id)
-    let slot = unsafe slot(stream)
-    let status = ledger.slots.indices.contains(slot) ? ledger.slots[slot].status : nil
     unsafe ledger.header(
-        slot, name: UnsafeBufferPointer(start: name, count: nameLength),
-        value: UnsafeBufferPointer(start: value, count: valueLength),
-        isTrailer: frame.pointee.headers.cat == NGHTTP2_HCAT_HEADERS && (status ?? 0) >= 200)
+        slot(stream), name: UnsafeBufferPointer(start: name, count: nameLength),
+        value: UnsafeBufferPointer(start: value, count: valueLength))
     return 0
 }
 

@@ -13,6 +13,8 @@ final class SessionLedger {
         var headers: [HTTP2Header] = []
         var body: [UInt8] = []
         var isComplete = false
+        /// The fields that come now stand behind the body.
+        var isTrailer = false
     }
 
     private(set) var slots: [Slot] = []
@@ -65,8 +67,13 @@ final class SessionLedger {
         self.free.append(index)
     }
 
-    /// - Parameter isTrailer: fields after the body are not kept.
-    func header(_ index: Int, name: UnsafeBufferPointer<UInt8>, value: UnsafeBufferPointer<UInt8>, isTrailer: Bool) {
+    /// A header block begins; after a final status it is the trailers', which are not kept.
+    func headersBegin(_ index: Int) {
+        guard self.slots.indices.contains(index) else { return }
+        self.slots[index].isTrailer = (self.slots[index].status ?? 0) >= 200
+    }
+
+    func header(_ index: Int, name: UnsafeBufferPointer<UInt8>, value: UnsafeBufferPointer<UInt8>) {
         guard self.slots.indices.contains(index) else { return }
         if unsafe name.elementsEqual(":status".utf8) {
             // A final response follows an interim one (RFC 9110 §15.2) and replaces it.
@@ -74,7 +81,7 @@ final class SessionLedger {
             self.slots[index].status = unsafe Int(String(decoding: value, as: UTF8.self))
             return
         }
-        guard !isTrailer, self.slots[index].headers.count < 2 * self.keptHeaders.count else { return }
+        guard !self.slots[index].isTrailer, self.slots[index].headers.count < 2 * self.keptHeaders.count else { return }
         guard let kept = self.keptHeaders.first(where: { unsafe name.elementsEqual($0) }) else { return }
         let clipped = unsafe value.prefix(self.keptBytes)
         let text = unsafe String(decoding: clipped, as: UTF8.self)

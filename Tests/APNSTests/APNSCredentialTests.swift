@@ -5,157 +5,159 @@ import NIOPosix
 import Synchronization
 import Testing
 
-/// Who trusts whom.
-@Suite struct APNSCredentialTests {
-    private func source(_ counter: Counter) -> ProviderTokenSource {
-        ProviderTokenSource(
-            keyIdentifier: "KEY1234567", teamIdentifier: "TEAM123456",
-            sign: { _ in
-                counter.value.withLock { $0 += 1 }
-                return Array(repeating: 1, count: 64)
-            })
-    }
+extension WireTests {
+    /// Who trusts whom.
+    @Suite struct APNSCredentialTests {
+        private func source(_ counter: Counter) -> ProviderTokenSource {
+            ProviderTokenSource(
+                keyIdentifier: "KEY1234567", teamIdentifier: "TEAM123456",
+                sign: { _ in
+                    counter.value.withLock { $0 += 1 }
+                    return Array(repeating: 1, count: 64)
+                })
+        }
 
-    private final class Counter: Sendable {
-        let value = Mutex(0)
-    }
+        private final class Counter: Sendable {
+            let value = Mutex(0)
+        }
 
-    @Test func aTokenIsMintedOnceAndStandsInEveryRequest() async throws {
-        let counter = Counter()
-        try await withClient(configuration: quickConfiguration(), credential: .token(self.source(counter))) { _ in
-            [.answer(200)]
-        } body: { client, server in
-            let outcomes = await client.send(try makeNotifications(50))
-            #expect(outcomes.allSatisfy { $0.status == 200 })
-            let tokens = Set(server.requests.map { $0.headers["authorization"] ?? "" })
-            #expect(tokens.count == 1 && tokens.first?.hasPrefix("bearer ey") == true)
-            #expect(counter.value.withLock { $0 } == 1)
+        @Test func aTokenIsMintedOnceAndStandsInEveryRequest() async throws {
+            let counter = Counter()
+            try await withClient(configuration: quickConfiguration(), credential: .token(self.source(counter))) { _ in
+                [.answer(200)]
+            } body: { client, server in
+                let outcomes = await client.send(try makeNotifications(50))
+                #expect(outcomes.allSatisfy { $0.status == 200 })
+                let tokens = Set(server.requests.map { $0.headers["authorization"] ?? "" })
+                #expect(tokens.count == 1 && tokens.first?.hasPrefix("bearer ey") == true)
+                #expect(counter.value.withLock { $0 } == 1)
+            }
         }
-    }
 
-    @Test func withATokenOnlyOneStreamIsOpenUntilItWasAccepted() async throws {
-        let counter = Counter()
-        let open = Mutex(true)
-        try await withClient(configuration: quickConfiguration(), credential: .token(self.source(counter))) { request in
-            request.index == 0 ? [.hold] : [.answer(200)]
-        } body: { client, server in
-            async let outcomes = client.send(try makeNotifications(5))
-            try await eventually("the first request") { server.requests.count == 1 }
-            open.withLock { $0 = false }
-            #expect(server.mostOpen == 1)
-            await client.close()
-            _ = try await outcomes
-            #expect(server.requests.count == 1)
+        @Test func withATokenOnlyOneStreamIsOpenUntilItWasAccepted() async throws {
+            let counter = Counter()
+            let open = Mutex(true)
+            try await withClient(configuration: quickConfiguration(), credential: .token(self.source(counter))) { request in
+                request.index == 0 ? [.hold] : [.answer(200)]
+            } body: { client, server in
+                async let outcomes = client.send(try makeNotifications(5))
+                try await eventually("the first request") { server.requests.count == 1 }
+                open.withLock { $0 = false }
+                #expect(server.mostOpen == 1)
+                await client.close()
+                _ = try await outcomes
+                #expect(server.requests.count == 1)
+            }
         }
-    }
 
-    @Test func tooManyUpdatesMintNothing() async throws {
-        let counter = Counter()
-        try await withClient(configuration: quickConfiguration(), credential: .token(self.source(counter))) { request in
-            request.index < 3 ? [.answer(429, #"{"reason":"TooManyProviderTokenUpdates"}"#)] : [.answer(200)]
-        } body: { client, server in
-            let outcomes = await client.send(try makeNotifications(6))
-            #expect(outcomes.map(\.status) == [429, 429, 429, 200, 200, 200])
-            #expect(counter.value.withLock { $0 } == 1)
+        @Test func tooManyUpdatesMintNothing() async throws {
+            let counter = Counter()
+            try await withClient(configuration: quickConfiguration(), credential: .token(self.source(counter))) { request in
+                request.index < 3 ? [.answer(429, #"{"reason":"TooManyProviderTokenUpdates"}"#)] : [.answer(200)]
+            } body: { client, server in
+                let outcomes = await client.send(try makeNotifications(6))
+                #expect(outcomes.map(\.status) == [429, 429, 429, 200, 200, 200])
+                #expect(counter.value.withLock { $0 } == 1)
+            }
         }
-    }
 
-    @Test func anExpiredTokenCostsTheConnection() async throws {
-        let counter = Counter()
-        try await withClient(configuration: quickConfiguration(), credential: .token(self.source(counter))) { request in
-            request.connection == 0 ? [.answer(403, #"{"reason":"ExpiredProviderToken"}"#)] : [.answer(200)]
-        } body: { client, server in
-            let outcomes = await client.send(try makeNotifications(3))
-            #expect(outcomes.map(\.status) == [403, 200, 200])
-            #expect(server.connections == 2)
-            #expect(counter.value.withLock { $0 } == 1, "not within twenty minutes")
+        @Test func anExpiredTokenCostsTheConnection() async throws {
+            let counter = Counter()
+            try await withClient(configuration: quickConfiguration(), credential: .token(self.source(counter))) { request in
+                request.connection == 0 ? [.answer(403, #"{"reason":"ExpiredProviderToken"}"#)] : [.answer(200)]
+            } body: { client, server in
+                let outcomes = await client.send(try makeNotifications(3))
+                #expect(outcomes.map(\.status) == [403, 200, 200])
+                #expect(server.connections == 2)
+                #expect(counter.value.withLock { $0 } == 1, "not within twenty minutes")
+            }
         }
-    }
 
-    @Test func aKeyThatCannotSignIsAnError() async throws {
-        let source = ProviderTokenSource(keyIdentifier: "KEY1234567", teamIdentifier: "TEAM123456") { _ in
-            throw APNSError(.configuration, "broken")
+        @Test func aKeyThatCannotSignIsAnError() async throws {
+            let source = ProviderTokenSource(keyIdentifier: "KEY1234567", teamIdentifier: "TEAM123456") { _ in
+                throw APNSError(.configuration, "broken")
+            }
+            try await withClient(configuration: quickConfiguration(), credential: .token(source)) { _ in
+                [.answer(200)]
+            } body: { client, server in
+                let outcomes = await client.send(try makeNotifications(2))
+                #expect(outcomes.allSatisfy { $0.error?.code == .credential })
+                #expect(server.requests.isEmpty)
+            }
         }
-        try await withClient(configuration: quickConfiguration(), credential: .token(source)) { _ in
-            [.answer(200)]
-        } body: { client, server in
-            let outcomes = await client.send(try makeNotifications(2))
-            #expect(outcomes.allSatisfy { $0.error?.code == .credential })
-            #expect(server.requests.isEmpty)
-        }
-    }
 
-    @Test func theCertificateIsShownToAServerThatAsks() async throws {
-        let certificates = try Certificates.shared.get()
-        try await withClient(configuration: quickConfiguration(), clientRoots: certificates.root) { _ in
-            [.answer(200)]
-        } body: { client, server in
-            let outcomes = await client.send(try makeNotifications(3))
-            #expect(outcomes.allSatisfy { $0.status == 200 })
+        @Test func theCertificateIsShownToAServerThatAsks() async throws {
+            let certificates = try Certificates.shared.get()
+            try await withClient(configuration: quickConfiguration(), clientRoots: certificates.root) { _ in
+                [.answer(200)]
+            } body: { client, server in
+                let outcomes = await client.send(try makeNotifications(3))
+                #expect(outcomes.allSatisfy { $0.status == 200 })
+            }
         }
-    }
 
-    @Test func withoutACertificateSuchAServerIsNotReached() async throws {
-        let certificates = try Certificates.shared.get()
-        var configuration = quickConfiguration()
-        configuration.requestTimeout = .milliseconds(500)
-        try await withClient(
-            configuration: configuration, credential: .token(self.source(Counter())), clientRoots: certificates.root
-        ) { _ in
-            [.answer(200)]
-        } body: { client, server in
-            let outcomes = await client.send(try makeNotifications(3))
-            #expect(outcomes.allSatisfy { [.connectionLost, .tls].contains($0.error?.code) })
-            #expect(outcomes.contains { $0.error?.message.contains("CERTIFICATE_REQUIRED") == true }, "\(outcomes)")
-            #expect(server.requests.isEmpty)
+        @Test func withoutACertificateSuchAServerIsNotReached() async throws {
+            let certificates = try Certificates.shared.get()
+            var configuration = quickConfiguration()
+            configuration.requestTimeout = .seconds(1)
+            try await withClient(
+                configuration: configuration, credential: .token(self.source(Counter())), clientRoots: certificates.root
+            ) { _ in
+                [.answer(200)]
+            } body: { client, server in
+                let outcomes = await client.send(try makeNotifications(3))
+                #expect(outcomes.allSatisfy { [.connectionLost, .tls].contains($0.error?.code) })
+                #expect(outcomes.contains { $0.error?.message.contains("CERTIFICATE_REQUIRED") == true }, "\(outcomes)")
+                #expect(server.requests.isEmpty)
+            }
         }
-    }
 
-    @Test func aServerUnderAnotherRootIsRefusedWithAReason() async throws {
-        var configuration = quickConfiguration()
-        configuration.requestTimeout = .milliseconds(300)
-        let certificates = try Certificates.shared.get()
-        try await withClient(configuration: configuration, roots: certificates.strangeRoot) { _ in
-            [.answer(200)]
-        } body: { client, server in
-            let outcomes = await client.send(try makeNotifications(2))
-            #expect(outcomes.allSatisfy { $0.error?.code == .tls })
-            #expect(outcomes[0].error?.message.contains("trusted root") == true, "\(outcomes[0])")
-            #expect(server.requests.isEmpty)
+        @Test func aServerUnderAnotherRootIsRefusedWithAReason() async throws {
+            var configuration = quickConfiguration()
+            configuration.requestTimeout = .milliseconds(800)
+            let certificates = try Certificates.shared.get()
+            try await withClient(configuration: configuration, roots: certificates.strangeRoot) { _ in
+                [.answer(200)]
+            } body: { client, server in
+                let outcomes = await client.send(try makeNotifications(2))
+                #expect(outcomes.allSatisfy { $0.error?.code == .tls })
+                #expect(outcomes[0].error?.message.contains("trusted root") == true, "\(outcomes[0])")
+                #expect(server.requests.isEmpty)
+            }
         }
-    }
 
-    @Test func anAddressIsCheckedAgainstTheCertificateToo() async throws {
-        try await withClient(configuration: quickConfiguration(), host: "127.0.0.1") { _ in
-            [.answer(200)]
-        } body: { client, server in
-            let outcomes = await client.send(try makeNotifications(1))
-            #expect(outcomes.map(\.status) == [200])
+        @Test func anAddressIsCheckedAgainstTheCertificateToo() async throws {
+            try await withClient(configuration: quickConfiguration(), host: "127.0.0.1") { _ in
+                [.answer(200)]
+            } body: { client, server in
+                let outcomes = await client.send(try makeNotifications(1))
+                #expect(outcomes.map(\.status) == [200])
+            }
+            var configuration = quickConfiguration()
+            configuration.requestTimeout = .milliseconds(800)
+            // Another address of the same machine, which the certificate does not name.
+            try await withClient(configuration: configuration, host: "127.0.0.2") { _ in
+                [.answer(200)]
+            } body: { client, server in
+                let outcomes = await client.send(try makeNotifications(1))
+                #expect(outcomes[0].error.map { [.tls, .connecting].contains($0.code) } == true)
+            }
         }
-        var configuration = quickConfiguration()
-        configuration.requestTimeout = .milliseconds(300)
-        // Another address of the same machine, which the certificate does not name.
-        try await withClient(configuration: configuration, host: "127.0.0.2") { _ in
-            [.answer(200)]
-        } body: { client, server in
-            let outcomes = await client.send(try makeNotifications(1))
-            #expect(outcomes[0].error.map { [.tls, .connecting].contains($0.code) } == true)
-        }
-    }
 
-    @Test func pemThatIsNoneIsRefusedAtTheStart() throws {
-        let certificates = try Certificates.shared.get()
-        let endpoint = try APNSEndpoint(url: "https://localhost")
-        let loop = NIOSingletons.posixEventLoopGroup
-        let token = APNSCredential.token(self.source(Counter()))
-        #expect(throws: APNSError(.configuration, "")) {
-            try APNSClient(endpoint: endpoint, credential: token, rootsPEM: [1, 2], eventLoopGroup: loop)
-        }
-        for (chain, key) in [([UInt8](), certificates.clientKey), (certificates.client, []), (certificates.client, certificates.serverKey)] {
+        @Test func pemThatIsNoneIsRefusedAtTheStart() throws {
+            let certificates = try Certificates.shared.get()
+            let endpoint = try APNSEndpoint(url: "https://localhost")
+            let loop = NIOSingletons.posixEventLoopGroup
+            let token = APNSCredential.token(self.source(Counter()))
             #expect(throws: APNSError(.configuration, "")) {
-                try APNSClient(
-                    endpoint: endpoint, credential: .certificate(chainPEM: chain, keyPEM: key),
-                    rootsPEM: certificates.root, eventLoopGroup: loop)
+                try APNSClient(endpoint: endpoint, credential: token, rootsPEM: [1, 2], eventLoopGroup: loop)
+            }
+            for (chain, key) in [([UInt8](), certificates.clientKey), (certificates.client, []), (certificates.client, certificates.serverKey)] {
+                #expect(throws: APNSError(.configuration, "")) {
+                    try APNSClient(
+                        endpoint: endpoint, credential: .certificate(chainPEM: chain, keyPEM: key),
+                        rootsPEM: certificates.root, eventLoopGroup: loop)
+                }
             }
         }
     }

@@ -5,6 +5,9 @@ import NIOPosix
 import Synchronization
 import Testing
 
+/// The tests with sockets and deadlines run one after the other: what they wait for is measured in parts of a second.
+@Suite(.serialized) struct WireTests {}
+
 /// What happened to a client's connections, for tests to wait on.
 final class EventLog: Sendable {
     private let events = Mutex<[APNSEvent]>([])

@@ -1,3 +1,4 @@
+import Foundation
 import NIOCore
 import NIOHPACK
 import NIOHTTP2
@@ -146,7 +147,10 @@ private final class ScriptedConnection: ChannelInboundHandler {
         }
     }
 
-    func errorCaught(context: ChannelHandlerContext, error: any Error) { context.close(promise: nil) }
+    func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        FileHandle.standardError.write(Data("SRV \(self.server.port) \(self.number) \(error)\n".utf8))
+        context.close(promise: nil)
+    }
 
     private func finished(_ context: ChannelHandlerContext, _ stream: HTTP2StreamID) {
         guard let request = self.open[stream] else { return }
