@@ -61,7 +61,10 @@ import Testing
         ("400 BadPriority", { @Sendable (r: inout APNSSimulatorRequest) in r.priority = "7" }),
         ("400 BadExpirationDate", { @Sendable (r: inout APNSSimulatorRequest) in r.expiration = "-1" }),
         ("400 BadExpirationDate", { @Sendable (r: inout APNSSimulatorRequest) in r.expiration = "" }),
-        ("400 BadExpirationDate", { @Sendable (r: inout APNSSimulatorRequest) in r.expiration = "99999999999999999999" }),
+        (
+            "400 BadExpirationDate",
+            { @Sendable (r: inout APNSSimulatorRequest) in r.expiration = "99999999999999999999" }
+        ),
         ("400 BadMessageId", { @Sendable (r: inout APNSSimulatorRequest) in r.identifier = "1" }),
         (
             "400 BadMessageId",

@@ -64,21 +64,22 @@ import Testing
         #expect(Self.bytes(String(said.prefix(64))) == APNSSimulatorSHA256.digest(message))
     }
 
-    @Test(arguments: [
-        (nil, "MissingProviderToken"), ("", "InvalidProviderToken"), ("bearer", "InvalidProviderToken"),
-        ("bearer a.b.c", "InvalidProviderToken"), ("bearer a.b", "InvalidProviderToken"),
-        (authorization(scheme: "basic"), "InvalidProviderToken"),
-        (authorization(header: #"{"alg":"HS256","kid":"KEY1234567"}"#), "InvalidProviderToken"),
-        (authorization(header: #"{"alg":"ES256"}"#), "InvalidProviderToken"),
-        (authorization(header: #"{"alg":"ES256","kid":"SHORT"}"#), "InvalidProviderToken"),
-        (authorization(team: "TEAM"), "InvalidProviderToken"),
-        (authorization(signature: [1, 2, 3]), "InvalidProviderToken"),
-        (authorization() + "=", "InvalidProviderToken"),
-        (authorization(issued: now + 301), "InvalidProviderToken"),
-        (authorization(issued: now - 3601), "ExpiredProviderToken"),
-        (authorization(issued: now - 3600), nil), (authorization(issued: now + 300), nil),
-        (authorization(scheme: "Bearer"), nil),
-    ] as [(String?, String?)])
+    @Test(
+        arguments: [
+            (nil, "MissingProviderToken"), ("", "InvalidProviderToken"), ("bearer", "InvalidProviderToken"),
+            ("bearer a.b.c", "InvalidProviderToken"), ("bearer a.b", "InvalidProviderToken"),
+            (authorization(scheme: "basic"), "InvalidProviderToken"),
+            (authorization(header: #"{"alg":"HS256","kid":"KEY1234567"}"#), "InvalidProviderToken"),
+            (authorization(header: #"{"alg":"ES256"}"#), "InvalidProviderToken"),
+            (authorization(header: #"{"alg":"ES256","kid":"SHORT"}"#), "InvalidProviderToken"),
+            (authorization(team: "TEAM"), "InvalidProviderToken"),
+            (authorization(signature: [1, 2, 3]), "InvalidProviderToken"),
+            (authorization() + "=", "InvalidProviderToken"),
+            (authorization(issued: now + 301), "InvalidProviderToken"),
+            (authorization(issued: now - 3601), "ExpiredProviderToken"),
+            (authorization(issued: now - 3600), nil), (authorization(issued: now + 300), nil),
+            (authorization(scheme: "Bearer"), nil),
+        ] as [(String?, String?)])
     func aTokenHasAFormAndAnAge(_ authorization: String?, _ reason: String?) {
         var check = APNSSimulatorTokenCheck(keys: [])
         var history = APNSSimulatorTokenHistory()
@@ -106,7 +107,9 @@ import Testing
     }
 
     @Test func keysInBadFormAreRefused() {
-        for pem in ["", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", "-----BEGIN PRIVATE KEY-----"] {
+        for pem in [
+            "", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", "-----BEGIN PRIVATE KEY-----",
+        ] {
             #expect(throws: APNSSimulatorError.self) {
                 try APNSSimulatorProviderKey(pem: Array(pem.utf8), keyIdentifier: "KEY1234567", team: "TEAM123456")
             }

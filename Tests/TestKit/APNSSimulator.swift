@@ -45,7 +45,7 @@ public final class APNSSimulator: Sendable {
                 .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
                 .childChannelInitializer { Self.configure($0, context, state) }
                 .childChannelOption(.tcpOption(.tcp_nodelay), value: 1)
-                .bind(host: "127.0.0.1", port: configuration.port).get()
+                .bind(configuration.port)
             let admin = try await ServerBootstrap(group: group)
                 .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
                 .childChannelInitializer { channel in
@@ -55,7 +55,7 @@ public final class APNSSimulator: Sendable {
                     }
                 }
                 .childChannelOption(.tcpOption(.tcp_nodelay), value: 1)
-                .bind(host: "127.0.0.1", port: configuration.adminPort).get()
+                .bind(configuration.adminPort)
             return APNSSimulator(group: group, state: state, push: push, admin: admin)
         } catch {
             try? await group.shutdownGracefully()
@@ -166,5 +166,16 @@ extension APNSSimulator {
             NIOHTTP2Handler(mode: .server, connectionConfiguration: http, streamConfiguration: stream),
             connection,
         ])
+    }
+}
+
+extension ServerBootstrap {
+    /// Binds to the loopback interface; an error says where.
+    fileprivate func bind(_ port: Int) async throws -> any Channel {
+        do {
+            return try await self.bind(host: "127.0.0.1", port: port).get()
+        } catch {
+            throw APNSSimulatorError(description: "binding 127.0.0.1:\(port): \(error)")
+        }
     }
 }

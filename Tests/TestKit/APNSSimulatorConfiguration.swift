@@ -32,8 +32,8 @@ public struct APNSSimulatorConfiguration: Sendable {
 
     /// With the server certificate of a directory that `DevelopmentCertificates` made. Its root and intermediate are
     /// trusted, so a client may send its leaf alone.
-    /// - Throws: an error of Foundation when a file cannot be read.
-    public init(certificates directory: String) throws {
+    /// - Throws: `APNSSimulatorError` when a file cannot be read.
+    public init(certificates directory: String) throws(APNSSimulatorError) {
         self.init(
             certificateChainPEM: try Self.read(directory + "/server-certificate.pem"),
             privateKeyPEM: try Self.read(directory + "/server-key.pem"),
@@ -41,7 +41,11 @@ public struct APNSSimulatorConfiguration: Sendable {
     }
 
     /// Reads a whole file.
-    public static func read(_ path: String) throws -> [UInt8] {
-        [UInt8](try Data(contentsOf: URL(fileURLWithPath: path)))
+    /// - Throws: `APNSSimulatorError` with the path.
+    public static func read(_ path: String) throws(APNSSimulatorError) -> [UInt8] {
+        guard let data = FileManager.default.contents(atPath: path) else {
+            throw APNSSimulatorError(description: "reading \(path): not there or not readable")
+        }
+        return [UInt8](data)
     }
 }
