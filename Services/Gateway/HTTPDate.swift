@@ -42,7 +42,9 @@ enum HTTPDate {
     private static func date(
         _ day: Substring, _ month: Substring, _ year: some StringProtocol, _ time: Substring
     ) -> Int64? {
-        guard let index = Self.months.firstIndex(of: String(month)), (1...2).contains(day.utf8.count) else { return nil }
+        guard let index = Self.months.firstIndex(of: String(month)), (1...2).contains(day.utf8.count) else {
+            return nil
+        }
         let month = index < 9 ? "0\(index + 1)" : "\(index + 1)"
         return RFC3339.parse("\(year)-\(month)-\(day.utf8.count == 1 ? "0" : "")\(day)T\(time)Z")
     }

@@ -11,7 +11,8 @@ import Store
 struct PushProcessor: Sendable {
     /// How often a notification is tried that APNs does not take now.
     private static let attemptLimit = 6
-    /// How long APNs keeps a notification for a device that is off, in seconds. Source: Wallet Orders §4.1: a future time, up to 7 d
+    /// How long APNs keeps a notification for a device that is off, in seconds. Source: Wallet Orders §4.1: a future
+    /// time, up to 7 d
     private static let expirationSeconds: Int64 = 7 * 24 * 3600
     /// Most notifications that are sent in one go.
     private static let chunk = 1000

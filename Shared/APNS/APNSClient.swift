@@ -3,11 +3,14 @@ import NIOSSL
 
 /// Sends notifications to APNs over HTTP/2: one credential, one persistent connection.
 ///
-/// Each notification gets exactly one outcome, whatever happens. Requests that APNs refused unprocessed (REFUSED_STREAM, above the
-/// last stream of GOAWAY) are repeated inside, everything else is the caller's decision: `verdict(of:)`. A notification whose connection
+/// Each notification gets exactly one outcome, whatever happens. Requests that APNs refused unprocessed
+/// (REFUSED_STREAM, above the
+/// last stream of GOAWAY) are repeated inside, everything else is the caller's decision: `verdict(of:)`. A notification
+/// whose connection
 /// was lost may have been delivered; repeating it is harmless.
 ///
-/// Owner: the caller, who must `close` it before its event loop group ends. Thread: any. Bounded: the queue, the open streams, each
+/// Owner: the caller, who must `close` it before its event loop group ends. Thread: any. Bounded: the queue, the open
+/// streams, each
 /// request's time (`APNSConfiguration`).
 public final class APNSClient: Sendable {
     private let eventLoop: any EventLoop
@@ -28,20 +31,23 @@ public final class APNSClient: Sendable {
         self.eventLoop = eventLoop
         self.loop = NIOLoopBoundBox.makeBoxSendingValue(
             ClientLoop(
-                endpoint: endpoint, credential: credential, configuration: configuration, tls: tls, eventLoop: eventLoop),
+                endpoint: endpoint, credential: credential, configuration: configuration, tls: tls, eventLoop: eventLoop
+            ),
             eventLoop: eventLoop)
     }
 
     /// Sends a batch and waits for the outcome of each, in the order given.
     ///
-    /// Returns within the bounds of the configuration; cancelling the task does not shorten that, since what was sent cannot be taken back.
+    /// Returns within the bounds of the configuration; cancelling the task does not shorten that, since what was sent
+    /// cannot be taken back.
     public func send(_ notifications: [PushNotification]) async -> [PushOutcome] {
         await withCheckedContinuation { continuation in
             self.eventLoop.execute { self.loop.value.send(notifications, continuation) }
         }
     }
 
-    /// Takes nothing new, waits for what it has (at most `closeTimeout`; the rest is `.unanswered` with code `.closed`), disconnects.
+    /// Takes nothing new, waits for what it has (at most `closeTimeout`; the rest is `.unanswered` with code
+    /// `.closed`), disconnects.
     public func close() async {
         let promise = self.eventLoop.makePromise(of: Void.self)
         self.eventLoop.execute { self.loop.value.close(promise) }

@@ -9,7 +9,8 @@ public struct APNSEndpoint: Hashable, Sendable, CustomStringConvertible {
     /// - Parameter url: `https://host[:port]`; the port is 443 if it is not given.
     /// - Throws: `APNSError` with code `.configuration`.
     public init(url: String) throws(APNSError) {
-        let refusal = APNSError(.configuration, "reading \"\(url.prefix(100))\": an endpoint looks like https://host:port")
+        let refusal = APNSError(
+            .configuration, "reading \"\(url.prefix(100))\": an endpoint looks like https://host:port")
         let scheme = "https://"
         guard url.lowercased().hasPrefix(scheme) else { throw refusal }
         var rest = url.dropFirst(scheme.count)

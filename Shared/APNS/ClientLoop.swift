@@ -92,7 +92,8 @@ final class ClientLoop {
     /// A request was refused unprocessed.
     func putBack(_ entry: PushQueue<PendingPush>.Entry) {
         self.queue.putBack(entry)
-        // When a retired connection gives it back, the one in use may have room; its own pump is already running otherwise.
+        // When a retired connection gives it back, the one in use may have room; its own pump is already running
+        // otherwise.
         self.current?.pump()
     }
 
@@ -154,7 +155,8 @@ final class ClientLoop {
             .assumeIsolated()
             .whenComplete { result in
                 do {
-                    // Several addresses may have been tried, each with a channel of its own: the handlers belong to the one that won.
+                    // Several addresses may have been tried, each with a channel of its own: the handlers belong to the
+                    // one that won.
                     let channel = try result.get()
                     try self.addHandlers(connection, to: channel)
                 } catch {

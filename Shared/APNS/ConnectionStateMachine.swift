@@ -122,7 +122,8 @@ struct ConnectionStateMachine {
             guard now - self.created >= self.configuration.connectTimeout else { return .nothing }
             return .close(APNSError(.connecting, "shaking hands: no end within \(self.configuration.connectTimeout)"))
         case .draining(let until) where until <= now:
-            return .close(APNSError(.connectionLost, "waiting for the last answers of a retired connection: time is up"))
+            return .close(
+                APNSError(.connectionLost, "waiting for the last answers of a retired connection: time is up"))
         case .open, .draining:
             if let pingSent = self.pingSent {
                 guard now - pingSent >= self.configuration.pingInterval else { return .nothing }

@@ -22,7 +22,8 @@ public final class ProviderTokenSource: Sendable {
     /// - Parameters:
     ///   - keyIdentifier: of the `.p8` key, 10 characters.
     ///   - teamIdentifier: of the developer team, 10 characters.
-    ///   - sign: ES256: the signature r‖s, 64 bytes, of the bytes given. Called under a lock, at most once in 20 minutes.
+    ///   - sign: ES256: the signature r‖s, 64 bytes, of the bytes given. Called under a lock, at most once in 20
+    ///     minutes.
     ///   - epochSeconds: the wall clock.
     ///   - jitter: 0 to 1.
     public init(

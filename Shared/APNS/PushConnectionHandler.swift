@@ -94,14 +94,16 @@ final class PushConnectionHandler: ChannelInboundHandler {
     /// Looks at the clock: deadlines of requests, signs of life.
     func tick(now: NIODeadline) {
         for flight in self.flights.abandonExpired(now: now) {
-            try? self.session.reset(flight.stream, .cancel)  // Fails only without memory; the stream then ends with the connection.
+            // Fails only without memory; the stream then ends with the connection.
+            try? self.session.reset(flight.stream, .cancel)
             flight.entry.element.complete(
                 .unanswered(APNSError(.timeout, "waiting for an answer: none within the request's deadline")))
             self.machine.timedOut(now: now)
         }
         switch self.machine.tick(now: now) {
         case .nothing: break
-        case .ping: try? self.session.ping(0)  // Fails only without memory; the unanswered PING then closes the connection.
+        // Fails only without memory; the unanswered PING then closes the connection.
+        case .ping: try? self.session.ping(0)
         case .close(let error): self.close(error)
         }
         self.pump()
@@ -160,7 +162,9 @@ final class PushConnectionHandler: ChannelInboundHandler {
     }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
-        if self.failure == nil { self.failure = describeTransportError(error, wasOpen: self.machine.phase != .handshaking) }
+        if self.failure == nil {
+            self.failure = describeTransportError(error, wasOpen: self.machine.phase != .handshaking)
+        }
         context.close(promise: nil)
     }
 
@@ -239,7 +243,8 @@ final class PushConnectionHandler: ChannelInboundHandler {
             flight.entry.element.complete(.answered(answer))
             let isReplaced = asksForNewConnection(answer)
             if isReplaced {
-                if answer.reason == PushReason.expiredProviderToken.rawValue, case .token(let source) = self.credential {
+                if answer.reason == PushReason.expiredProviderToken.rawValue, case .token(let source) = self.credential
+                {
                     source.expired(version: self.tokenVersion)
                 }
                 self.machine.retire(now: now)

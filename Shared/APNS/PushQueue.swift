@@ -43,7 +43,8 @@ struct PushQueue<Element> {
     /// An answer came, so the queue moves.
     mutating func progressed(now: NIODeadline) { self.lastProgress = now }
 
-    /// When an entry must leave: a started one after `requestTimeout`; a waiting one when nothing was answered for that long
+    /// When an entry must leave: a started one after `requestTimeout`; a waiting one when nothing was answered for that
+    /// long
     /// since it came, or after `queueTimeout` in any case.
     func deadline(of entry: Entry) -> NIODeadline {
         if let started = entry.started { return started + self.requestTimeout }
@@ -52,7 +53,8 @@ struct PushQueue<Element> {
 
     /// Takes out, oldest first, what has waited too long.
     ///
-    /// Looks from the front only: refused entries stand there, and among the others the first has the earliest deadline.
+    /// Looks from the front only: refused entries stand there, and among the others the first has the earliest
+    /// deadline.
     mutating func takeExpired(now: NIODeadline) -> [Element] {
         var expired: [Element] = []
         while let first = self.entries.first, self.deadline(of: first) <= now {

@@ -4,7 +4,8 @@ public enum PushVerdict: Hashable, Sendable {
     case delivered
     /// The push token is not valid.
     ///
-    /// With a moment: delete it if it was registered before. Without (BadDeviceToken): APNs may as well be the wrong one for us,
+    /// With a moment: delete it if it was registered before. Without (BadDeviceToken): APNs may as well be the wrong
+    /// one for us,
     /// so delete it only where other pushes with the same credential succeed, and never many at once.
     case retire(registeredBeforeMilliseconds: Int64?)
     /// Send it again later.
@@ -17,7 +18,8 @@ public enum PushVerdict: Hashable, Sendable {
 
 /// The verdict on an outcome. Every row of the table, and by status class what the table does not have.
 ///
-/// A reason counts only together with the status that it is documented for: nothing is deleted or stopped on an answer that
+/// A reason counts only together with the status that it is documented for: nothing is deleted or stopped on an answer
+/// that
 /// contradicts itself.
 /// Source: Wallet Orders §4.6
 public func verdict(of outcome: PushOutcome) -> PushVerdict {
@@ -56,7 +58,8 @@ private func verdict(of answer: PushAnswer) -> PushVerdict {
     }
 }
 
-/// Repeating is harmless even where APNs may have processed the request: the notification only says that something changed.
+/// Repeating is harmless even where APNs may have processed the request: the notification only says that something
+/// changed.
 private func verdict(of error: APNSError) -> PushVerdict {
     switch error.code {
     case .timeout, .connectionLost, .connecting, .tls, .protocolViolation, .queueFull, .closed:

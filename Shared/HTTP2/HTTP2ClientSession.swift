@@ -3,10 +3,13 @@ public import NIOCore
 
 /// One HTTP/2 client session: bytes in, bytes out, events. No I/O and no policy.
 ///
-/// Owner: this object owns the `nghttp2_session` and its ledger, and frees both. Thread: one, its user's (an event loop); not Sendable.
-/// Bounded: 4 KiB of body and debug data are kept per stream, only named headers; nghttp2 bounds header blocks and floods of control frames.
+/// Owner: this object owns the `nghttp2_session` and its ledger, and frees both. Thread: one, its user's (an event
+/// loop); not Sendable.
+/// Bounded: 4 KiB of body and debug data are kept per stream, only named headers; nghttp2 bounds header blocks and
+/// floods of control frames.
 ///
-/// Order of use: `receive` or `submit`, then `write` until nothing comes, then `takeEvents` (writing can end streams, too).
+/// Order of use: `receive` or `submit`, then `write` until nothing comes, then `takeEvents` (writing can end streams,
+/// too).
 @safe
 public final class HTTP2ClientSession {
     /// How much of a response's body, a header's value and GOAWAY's debug data is kept.
@@ -54,14 +57,18 @@ public final class HTTP2ClientSession {
         unsafe nghttp2_session_want_read(self.raw) == 0 && nghttp2_session_want_write(self.raw) == 0
     }
 
-    /// Takes bytes from the peer. Must not be called while events are being produced by nghttp2, that is from nowhere but its owner.
+    /// Takes bytes from the peer. Must not be called while events are being produced by nghttp2, that is from nowhere
+    /// but its owner.
     ///
     /// - Throws: `HTTP2Error` with code `.connection`; a GOAWAY for the peer may stand ready to be written.
     public func receive(_ bytes: ByteBuffer) throws(HTTP2Error) {
         let taken = unsafe bytes.withUnsafeReadableBytes { bytes in
-            unsafe nghttp2_session_mem_recv(self.raw, bytes.assumingMemoryBound(to: UInt8.self).baseAddress, bytes.count)
+            unsafe nghttp2_session_mem_recv(
+                self.raw, bytes.assumingMemoryBound(to: UInt8.self).baseAddress, bytes.count)
         }
-        guard taken >= 0 else { throw HTTP2Error(.connection, "reading HTTP/2 frames: \(describe(Int32(clamping: taken)))") }
+        guard taken >= 0 else {
+            throw HTTP2Error(.connection, "reading HTTP/2 frames: \(describe(Int32(clamping: taken)))")
+        }
     }
 
     /// Appends everything that is to be sent now.

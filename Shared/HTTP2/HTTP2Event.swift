@@ -9,7 +9,8 @@ public enum HTTP2Event: Sendable {
     case settings(maxConcurrentStreams: UInt32)
     /// The peer takes no new streams.
     ///
-    /// Streams above `lastStream` were not processed; their `.streamEnded` with REFUSED_STREAM follow. The debug data is cut at
+    /// Streams above `lastStream` were not processed; their `.streamEnded` with REFUSED_STREAM follow. The debug data
+    /// is cut at
     /// `HTTP2ClientSession.keptBytes`.
     /// Source: RFC 9113 §6.8
     case goAway(lastStream: Int32, code: HTTP2ErrorCode, debugData: [UInt8])

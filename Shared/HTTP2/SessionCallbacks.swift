@@ -82,7 +82,8 @@ private let onFrame: nghttp2_on_frame_recv_callback = { session, frame, context 
     return 0
 }
 
-/// A request that never left, because the peer said GOAWAY first or it was cancelled: nghttp2 has no stream to close for it.
+/// A request that never left, because the peer said GOAWAY first or it was cancelled: nghttp2 has no stream to close
+/// for it.
 private let onFrameNotSent: nghttp2_on_frame_not_send_callback = { _, frame, _, context in
     guard let ledger = unsafe ledger(context), let frame = unsafe frame else { return 0 }
     let header = unsafe frame.pointee.hd

@@ -11,7 +11,9 @@ public struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
 
     /// - Parameter text: `host:port`; an IPv6 address stands in brackets. Nil if it is not of that form.
     public init?(_ text: String) {
-        guard let colon = text.lastIndex(of: ":"), let port = UInt16(text[text.index(after: colon)...]) else { return nil }
+        guard let colon = text.lastIndex(of: ":"), let port = UInt16(text[text.index(after: colon)...]) else {
+            return nil
+        }
         var host = text[..<colon]
         if host.hasPrefix("[") && host.hasSuffix("]") {
             host = host.dropFirst().dropLast()
@@ -22,5 +24,7 @@ public struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
         self.init(host: String(host), port: Int(port))
     }
 
-    public var description: String { self.host.contains(":") ? "[\(self.host)]:\(self.port)" : "\(self.host):\(self.port)" }
+    public var description: String {
+        self.host.contains(":") ? "[\(self.host)]:\(self.port)" : "\(self.host):\(self.port)"
+    }
 }

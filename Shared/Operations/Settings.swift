@@ -47,7 +47,8 @@ public final class Settings {
         var values: [String: String] = [:]
         for (name, value) in members {
             guard SettingKey(rawValue: name) != nil else {
-                throw SettingsError(file: path, "unknown key \"\(name)\"; keys are named like the environment variables")
+                throw SettingsError(
+                    file: path, "unknown key \"\(name)\"; keys are named like the environment variables")
             }
             switch value {
             case let text as String: values[name] = text
@@ -80,11 +81,13 @@ public final class Settings {
     }
 
     /// - Throws: `SettingsError` if the value is no whole number in the range.
-    public func integer(_ key: SettingKey, default fallback: Int, in range: ClosedRange<Int>) throws(SettingsError) -> Int
+    public func integer(_ key: SettingKey, default fallback: Int, in range: ClosedRange<Int>) throws(SettingsError)
+        -> Int
     {
         let text = self.text(key, default: String(fallback))
         guard let value = Int(text), range.contains(value) else {
-            throw SettingsError(key, value: text, "must be a whole number from \(range.lowerBound) to \(range.upperBound)")
+            throw SettingsError(
+                key, value: text, "must be a whole number from \(range.lowerBound) to \(range.upperBound)")
         }
         return value
     }

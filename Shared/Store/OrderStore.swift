@@ -39,7 +39,9 @@ public struct OrderStore: Sendable {
     }
 
     private static func stored(_ key: OrderKey, _ reply: RedisValue) -> Result<StoredOrder?, StoreError> {
-        if case .error(let message) = reply { return .failure(StoreError(.corrupt, "reading order \(key): \(message)")) }
+        if case .error(let message) = reply {
+            return .failure(StoreError(.corrupt, "reading order \(key): \(message)"))
+        }
         guard let values = reply.array, values.count == 8 else {
             return .failure(StoreError(.corrupt, "reading order \(key): eight fields were expected"))
         }

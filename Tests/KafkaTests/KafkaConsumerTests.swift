@@ -41,7 +41,8 @@ struct KafkaConsumerTests {
         #expect(first.assignment.count == 4)
 
         let second = try KafkaConsumer(configuration(broker), group: "g", topics: ["orders"])
-        // While the batch is in hand the partitions stay, however much the group wants them: the mock's rebalance, which
+        // While the batch is in hand the partitions stay, however much the group wants them: the mock's rebalance,
+        // which
         // begins about 1 s after the second one came, is over after 3 s.
         try await Task.sleep(for: .milliseconds(2500))
         #expect(first.assignment.count == 4)

@@ -51,7 +51,8 @@ final class APNSSimulatorState {
     // MARK: faults
 
     /// Puts a fault up, or does at once what is immediate.
-    /// - Returns: the fault's number (nil for an immediate one) and how many connections were touched; nil when too many
+    /// - Returns: the fault's number (nil for an immediate one) and how many connections were touched; nil when too
+    ///   many
     ///   stand.
     func add(_ fault: APNSSimulatorFault) -> (number: Int?, connections: Int)? {
         let touched = self.connections.values.filter { fault.connection == nil || $0.number == fault.connection }

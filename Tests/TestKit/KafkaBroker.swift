@@ -8,7 +8,8 @@ import Synchronization
 /// CreateTopics, no TLS. Source: rdkafka_mock.h and rdkafka_mock.c at v2.0.2
 ///
 /// The first member of a group waits 3 s for others, which cannot be changed; a member that joins later waits for
-/// `session.timeout.ms` - 1 s, so tests set that low (`quick`), but above the 3 s: a member that waits sends no heartbeat
+/// `session.timeout.ms` - 1 s, so tests set that low (`quick`), but above the 3 s: a member that waits sends no
+/// heartbeat
 /// and would be thrown out. Source: rdkafka_mock_cgrp.c at v2.0.2, rd_kafka_mock_cgrp_rebalance
 @safe
 public final class KafkaBroker: Sendable {

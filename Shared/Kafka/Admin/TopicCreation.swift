@@ -6,7 +6,7 @@ enum TopicCreation {
     static func run(_ raw: OpaquePointer, _ topics: [KafkaTopic], timeoutMilliseconds: Int32) throws(KafkaError) {
         try unsafe Self.findController(raw, timeoutMilliseconds)
         var wanted: [OpaquePointer?] = unsafe []
-        defer { for unsafe topic in unsafe wanted { unsafe rd_kafka_NewTopic_destroy(topic) } }
+        defer { for unsafetopic in unsafe wanted { unsafe rd_kafka_NewTopic_destroy(topic) } }
         for topic in topics { unsafe wanted.append(try unsafe Self.make(topic)) }
 
         guard let queue = unsafe rd_kafka_queue_new(raw) else { throw KafkaError(.outOfMemory, "making a queue") }
@@ -28,12 +28,14 @@ enum TopicCreation {
         let code = unsafe rd_kafka_event_error(event)
         guard code == RD_KAFKA_RESP_ERR_NO_ERROR else {
             throw KafkaError(
-                code, "creating topics", reason: unsafe rd_kafka_event_error_string(event).map { unsafe String(cString: $0) })
+                code, "creating topics",
+                reason: unsafe rd_kafka_event_error_string(event).map { unsafe String(cString: $0) })
         }
         try unsafe Self.check(event)
     }
 
-    /// Only the controller makes topics. The mock broker names one that is none of its brokers, and librdkafka would wait
+    /// Only the controller makes topics. The mock broker names one that is none of its brokers, and librdkafka would
+    /// wait
     /// for it. Source: rdkafka.h, rd_kafka_controllerid; rdkafka_mock_handlers.c at v2.0.2
     private static func findController(_ raw: OpaquePointer, _ timeoutMilliseconds: Int32) throws(KafkaError) {
         var metadata: UnsafePointer<rd_kafka_metadata>?

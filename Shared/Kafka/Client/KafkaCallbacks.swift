@@ -7,7 +7,10 @@ final class KafkaCallbacks: Sendable {
     let onEvent: (@Sendable (KafkaEvent) -> Void)?
     /// From the polling thread. The list belongs to librdkafka and ends with the call.
     let onRebalance:
-        (@Sendable (OpaquePointer, rd_kafka_resp_err_t, UnsafeMutablePointer<rd_kafka_topic_partition_list_t>?) -> Void)?
+        (
+            @Sendable (OpaquePointer, rd_kafka_resp_err_t, UnsafeMutablePointer<rd_kafka_topic_partition_list_t>?) ->
+                Void
+        )?
     /// From the polling thread: the handle is of no more use.
     let onFatal: (@Sendable (KafkaError) -> Void)?
 

@@ -139,7 +139,8 @@ final class KafkaHandle: @unchecked Sendable {  // tidy: the pointer is constant
         let code = unsafe rd_kafka_fatal_error(raw, &text, text.count)
         guard code != RD_KAFKA_RESP_ERR_NO_ERROR else { return nil }
         return KafkaError(
-            KafkaError.Code(code), "talking with Kafka: \(Self.string(text))", isFatal: true, libraryCode: code.rawValue)
+            KafkaError.Code(code), "talking with Kafka: \(Self.string(text))", isFatal: true, libraryCode: code.rawValue
+        )
     }
 
     /// A C string up to its zero byte.

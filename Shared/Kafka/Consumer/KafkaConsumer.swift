@@ -119,7 +119,9 @@ public final class KafkaConsumer: Sendable {
     public var assignment: [KafkaPartition] { self.thread.state.withLock { $0.assignment.partitions } }
 
     /// What is read ahead, in records and in bytes by `KafkaRecord.size`.
-    public var buffered: (records: Int, bytes: Int) { self.thread.state.withLock { ($0.buffer.count, $0.buffer.bytes) } }
+    public var buffered: (records: Int, bytes: Int) {
+        self.thread.state.withLock { ($0.buffer.count, $0.buffer.bytes) }
+    }
 
     /// Fetching stands still because the worker is slow.
     public var isPaused: Bool { self.thread.state.withLock { $0.isPaused } }
