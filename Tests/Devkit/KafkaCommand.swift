@@ -10,8 +10,8 @@ struct KafkaCommand: AsyncParsableCommand {
         commandName: "kafka",
         abstract: "Run a Kafka-protocol broker on 127.0.0.1 until SIGTERM or SIGINT.",
         discussion: """
-            librdkafka's mock broker: it keeps at most 5 MiB a partition, drops the oldest silently, and has no disk and \
-            no compaction. Prints "ready bootstrap=127.0.0.1:PORT" when it takes connections.
+            librdkafka's mock broker: it keeps at most 5 MiB a partition, drops the oldest silently, and has no disk \
+            and no compaction. Prints "ready bootstrap=127.0.0.1:PORT" when it takes connections.
             """)
 
     /// Source: DESIGN.md §9
@@ -19,7 +19,8 @@ struct KafkaCommand: AsyncParsableCommand {
         "waybill.order-changes", "waybill.orders", "waybill.registrations", "waybill.dead-letters",
     ].map { KafkaBroker.Topic($0, partitions: 64) }
 
-    @Option(name: .customLong("topic"), help: "NAME:PARTITIONS, may be repeated. Default: Waybill's topics with 64 each.")
+    @Option(
+        name: .customLong("topic"), help: "NAME:PARTITIONS, may be repeated. Default: Waybill's topics with 64 each.")
     var topics: [String] = []
 
     @Option(help: "Write the address to this file when ready.")
@@ -30,11 +31,17 @@ struct KafkaCommand: AsyncParsableCommand {
 
     func run() async throws {
         let topics = try self.topics.isEmpty ? Self.defaultTopics : self.topics.map(Self.topic)
+        let (ended, end) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
         // Before the broker starts, so that an early signal is not lost.
         let signals = [SIGTERM, SIGINT].map { number in
             _ = signal(number, SIG_IGN)
-            return DispatchSource.makeSignalSource(signal: number, queue: .global())
+            let source = DispatchSource.makeSignalSource(signal: number, queue: .global())
+            source.setEventHandler { end.yield() }
+            // At once: dispatch traps when a source goes that was never resumed.
+            source.resume()
+            return source
         }
+        defer { for source in signals { source.cancel() } }
         guard self.port == 0 || bindport_is_free(self.port) == 1 else {
             throw ValidationError("--port \(self.port): cannot be bound on 127.0.0.1")
         }
@@ -44,13 +51,7 @@ struct KafkaCommand: AsyncParsableCommand {
         if let addressFile { try Self.publish(broker.bootstrap + "\n", to: addressFile) }
         Self.say("ready bootstrap=\(broker.bootstrap)\n")
 
-        let (ended, end) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
-        for source in signals {
-            source.setEventHandler { end.yield() }
-            source.resume()
-        }
         for await _ in ended { break }
-        for source in signals { source.cancel() }
         broker.close()
     }
 
@@ -64,7 +65,9 @@ struct KafkaCommand: AsyncParsableCommand {
     /// In one piece: whoever waits for the file never reads half of it.
     private static func publish(_ text: String, to path: String) throws {
         let draft = "\(path).\(getpid())"
-        guard let file = unsafe fopen(draft, "we") else { throw ValidationError("--address-file \(path): cannot write") }
+        guard let file = unsafe fopen(draft, "we") else {
+            throw ValidationError("--address-file \(path): cannot write")
+        }
         let isWritten = unsafe fputs(text, file) >= 0
         guard unsafe fclose(file) == 0, isWritten, unsafe rename(draft, path) == 0 else {
             throw ValidationError("--address-file \(path): cannot write")

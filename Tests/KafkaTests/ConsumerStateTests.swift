@@ -56,7 +56,8 @@ struct ConsumerStateTests {
         assignment.handedOut([self.record(10), self.record(11), self.record(15)])
         #expect(assignment.committable([self.position(10)]).isEmpty)
         #expect(assignment.committable([self.position(17)]).isEmpty)
-        #expect(assignment.committable([self.position(12), self.position(16), self.position(11)]) == [self.position(16)])
+        #expect(
+            assignment.committable([self.position(12), self.position(16), self.position(11)]) == [self.position(16)])
         #expect(assignment.committable([self.position(11, partition: 1)]).isEmpty)
         assignment.committed([self.position(12)])
         #expect(assignment.committable([self.position(12)]).isEmpty)

@@ -24,7 +24,8 @@ struct KafkaConsumerTests {
         _ = try await read(consumer, 3)
         try await consumer.commit([
             KafkaPosition(topic: "orders", partition: 7, offset: 1), KafkaPosition(topic: "x", partition: 0, offset: 1),
-            KafkaPosition(topic: "orders", partition: 0, offset: 99), KafkaPosition(topic: "orders", partition: 0, offset: 2),
+            KafkaPosition(topic: "orders", partition: 0, offset: 99),
+            KafkaPosition(topic: "orders", partition: 0, offset: 2),
         ])
         let admin = try KafkaAdmin(configuration(broker))
         #expect(try await admin.committed(group: "g", topic: "orders") == [0: 2])
@@ -41,8 +42,7 @@ struct KafkaConsumerTests {
         #expect(first.assignment.count == 4)
 
         let second = try KafkaConsumer(configuration(broker), group: "g", topics: ["orders"])
-        // While the batch is in hand the partitions stay, however much the group wants them: the mock's rebalance,
-        // which
+        // While the batch is in hand the partitions stay, however much the group wants them: the rebalance, which
         // begins about 1 s after the second one came, is over after 3 s.
         try await Task.sleep(for: .milliseconds(2500))
         #expect(first.assignment.count == 4)

@@ -8,9 +8,8 @@ import Synchronization
 /// CreateTopics, no TLS. Source: rdkafka_mock.h and rdkafka_mock.c at v2.0.2
 ///
 /// The first member of a group waits 3 s for others, which cannot be changed; a member that joins later waits for
-/// `session.timeout.ms` - 1 s, so tests set that low (`quick`), but above the 3 s: a member that waits sends no
-/// heartbeat
-/// and would be thrown out. Source: rdkafka_mock_cgrp.c at v2.0.2, rd_kafka_mock_cgrp_rebalance
+/// `session.timeout.ms` - 1 s, so tests set that low (`quick`), but above the 3 s: waiting members send no heartbeat
+/// and one would be thrown out. Source: rdkafka_mock_cgrp.c at v2.0.2, rd_kafka_mock_cgrp_rebalance
 @safe
 public final class KafkaBroker: Sendable {
     /// Consumer properties that make rebalances of the mock as quick as they get.
@@ -87,7 +86,9 @@ public final class KafkaBroker: Sendable {
 
     /// Answers that much later.
     public func setDelay(milliseconds: Int) throws {
-        try unsafe self.use("setting a delay") { unsafe rd_kafka_mock_broker_set_rtt($0, 1, Int32(clamping: milliseconds)) }
+        try unsafe self.use("setting a delay") {
+            unsafe rd_kafka_mock_broker_set_rtt($0, 1, Int32(clamping: milliseconds))
+        }
     }
 
     /// Answers the next requests of this kind with these codes. Source: Kafka protocol, API keys and error codes

@@ -6,7 +6,7 @@ enum TopicCreation {
     static func run(_ raw: OpaquePointer, _ topics: [KafkaTopic], timeoutMilliseconds: Int32) throws(KafkaError) {
         try unsafe Self.findController(raw, timeoutMilliseconds)
         var wanted: [OpaquePointer?] = unsafe []
-        defer { for unsafetopic in unsafe wanted { unsafe rd_kafka_NewTopic_destroy(topic) } }
+        defer { unsafe wanted.forEach { unsafe rd_kafka_NewTopic_destroy($0) } }
         for topic in topics { unsafe wanted.append(try unsafe Self.make(topic)) }
 
         guard let queue = unsafe rd_kafka_queue_new(raw) else { throw KafkaError(.outOfMemory, "making a queue") }
@@ -34,8 +34,7 @@ enum TopicCreation {
         try unsafe Self.check(event)
     }
 
-    /// Only the controller makes topics. The mock broker names one that is none of its brokers, and librdkafka would
-    /// wait
+    /// Only the controller makes topics. The mock broker names none of its own, and librdkafka would wait
     /// for it. Source: rdkafka.h, rd_kafka_controllerid; rdkafka_mock_handlers.c at v2.0.2
     private static func findController(_ raw: OpaquePointer, _ timeoutMilliseconds: Int32) throws(KafkaError) {
         var metadata: UnsafePointer<rd_kafka_metadata>?

@@ -63,25 +63,26 @@ final class DeliveryBatch: Sendable {
     }
 
     /// librdkafka's report of one message, on the polling thread. Source: rdkafka.h, rd_kafka_conf_set_dr_msg_cb
-    static let report: @convention(c) (
-        OpaquePointer?, UnsafePointer<rd_kafka_message_t>?, UnsafeMutableRawPointer?
-    ) -> Void = { _, message, _ in
-        guard let message = unsafe message, let opaque = unsafe message.pointee._private else { return }
-        let slot = unsafe opaque.assumingMemoryBound(to: Slot.self)
-        let index = unsafe slot.pointee.index
-        let outcome = unsafe DeliveryBatch.outcome(message)
-        let batch = unsafe slot.pointee.batch.takeUnretainedValue()
+    static let report:
+        @convention(c) (
+            OpaquePointer?, UnsafePointer<rd_kafka_message_t>?, UnsafeMutableRawPointer?
+        ) -> Void = { _, message, _ in
+            guard let message = unsafe message, let opaque = unsafe message.pointee._private else { return }
+            let slot = unsafe opaque.assumingMemoryBound(to: Slot.self)
+            let index = unsafe slot.pointee.index
+            let outcome = unsafe DeliveryBatch.outcome(message)
+            let batch = unsafe slot.pointee.batch.takeUnretainedValue()
 
-        let (continuation, outcomes) = batch.state.withLock { state in
-            state.outcomes[index] = outcome
-            state.open -= 1
-            return state.open == 0 ? (state.continuation, DeliveryBatch.all(state.outcomes)) : (nil, [])
+            let (continuation, outcomes) = batch.state.withLock { state in
+                state.outcomes[index] = outcome
+                state.open -= 1
+                return state.open == 0 ? (state.continuation, DeliveryBatch.all(state.outcomes)) : (nil, [])
+            }
+            // Open messages keep the count above zero until queueing has ended, so the continuation is there.
+            guard let continuation else { return }
+            unsafe DeliveryBatch.release(slot - index)
+            continuation.resume(returning: outcomes)
         }
-        // Open messages keep the count above zero until queueing has ended, so the continuation is there.
-        guard let continuation else { return }
-        unsafe DeliveryBatch.release(slot - index)
-        continuation.resume(returning: outcomes)
-    }
 
     private static func outcome(_ message: UnsafePointer<rd_kafka_message_t>) -> Outcome {
         let name = unsafe rd_kafka_topic_name(message.pointee.rkt).map { unsafe String(cString: $0) } ?? ""
