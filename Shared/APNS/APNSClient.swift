@@ -5,8 +5,8 @@ import NIOSSL
 ///
 /// Each notification gets exactly one outcome, whatever happens. Requests that APNs refused unprocessed
 /// (REFUSED_STREAM, above the
-/// last stream of GOAWAY) are repeated inside, everything else is the caller's decision: `verdict(of:)`. A notification
-/// whose connection
+/// last stream of GOAWAY) are repeated inside, everything else is the caller's decision: `verdict(of:)`. A
+/// notification whose connection
 /// was lost may have been delivered; repeating it is harmless.
 ///
 /// Owner: the caller, who must `close` it before its event loop group ends. Thread: any. Bounded: the queue, the open

@@ -155,8 +155,8 @@ final class ClientLoop {
             .assumeIsolated()
             .whenComplete { result in
                 do {
-                    // Several addresses may have been tried, each with a channel of its own: the handlers belong to the
-                    // one that won.
+                    // Several addresses may have been tried, each with a channel of its own: the handlers belong to
+                    // the one that won.
                     let channel = try result.get()
                     try self.addHandlers(connection, to: channel)
                 } catch {
@@ -221,7 +221,8 @@ final class ClientLoop {
 
     private func finishClosing(now: NIODeadline) {
         guard let closeDeadline = self.closeDeadline, !self.closing.isEmpty else { return }
-        let isDone = self.queue.isEmpty && (self.current?.inFlight ?? 0) == 0
+        let isDone =
+            self.queue.isEmpty && (self.current?.inFlight ?? 0) == 0
             && self.retiredConnections.allSatisfy { $0.inFlight == 0 }
         guard isDone || closeDeadline <= now else { return }
         self.reconnect.stop()

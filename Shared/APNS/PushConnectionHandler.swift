@@ -102,7 +102,7 @@ final class PushConnectionHandler: ChannelInboundHandler {
         }
         switch self.machine.tick(now: now) {
         case .nothing: break
-        // Fails only without memory; the unanswered PING then closes the connection.
+        // Fails only without memory; the missing answer then closes the connection.
         case .ping: try? self.session.ping(0)
         case .close(let error): self.close(error)
         }
@@ -162,9 +162,8 @@ final class PushConnectionHandler: ChannelInboundHandler {
     }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
-        if self.failure == nil {
-            self.failure = describeTransportError(error, wasOpen: self.machine.phase != .handshaking)
-        }
+        let wasOpen = self.machine.phase != .handshaking
+        self.failure = self.failure ?? describeTransportError(error, wasOpen: wasOpen)
         context.close(promise: nil)
     }
 

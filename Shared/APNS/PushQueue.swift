@@ -43,8 +43,8 @@ struct PushQueue<Element> {
     /// An answer came, so the queue moves.
     mutating func progressed(now: NIODeadline) { self.lastProgress = now }
 
-    /// When an entry must leave: a started one after `requestTimeout`; a waiting one when nothing was answered for that
-    /// long
+    /// When an entry must leave: a started one after `requestTimeout`; a waiting one when nothing was answered for
+    /// that long
     /// since it came, or after `queueTimeout` in any case.
     func deadline(of entry: Entry) -> NIODeadline {
         if let started = entry.started { return started + self.requestTimeout }

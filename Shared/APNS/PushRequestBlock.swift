@@ -3,8 +3,8 @@ import Model
 
 /// The header fields of all requests of one connection; each notification replaces what is its own.
 ///
-/// Source: Wallet Orders §4.3, with its HPACK advice: path and token never indexed, `apns-id` and `apns-expiration` the
-/// first time only
+/// Source: Wallet Orders §4.3, with its HPACK advice: path and token never indexed, `apns-id` and `apns-expiration`
+/// the first time only
 struct PushRequestBlock {
     private var block = HTTP2HeaderBlock()
     private let path: Int

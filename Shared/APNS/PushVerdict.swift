@@ -18,8 +18,8 @@ public enum PushVerdict: Hashable, Sendable {
 
 /// The verdict on an outcome. Every row of the table, and by status class what the table does not have.
 ///
-/// A reason counts only together with the status that it is documented for: nothing is deleted or stopped on an answer
-/// that
+/// A reason counts only together with the status that it is documented for: nothing is deleted or stopped on an
+/// answer that
 /// contradicts itself.
 /// Source: Wallet Orders §4.6
 public func verdict(of outcome: PushOutcome) -> PushVerdict {

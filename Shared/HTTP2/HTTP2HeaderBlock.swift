@@ -1,7 +1,7 @@
 /// The header fields of a request, kept as bytes so that the next request only replaces what differs.
 ///
-/// Append the fields once, in the order of the wire (pseudo fields first); then for each request `rewind` and `replace`
-/// what varies.
+/// Append the fields once, in the order of the wire (pseudo fields first); then for each request `rewind` and
+/// `replace` what varies.
 /// No String and no array is made per request.
 public struct HTTP2HeaderBlock: Sendable {
     /// Where a field's name and value stand in `bytes`, and whether HPACK may remember it.

@@ -1,9 +1,10 @@
-@testable import APNS
 import Model
 import NIOCore
 import NIOHTTP2
 import Synchronization
 import Testing
+
+@testable import APNS
 
 extension WireTests {
     @Suite struct APNSClientTests {
@@ -30,14 +31,20 @@ extension WireTests {
         }
 
         @Test func noNotificationsHaveNoOutcomes() async throws {
-            try await withClient(configuration: quickConfiguration()) { _ in [.answer(200)] } body: { client, server in
+            try await withClient(configuration: quickConfiguration()) { _ in
+                [.answer(200)]
+            } body: { client, server in
                 #expect(await client.send([]).isEmpty)
             }
         }
 
         @Test func aThousandNotificationsOnOneConnectionComeBackInOrder() async throws {
             try await withClient(configuration: quickConfiguration()) { request in
-                [.answer(number(request) % 7 == 0 ? 410 : 200, number(request) % 7 == 0 ? #"{"reason":"Unregistered"}"# : "")]
+                [
+                    .answer(
+                        number(request) % 7 == 0 ? 410 : 200,
+                        number(request) % 7 == 0 ? #"{"reason":"Unregistered"}"# : "")
+                ]
             } body: { client, server in
                 let outcomes = await client.send(try makeNotifications(1_000))
                 #expect(outcomes.map(\.status) == (0..<1_000).map { $0 % 7 == 0 ? 410 : 200 })
@@ -49,7 +56,11 @@ extension WireTests {
 
         @Test func batchesAtOnceDoNotMixTheirOutcomes() async throws {
             try await withClient(configuration: quickConfiguration()) { request in
-                [.answer(number(request) < 1_000 ? 200 : 400, number(request) < 1_000 ? "" : #"{"reason":"BadDeviceToken"}"#)]
+                [
+                    .answer(
+                        number(request) < 1_000 ? 200 : 400,
+                        number(request) < 1_000 ? "" : #"{"reason":"BadDeviceToken"}"#)
+                ]
             } body: { client, server in
                 async let good = client.send(try makeNotifications(300))
                 async let bad = client.send(try makeNotifications(300, from: 1_000))
@@ -61,7 +72,8 @@ extension WireTests {
 
         @Test func reasonsAndTimestampsAreRead() async throws {
             let bodies = [
-                #"{"reason":"Unregistered","timestamp":1700000000123}"#, #"{"reason":"BadDeviceToken"}"#, "not json", "{}",
+                #"{"reason":"Unregistered","timestamp":1700000000123}"#, #"{"reason":"BadDeviceToken"}"#, "not json",
+                "{}",
             ]
             try await withClient(configuration: quickConfiguration()) { request in
                 [.answer(number(request) == 0 ? 410 : 400, bodies[number(request) % 4])]
@@ -70,7 +82,8 @@ extension WireTests {
                 #expect(outcomes[0].answer?.timestampMilliseconds == 1_700_000_000_123)
                 #expect(
                     outcomes.map { verdict(of: $0) } == [
-                        .retire(registeredBeforeMilliseconds: 1_700_000_000_123), .retire(registeredBeforeMilliseconds: nil),
+                        .retire(registeredBeforeMilliseconds: 1_700_000_000_123),
+                        .retire(registeredBeforeMilliseconds: nil),
                         .drop(reason: "400 without a reason"), .drop(reason: "400 without a reason"),
                     ])
             }
@@ -122,7 +135,8 @@ extension WireTests {
                 #expect(outcomes.allSatisfy { $0.status == 200 })
                 #expect(server.requests.count == 134)
                 let again = Dictionary(grouping: server.requests, by: number)
-                #expect(again.values.allSatisfy { Set($0.map { $0.headers["apns-id"] }).count == 1 }, "same apns-id again")
+                #expect(
+                    again.values.allSatisfy { Set($0.map { $0.headers["apns-id"] }).count == 1 }, "same apns-id again")
             }
         }
 

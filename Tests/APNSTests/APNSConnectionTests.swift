@@ -1,8 +1,9 @@
-@testable import APNS
 import Model
 import NIOCore
 import Synchronization
 import Testing
+
+@testable import APNS
 
 extension WireTests {
     /// How a client takes what connections do.
@@ -30,7 +31,8 @@ extension WireTests {
 
         @Test func goAwayWithoutOpenStreamsMovesTheNextRequestElsewhere() async throws {
             try await withClient(configuration: quickConfiguration()) { request in
-                request.connection == 0 ? [.answer(200), .goAway(reason: "Shutdown"), .goAway(reason: "Shutdown")] : [.answer(200)]
+                request.connection == 0
+                    ? [.answer(200), .goAway(reason: "Shutdown"), .goAway(reason: "Shutdown")] : [.answer(200)]
             } body: { client, server in
                 for round in 0..<3 {
                     let outcomes = await client.send(try makeNotifications(1, from: round))
@@ -84,14 +86,14 @@ extension WireTests {
             }
         }
 
-        @Test func aPeerThatAnswersNoPingIsGivenUp() async throws {
+        @Test func silenceCostsNothingWhilePINGIsAnswered() async throws {
             let log = EventLog()
             var configuration = quickConfiguration(log)
             configuration.pingInterval = .milliseconds(300)
             try await withClient(configuration: configuration) { request in
                 request.index == 0 ? [.hold] : [.release(200), .answer(200)]
             } body: { client, server in
-                // swift-nio-http2 answers PINGs by itself, so silence alone must not cost the connection.
+                // swift-nio-http2 answers PINGs by itself.
                 async let slow = client.send(try makeNotifications(1))
                 try await eventually("the request") { server.requests.count == 1 }
                 try await Task.sleep(for: .milliseconds(1_000))
@@ -104,11 +106,15 @@ extension WireTests {
 
         @Test func aServerThatComesBackIsFoundAgain() async throws {
             let log = EventLog()
-            try await withClient(configuration: quickConfiguration(log)) { _ in [.answer(200)] } body: { client, server in
+            try await withClient(configuration: quickConfiguration(log)) { _ in
+                [.answer(200)]
+            } body: { client, server in
                 #expect(try await client.send(makeNotifications(1)).map(\.status) == [200])
                 let port = server.port
                 await server.stop()
-                try await eventually("the loss") { log.all.contains { if case .disconnected = $0 { true } else { false } } }
+                try await eventually("the loss") {
+                    log.all.contains { if case .disconnected = $0 { true } else { false } }
+                }
                 async let waiting = client.send(try makeNotifications(20))
                 try await eventually("a failed attempt") {
                     log.all.contains(.disconnected(APNSError(.connecting, "")))
@@ -121,7 +127,9 @@ extension WireTests {
         @Test func withoutAServerEachGetsAnErrorWithinTheDeadline() async throws {
             var configuration = quickConfiguration()
             configuration.requestTimeout = .milliseconds(800)
-            try await withClient(configuration: configuration) { _ in [.answer(200)] } body: { client, server in
+            try await withClient(configuration: configuration) { _ in
+                [.answer(200)]
+            } body: { client, server in
                 await server.stop()
                 let outcomes = await client.send(try makeNotifications(10))
                 #expect(outcomes.count == 10)
@@ -133,7 +141,9 @@ extension WireTests {
         @Test func aFullQueueRefusesAtOnceAndTellsWhich() async throws {
             var configuration = quickConfiguration()
             configuration.queueLimit = 5
-            try await withClient(configuration: configuration) { _ in [.answer(200)] } body: { client, server in
+            try await withClient(configuration: configuration) { _ in
+                [.answer(200)]
+            } body: { client, server in
                 let outcomes = await client.send(try makeNotifications(8))
                 #expect(outcomes.prefix(5).allSatisfy { $0.status == 200 })
                 #expect(outcomes.suffix(3).allSatisfy { $0.error?.code == .queueFull })
@@ -157,7 +167,9 @@ extension WireTests {
         @Test func closingDoesNotWaitForEver() async throws {
             var configuration = quickConfiguration()
             configuration.closeTimeout = .milliseconds(200)
-            try await withClient(configuration: configuration) { _ in [.hold] } body: { client, server in
+            try await withClient(configuration: configuration) { _ in
+                [.hold]
+            } body: { client, server in
                 async let outcomes = client.send(try makeNotifications(5))
                 try await eventually("a request") { !server.requests.isEmpty }
                 await client.close()

@@ -1,9 +1,10 @@
-@testable import APNS
 import Model
 import NIOCore
 import NIOPosix
 import Synchronization
 import Testing
+
+@testable import APNS
 
 extension WireTests {
     /// Who trusts whom.
@@ -36,13 +37,13 @@ extension WireTests {
 
         @Test func withATokenOnlyOneStreamIsOpenUntilItWasAccepted() async throws {
             let counter = Counter()
-            let open = Mutex(true)
-            try await withClient(configuration: quickConfiguration(), credential: .token(self.source(counter))) { request in
+            var configuration = quickConfiguration()
+            configuration.closeTimeout = .milliseconds(500)
+            try await withClient(configuration: configuration, credential: .token(self.source(counter))) { request in
                 request.index == 0 ? [.hold] : [.answer(200)]
             } body: { client, server in
                 async let outcomes = client.send(try makeNotifications(5))
                 try await eventually("the first request") { server.requests.count == 1 }
-                open.withLock { $0 = false }
                 #expect(server.mostOpen == 1)
                 await client.close()
                 _ = try await outcomes
@@ -52,7 +53,8 @@ extension WireTests {
 
         @Test func tooManyUpdatesMintNothing() async throws {
             let counter = Counter()
-            try await withClient(configuration: quickConfiguration(), credential: .token(self.source(counter))) { request in
+            try await withClient(configuration: quickConfiguration(), credential: .token(self.source(counter))) {
+                request in
                 request.index < 3 ? [.answer(429, #"{"reason":"TooManyProviderTokenUpdates"}"#)] : [.answer(200)]
             } body: { client, server in
                 let outcomes = await client.send(try makeNotifications(6))
@@ -63,7 +65,8 @@ extension WireTests {
 
         @Test func anExpiredTokenCostsTheConnection() async throws {
             let counter = Counter()
-            try await withClient(configuration: quickConfiguration(), credential: .token(self.source(counter))) { request in
+            try await withClient(configuration: quickConfiguration(), credential: .token(self.source(counter))) {
+                request in
                 request.connection == 0 ? [.answer(403, #"{"reason":"ExpiredProviderToken"}"#)] : [.answer(200)]
             } body: { client, server in
                 let outcomes = await client.send(try makeNotifications(3))
@@ -152,7 +155,10 @@ extension WireTests {
             #expect(throws: APNSError(.configuration, "")) {
                 try APNSClient(endpoint: endpoint, credential: token, rootsPEM: [1, 2], eventLoopGroup: loop)
             }
-            for (chain, key) in [([UInt8](), certificates.clientKey), (certificates.client, []), (certificates.client, certificates.serverKey)] {
+            for (chain, key) in [
+                ([UInt8](), certificates.clientKey), (certificates.client, []),
+                (certificates.client, certificates.serverKey),
+            ] {
                 #expect(throws: APNSError(.configuration, "")) {
                     try APNSClient(
                         endpoint: endpoint, credential: .certificate(chainPEM: chain, keyPEM: key),

@@ -1,5 +1,6 @@
-@testable import APNS
 import Testing
+
+@testable import APNS
 
 @Suite struct APNSEndpointTests {
     @Test(arguments: [
@@ -16,7 +17,8 @@ import Testing
     }
 
     @Test(arguments: [
-        "", "api.push.apple.com", "http://a", "https://", "https://:443", "https://a:", "https://a:0", "https://a:65536",
+        "", "api.push.apple.com", "http://a", "https://", "https://:443", "https://a:", "https://a:0",
+        "https://a:65536",
         "https://a:-1", "https://a/3/device", "https://u:p@a", "https://[::1", "https://[]", "https://[::1]x",
         "https://a b", "https://a\r\nx:1", "https://a:1:2",
     ])

@@ -16,7 +16,9 @@ struct Certificates: Sendable {
     private init() throws {
         let directory = try TemporaryDirectory("apns")
         let files = try DevelopmentCertificates.make(in: directory.path, orderType: "order.com.example.shop")
-        func read(_ path: String) throws -> [UInt8] { try directory.read(String(path.dropFirst(directory.path.count + 1))) }
+        func read(_ path: String) throws -> [UInt8] {
+            try directory.read(String(path.dropFirst(directory.path.count + 1)))
+        }
         self.root = try read(files.root)
         self.client = try read(files.certificate) + read(files.intermediate)
         self.clientKey = try read(files.key)

@@ -1,9 +1,10 @@
-@testable import APNS
 import Model
 import NIOCore
 import NIOPosix
 import Synchronization
 import Testing
+
+@testable import APNS
 
 /// The tests with sockets and deadlines run one after the other: what they wait for is measured in parts of a second.
 @Suite(.serialized) struct WireTests {}
@@ -16,7 +17,9 @@ final class EventLog: Sendable {
 
     func append(_ event: APNSEvent) { self.events.withLock { $0.append(event) } }
 
-    var goAwayReasons: [String?] { self.all.compactMap { if case .goAway(let reason) = $0 { .some(reason) } else { nil } } }
+    var goAwayReasons: [String?] {
+        self.all.compactMap { if case .goAway(let reason) = $0 { .some(reason) } else { nil } }
+    }
 }
 
 /// Waits for a condition, looking every few milliseconds.
@@ -60,7 +63,8 @@ func quickConfiguration(_ log: EventLog? = nil) -> APNSConfiguration {
 
 /// Runs a test with a client and its server, and closes both whatever happens.
 func withClient(
-    configuration: APNSConfiguration, credential: APNSCredential? = nil, roots: [UInt8]? = nil, host: String = "localhost",
+    configuration: APNSConfiguration, credential: APNSCredential? = nil, roots: [UInt8]? = nil,
+    host: String = "localhost",
     limit: Int = 100, clientRoots: [UInt8]? = nil, script: @escaping ScriptedServer.Script,
     body: (APNSClient, ScriptedServer) async throws -> Void
 ) async throws {

@@ -1,9 +1,10 @@
-@testable import APNS
 import Model
 import NIOCore
 import NIOPosix
 import TestKit
 import Testing
+
+@testable import APNS
 
 extension WireTests {
     /// The client against nghttp2's own server, which shares no code with the scripted one.

@@ -1,8 +1,9 @@
-@testable import APNS
 import Foundation
 import Model
 import Synchronization
 import Testing
+
+@testable import APNS
 
 @Suite struct ProviderTokenTests {
     /// A source whose clock and key the test holds.

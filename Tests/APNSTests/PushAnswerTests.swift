@@ -1,6 +1,7 @@
+import Testing
+
 @testable import APNS
 @testable import HTTP2
-import Testing
 
 @Suite struct PushAnswerTests {
     private func answer(_ body: String, status: Int = 410) -> PushAnswer {

@@ -1,4 +1,3 @@
-import Foundation
 import NIOCore
 import NIOHPACK
 import NIOHTTP2
@@ -87,7 +86,8 @@ final class ScriptedServer: Sendable {
                     }
                     let settings = [HTTP2Setting(parameter: .maxConcurrentStreams, value: self.limit)]
                     try channel.pipeline.syncOperations.addHandlers([
-                        NIOSSLServerHandler(context: self.tls), NIOHTTP2Handler(mode: .server, initialSettings: settings),
+                        NIOSSLServerHandler(context: self.tls),
+                        NIOHTTP2Handler(mode: .server, initialSettings: settings),
                         ScriptedConnection(server: self, number: number),
                     ])
                 }
@@ -147,10 +147,7 @@ private final class ScriptedConnection: ChannelInboundHandler {
         }
     }
 
-    func errorCaught(context: ChannelHandlerContext, error: any Error) {
-        FileHandle.standardError.write(Data("SRV \(self.server.port) \(self.number) \(error)\n".utf8))
-        context.close(promise: nil)
-    }
+    func errorCaught(context: ChannelHandlerContext, error: any Error) { context.close(promise: nil) }
 
     private func finished(_ context: ChannelHandlerContext, _ stream: HTTP2StreamID) {
         guard let request = self.open[stream] else { return }

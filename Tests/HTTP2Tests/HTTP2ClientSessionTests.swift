@@ -1,6 +1,7 @@
-@testable import HTTP2
 import NIOCore
 import Testing
+
+@testable import HTTP2
 
 @Suite struct HTTP2ClientSessionTests {
     @Test func theFirstBytesArePrefaceAndSettings() throws {
@@ -58,7 +59,8 @@ import Testing
 
     @Test func anAnswerThatEndsEarlyIsNeverReported() throws {
         let answer = [
-            Frame.settings(), Frame.headers(1, [(":status", "200"), ("apns-id", "the-id")]), Frame.data(1, [1], end: true),
+            Frame.settings(), Frame.headers(1, [(":status", "200"), ("apns-id", "the-id")]),
+            Frame.data(1, [1], end: true),
         ].flatMap(\.bytes)
         for length in 0..<answer.count {
             let peer = try Peer()
@@ -211,7 +213,8 @@ import Testing
         var generator = SplitMix(state: 42)
         let whole = [
             Frame.settings(maxConcurrentStreams: 10), Frame.headers(1, [(":status", "200"), ("apns-id", "x")]),
-            Frame.data(1, Array("{}".utf8), end: true), Frame.reset(3, 7), Frame.goAway(last: 3, code: 0, debug: [1, 2]),
+            Frame.data(1, Array("{}".utf8), end: true), Frame.reset(3, 7),
+            Frame.goAway(last: 3, code: 0, debug: [1, 2]),
             Frame.ping([1, 2, 3, 4, 5, 6, 7, 8], acknowledged: true),
         ].flatMap(\.bytes)
         for _ in 0..<2_000 {

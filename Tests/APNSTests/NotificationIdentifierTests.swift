@@ -1,0 +1,20 @@
+import NIOCore
+import Testing
+
+@testable import APNS
+
+@Suite struct NotificationIdentifierTests {
+    @Test func itIsALowerCaseUUIDAndNeverTheSame() {
+        var generator = SystemRandomNumberGenerator()
+        var seen: Set<[UInt8]> = []
+        for _ in 0..<1_000 {
+            let text = makeNotificationIdentifier(using: &generator)
+            let parts = text.split(separator: UInt8(ascii: "-")).map(\.count)
+            #expect(parts == [8, 4, 4, 4, 12])
+            #expect(text[14] == UInt8(ascii: "4") && Array("89ab".utf8).contains(text[19]))
+            #expect(text.allSatisfy { Array("0123456789abcdef-".utf8).contains($0) })
+            seen.insert(text)
+        }
+        #expect(seen.count == 1_000)
+    }
+}

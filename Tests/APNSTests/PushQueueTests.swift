@@ -1,0 +1,58 @@
+import NIOCore
+import Testing
+
+@testable import APNS
+
+private func at(_ seconds: Int64) -> NIODeadline { .uptimeNanoseconds(0) + .seconds(1_000 + seconds) }
+
+@Suite struct PushQueueTests {
+    private func queue(limit: Int = 10) -> PushQueue<Int> {
+        PushQueue(limit: limit, requestTimeout: .seconds(10), queueTimeout: .seconds(60))
+    }
+
+    @Test func itIsBoundedAndKeepsOrder() {
+        var queue = self.queue(limit: 2)
+        #expect(queue.append(1, now: at(0)) && queue.append(2, now: at(0)) && !queue.append(3, now: at(0)))
+        #expect(queue.next()?.element == 1 && queue.next()?.element == 2 && queue.next() == nil)
+    }
+
+    @Test func whatWasRefusedGoesFirstEvenIntoAFullQueue() {
+        var queue = self.queue(limit: 1)
+        _ = queue.append(1, now: at(0))
+        guard let first = queue.next() else { return }
+        _ = queue.append(2, now: at(0))
+        queue.putBack(first)
+        #expect(queue.takeAll() == [1, 2])
+        #expect(queue.isEmpty)
+    }
+
+    @Test func aQueueThatStandsStillEmptiesAfterTheRequestTimeout() {
+        var queue = self.queue()
+        _ = queue.append(1, now: at(0))
+        _ = queue.append(2, now: at(5))
+        #expect(queue.takeExpired(now: at(9)).isEmpty)
+        #expect(queue.takeExpired(now: at(10)) == [1])
+        #expect(queue.takeExpired(now: at(15)) == [2])
+    }
+
+    @Test func aQueueThatMovesWaitsLongerButNotForEver() {
+        var queue = self.queue()
+        _ = queue.append(1, now: at(0))
+        for second in stride(from: Int64(1), through: 59, by: 1) {
+            queue.progressed(now: at(second))
+            #expect(queue.takeExpired(now: at(second)).isEmpty)
+        }
+        #expect(queue.takeExpired(now: at(60)) == [1])
+    }
+
+    @Test func aRetryHasTheDeadlineOfItsFirstStart() {
+        var queue = self.queue()
+        _ = queue.append(1, now: at(0))
+        guard var entry = queue.next() else { return }
+        entry.started = at(2)
+        queue.putBack(entry)
+        queue.progressed(now: at(11))
+        #expect(queue.takeExpired(now: at(11)).isEmpty)
+        #expect(queue.takeExpired(now: at(12)) == [1])
+    }
+}
