@@ -10,8 +10,13 @@ struct Devkit: AsyncParsableCommand {
             APNSCommand.self,
             BrandCommand.self,
             CertificatesCommand.self,
+            DemoCommand.self,
             KafkaCommand.self,
             PortsCommand.self,
+            PublishCommand.self,
+            TokenCommand.self,
             TopicsCommand.self,
+            VerifyCommand.self,
+            WalletCommand.self,
         ])
 }

@@ -1,0 +1,25 @@
+import Model
+
+/// An order.json made into an order document: what Waybill owns is taken off.
+enum OrderFile {
+    /// Set by Waybill. Source: DESIGN.md §3
+    private static let owned = [
+        "schemaVersion", "orderType", "orderTypeIdentifier", "orderIdentifier", "webServiceURL", "updatedAt",
+    ]
+
+    /// - Parameters:
+    ///   - order: an order.json or a document.
+    ///   - keepsToken: false takes `authenticationToken` off too, so that Waybill derives it.
+    /// - Returns: the document, and the identifier that stood in it.
+    static func document(
+        from order: JSON, keepsToken: Bool = true
+    ) throws(ToolError) -> (document: JSON, orderIdentifier: String?) {
+        guard var members = order.object else {
+            throw ToolError(.input, "reading an order document: it is \(order.kind) instead of an object")
+        }
+        let identifier = members["orderIdentifier"]?.string
+        for name in Self.owned { members[name] = nil }
+        if !keepsToken { members["authenticationToken"] = nil }
+        return (.object(members), identifier)
+    }
+}

@@ -1,0 +1,101 @@
+import ArgumentParser
+import Foundation
+import Kafka
+import Model
+
+/// `waybill-dev publish`: changes from files or standard input onto Kafka.
+struct PublishCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "publish", abstract: "Publish order documents, changes or whole CloudEvents.",
+        discussion: """
+            Each FILE is a JSON object; '-' reads one JSON object a line from standard input. An object with specversion \
+            goes as it is. With --type it is the data of such a change to --order. Otherwise it is an order document \
+            (order.json): what Waybill owns is taken off, and it is published as waybill.order.replaced.
+            """)
+
+    @Option(help: "Kafka bootstrap servers.") var bootstrap: String
+    @Option(help: "Order type identifier.") var orderType: String
+    @Option(help: "Prefix of the topics.") var topicPrefix = "waybill."
+    @Flag(help: "CloudEvents binary mode instead of structured.") var binary = false
+    @Option(help: "CloudEvents type of the change in the files.") var type: String?
+    @Option(help: "Order identifier; default: the document's.") var order: String?
+    @Option(help: "CloudEvents source.") var source = "/waybill-dev/publish"
+    @Argument(help: "Files; '-' is standard input.") var files: [String] = ["-"]
+
+    func run() async throws {
+        let orderType = try OrderTypeIdentifier(self.orderType)
+        let producer = try KafkaProducer(KafkaConfiguration(bootstrap: self.bootstrap))
+        do {
+            if self.type == CloudEvent.ChangeType.removed.rawValue, self.files == ["-"] {
+                try await self.publish(nil, orderType, producer)
+            } else {
+                for file in self.files {
+                    guard file == "-" else {
+                        try await self.publish(try readFile(file), orderType, producer)
+                        continue
+                    }
+                    while let line = readLine() {
+                        if line.contains(where: { !$0.isWhitespace }) {
+                            try await self.publish(Array(line.utf8), orderType, producer)
+                        }
+                    }
+                }
+            }
+        } catch {
+            await producer.close()
+            throw error
+        }
+        await producer.close()
+    }
+
+    private func publish(_ bytes: [UInt8]?, _ orderType: OrderTypeIdentifier, _ producer: KafkaProducer) async throws {
+        let topic = self.topicPrefix + "order-changes"
+        let message: KafkaMessage
+        let object = try bytes.map { try JSON(parsing: $0) }
+        if let event = object?.object, event["specversion"] != nil {
+            guard let subject = event["subject"]?.string else {
+                throw ToolError(.input, "publishing a CloudEvent: it has no subject to key it with")
+            }
+            message = KafkaMessage(
+                topic: topic, key: Array(subject.utf8), value: bytes,
+                headers: [KafkaHeader(name: "content-type", value: Array("application/cloudevents+json".utf8))])
+        } else {
+            message = try self.event(object, orderType).message(topic: topic, mode: self.binary ? .binary : .structured)
+        }
+        let position = try await producer.produce(message)
+        let key = String(decoding: message.key ?? [], as: UTF8.self)
+        Console.line("\(key) -> \(position.topic)/\(position.partition)/\(position.offset)")
+    }
+
+    /// A change of the command line's type, or a replacement.
+    private func event(_ data: JSON?, _ orderType: OrderTypeIdentifier) throws -> CloudEvent {
+        var data = data
+        var identifier = self.order
+        if self.type == nil, let order = data {
+            let (document, own) = try OrderFile.document(from: order)
+            data = document
+            identifier = identifier ?? own
+        }
+        guard let identifier else {
+            throw ToolError(.input, "publishing a change: neither --order nor orderIdentifier says of which order")
+        }
+        let key = OrderKey(orderType: orderType, order: try OrderIdentifier(identifier))
+        return CloudEvent(
+            id: randomHex(bytes: 16), source: self.source,
+            type: self.type ?? CloudEvent.ChangeType.replaced.rawValue, subject: key.description,
+            time: RFC3339.format(epochSeconds: Int64(Date().timeIntervalSince1970)), data: data)
+    }
+}
+
+/// `waybill-dev token --secrets FILE KEY`: the derived token of an order.
+struct TokenCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "token", abstract: "Print the authentication token that is derived for an order.")
+
+    @Option(help: "File with the token secrets, one a line.") var secrets: String
+    @Argument(help: "<orderTypeIdentifier>/<orderIdentifier>") var key: String
+
+    func run() throws {
+        Console.line(try DerivedTokens(file: self.secrets).token(for: try OrderKey(self.key)))
+    }
+}

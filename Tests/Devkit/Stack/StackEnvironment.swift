@@ -1,0 +1,34 @@
+import Model
+
+/// The addresses of a stack, as `compose/stack` writes them to `stack.env`. Source: DESIGN §9
+struct StackEnvironment: Sendable {
+    let gateway: String
+    let kafka: String
+    let apnsAdmin: String
+    let orderType: OrderTypeIdentifier
+    /// Path of the file with the token secrets.
+    let tokenSecrets: String
+    /// Path of the PEM file with the root that stands for Apple's.
+    let roots: String
+    let operationsPackager: String
+
+    /// - Parameter file: one `NAME=value` a line.
+    init(file: String) throws {
+        var values: [String: String] = [:]
+        for line in String(decoding: try readFile(file), as: UTF8.self).split(separator: "\n") {
+            let parts = line.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+            if parts.count == 2 { values[String(parts[0])] = String(parts[1]) }
+        }
+        func value(_ name: String) throws(ToolError) -> String {
+            guard let value = values[name] else { throw ToolError(.input, "reading \(file): \(name) is missing") }
+            return value
+        }
+        self.gateway = try value("GATEWAY_URL")
+        self.kafka = try value("KAFKA_BOOTSTRAP")
+        self.apnsAdmin = try value("APNS_ADMIN_URL")
+        self.orderType = try OrderTypeIdentifier(try value("ORDER_TYPE"))
+        self.tokenSecrets = try value("TOKEN_SECRETS")
+        self.roots = try value("ROOT_CA")
+        self.operationsPackager = try value("OPERATIONS_PACKAGER")
+    }
+}

@@ -1,0 +1,16 @@
+/// Why a tool could not do its work: what it was doing, with the value.
+struct ToolError: Error, Hashable, Sendable, CustomStringConvertible {
+    /// What kind of failure it is, for callers that react.
+    enum Code: Hashable, Sendable { case connection, timeout, closed, `protocol`, input, file, program, check }
+
+    let code: Code
+    /// The action in gerund form and what came of it: `"reading a.order: no such file"`.
+    let message: String
+
+    var description: String { self.message }
+
+    init(_ code: Code, _ message: String) {
+        self.code = code
+        self.message = message
+    }
+}

@@ -1,0 +1,11 @@
+/// The checksum of ZIP entries. Source: APPNOTE.TXT §4.4.7 (polynomial 0xEDB88320, reflected)
+enum CRC32 {
+    private static let table: [UInt32] = (0..<256).map { index in
+        (0..<8).reduce(UInt32(index)) { value, _ in value & 1 == 1 ? value >> 1 ^ 0xEDB8_8320 : value >> 1 }
+    }
+
+    /// The checksum of all bytes.
+    static func checksum(_ bytes: some Sequence<UInt8>) -> UInt32 {
+        ~bytes.reduce(UInt32.max) { $0 >> 8 ^ Self.table[Int(($0 ^ UInt32($1)) & 0xFF)] }
+    }
+}

@@ -1,0 +1,27 @@
+import Model
+
+/// What a look into a package found.
+struct PackageReport: Sendable {
+    /// What Wallet would refuse, one sentence each. Empty: the package is right.
+    var violations: [String] = []
+    /// Names and sizes of the files in the order of the archive.
+    var files: [(name: String, size: Int)] = []
+    /// The order document, as far as it could be read.
+    var order: JSON?
+    var signingEpochSeconds: Int64?
+
+    /// `updatedAt` of the order as epoch seconds.
+    var updatedAtEpochSeconds: Int64? {
+        self.order?.object?["updatedAt"]?.string.flatMap { RFC3339.parse($0) }
+    }
+
+    /// One line for people.
+    var summary: String {
+        let members = self.order?.object
+        let size = self.files.reduce(0) { $0 + $1.size }
+        let identifier = members?["orderIdentifier"]?.string ?? "?"
+        let updated = members?["updatedAt"]?.string ?? "?"
+        let signed = self.signingEpochSeconds.map { RFC3339.format(epochSeconds: $0) } ?? "?"
+        return "order \(identifier), updated \(updated), signed \(signed), \(self.files.count) files, \(size) bytes"
+    }
+}

@@ -1,0 +1,95 @@
+import ArgumentParser
+import Foundation
+import Model
+
+/// `waybill-dev wallet`: one device that follows one order.
+struct WalletCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "wallet", abstract: "Be a device: fetch an order, register, wait for pushes, list, fetch and verify.")
+
+    @Option(help: "Base URL of the gateway.") var gateway: String
+    @Option(help: "Order type identifier.") var orderType: String
+    @Option(help: "Order identifier.") var order: String
+    @Option(help: "Authentication token of the order.") var token: String?
+    @Option(help: "File with the token secrets, to derive the token from.") var secrets: String?
+    @Option(help: "Admin URL of the APNs simulator.") var apnsAdmin: String
+    @Option(help: "PEM file with the root that stands for Apple's.") var roots: String
+    @Option(help: "End with success when the order has this status.") var untilStatus: String?
+    @Option(help: "End with success after so many versions.") var versions: Int?
+    @Option(help: "End after so many seconds: with success unless a status or versions were waited for.")
+    var seconds: Int = 60
+
+    func run() async throws {
+        let key = OrderKey(orderType: try OrderTypeIdentifier(self.orderType), order: try OrderIdentifier(self.order))
+        let token: String
+        if let given = self.token {
+            token = given
+        } else if let secrets = self.secrets {
+            token = try DerivedTokens(file: secrets).token(for: key)
+        } else {
+            throw ValidationError("--token or --secrets is needed")
+        }
+        let http = try HTTPClient()
+        let journal = APNSJournal(admin: self.apnsAdmin, http: http)
+        let device = WalletDevice(
+            gateway: self.gateway, orderType: key.orderType, http: http,
+            verifier: try PackageVerifier(rootsPEM: readFile(self.roots)))
+        try await journal.start()
+        let isDone = try await withThrowingTaskGroup(of: Bool?.self) { group in
+            group.addTask {
+                try await journal.run()
+                return nil
+            }
+            group.addTask { try await self.follow(key.order.rawValue, token, device, journal) }
+            group.addTask {
+                try await Task.sleep(for: .seconds(self.seconds))
+                return self.untilStatus == nil && self.versions == nil
+            }
+            defer { group.cancelAll() }
+
+            while let result = try await group.next() { if let result { return result } }
+            return false
+        }
+        journal.finish()
+        await http.close()
+        guard isDone else {
+            Console.line("gave up after \(self.seconds) s")
+            throw ExitCode(1)
+        }
+    }
+
+    private func follow(
+        _ order: String, _ token: String, _ device: WalletDevice, _ journal: APNSJournal
+    ) async throws -> Bool {
+        let begin = ContinuousClock.now
+        func say(_ text: String) { Console.line("\(Console.milliseconds(.now - begin))\t\(text)") }
+        await device.add(order: order, token: token)
+        let pushes = journal.subscribe(device.pushToken)
+        var report = try await device.firstFetch(order, within: .seconds(self.seconds))
+        say("fetched and verified: \(report.summary), status \(Self.status(report))")
+        say("registered (\(try await device.register(order) ? 201 : 200))")
+        // What changed between the fetch and the registration came without a push.
+        if case .version(let newer) = try await device.fetch(order) { report = newer }
+        if await self.isEnough(device, order, report) { return true }
+        for await push in pushes {
+            say("pushed (delivery \(push.sequence), topic \(push.topic))")
+            let versions = try await device.react()
+            if versions.isEmpty { say("listed: nothing new") }
+            for version in versions {
+                say("listed, fetched and verified: \(version.report.summary), status \(Self.status(version.report))")
+                if await self.isEnough(device, order, version.report) { return true }
+            }
+        }
+        return false
+    }
+
+    private func isEnough(_ device: WalletDevice, _ order: String, _ report: PackageReport) async -> Bool {
+        if let wanted = self.untilStatus, Self.status(report) == wanted { return true }
+        if let wanted = self.versions, await device.versions(order) >= wanted { return true }
+        return false
+    }
+
+    private static func status(_ report: PackageReport) -> String {
+        report.order?.object?["status"]?.string ?? "?"
+    }
+}
