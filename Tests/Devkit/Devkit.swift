@@ -14,6 +14,7 @@ struct Devkit: AsyncParsableCommand {
             KafkaCommand.self,
             PortsCommand.self,
             PublishCommand.self,
+            ReplayCommand.self,
             TokenCommand.self,
             TopicsCommand.self,
             VerifyCommand.self,

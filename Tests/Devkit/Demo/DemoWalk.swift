@@ -72,7 +72,8 @@ final class DemoWalk: Sendable {
         }
     }
 
-    /// Waits until a push leads to a new version. A push that came before may have been about the version before: it only
+    /// Waits until a push leads to a new version. A push that came before may have been about the version before: it
+    /// only
     /// says that something changed.
     private func nextVersion(of order: String, since start: ContinuousClock.Instant) async throws -> PackageReport {
         while .now < start + self.patience {

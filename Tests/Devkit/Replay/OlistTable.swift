@@ -1,0 +1,141 @@
+import Model
+
+/// One order of the table, times as UNIX seconds; a time is nil where the table has none.
+struct OlistOrder: Hashable, Sendable {
+    /// The statuses of the table.
+    enum Status: String, Sendable, CaseIterable {
+        case delivered, shipped, canceled, unavailable, processing, invoiced
+    }
+
+    let identifier: String
+    let customer: String
+    let status: Status
+    let purchased: Int64
+    let approved: Int64?
+    let handedOver: Int64?
+    let delivered: Int64?
+    let estimated: Int64?
+}
+
+/// Reads the table of real orders: eight columns, times as `M/D/YYYY H:MM`, some empty.
+enum OlistTable {
+    static let columns = [
+        "order_id", "customer_id", "order_status", "order_purchase_timestamp", "order_approved_at",
+        "order_delivered_carrier_date", "order_delivered_customer_date", "order_estimated_delivery_date",
+    ]
+
+    /// - Throws: `ToolError` naming the line and what is wrong with it.
+    static func parse(_ text: String) throws(ToolError) -> [OlistOrder] {
+        var lines = text.split(whereSeparator: \.isNewline)[...]
+        guard let header = lines.popFirst(), Self.fields(header) == Self.columns else {
+            throw ToolError(.input, "reading the table: the first line must be \(Self.columns.joined(separator: ","))")
+        }
+        var orders: [OlistOrder] = []
+        for (index, line) in lines.enumerated() { orders.append(try Self.order(Self.fields(line), line: index + 2)) }
+        return orders
+    }
+
+    private static func order(_ fields: [String], line: Int) throws(ToolError) -> OlistOrder {
+        func fault(_ what: String) -> ToolError { ToolError(.input, "reading the table: line \(line): \(what)") }
+        guard fields.count == Self.columns.count else { throw fault("\(fields.count) fields instead of 8") }
+        guard let status = OlistOrder.Status(rawValue: fields[2]) else { throw fault("unknown status \(fields[2])") }
+        var times: [Int64?] = []
+        for field in fields[3...] {
+            guard !field.isEmpty else {
+                times.append(nil)
+                continue
+            }
+            guard let time = Self.time(field) else { throw fault("\"\(field)\" is no time M/D/YYYY H:MM") }
+            times.append(time)
+        }
+        guard let purchased = times[0] else { throw fault("an order without a purchase") }
+        return OlistOrder(
+            identifier: fields[0], customer: fields[1], status: status, purchased: purchased, approved: times[1],
+            handedOver: times[2], delivered: times[3], estimated: times[4])
+    }
+
+    /// The fields of a line; a field in quotes may have commas and doubled quotes.
+    static func fields(_ line: Substring) -> [String] {
+        var fields: [String] = []
+        var field = ""
+        var isQuoted = false
+        var previousWasQuote = false
+        for character in line {
+            if character == "\"" {
+                // A second quote right behind a closing one is a quote of the text.
+                if previousWasQuote { field.append("\"") }
+                isQuoted.toggle()
+                previousWasQuote = !isQuoted
+                continue
+            }
+            previousWasQuote = false
+            if character == ",", !isQuoted {
+                fields.append(field)
+                field = ""
+            } else {
+                field.append(character)
+            }
+        }
+        return fields + [field]
+    }
+
+    /// - Returns: UNIX seconds of a local time taken as UTC.
+    static func time(_ text: String) -> Int64? {
+        let halves = text.split(separator: " ")
+        guard halves.count == 2 else { return nil }
+        let date = halves[0].split(separator: "/").map(String.init)
+        let clock = halves[1].split(separator: ":").map(String.init)
+        guard date.count == 3, clock.count == 2, date[2].count == 4 else { return nil }
+        func two(_ text: String) -> String { text.count == 1 ? "0\(text)" : text }
+        return RFC3339.parse("\(date[2])-\(two(date[0]))-\(two(date[1]))T\(two(clock[0])):\(clock[1]):00Z")
+    }
+
+    /// A table of the same shape for machines that do not have the real one.
+    static func generate(_ count: Int, seed: UInt64) -> [OlistOrder] {
+        var random = SeededGenerator(seed: seed)
+        return (0..<count).map { _ in
+            let identifier = (0..<4).map { _ in hex(random.next().bytes) }.joined().prefix(32)
+            let customer = (0..<4).map { _ in hex(random.next().bytes) }.joined().prefix(32)
+            // About as often as in the table: nearly all are delivered.
+            let draw = Int.random(in: 0..<200, using: &random)
+            let status: OlistOrder.Status =
+                switch draw {
+                case 0: .canceled
+                case 1: .unavailable
+                case 2: .invoiced
+                case 3: .processing
+                case 4...6: .shipped
+                default: .delivered
+                }
+            let purchased = 1_483_228_800 + Int64.random(in: 0..<700 * 1440, using: &random) * 60
+            let approved = purchased + Int64.random(in: 1..<2880, using: &random) * 60
+            let handedOver = approved + Int64.random(in: 60..<7200, using: &random) * 60
+            let delivered = handedOver + Int64.random(in: 600..<20000, using: &random) * 60
+            let isSent = status == .delivered || status == .shipped
+            return OlistOrder(
+                identifier: String(identifier), customer: String(customer), status: status, purchased: purchased,
+                approved: approved, handedOver: isSent ? handedOver : nil,
+                delivered: status == .delivered ? delivered : nil, estimated: purchased + 20 * 86400)
+        }
+    }
+}
+
+/// SplitMix64: the same numbers for the same seed, everywhere. Source: Steele, Lea, Flood, OOPSLA 2014
+struct SeededGenerator: RandomNumberGenerator {
+    private var state: UInt64
+
+    init(seed: UInt64) { self.state = seed }
+
+    mutating func next() -> UInt64 {
+        self.state &+= 0x9E37_79B9_7F4A_7C15
+        var mixed = self.state
+        mixed = (mixed ^ mixed >> 30) &* 0xBF58_476D_1CE4_E5B9
+        mixed = (mixed ^ mixed >> 27) &* 0x94D0_49BB_1331_11EB
+        return mixed ^ mixed >> 31
+    }
+}
+
+extension UInt64 {
+    /// The eight bytes, the highest first.
+    fileprivate var bytes: [UInt8] { (0..<8).map { UInt8(truncatingIfNeeded: self >> (56 - 8 * UInt64($0))) } }
+}

@@ -1,0 +1,173 @@
+import Foundation
+import Kafka
+import Model
+import Synchronization
+
+/// Publishes a plan, lets devices follow, and waits until all is done.
+final class ReplayRun: Sendable {
+    /// How many changes are published in one go.
+    private static let chunk = 500
+    /// How long the system may take when everything is published.
+    private static let patience = Duration.seconds(600)
+
+    let stack: StackEnvironment
+    let plan: ReplayPlan
+    let http: HTTPClient
+    let tokens: DerivedTokens
+    private let rate: Int
+    private let producer: KafkaProducer
+    private let admin: KafkaAdmin
+    private let journal: APNSJournal
+    private let devices: [Int: WalletDevice]
+    private let published = Atomic<Int>(0)
+    /// Where the broken changes went, as a dead letter names it.
+    private let broken = Mutex<[String: BrokenChange]>([:])
+
+    init(stack: StackEnvironment, plan: ReplayPlan, rate: Int, devices: Int, seed: UInt64) throws {
+        self.stack = stack
+        self.plan = plan
+        self.rate = rate
+        self.http = try HTTPClient(connectionsPerHost: 64)
+        self.tokens = try DerivedTokens(file: stack.tokenSecrets)
+        let kafka = KafkaConfiguration(bootstrap: stack.kafka)
+        self.producer = try KafkaProducer(kafka)
+        self.admin = try KafkaAdmin(kafka)
+        self.journal = APNSJournal(admin: stack.apnsAdmin, http: self.http)
+        let verifier = try PackageVerifier(rootsPEM: readFile(stack.roots))
+        var random = SeededGenerator(seed: seed ^ 0xDE71CE)
+        var chosen: [Int: WalletDevice] = [:]
+        for story in plan.stories.indices.shuffled(using: &random).prefix(devices) {
+            chosen[story] = WalletDevice(
+                gateway: stack.gateway, orderType: stack.orderType, http: self.http, verifier: verifier)
+        }
+        self.devices = chosen
+    }
+
+    /// Runs the plan and checks what came out.
+    func run(samples: Int) async throws -> ReplayReport {
+        let deadLetters = try await self.admin.endOffsets(Topics().deadLetters)
+        let packagesBefore = try await self.packagesBuilt()
+        try await self.journal.start()
+        var report = ReplayReport()
+        let begin = ContinuousClock.now
+        let failures = try await withThrowingTaskGroup(of: String?.self) { group in
+            group.addTask {
+                try await self.journal.run()
+                return nil
+            }
+            group.addTask { try await self.showProgress(since: begin) }
+            try await self.publish { story in
+                guard let device = self.devices[story] else { return }
+                group.addTask { await self.follow(story, device) }
+            }
+            report.publishing = .now - begin
+            try await self.awaitLag(group: "waybill-packager", topic: Topics().orderChanges)
+            report.packaging = .now - begin
+            try await self.awaitLag(group: "waybill-pusher", topic: Topics().orders)
+            try await self.awaitLag(group: "waybill-pusher", topic: Topics().registrations)
+            report.pushing = .now - begin
+            let packagesAfter = try await self.packagesBuilt()
+            report.packages = packagesAfter - packagesBefore
+            report.pushes = self.journal.delivered
+            report.changes = self.plan.changeCount
+            report.stories = self.plan.stories.count
+            report.devices = self.devices.count
+            try await self.awaitDevices()
+            self.journal.finish()
+            group.cancelAll()
+            var failures: [String] = []
+            while let result = await group.nextResult() { if case .success(let failure?) = result { failures.append(failure) } }
+            return failures
+        }
+        report.differences += failures
+        let check = ReplayCheck(run: self, samples: samples)
+        await check.packages(&report)
+        await check.devices(self.devices, &report)
+        try await check.deadLetters(self.broken.withLock { $0 }, since: deadLetters, &report)
+        await self.producer.close()
+        await self.admin.close()
+        await self.http.close()
+        return report
+    }
+
+    private func publish(placed: (Int) -> Void) async throws {
+        let begin = ContinuousClock.now
+        for start in stride(from: 0, to: self.plan.steps.count, by: Self.chunk) {
+            let steps = self.plan.steps[start..<min(start + Self.chunk, self.plan.steps.count)]
+            let results = await self.producer.produce(steps.map(\.message))
+            for (step, result) in zip(steps, results) {
+                let position = try result.get()
+                if let kind = step.broken {
+                    let origin = "\(position.topic)/\(position.partition)/\(position.offset)"
+                    self.broken.withLock { $0[origin] = kind }
+                }
+                if let story = step.placed { placed(story) }
+            }
+            let count = self.published.add(steps.count, ordering: .relaxed).newValue
+            guard self.rate > 0 else { continue }
+            try await Task.sleep(until: begin + .seconds(Double(count) / Double(self.rate)))
+        }
+    }
+
+    /// One device: fetches its order as soon as it exists, registers, and follows the pushes until the journal ends.
+    ///
+    /// - Returns: what went wrong, if anything.
+    private func follow(_ story: Int, _ device: WalletDevice) async -> String? {
+        let order = self.plan.stories[story].order.identifier
+        do {
+            let key = OrderKey(orderType: self.stack.orderType, order: try OrderIdentifier(order))
+            await device.add(order: order, token: self.tokens.token(for: key))
+            let pushes = self.journal.subscribe(device.pushToken)
+            _ = try await device.firstFetch(order, within: Self.patience)
+            _ = try await device.register(order)
+            for await _ in pushes { _ = try await device.react() }
+            return nil
+        } catch {
+            return "device of order \(order): \(error)"
+        }
+    }
+
+    private func awaitLag(group: String, topic: String) async throws {
+        let end = ContinuousClock.now + Self.patience
+        while true {
+            let lag = try await self.admin.lag(group: group, topic: topic).values.reduce(0, +)
+            if lag == 0 { return }
+            guard .now < end else { throw ToolError(.timeout, "waiting for \(group) on \(topic): \(lag) records behind") }
+            try await Task.sleep(for: .milliseconds(100))
+        }
+    }
+
+    /// Waits until the pushes have stopped and each device has what the gateway has.
+    private func awaitDevices() async throws {
+        let end = ContinuousClock.now + .seconds(60)
+        while .now < end {
+            if self.journal.quietFor > .seconds(2) {
+                var behind = 0
+                for (story, device) in self.devices {
+                    let order = self.plan.stories[story].order.identifier
+                    let current = OrderDifference.document(await device.order(order) ?? .null)
+                    if current != self.plan.stories[story].expected { behind += 1 }
+                }
+                if behind == 0 { return }
+            }
+            try await Task.sleep(for: .milliseconds(200))
+        }
+    }
+
+    private func showProgress(since begin: ContinuousClock.Instant) async throws -> String? {
+        while true {
+            try await Task.sleep(for: .seconds(1))
+            Console.progress(
+                "\(Console.milliseconds(.now - begin)): \(self.published.load(ordering: .relaxed)) of "
+                    + "\(self.plan.steps.count) published, \(self.journal.delivered) pushes")
+        }
+    }
+
+    /// How many packages the first packager has built since it started.
+    private func packagesBuilt() async throws -> Int {
+        let response = try await self.http.send(HTTPRequest(url: "\(self.stack.operationsPackager)/metrics"))
+        let text = String(decoding: response.body, as: UTF8.self)
+        let line = text.split(separator: "\n").first { $0.hasPrefix("waybill_packages_built_total ") }
+        return line.flatMap { Int($0.split(separator: " ")[1]) } ?? 0
+    }
+}
