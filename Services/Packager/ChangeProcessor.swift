@@ -18,8 +18,23 @@ struct ChangeProcessor: Sendable {
     let producer: KafkaProducer
     let metrics: PackagerMetrics
     let logger: Logger
+    private let deadLetters: DeadLetterOffice
     /// Milliseconds since 1970.
     var now: @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970 * 1000) }
+
+    init(
+        topics: Topics, workshops: [OrderTypeIdentifier: OrderWorkshop], store: OrderStore,
+        registrations: Registrations, producer: KafkaProducer, metrics: PackagerMetrics, logger: Logger
+    ) {
+        self.topics = topics
+        self.workshops = workshops
+        self.store = store
+        self.registrations = registrations
+        self.producer = producer
+        self.metrics = metrics
+        self.logger = logger
+        self.deadLetters = DeadLetterOffice(topics: topics, producer: producer, metrics: metrics, logger: logger)
+    }
 
     /// A batch that is not done; trying again is safe at any point.
     struct NotDone: Error, CustomStringConvertible {
@@ -28,8 +43,9 @@ struct ChangeProcessor: Sendable {
 
     /// - Throws: `StoreError`, `NotDone`; then nothing of the batch may be committed.
     func process(_ records: [KafkaRecord]) async throws {
+        self.deadLetters.begin(records)
         let batch = ChangeBatch(records) { self.workshops[$0] != nil }
-        var deadLetters = batch.refused.map { ($0.record, $0.fault) }
+        try await self.deadLetters.send(batch.refused)
         var open = batch.orders
         var round = 0
         while !open.isEmpty {
@@ -38,26 +54,17 @@ struct ChangeProcessor: Sendable {
                 throw NotDone(description: "writing \(open.count) orders: another worker keeps writing them")
             }
             let (works, corrupt) = try await self.fold(open)
-            deadLetters += corrupt
+            // Before the write, which moves orders past these changes: a letter that failed behind it would be lost,
+            // since the next try takes its change for a redelivery.
+            try await self.deadLetters.send(corrupt + Self.refused(works, of: open))
             let conflicts = try await self.write(works)
             let done = works.filter { !conflicts.contains($0.key) }
             try await self.publish(done)
-            deadLetters += self.account(for: done, in: open)
+            self.account(for: done)
             open.removeAll { !conflicts.contains($0.key) }
             self.metrics.conflicts.increment(by: open.count)
         }
-        try await self.send(
-            deadLetters.map { DeadLetter.message(of: $0, fault: $1, topics: self.topics) }, "dead letters")
-        self.metrics.deadLetters.increment(by: deadLetters.count)
         self.metrics.changesConsumed.increment(by: records.count)
-        for (record, fault) in deadLetters {
-            self.logger.warning(
-                "dead letter",
-                metadata: [
-                    "error": "\(fault.code.rawValue)", "reason": "\(fault.reason)",
-                    "origin": "\(record.topic)/\(record.partition)/\(record.offset)",
-                ])
-        }
         let now = self.now()
         for record in records {
             self.metrics.age.recordMilliseconds(max(0, now - record.timestampMilliseconds))
@@ -67,18 +74,19 @@ struct ChangeProcessor: Sendable {
     /// Reads the orders' states and folds, packages and signs on all cores.
     private func fold(
         _ orders: [ChangeBatch.Order]
-    ) async throws -> (works: [OrderWork], corrupt: [(KafkaRecord, ChangeFault)]) {
+    ) async throws -> (works: [OrderWork], corrupt: [ChangeBatch.Refused]) {
         let stored = try await self.store.orders(orders.map(\.key))
-        var corrupt: [(KafkaRecord, ChangeFault)] = []
+        var corrupt: [ChangeBatch.Refused] = []
         var readable: [(ChangeBatch.Order, OrderStore.StoredOrder?)] = []
         for (order, result) in zip(orders, stored) {
             switch result {
             case .success(let stored): readable.append((order, stored))
             case .failure(let error):
+                guard error.code == .corrupt else { throw error }
                 let fault = ChangeFault(
                     code: .corruptState,
                     reason: "\(error.message); repair or remove what stands in Redis, then publish the change again")
-                corrupt += order.changes.map { ($0.record, fault) }
+                corrupt += order.changes.map { ChangeBatch.Refused(record: $0.record, fault: fault) }
             }
         }
         let seconds = self.now() / 1000
@@ -171,22 +179,25 @@ struct ChangeProcessor: Sendable {
         }
     }
 
-    /// Counts what became of the changes.
-    ///
-    /// - Returns: those that were refused.
-    private func account(
-        for works: [OrderWork], in orders: [ChangeBatch.Order]
-    ) -> [(KafkaRecord, ChangeFault)] {
-        var refused: [(KafkaRecord, ChangeFault)] = []
+    /// The changes that cannot be applied.
+    private static func refused(_ works: [OrderWork], of orders: [ChangeBatch.Order]) -> [ChangeBatch.Refused] {
         let outcomes = Dictionary(works.map { ($0.key, $0.outcomes) }) { first, _ in first }
-        for order in orders {
-            for ((record, _), outcome) in zip(order.changes, outcomes[order.key] ?? []) {
-                switch outcome {
-                case .applied: self.metrics.changesApplied.increment()
-                case .unchanged: self.metrics.changesUnchanged.increment()
-                case .skipped: self.metrics.changesSkipped.increment()
-                case .refused(let fault): refused.append((record, fault))
-                }
+        return orders.flatMap { order in
+            zip(order.changes, outcomes[order.key] ?? []).compactMap { change, outcome in
+                guard case .refused(let fault) = outcome else { return nil }
+                return ChangeBatch.Refused(record: change.record, fault: fault)
+            }
+        }
+    }
+
+    /// Counts what became of the changes.
+    private func account(for works: [OrderWork]) {
+        for outcome in works.lazy.flatMap(\.outcomes) {
+            switch outcome {
+            case .applied: self.metrics.changesApplied.increment()
+            case .unchanged: self.metrics.changesUnchanged.increment()
+            case .skipped: self.metrics.changesSkipped.increment()
+            case .refused: break
             }
         }
         for work in works {
@@ -196,7 +207,6 @@ struct ChangeProcessor: Sendable {
                 "files left out of a package",
                 metadata: ["order": "\(work.key)", "files": "\(omitted.joined(separator: ", "))"])
         }
-        return refused
     }
 }
 

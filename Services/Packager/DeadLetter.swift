@@ -4,13 +4,27 @@ import Model
 /// A record that cannot be applied, as it goes to `waybill.dead-letters`: as it came, and why.
 enum DeadLetter {
     static func message(of record: KafkaRecord, fault: ChangeFault, topics: Topics) -> KafkaMessage {
-        let origin = "\(record.topic)/\(record.partition)/\(record.offset)"
-        let reasons = [
-            KafkaHeader(name: DeadLetterHeader.error, value: Array(fault.code.rawValue.utf8)),
-            KafkaHeader(name: DeadLetterHeader.reason, value: Array(fault.reason.utf8)),
-            KafkaHeader(name: DeadLetterHeader.origin, value: Array(origin.utf8)),
-        ]
+        KafkaMessage(
+            topic: topics.deadLetters, key: record.key, value: record.value,
+            headers: record.headers + Self.reasons(record, fault, fault.reason))
+    }
+
+    /// For a record that is too large to be repeated with three headers more: its key, and why. The rest stands where
+    /// the letter's origin says, as long as the topic keeps it.
+    static func messageWithoutValue(of record: KafkaRecord, fault: ChangeFault, topics: Topics) -> KafkaMessage {
+        let reason = "\(fault.reason); value and headers are left out as they are too large for \(topics.deadLetters)"
         return KafkaMessage(
-            topic: topics.deadLetters, key: record.key, value: record.value, headers: record.headers + reasons)
+            topic: topics.deadLetters, key: record.key, value: nil, headers: Self.reasons(record, fault, reason))
+    }
+
+    /// `topic/partition/offset`
+    static func origin(of record: KafkaRecord) -> String { "\(record.topic)/\(record.partition)/\(record.offset)" }
+
+    private static func reasons(_ record: KafkaRecord, _ fault: ChangeFault, _ reason: String) -> [KafkaHeader] {
+        [
+            KafkaHeader(name: DeadLetterHeader.error, text: fault.code.rawValue),
+            KafkaHeader(name: DeadLetterHeader.reason, text: reason),
+            KafkaHeader(name: DeadLetterHeader.origin, text: Self.origin(of: record)),
+        ]
     }
 }
