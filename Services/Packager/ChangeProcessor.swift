@@ -151,25 +151,20 @@ struct ChangeProcessor: Sendable {
                 KafkaMessage(
                     topic: self.topics.orders, key: Array(work.key.description.utf8), value: work.record?.encoded))
         }
-        messages += try await self.forgetRegistrations(of: removed)
+        let registrations = try await self.registrations(of: removed)
+        messages += registrations.map {
+            KafkaMessage(topic: self.topics.registrations, key: Array($0.text.utf8), value: nil)
+        }
         try await self.send(messages, "order versions")
+        // Behind their tombstones: a try that fails in between still finds them.
+        for registration in registrations { try await self.registrations.unregister(registration) }
     }
 
-    /// Takes the registrations of removed orders off.
-    ///
-    /// - Returns: their tombstones.
-    private func forgetRegistrations(of removed: [OrderKey]) async throws -> [KafkaMessage] {
-        guard !removed.isEmpty else { return [] }
-        var tombstones: [KafkaMessage] = []
-        for (key, devices) in zip(removed, try await self.registrations.devices(of: removed)) {
-            for registered in devices {
-                let registration = RegistrationKey(device: registered.device, order: key)
-                try await self.registrations.unregister(registration)
-                tombstones.append(
-                    KafkaMessage(topic: self.topics.registrations, key: Array(registration.text.utf8), value: nil))
-            }
+    private func registrations(of orders: [OrderKey]) async throws -> [RegistrationKey] {
+        guard !orders.isEmpty else { return [] }
+        return zip(orders, try await self.registrations.devices(of: orders)).flatMap { key, devices in
+            devices.map { RegistrationKey(device: $0.device, order: key) }
         }
-        return tombstones
     }
 
     private func send(_ messages: [KafkaMessage], _ what: String) async throws {
