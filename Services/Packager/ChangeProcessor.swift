@@ -91,19 +91,19 @@ struct ChangeProcessor: Sendable {
         }
         let seconds = self.now() / 1000
         let lanes = min(ProcessInfo.processInfo.activeProcessorCount, readable.count)
-        let works = await withTaskGroup(of: [OrderWork].self) { group in
+        let works = try await withThrowingTaskGroup(of: [OrderWork].self) { group in
             for lane in 0..<lanes {
                 let part = stride(from: lane, to: readable.count, by: lanes).map { readable[$0] }
                 group.addTask {
-                    part.compactMap { order, stored in
-                        self.workshops[order.key.orderType]?.work(
+                    try part.compactMap { order, stored in
+                        try self.workshops[order.key.orderType]?.work(
                             on: order.key, stored: stored,
                             changes: order.changes.map { (ChangePosition($0.record), $0.change) },
                             nowEpochSeconds: seconds)
                     }
                 }
             }
-            return await group.reduce(into: [OrderWork]()) { $0 += $1 }
+            return try await group.reduce(into: [OrderWork]()) { $0 += $1 }
         }
         return (works, corrupt)
     }

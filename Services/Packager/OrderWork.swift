@@ -29,25 +29,37 @@ struct OrderWork: Sendable {
 struct OrderWorkshop: Sendable {
     private let rules: BrandRules
     private let fold: OrderFold
-    private let builder: PackageBuilder
+    private let build: Build
     /// The brand's assets as ready ZIP entries, by digest.
     let entries: [AssetDigest: [UInt8]]
 
+    /// Packages an order.json, signed at a moment.
+    typealias Build = @Sendable (JSON, _ signingEpochSeconds: Int64) throws(PackagingError) -> OrderPackage
+
     init(_ brand: Brand, secrets: TokenSecrets) {
+        let builder = PackageBuilder(brand)
+        self.init(brand, secrets: secrets) { (order, seconds) throws(PackagingError) in
+            try builder.build(order, signingEpochSeconds: seconds)
+        }
+    }
+
+    /// - Parameter build: for tests, which need packages that cannot be built.
+    init(_ brand: Brand, secrets: TokenSecrets, build: @escaping Build) {
         self.rules = brand.rules
         self.fold = OrderFold(rules: brand.rules) { secrets.token(for: $0) }
-        self.builder = PackageBuilder(brand)
+        self.build = build
         self.entries = Dictionary(brand.assets.values.map { ($0.entryDigest, $0.entry) }) { first, _ in first }
     }
 
     /// Folds the changes of one order into one new state and packages that.
     ///
-    /// Conflation: however many changes, one signature. A package that cannot be built (too large) is the fault of
-    /// some change, so the changes are then taken one by one and the guilty ones refused.
+    /// Conflation: however many changes, one signature. A package that is too large is the fault of some change, so the
+    /// changes are then taken one by one and the guilty ones refused.
+    /// - Throws: `PackagingError` `.signing`, which is no change's fault.
     func work(
         on key: OrderKey, stored: OrderStore.StoredOrder?, changes: [(ChangePosition, OrderChange)],
         nowEpochSeconds: Int64
-    ) -> OrderWork {
+    ) throws(PackagingError) -> OrderWork {
         let result = self.fold.fold(stored?.state, changes: changes, nowEpochSeconds: nowEpochSeconds)
         guard result.effect == .changed, let state = result.state else {
             return OrderWork(key: key, stored: stored, result: result, package: nil)
@@ -55,19 +67,19 @@ struct OrderWorkshop: Sendable {
         do {
             return OrderWork(key: key, stored: stored, result: result, package: try self.package(state))
         } catch {
-            return self.workSingly(on: key, stored: stored, changes: changes, nowEpochSeconds: nowEpochSeconds)
+            guard error.code == .tooLarge else { throw error }
+            return try self.workSingly(on: key, stored: stored, changes: changes, nowEpochSeconds: nowEpochSeconds)
         }
     }
 
     private func package(_ state: OrderState) throws(PackagingError) -> OrderPackage {
-        try self.builder.build(
-            state.orderJSON(rules: self.rules), signingEpochSeconds: state.modifiedEpochSeconds)
+        try self.build(state.orderJSON(rules: self.rules), state.modifiedEpochSeconds)
     }
 
     private func workSingly(
         on key: OrderKey, stored: OrderStore.StoredOrder?, changes: [(ChangePosition, OrderChange)],
         nowEpochSeconds: Int64
-    ) -> OrderWork {
+    ) throws(PackagingError) -> OrderWork {
         var good: [(ChangePosition, OrderChange)] = []
         var refusals: [Int: ChangeFault] = [:]
         var work = OrderWork(
@@ -83,6 +95,7 @@ struct OrderWorkshop: Sendable {
                 work = OrderWork(key: key, stored: stored, result: result, package: try self.package(state))
                 good.append(change)
             } catch {
+                guard error.code == .tooLarge else { throw error }
                 refusals[index] = ChangeFault(code: .invalidPackage, reason: "the order cannot be packaged: \(error)")
             }
         }
