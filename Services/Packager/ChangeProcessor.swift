@@ -66,7 +66,8 @@ struct ChangeProcessor: Sendable {
         }
         self.metrics.changesConsumed.increment(by: records.count)
         let now = self.now()
-        for record in records {
+        // A record's moment is its producer's word: without one, or before 1970, it says nothing.
+        for record in records where record.timestampMilliseconds >= 0 {
             self.metrics.age.recordMilliseconds(max(0, now - record.timestampMilliseconds))
         }
     }
