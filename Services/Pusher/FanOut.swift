@@ -36,6 +36,15 @@ struct PushBatch {
     /// must not miss it. Source: DESIGN §5
     static let registrationWindowSeconds: Int64 = 15 * 60
 
+    /// Whether a registration came so soon after its order's last change that the device has to be told.
+    ///
+    /// Measured from the registration, not from now: however late the record is read, nobody is missed.
+    /// - Parameter modified: of the order, UNIX seconds; nil if it is unknown, or removed.
+    static func isSoon(_ registration: RegistrationRecord, after modified: Int64?) -> Bool {
+        guard let modified else { return false }
+        return modified >= registration.registeredEpochMilliseconds / 1000 - Self.registrationWindowSeconds
+    }
+
     /// Orders that have a new version, each once.
     private(set) var changed: [OrderKey] = []
     /// New registrations, the last of each device and order.
@@ -47,7 +56,8 @@ struct PushBatch {
         var seen: Set<OrderKey> = []
         for record in records {
             do {
-                let key = String(decoding: record.key ?? [], as: UTF8.self)
+                // Without a key, or with one that is no text, a record names nothing.
+                let key = String(validating: record.key ?? [], as: UTF8.self) ?? ""
                 if record.topic == topics.registrations {
                     let registration = try RegistrationKey(key)
                     self.registered[registration] = try record.value.map {
