@@ -1,18 +1,20 @@
-import CoreMetrics
 import APNS
+import CoreMetrics
 import Foundation
 import Kafka
 import Logging
 import Model
 import Operations
+import ServiceLifecycle
 import Store
 
 /// Does what a batch of records asks for, up to the last verdict.
 struct PushProcessor: Sendable {
     /// How often a notification is tried that APNs does not take now.
     private static let attemptLimit = 6
-    /// How long APNs keeps a notification for a device that is off, in seconds. Source: Wallet Orders §4.1: a future
-    /// time, up to 7 d
+    /// How long APNs keeps a notification for a device that is off, in seconds.
+    ///
+    /// Source: Wallet Orders §4.1: a future time, up to 7 d
     private static let expirationSeconds: Int64 = 7 * 24 * 3600
     /// Most notifications that are sent in one go.
     private static let chunk = 1000
@@ -23,33 +25,51 @@ struct PushProcessor: Sendable {
     let producer: KafkaProducer
     let metrics: PusherMetrics
     let logger: Logger
+    /// What was done of the batch in hand, so that trying it again tells nobody twice.
+    private let progress = PushProgress()
     /// Milliseconds since 1970.
     var now: @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970 * 1000) }
     var random: @Sendable (ClosedRange<Double>) -> Double = { Double.random(in: $0) }
 
-    /// - Throws: `StoreError`, `KafkaError`; then nothing of the batch may be committed. Some devices are then told
-    ///   twice, which is harmless.
+    /// A batch that is not done; trying again is safe at any point.
+    struct NotDone: Error, CustomStringConvertible {
+        let description: String
+    }
+
+    /// - Throws: `StoreError`, `KafkaError`, `NotDone`, `CancellationError` on graceful shutdown; then nothing of the
+    ///   batch may be committed.
     func process(_ records: [KafkaRecord]) async throws {
+        self.progress.begin(records)
         let batch = PushBatch(records, topics: self.topics)
+        let fanOut = try await self.lookUp(batch)
+        var away: NotDone?
+        for (type, targets) in Dictionary(grouping: fanOut.targets, by: \.orderType) {
+            guard let client = self.clients[type] else {
+                self.giveUp(targets.count, of: type, "no brand is loaded for this order type")
+                continue
+            }
+            // One brand's APNs being away does not keep the others waiting.
+            do {
+                try await self.send(targets.filter { !self.progress.isDone($0) }, of: fanOut, to: type, client)
+            } catch let error as NotDone {
+                away = error
+            }
+        }
+        if let away { throw away }
+        self.progress.end()
+        self.account(for: records, batch, fanOut)
+    }
+
+    private func account(for records: [KafkaRecord], _ batch: PushBatch, _ fanOut: FanOut) {
         for (origin, reason) in batch.unreadable {
             self.logger.error("unreadable record", metadata: ["origin": "\(origin)", "reason": "\(reason)"])
         }
         self.metrics.recordsUnreadable.increment(by: batch.unreadable.count)
-        let fanOut = try await self.lookUp(batch)
-        for (type, targets) in Dictionary(grouping: fanOut.targets, by: \.orderType) {
-            guard let client = self.clients[type] else {
-                self.logger.error("no brand for an order type", metadata: ["type": "\(type)"])
-                continue
-            }
-            for start in stride(from: 0, to: targets.count, by: Self.chunk) {
-                let part = Array(targets[start..<min(start + Self.chunk, targets.count)])
-                try await self.send(part, of: fanOut, through: client)
-            }
-        }
         self.metrics.merged.increment(by: fanOut.mergedCount)
         self.metrics.recordsConsumed.increment(by: records.count)
         let now = self.now()
-        for record in records where record.topic == self.topics.orders {
+        // A record's moment is its producer's word: without one, or before 1970, it says nothing.
+        for record in records where record.topic == self.topics.orders && record.timestampMilliseconds >= 0 {
             self.metrics.age.recordMilliseconds(max(0, now - record.timestampMilliseconds))
         }
     }
@@ -63,54 +83,65 @@ struct PushProcessor: Sendable {
         }
         let late = Array(batch.registered)
         let modified = try await self.registrations.modified(late.map(\.key.order))
-        let earliest = self.now() / 1000 - PushBatch.registrationWindowSeconds
-        for ((key, record), modified) in zip(late, modified) where (modified ?? 0) >= earliest {
+        for ((key, record), modified) in zip(late, modified) where PushBatch.isSoon(record, after: modified) {
             fanOut.add(key, record)
         }
         return fanOut
     }
 
-    /// Sends until each target has its verdict.
-    private func send(_ targets: [FanOut.Target], of fanOut: FanOut, through client: APNSClient) async throws {
-        var open = targets
-        var attempt = 0
-        while !open.isEmpty {
-            attempt += 1
-            let expiration = self.now() / 1000 + Self.expirationSeconds
-            let outcomes = await client.send(
-                open.map {
-                    PushNotification(
-                        deviceToken: $0.pushToken, topic: $0.orderType, expirationEpochSeconds: expiration)
-                })
-            var again: [FanOut.Target] = []
-            for (target, outcome) in zip(open, outcomes) {
-                switch verdict(of: outcome) {
-                case .delivered: self.metrics.delivered.increment()
-                case .retire(let registeredBefore?):
-                    try await self.retire(fanOut.registrations[target] ?? [], before: registeredBefore)
-                // APNs does not know the token, but does not say that it is gone: it may be us who ask the wrong APNs,
-                // and then every device would be wiped.
-                case .retire(nil): self.give(up: "the push token is not known to APNs")
-                case .retry(let reason):
-                    guard attempt < Self.attemptLimit else {
-                        self.give(up: reason)
-                        continue
-                    }
-                    self.metrics.retried.increment()
-                    again.append(target)
-                case .stopCredential(let reason), .drop(let reason): self.give(up: reason)
+    /// Sends until each target has its verdict, or APNs turns out to be away.
+    private func send(
+        _ targets: [FanOut.Target], of fanOut: FanOut, to type: OrderTypeIdentifier, _ client: APNSClient
+    ) async throws {
+        for start in stride(from: 0, to: targets.count, by: Self.chunk) {
+            let end = min(start + Self.chunk, targets.count)
+            var round = PushRound(Array(targets[start..<end]))
+            while !round.open.isEmpty {
+                try await self.attempt(&round, of: fanOut, to: type, client)
+                if let reason = round.stopReason {
+                    self.giveUp(targets.count - end + round.open.count, of: type, reason)
+                    return
                 }
+                guard !round.open.isEmpty else { break }
+                // Uncommitted work is repeated by whoever comes next, so a shutdown need not wait for APNs.
+                let delay = backoff(attempt: round.attempts, random: self.random)
+                try await cancelWhenGracefulShutdown { try await Task.sleep(for: delay) }
             }
-            open = again
-            guard !open.isEmpty else { return }
-            // Uncommitted work is repeated by whoever comes next, so cancellation may end the wait.
-            try await Task.sleep(for: backoff(attempt: attempt, random: self.random))
         }
     }
 
-    private func give(up reason: String) {
-        self.metrics.dropped.increment()
-        self.logger.error("notification given up", metadata: ["reason": "\(reason)"])
+    /// Sends what is open once.
+    private func attempt(
+        _ round: inout PushRound, of fanOut: FanOut, to type: OrderTypeIdentifier, _ client: APNSClient
+    ) async throws {
+        let expiration = self.now() / 1000 + Self.expirationSeconds
+        let outcomes = await client.send(
+            round.open.map {
+                PushNotification(deviceToken: $0.pushToken, topic: $0.orderType, expirationEpochSeconds: expiration)
+            })
+        let steps = round.take(outcomes, isLast: round.attempts + 1 >= Self.attemptLimit)
+        for (reason, count) in round.dropped { self.giveUp(count, of: type, reason) }
+        for (target, step) in steps {
+            switch step {
+            case .delivered:
+                self.metrics.delivered.increment()
+                self.progress.finish(target)
+            case .retire(let registeredBefore):
+                try await self.retire(fanOut.registrations[target] ?? [], before: registeredBefore)
+                self.progress.finish(target)
+            case .dropped: self.progress.finish(target)
+            case .again: self.metrics.retried.increment()
+            case .away: break
+            }
+        }
+        if let reason = round.awayReason { throw NotDone(description: "sending to APNs: \(reason)") }
+    }
+
+    private func giveUp(_ count: Int, of type: OrderTypeIdentifier, _ reason: String) {
+        guard count > 0 else { return }
+        self.metrics.dropped.increment(by: count)
+        self.logger.error(
+            "notifications given up", metadata: ["type": "\(type)", "count": "\(count)", "reason": "\(reason)"])
     }
 
     /// Takes registrations off whose push token is gone, unless they were renewed after APNs noticed.
