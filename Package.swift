@@ -129,8 +129,18 @@ let package = Package(
             ["APNS", "Model", "HTTP2", "Cryptography", "TestKit", .nioCore, .nioPosix, .nioSSL, .nioHTTP2]),
         tests("OperationsTests", ["Operations", .configuration, .logging, .nioCore, .nioPosix]),
         tests("GatewayTests", ["Gateway", "Model", "Store", "Redis", "TestKit", .nioCore, .nioPosix, .nioHTTP1]),
-        tests("PackagerTests", ["Packager", "Model", "Store", "Redis", "Kafka", "Packaging", "TestKit", .nioPosix]),
-        tests("PusherTests", ["Pusher", "Model", "Store", "Redis", "Kafka", "APNS", "TestKit", .nioPosix]),
+        tests(
+            "PackagerTests",
+            [
+                "Packager", "Model", "Store", "Redis", "Kafka", "Packaging", "Operations", "Cryptography", "TestKit",
+                .nioPosix, .logging, .coreMetrics, .configuration, .serviceLifecycle,
+            ]),
+        tests(
+            "PusherTests",
+            [
+                "Pusher", "Model", "Store", "Redis", "Kafka", "APNS", "Packaging", "Operations", "TestKit",
+                .nioCore, .nioPosix, .logging, .coreMetrics, .configuration, .serviceLifecycle,
+            ]),
         tests("TidyTests"),
     ]
 )

@@ -1,0 +1,66 @@
+import Kafka
+import Model
+import Testing
+
+@testable import Packager
+
+@Suite struct ChangeBatchTests {
+    private func batch(_ records: [KafkaRecord]) -> ChangeBatch {
+        ChangeBatch(records) { $0.rawValue == BrandFixture.orderType }
+    }
+
+    @Test func changesOfOneOrderKeepTheirOrder() throws {
+        var log = ChangeLog()
+        let records = (0..<9).map { log.change("order.patched", "o\($0 % 3)", ["orderNumber": .string("\($0)")]) }
+        let batch = self.batch(records)
+        #expect(batch.orders.map(\.key.order.rawValue) == ["o0", "o1", "o2"])
+        #expect(batch.orders.map { $0.changes.map(\.record.offset) } == [[0, 3, 6], [1, 4, 7], [2, 5, 8]])
+        #expect(batch.refused.isEmpty)
+    }
+
+    @Test func aFaultStandsApartAndStopsNothing() throws {
+        var log = ChangeLog()
+        let records = [
+            log.change("order.patched", "o", [:]), log.record(key: nil, value: nil),
+            log.change("order.patched", "o", [:]),
+        ]
+        let batch = self.batch(records)
+        #expect(batch.orders.map { $0.changes.map(\.record.offset) } == [[0, 2]])
+        #expect(batch.refused.map(\.record.offset) == [1])
+        #expect(batch.refused.map(\.fault.code) == [.invalidKey])
+    }
+
+    @Test func anOrderTypeWithoutABrandIsAFaultThatNamesIt() throws {
+        var log = ChangeLog()
+        let batch = self.batch([log.change("order.patched", "o", [:], orderType: "order.com.example.other")])
+        #expect(batch.orders.isEmpty)
+        #expect(batch.refused.map(\.fault.code) == [.unknownOrderType])
+        #expect(batch.refused.first?.fault.reason.contains("order.com.example.other") == true)
+    }
+
+    @Test func aDeadLetterIsTheRecordAsItCameAndWhy() throws {
+        var log = ChangeLog(partition: 3, offset: 41)
+        let headers = [KafkaHeader(name: "x", value: [0xFF]), KafkaHeader(name: "x", value: nil)]
+        let record = log.record(key: "k", value: [0, 1, 2], headers: headers)
+        let fault = ChangeFault(code: .invalidJSON, reason: "$: no JSON")
+        let letter = DeadLetter.message(of: record, fault: fault, topics: Topics(prefix: "t."))
+        #expect(letter.topic == "t.dead-letters")
+        #expect(letter.key == record.key)
+        #expect(letter.value == record.value)
+        #expect(
+            letter.headers == headers + [
+                KafkaHeader(name: "waybill-error", text: "invalid-json"),
+                KafkaHeader(name: "waybill-reason", text: "$: no JSON"),
+                KafkaHeader(name: "waybill-origin", text: "waybill.order-changes/3/41"),
+            ])
+    }
+
+    @Test func aDeadLetterKeepsWhatIsMissingMissing() throws {
+        var log = ChangeLog()
+        let record = log.record(key: nil, value: nil)
+        let fault = ChangeFault(code: .missingValue, reason: "none")
+        let letter = DeadLetter.message(of: record, fault: fault, topics: Topics())
+        #expect(letter.key == nil)
+        #expect(letter.value == nil)
+    }
+}

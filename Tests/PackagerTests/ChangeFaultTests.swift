@@ -1,0 +1,146 @@
+import Kafka
+import Model
+import Redis
+import TestKit
+import Testing
+
+@testable import Packager
+
+/// Changes that cannot be applied: dead letters, and the ones behind them go on.
+@Suite struct ChangeFaultTests {
+    @Test func eachFaultIsADeadLetterAndWhatIsBehindItGoesOn() async throws {
+        try await PackagerScene.run { scene in
+            var log = ChangeLog()
+            let key = "\(BrandFixture.orderType)/o"
+            var faults: [(ChangeFault.Code, KafkaRecord)] = []
+            var records = [log.change("order.replaced", "o", ChangeLog.document())]
+            func add(_ code: ChangeFault.Code, _ record: KafkaRecord) {
+                faults.append((code, record))
+                records.append(record)
+            }
+            add(.invalidJSON, log.record(key: key, value: Array("{".utf8), headers: [ChangeLog.contentType]))
+            add(.invalidKey, log.record(key: nil, value: Array("{}".utf8)))
+            add(.missingValue, log.record(key: key, value: nil))
+            add(.invalidUTF8, log.record(key: key, value: [0x22, 0xFF, 0x22], headers: [ChangeLog.contentType]))
+            add(.valueTooLarge, log.record(key: key, value: [UInt8](repeating: 0x20, count: 2_000_000)))
+            add(.unknownType, log.change("order.exploded", "o", [:]))
+            add(.subjectMismatch, log.change("order.patched", "o", [:], subject: "\(BrandFixture.orderType)/p"))
+            add(.unknownOrderType, log.change("order.patched", "o", [:], orderType: "order.com.example.other"))
+            add(.unknownOrder, log.change("order.patched", "never-seen", ["orderNumber": "1"]))
+            add(.invalidOrder, log.change("order.patched", "o", ["status": "nonsense"]))
+            add(.invalidOrder, log.change("order.patched", "o", ["statuss": "open"]))
+            add(.invalidOrder, log.change("order.patched", "o", ["merchant": .null]))
+            add(.invalidChange, log.change("fulfillment.updated", "o", ["fulfillmentIdentifier": 7]))
+            records.append(log.change("order.patched", "o", ["orderNumber": "last"]))
+            try await scene.processor().process(records)
+
+            #expect(try await scene.state("o")?.document.members["orderNumber"] == "last")
+            #expect(try await scene.state("never-seen") == nil)
+            let letters = try await scene.read(scene.topics.deadLetters, faults.count)
+            #expect(letters.count == faults.count)
+            #expect(scene.counter("waybill_dead_letters_total") == Int64(faults.count))
+            for (code, record) in faults {
+                let origin = "\(record.topic)/\(record.partition)/\(record.offset)"
+                let letter = try #require(letters.first { $0.header(DeadLetterHeader.origin) == origin })
+                #expect(letter.header(DeadLetterHeader.error) == code.rawValue)
+                #expect(letter.header(DeadLetterHeader.reason)?.isEmpty == false)
+                #expect(letter.key == record.key && letter.value == record.value)
+                #expect(Array(letter.headers.prefix(record.headers.count)) == record.headers)
+            }
+        }
+    }
+
+    @Test(arguments: [["HSET", "document", "{"], ["HSET", "version", "x"], ["HDEL", "token"], ["SET"]])
+    func stateThatCannotBeReadIsADeadLetterAndOtherOrdersGoOn(_ damage: [String]) async throws {
+        try await PackagerScene.run { scene in
+            var log = ChangeLog()
+            let processor = try scene.processor()
+            try await processor.process([log.change("order.replaced", "o", ChangeLog.document())])
+            let key = "waybill:order:{\(try ChangeLog.key("o"))}"
+            if damage[0] == "SET" {
+                _ = try await scene.redis.send(RedisCommand("SET", .string(key), "no hash"))
+            } else {
+                _ = try await scene.redis.send(
+                    RedisCommand([.string(damage[0]), .string(key)] + damage.dropFirst().map { .string($0) }))
+            }
+            try await processor.process([
+                log.change("order.patched", "o", ["orderNumber": "2"]),
+                log.change("order.replaced", "p", ChangeLog.document()),
+            ])
+            #expect(try await scene.state("p")?.version == 1)
+            let letters = try await scene.read(scene.topics.deadLetters, 1)
+            #expect(letters.map { $0.header(DeadLetterHeader.error) } == ["corrupt-state"])
+            #expect(letters[0].header(DeadLetterHeader.reason)?.contains("Redis") == true)
+        }
+    }
+
+    /// The write of the order moves it past the change: a letter that failed behind it would never be sent.
+    @Test func aDeadLetterIsNotLostWhenItsBatchIsTriedAgain() async throws {
+        try await PackagerScene.run(producer: ["delivery.timeout.ms": "1000"]) { scene in
+            var log = ChangeLog()
+            let processor = try scene.processor()
+            try await processor.process([log.change("order.replaced", "o", ChangeLog.document())])
+            let batch = [
+                log.change("order.patched", "o", ["status": "nonsense"]),
+                log.change("order.patched", "o", ["orderNumber": "2"]),
+            ]
+            try scene.broker.setDown()
+            await #expect(throws: ChangeProcessor.NotDone.self) { try await processor.process(batch) }
+            try scene.broker.setUp()
+            try await eventually("done") {
+                do { try await processor.process(batch) } catch is ChangeProcessor.NotDone { return false }
+                return true
+            }
+            let letters = try await scene.read(scene.topics.deadLetters, 1)
+            #expect(letters.map { $0.header(DeadLetterHeader.error) } == ["invalid-order"])
+            #expect(try await scene.state("o")?.document.members["orderNumber"] == "2")
+        }
+    }
+
+    /// Tried every few seconds while Redis is full, one fault would flood the topic.
+    @Test func aBatchThatIsTriedAgainSendsItsDeadLettersOnce() async throws {
+        try await PackagerScene.run { scene in
+            var log = ChangeLog()
+            let processor = try scene.processor()
+            let batch = [
+                log.record(key: nil, value: nil), log.change("order.patched", "unknown", [:]),
+                log.change("order.replaced", "o", ChangeLog.document()),
+            ]
+            _ = try await scene.redis.send(RedisCommand("CONFIG", "SET", "maxmemory", "1"))
+            for _ in 0..<3 { await #expect(throws: (any Error).self) { try await processor.process(batch) } }
+            _ = try await scene.redis.send(RedisCommand("CONFIG", "SET", "maxmemory", "0"))
+            try await processor.process(batch)
+            #expect(try await scene.count(scene.topics.deadLetters) == 2)
+            #expect(try await scene.state("o")?.version == 1)
+            // A redelivery in another batch is another matter: nobody knows whether the first letter went out.
+            try await processor.process([log.record(key: nil, value: nil)])
+            try await processor.process(batch)
+            #expect(try await scene.count(scene.topics.deadLetters) == 5)
+        }
+    }
+
+    @Test func aRecordThatIsTooLargeForADeadLetterGoesWithoutItsValue() async throws {
+        try await PackagerScene.run(producer: ["message.max.bytes": "50000"]) { scene in
+            var log = ChangeLog()
+            let record = log.record(key: "k", value: [UInt8](repeating: 0x20, count: 60_000))
+            try await scene.processor().process([record, log.change("order.replaced", "o", ChangeLog.document())])
+            let letters = try await scene.read(scene.topics.deadLetters, 1)
+            #expect(letters[0].value == nil)
+            #expect(letters[0].key == record.key)
+            #expect(letters[0].header(DeadLetterHeader.error) == "invalid-key")
+            #expect(letters[0].header(DeadLetterHeader.reason)?.contains("left out") == true)
+            #expect(letters[0].header(DeadLetterHeader.origin) == "waybill.order-changes/0/0")
+            #expect(try await scene.state("o")?.version == 1)
+        }
+    }
+
+    /// Subtracting it from the clock would overflow and end the process, again and again.
+    @Test(arguments: [Int64.min, -1, Int64.max])
+    func aTimestampIsOnlyItsProducersWord(_ timestamp: Int64) async throws {
+        try await PackagerScene.run { scene in
+            var log = ChangeLog(timestamp: timestamp)
+            try await scene.processor().process([log.change("order.replaced", "o", ChangeLog.document())])
+            #expect(try await scene.state("o")?.version == 1)
+        }
+    }
+}

@@ -1,0 +1,130 @@
+import Foundation
+import Kafka
+import Logging
+import Model
+import NIOPosix
+import Operations
+import Packaging
+import Redis
+import Store
+import TestKit
+import Testing
+
+@testable import Packager
+
+/// A processor with a Redis and a broker of its own.
+struct PackagerScene: Sendable {
+    let server: RedisServer
+    let redis: RedisClient
+    let broker: KafkaBroker
+    let producer: KafkaProducer
+    let admin: KafkaAdmin
+    let fixture: BrandFixture
+    let metrics = MetricsRegistry()
+    let topics = Topics()
+
+    static func run(
+        producer properties: [String: String] = [:], _ body: @Sendable (PackagerScene) async throws -> Void
+    ) async throws {
+        let server = try await Self.redis(["--appendonly", "yes"])
+        let topics = Topics()
+        let broker = try KafkaBroker(
+            topics: [topics.orders, topics.registrations, topics.deadLetters].map { .init($0, partitions: 1) })
+        let kafka = KafkaConfiguration(
+            bootstrap: broker.bootstrap,
+            properties: ["reconnect.backoff.max.ms": "100"].merging(properties) { $1 })
+        let scene = PackagerScene(
+            server: server,
+            redis: RedisClient(
+                try RedisConfiguration(url: server.url), eventLoopGroup: MultiThreadedEventLoopGroup.singleton),
+            broker: broker, producer: try KafkaProducer(kafka),
+            admin: try KafkaAdmin(KafkaConfiguration(bootstrap: broker.bootstrap)),
+            fixture: try BrandFixture.shared.get())
+        let result: Result<Void, any Error>
+        do { result = .success(try await body(scene)) } catch { result = .failure(error) }
+        server.signal(SIGCONT)
+        await scene.redis.close()
+        await scene.producer.close()
+        await scene.admin.close()
+        broker.close()
+        await server.stop()
+        try result.get()
+    }
+
+    /// Starts a Redis. Many tests start one at the same moment and may get each other's free port.
+    static func redis(_ arguments: [String] = []) async throws -> RedisServer {
+        for _ in 0..<5 {
+            if let server = try? await RedisServer.start(arguments) { return server }
+        }
+        return try await RedisServer.start(arguments)
+    }
+
+    /// A processor whose clock stands at noon.
+    func processor(workshop: OrderWorkshop? = nil) throws -> ChangeProcessor {
+        let workshop = try workshop ?? OrderWorkshop(self.fixture.brand, secrets: try BrandFixture.secrets())
+        var processor = ChangeProcessor(
+            topics: self.topics, workshops: [self.fixture.brand.orderType: workshop],
+            store: OrderStore(redis: self.redis), registrations: Registrations(redis: self.redis),
+            producer: self.producer, metrics: PackagerMetrics(factory: self.metrics),
+            logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+        processor.now = { ChangeLog.noon * 1000 }
+        return processor
+    }
+
+    func state(_ order: String) async throws -> OrderState? { try await self.stored(order)?.state }
+
+    func stored(_ order: String) async throws -> OrderStore.StoredOrder? {
+        let results = try await OrderStore(redis: self.redis).orders([try ChangeLog.key(order)])
+        return try #require(results.first).get()
+    }
+
+    /// How many records a topic has.
+    func count(_ topic: String) async throws -> Int64 {
+        try await self.admin.endOffsets(topic).values.reduce(0, +)
+    }
+
+    /// Reads the first records of a topic.
+    func read(_ topic: String, _ count: Int) async throws -> [KafkaRecord] {
+        let consumer = try KafkaConsumer(
+            KafkaConfiguration(bootstrap: self.broker.bootstrap, properties: KafkaBroker.quick),
+            group: UUID().uuidString, topics: [topic])
+        var records: [KafkaRecord] = []
+        try await eventually("\(count) records of \(topic)") {
+            records += try await consumer.nextBatch(records: 1000, bytes: 1 << 24, wait: .milliseconds(200))
+            return records.count >= count
+        }
+        await consumer.close()
+        return records
+    }
+
+    /// The value of a counter.
+    func counter(_ name: String) -> Int64 { self.metrics.counter(name) }
+}
+
+extension MetricsRegistry {
+    /// The value of a counter, as Prometheus would read it.
+    func counter(_ name: String) -> Int64 {
+        for line in self.text.split(separator: "\n") where line.hasPrefix("\(name) ") {
+            return Int64(line.dropFirst(name.utf8.count + 1)) ?? -1
+        }
+        return 0
+    }
+}
+
+extension KafkaRecord {
+    var keyText: String { String(decoding: self.key ?? [], as: UTF8.self) }
+    func header(_ name: String) -> String? {
+        self.headers.first { $0.name == name }?.value.map { String(decoding: $0, as: UTF8.self) }
+    }
+}
+
+/// Looks every few milliseconds until `condition` holds.
+func eventually(
+    _ what: String, within patience: Duration = .seconds(30), _ condition: () async throws -> Bool
+) async throws {
+    let deadline = ContinuousClock.now + patience
+    while try await !condition() {
+        try #require(ContinuousClock.now < deadline, "not within \(patience): \(what)")
+        try await Task.sleep(for: .milliseconds(10))
+    }
+}

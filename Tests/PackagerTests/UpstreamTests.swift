@@ -1,0 +1,177 @@
+import Foundation
+import Kafka
+import Model
+@testable import Packaging
+import Redis
+import Store
+import TestKit
+import Testing
+
+@testable import Packager
+
+/// Redis and the broker come and go; several workers write: nothing is lost.
+@Suite struct UpstreamTests {
+    private func changes(_ log: inout ChangeLog) -> [KafkaRecord] {
+        (0..<20).flatMap { number in
+            [
+                log.change("order.replaced", "o\(number)", ChangeLog.document("\(number)")),
+                log.change("fulfillment.updated", "o\(number)", ChangeLog.fulfillment("f")),
+            ]
+        }
+    }
+
+    private func expectAll(_ scene: PackagerScene) async throws {
+        for number in 0..<20 {
+            let state = try #require(try await scene.state("o\(number)"))
+            #expect(state.document.members["orderNumber"] == .string("\(number)"))
+            #expect(state.document.members["fulfillments"]?.array?.count == 1)
+            #expect(state.version == 1)
+        }
+        let told = Set(try await scene.read(scene.topics.orders, 20).map(\.keyText))
+        #expect(told.count == 20)
+        #expect(try await scene.count(scene.topics.deadLetters) == 0)
+    }
+
+    @Test func aBatchThatRedisWasAwayForGivesTheSameResultLater() async throws {
+        try await PackagerScene.run { scene in
+            var log = ChangeLog()
+            let processor = try scene.processor()
+            let batch = self.changes(&log)
+            await scene.server.stop()
+            await #expect(throws: StoreError.self) { try await processor.process(batch) }
+            try await scene.server.restart()
+            try await eventually("done") {
+                do { try await processor.process(batch) } catch is StoreError { return false }
+                return true
+            }
+            try await self.expectAll(scene)
+        }
+    }
+
+    @Test func aRedisThatDoesNotAnswerMayHaveWrittenAndNothingIsAppliedTwice() async throws {
+        try await PackagerScene.run { scene in
+            var log = ChangeLog()
+            let processor = try scene.processor()
+            let batch = self.changes(&log)
+            // It stops somewhere between the first reading and the last writing, or behind it.
+            async let stopped: Void = {
+                try await eventually("something written") {
+                    let size = try await scene.redis.send(RedisCommand("DBSIZE"))
+                    return (size.integer ?? 0) > 0
+                }
+                scene.server.signal(SIGSTOP)
+            }()
+            _ = try? await processor.process(batch)
+            try await stopped
+            _ = try? await processor.process(batch)
+            scene.server.signal(SIGCONT)
+            try await eventually("done") {
+                do { try await processor.process(batch) } catch is StoreError { return false }
+                return true
+            }
+            try await self.expectAll(scene)
+        }
+    }
+
+    @Test func aBatchThatTheBrokerWasAwayForIsPublishedLater() async throws {
+        try await PackagerScene.run(producer: ["delivery.timeout.ms": "1000"]) { scene in
+            var log = ChangeLog()
+            let processor = try scene.processor()
+            let batch = self.changes(&log)
+            try scene.broker.setDown()
+            await #expect(throws: ChangeProcessor.NotDone.self) { try await processor.process(batch) }
+            #expect(try await scene.state("o0")?.version == 1)
+            try scene.broker.setUp()
+            try await eventually("done") {
+                do { try await processor.process(batch) } catch is ChangeProcessor.NotDone { return false }
+                return true
+            }
+            try await self.expectAll(scene)
+        }
+    }
+
+    /// Its tombstones would be lost if the registrations were gone from Redis before the broker had them.
+    @Test func aRemovalThatTheBrokerWasAwayForStillTellsWhoWasRegistered() async throws {
+        try await PackagerScene.run(producer: ["delivery.timeout.ms": "1000"]) { scene in
+            var log = ChangeLog()
+            let processor = try scene.processor()
+            try await processor.process([log.change("order.replaced", "o", ChangeLog.document())])
+            let registration = RegistrationKey(device: try DeviceIdentifier("d"), order: try ChangeLog.key("o"))
+            _ = try await Registrations(redis: scene.redis).register(
+                registration,
+                RegistrationRecord(
+                    pushToken: try PushToken(String(repeating: "ab", count: 32)), registeredEpochMilliseconds: 1))
+            let batch = [log.change("order.removed", "o", nil)]
+            try scene.broker.setDown()
+            await #expect(throws: ChangeProcessor.NotDone.self) { try await processor.process(batch) }
+            try scene.broker.setUp()
+            try await eventually("done") {
+                do { try await processor.process(batch) } catch is ChangeProcessor.NotDone { return false }
+                return true
+            }
+            let tombstones = try await scene.read(scene.topics.registrations, 1)
+            #expect(tombstones.map(\.keyText) == [registration.text])
+            #expect(try await Registrations(redis: scene.redis).devices(of: [registration.order]) == [[]])
+        }
+    }
+
+    @Test func aSignatureThatFailsIsTriedAgainAndRefusesNothing() async throws {
+        try await PackagerScene.run { scene in
+            let workshop = OrderWorkshop(scene.fixture.brand, secrets: try BrandFixture.secrets()) {
+                (_, _) throws(PackagingError) in
+                throw PackagingError(.signing, "no entropy")
+            }
+            var log = ChangeLog()
+            let batch = self.changes(&log)
+            let broken = try scene.processor(workshop: workshop)
+            await #expect(throws: PackagingError.self) { try await broken.process(batch) }
+            try await scene.processor().process(batch)
+            try await self.expectAll(scene)
+        }
+    }
+
+    @Test func twoWorkersOnTheSameOrderLoseNothing() async throws {
+        try await PackagerScene.run { scene in
+            var log = ChangeLog()
+            try await scene.processor().process([log.change("order.replaced", "o", ChangeLog.document())])
+            let rounds = 60
+            let logs = (1...2).map { partition in
+                var log = ChangeLog(partition: Int32(partition))
+                return (0..<rounds).map {
+                    log.change("fulfillment.updated", "o", ChangeLog.fulfillment("f\(partition)-\($0)"))
+                }
+            }
+            try await withThrowingTaskGroup { group in
+                for log in logs {
+                    let processor = try scene.processor()
+                    group.addTask {
+                        for record in log {
+                            try await eventually("done") {
+                                do { try await processor.process([record]) } catch is ChangeProcessor.NotDone {
+                                    return false
+                                }
+                                return true
+                            }
+                        }
+                    }
+                }
+                try await group.waitForAll()
+            }
+            let state = try #require(try await scene.state("o"))
+            let found = state.document.members["fulfillments"]?.array?.compactMap {
+                $0.object?["fulfillmentIdentifier"]?.string
+            }
+            #expect(found?.count == 2 * rounds)
+            for partition in 1...2 {
+                // Of one worker they stand in its order.
+                #expect(found?.filter { $0.hasPrefix("f\(partition)-") } == (0..<rounds).map { "f\(partition)-\($0)" })
+            }
+            #expect(state.version == Int64(1 + 2 * rounds))
+            #expect(scene.counter("waybill_write_conflicts_total") > 0)
+
+            // Both remember how far they came: nothing is applied a second time.
+            try await scene.processor().process(logs[0] + logs[1])
+            #expect(try await scene.state("o") == state)
+        }
+    }
+}

@@ -1,0 +1,100 @@
+import APNS
+import Kafka
+import Model
+import Testing
+
+@testable import Pusher
+
+/// Whom the records of a batch make us tell, and what an attempt's outcomes mean, without a socket.
+@Suite struct PushBatchTests {
+    private let topics = Topics()
+
+    private func order(_ name: String) throws -> OrderKey { try OrderKey("order.com.example.shop/\(name)") }
+
+    private func record(_ topic: String, _ key: String?, _ value: [UInt8]?, offset: Int64 = 0) -> KafkaRecord {
+        KafkaRecord(
+            topic: topic, partition: 0, offset: offset, timestampMilliseconds: 0, key: key.map { Array($0.utf8) },
+            value: value)
+    }
+
+    private func changed(_ name: String) -> KafkaRecord {
+        self.record(self.topics.orders, "order.com.example.shop/\(name)", [1])
+    }
+
+    private func removed(_ name: String) -> KafkaRecord {
+        self.record(self.topics.orders, "order.com.example.shop/\(name)", nil)
+    }
+
+    private func registration(_ digit: Int = 1, at milliseconds: Int64 = 0) throws -> RegistrationRecord {
+        RegistrationRecord(
+            pushToken: try PushToken(String(repeating: "a\(digit)", count: 32)),
+            registeredEpochMilliseconds: milliseconds)
+    }
+
+    private func batch(_ records: [KafkaRecord]) -> PushBatch { PushBatch(records, topics: self.topics) }
+
+    @Test func anOrderIsLookedUpOnceHoweverOftenItChanged() throws {
+        let batch = self.batch(["a", "b", "a", "a", "b"].map(self.changed))
+        #expect(batch.changed == [try self.order("a"), try self.order("b")])
+    }
+
+    @Test func aRemovedOrderTellsNobodyUnlessItComesBack() throws {
+        #expect(self.batch([self.changed("a"), self.removed("a")]).changed.isEmpty)
+        #expect(self.batch([self.removed("a")]).changed.isEmpty)
+        let back = self.batch([self.changed("a"), self.removed("a"), self.changed("a")])
+        #expect(back.changed == [try self.order("a")])
+    }
+
+    @Test func theLastWordAboutARegistrationCounts() throws {
+        let key = "device/order.com.example.shop/a"
+        let topic = self.topics.registrations
+        let (first, second) = (try self.registration(1), try self.registration(2))
+        let renewed = self.batch([self.record(topic, key, first.encoded), self.record(topic, key, second.encoded)])
+        #expect(renewed.registered == [try RegistrationKey(key): second])
+        let ended = self.batch([self.record(topic, key, first.encoded), self.record(topic, key, nil)])
+        #expect(ended.registered.isEmpty)
+        #expect(ended.unreadable.isEmpty)
+    }
+
+    @Test func whatCannotBeReadStandsApart() throws {
+        var records = [
+            self.record(self.topics.orders, nil, [1]), self.record(self.topics.orders, "no order", [1]),
+            self.record(self.topics.registrations, nil, nil),
+            self.record(self.topics.registrations, "device/order.com.example.shop/a", [0x7B]),
+            KafkaRecord(
+                topic: self.topics.orders, partition: 7, offset: 9, timestampMilliseconds: -1,
+                key: Array("order.com.example.shop/".utf8) + [0xFF], value: nil),
+        ]
+        records.append(self.changed("a"))
+        let batch = self.batch(records)
+        #expect(batch.unreadable.count == 5)
+        #expect(batch.unreadable.last?.origin == "waybill.orders/7/9")
+        #expect(batch.changed == [try self.order("a")])
+        #expect(batch.registered.isEmpty)
+    }
+
+    @Test func oneTokenIsToldOnceForEachOrderType() throws {
+        var fanOut = FanOut()
+        let record = try self.registration()
+        let device = try DeviceIdentifier("d")
+        for name in ["a", "b", "c"] { fanOut.add(RegistrationKey(device: device, order: try self.order(name)), record) }
+        fanOut.add(RegistrationKey(device: device, order: try OrderKey("order.com.example.other/a")), record)
+        fanOut.add(RegistrationKey(device: device, order: try self.order("a")), try self.registration(2))
+        #expect(fanOut.targets.count == 3)
+        #expect(fanOut.mergedCount == 2)
+        #expect(fanOut.registrations[fanOut.targets[0]]?.map(\.key.order.order.rawValue) == ["a", "b", "c"])
+    }
+
+    /// However late the record is read: a pusher that was down for an hour forgets nobody.
+    @Test func aRegistrationIsSoonForAQuarterOfAnHour() throws {
+        let modified: Int64 = 1_767_268_800
+        func isSoon(_ seconds: Int64) throws -> Bool {
+            PushBatch.isSoon(try self.registration(at: (modified + seconds) * 1000), after: modified)
+        }
+        #expect(try isSoon(0))
+        #expect(try isSoon(900))
+        #expect(try !isSoon(901))
+        #expect(try isSoon(-5))
+        #expect(try !PushBatch.isSoon(self.registration(), after: nil))
+    }
+}

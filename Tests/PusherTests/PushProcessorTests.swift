@@ -1,0 +1,206 @@
+import APNS
+import Kafka
+import Model
+import Redis
+import Store
+import TestKit
+import Testing
+
+@testable import Pusher
+
+/// What becomes of changed orders, on a real Redis, a broker and an APNs that checks every request.
+@Suite struct PushProcessorTests {
+    @Test func aDeviceIsToldOnceForManyChangedOrders() async throws {
+        try await PusherScene.run { scene in
+            for number in 0..<5 {
+                try await scene.register("d1", for: "o\(number)", token: 1)
+                try await scene.register("d2", for: "o\(number)", token: 2)
+            }
+            try await scene.processor().process(try (0..<5).map { try scene.changed("o\($0)", offset: Int64($0)) })
+            #expect(try await scene.told().sorted() == [PusherScene.token(1), PusherScene.token(2)])
+            #expect(scene.pushes("delivered") == 2)
+            #expect(scene.pushes("merged") == 8)
+        }
+    }
+
+    @Test func aNotificationLooksAsWalletWantsIt() async throws {
+        try await PusherScene.run { scene in
+            try await scene.register("d", for: "o", token: 1)
+            try await scene.processor().process([try scene.changed("o")])
+            let delivery = try #require(try await scene.apns.deliveries().deliveries.first)
+            #expect(delivery.topic == PusherFixture.orderType)
+            #expect(delivery.pushType == "background")
+            #expect(delivery.priority == 5)
+            #expect(delivery.expirationEpochSeconds == PusherScene.noon + 7 * 24 * 3600)
+            #expect(delivery.status == 200)
+        }
+    }
+
+    @Test func anOrderThatNobodyWatchesAndOneThatIsRemovedTellNobody() async throws {
+        try await PusherScene.run { scene in
+            try await scene.register("d", for: "gone", token: 1)
+            let removal = KafkaRecord(
+                topic: scene.topics.orders, partition: 0, offset: 1, timestampMilliseconds: -1,
+                key: Array("\(try PusherScene.order("gone"))".utf8), value: nil)
+            let nameless = KafkaRecord(
+                topic: scene.topics.orders, partition: 0, offset: 2, timestampMilliseconds: .min, key: nil, value: [1])
+            try await scene.processor().process([try scene.changed("o"), removal, nameless])
+            #expect(try await scene.told().isEmpty)
+            #expect(scene.metrics.counter("waybill_records_unreadable_total") == 1)
+            #expect(scene.metrics.counter("waybill_records_consumed_total") == 3)
+        }
+    }
+
+    @Test func aTokenThatIsGoneTakesExactlyItsRegistrationOff() async throws {
+        try await PusherScene.run { scene in
+            let gone = try await scene.register("gone", for: "o", token: 1, at: 5000)
+            let renewed = try await scene.register("renewed", for: "o", token: 2, at: 7000)
+            let well = try await scene.register("well", for: "o", token: 3)
+            for token in [1, 2] {
+                let answer = APNSSimulatorAnswer(410, "Unregistered", timestampEpochMilliseconds: 6000)
+                try await scene.apns.add(
+                    APNSSimulatorFault(.answer(answer, delayMilliseconds: 0), token: PusherScene.token(token)))
+            }
+            try await scene.processor().process([try scene.changed("o")])
+            #expect(try await !scene.isRegistered(gone.key))
+            #expect(try await scene.isRegistered(renewed.key))
+            #expect(try await scene.isRegistered(well.key))
+            #expect(try await scene.registrations.orders(of: gone.key.device, type: gone.key.order.orderType).isEmpty)
+            #expect(try await scene.tombstones() == 1)
+            #expect(scene.pushes("retired") == 1)
+            #expect(scene.pushes("delivered") == 1)
+        }
+    }
+
+    @Test func aTokenThatApnsDoesNotKnowWipesNothing() async throws {
+        try await PusherScene.run { scene in
+            let registration = try await scene.register("d", for: "o", token: 1)
+            let answer = APNSSimulatorAnswer(400, "BadDeviceToken")
+            try await scene.apns.add(APNSSimulatorFault(.answer(answer, delayMilliseconds: 0)))
+            try await scene.processor().process([try scene.changed("o")])
+            #expect(try await scene.isRegistered(registration.key))
+            #expect(try await scene.tombstones() == 0)
+            #expect(scene.pushes("dropped") == 1)
+        }
+    }
+
+    @Test func whatApnsCannotTakeNowIsTriedAgain() async throws {
+        try await PusherScene.run { scene in
+            try await scene.register("d1", for: "o", token: 1)
+            try await scene.register("d2", for: "o", token: 2)
+            let answer = APNSSimulatorAnswer(500, "InternalServerError")
+            try await scene.apns.add(
+                APNSSimulatorFault(.answer(answer, delayMilliseconds: 0), token: PusherScene.token(1), count: 2))
+            try await scene.processor().process([try scene.changed("o")])
+            let deliveries = try await scene.apns.deliveries().deliveries
+            #expect(deliveries.filter { $0.token == PusherScene.token(1) }.map(\.status) == [500, 500, 200])
+            #expect(deliveries.filter { $0.token == PusherScene.token(2) }.map(\.status) == [200])
+            #expect(scene.pushes("retried") == 2)
+            #expect(scene.pushes("delivered") == 2)
+        }
+    }
+
+    @Test func whatApnsNeverTakesIsGivenUpAndCounted() async throws {
+        try await PusherScene.run { scene in
+            try await scene.register("d1", for: "o", token: 1)
+            try await scene.register("d2", for: "o", token: 2)
+            let answer = APNSSimulatorAnswer(503, "ServiceUnavailable")
+            try await scene.apns.add(
+                APNSSimulatorFault(.answer(answer, delayMilliseconds: 0), token: PusherScene.token(1)))
+            try await scene.processor().process([try scene.changed("o")])
+            #expect(try await scene.told().count { $0 == PusherScene.token(1) } == 6)
+            #expect(scene.pushes("dropped") == 1)
+            #expect(scene.pushes("delivered") == 1)
+        }
+    }
+
+    @Test func aRefusedCertificateStopsTheBatchAfterItsFirstPart() async throws {
+        try await PusherScene.run { scene in
+            for number in 0..<1100 { try await scene.register("d\(number)", for: "o", token: number) }
+            let answer = APNSSimulatorAnswer(403, "BadCertificate")
+            try await scene.apns.add(APNSSimulatorFault(.answer(answer, delayMilliseconds: 0)))
+            try await scene.processor().process([try scene.changed("o")])
+            #expect(try await scene.told().count <= 1000)
+            #expect(scene.pushes("dropped") == 1100)
+        }
+    }
+
+    @Test func anOrderTypeWithoutABrandStopsNobodyAndIsCounted() async throws {
+        try await PusherScene.run { scene in
+            try await scene.register("d", for: "o", token: 1)
+            try await scene.processor(clients: [:]).process([try scene.changed("o")])
+            #expect(try await scene.told().isEmpty)
+            #expect(scene.pushes("dropped") == 1)
+        }
+    }
+
+    @Test func aBatchIsNotLostWhileApnsIsAway() async throws {
+        try await PusherScene.run { scene in
+            try await scene.register("d1", for: "o", token: 1)
+            try await scene.register("d2", for: "o", token: 2)
+            let processor = try scene.processor()
+            try await scene.apns.add(APNSSimulatorFault(.cut))
+            await #expect(throws: PushProcessor.NotDone.self) { try await processor.process([try scene.changed("o")]) }
+            #expect(scene.pushes("dropped") == 0)
+            try await scene.apns.clearFaults()
+            try await scene.apns.clearDeliveries()
+            try await processor.process([try scene.changed("o")])
+            #expect(try await scene.told().sorted() == [PusherScene.token(1), PusherScene.token(2)])
+            #expect(scene.pushes("delivered") == 2)
+        }
+    }
+
+    @Test func whoWasToldIsNotToldAgainWhenTheBatchIsTriedAgain() async throws {
+        try await PusherScene.run { scene in
+            // Sent 1,000 at a time: the last one alone, behind the verdicts of the others.
+            for number in 1...1000 { try await scene.register("d\(number)", for: "first", token: number) }
+            try await scene.register("last", for: "second", token: 2000)
+            let processor = try scene.processor()
+            try await scene.apns.add(APNSSimulatorFault(.cut, token: PusherScene.token(2000)))
+            let batch = [try scene.changed("first"), try scene.changed("second", offset: 1)]
+            await #expect(throws: PushProcessor.NotDone.self) { try await processor.process(batch) }
+            #expect(scene.pushes("delivered") == 1000)
+            try await scene.apns.clearFaults()
+            try await processor.process(batch)
+            #expect(scene.pushes("delivered") == 1001)
+            // The same records once more are a redelivery: who knows who was told.
+            try await processor.process(batch)
+            #expect(scene.pushes("delivered") == 2002)
+        }
+    }
+
+    @Test func aBatchIsNotLostWhileRedisIsAway() async throws {
+        try await PusherScene.run { scene in
+            let processor = try scene.processor()
+            await scene.server.stop()
+            await #expect(throws: StoreError.self) { try await processor.process([try scene.changed("o")]) }
+            #expect(try await scene.told().isEmpty)
+        }
+    }
+
+    @Test func whoRegistersSoonAfterAChangeIsTold() async throws {
+        try await PusherScene.run { scene in
+            for (name, modified) in [("new", PusherScene.noon - 899), ("old", PusherScene.noon - 901)] {
+                _ = try await scene.redis.send(
+                    RedisCommand(
+                        "HSET", .string("waybill:order:{\(try PusherScene.order(name))}"), "version", "1", "modified",
+                        .integer(modified)))
+            }
+            var records: [KafkaRecord] = []
+            for (number, name) in ["new", "old", "unknown"].enumerated() {
+                let (key, record) = try await scene.register(
+                    "d\(number)", for: name, token: number, at: PusherScene.noon * 1000)
+                records.append(
+                    KafkaRecord(
+                        topic: scene.topics.registrations, partition: 0, offset: Int64(number),
+                        timestampMilliseconds: PusherScene.noon * 1000, key: Array(key.text.utf8),
+                        value: record.encoded))
+            }
+            // Read an hour late.
+            var processor = try scene.processor()
+            processor.now = { (PusherScene.noon + 3600) * 1000 }
+            try await processor.process(records)
+            #expect(try await scene.told() == [PusherScene.token(0)])
+        }
+    }
+}

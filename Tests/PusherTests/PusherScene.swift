@@ -1,0 +1,144 @@
+import APNS
+import Foundation
+import Kafka
+import Logging
+import Model
+import NIOCore
+import NIOPosix
+import Operations
+import Redis
+import Store
+import TestKit
+import Testing
+
+@testable import Pusher
+
+/// A processor with a Redis, a broker and an APNs of its own.
+struct PusherScene: Sendable {
+    let server: RedisServer
+    let redis: RedisClient
+    let broker: KafkaBroker
+    let producer: KafkaProducer
+    let admin: KafkaAdmin
+    let apns: APNSSimulator
+    let client: APNSClient
+    let metrics = MetricsRegistry()
+    let topics = Topics()
+    /// Noon of 2026-01-01, UTC.
+    static let noon: Int64 = 1_767_268_800
+
+    var registrations: Registrations { Registrations(redis: self.redis) }
+
+    static func run(_ body: @Sendable (PusherScene) async throws -> Void) async throws {
+        let fixture = try PusherFixture.shared.get()
+        let topics = Topics()
+        let broker = try KafkaBroker(topics: [topics.orders, topics.registrations].map { .init($0, partitions: 1) })
+        let kafka = KafkaConfiguration(bootstrap: broker.bootstrap)
+        let server = try await Self.redis()
+        let apns = try await APNSSimulator.start(fixture.simulator)
+        var configuration = APNSConfiguration()
+        configuration.requestTimeout = .milliseconds(500)
+        configuration.tick = .milliseconds(20)
+        configuration.backoff.least = .milliseconds(20)
+        configuration.backoff.most = .milliseconds(50)
+        let scene = PusherScene(
+            server: server,
+            redis: RedisClient(
+                try RedisConfiguration(url: server.url), eventLoopGroup: MultiThreadedEventLoopGroup.singleton),
+            broker: broker, producer: try KafkaProducer(kafka), admin: try KafkaAdmin(kafka), apns: apns,
+            client: try APNSClient(
+                endpoint: try APNSEndpoint(url: apns.url), credential: fixture.credential, rootsPEM: fixture.rootPEM,
+                eventLoopGroup: MultiThreadedEventLoopGroup.singleton, configuration: configuration))
+        let result: Result<Void, any Error>
+        do { result = .success(try await body(scene)) } catch { result = .failure(error) }
+        await scene.client.close()
+        await apns.stop()
+        await scene.redis.close()
+        await scene.producer.close()
+        await scene.admin.close()
+        broker.close()
+        await server.stop()
+        try result.get()
+    }
+
+    /// Starts a Redis. Many tests start one at the same moment and may get each other's free port.
+    static func redis() async throws -> RedisServer {
+        for _ in 0..<5 {
+            if let server = try? await RedisServer.start() { return server }
+        }
+        return try await RedisServer.start()
+    }
+
+    /// A processor whose clock stands at noon and whose pauses are as short as they get.
+    func processor(clients: [OrderTypeIdentifier: APNSClient]? = nil) throws -> PushProcessor {
+        let own = [try OrderTypeIdentifier(PusherFixture.orderType): self.client]
+        var processor = PushProcessor(
+            topics: self.topics, clients: clients ?? own,
+            registrations: self.registrations, producer: self.producer,
+            metrics: PusherMetrics(factory: self.metrics),
+            logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+        processor.now = { Self.noon * 1000 }
+        processor.random = { _ in 0.01 }
+        return processor
+    }
+
+    static func order(_ name: String) throws -> OrderKey { try OrderKey("\(PusherFixture.orderType)/\(name)") }
+
+    static func token(_ number: Int) -> String {
+        let digits = String(number, radix: 16)
+        return String(repeating: "0", count: 64 - digits.count) + digits
+    }
+
+    /// Registers a device as the gateway does, but for the record.
+    @discardableResult
+    func register(
+        _ device: String, for order: String, token: Int, at milliseconds: Int64 = 1000
+    ) async throws -> (key: RegistrationKey, record: RegistrationRecord) {
+        let key = RegistrationKey(device: try DeviceIdentifier(device), order: try Self.order(order))
+        let record = RegistrationRecord(
+            pushToken: try PushToken(Self.token(token)), registeredEpochMilliseconds: milliseconds)
+        _ = try await self.registrations.register(key, record)
+        return (key, record)
+    }
+
+    /// A record of `waybill.orders`; the pusher does not look into its value.
+    func changed(_ order: String, offset: Int64 = 0) throws -> KafkaRecord {
+        KafkaRecord(
+            topic: self.topics.orders, partition: 0, offset: offset, timestampMilliseconds: Self.noon * 1000,
+            key: Array("\(try Self.order(order))".utf8), value: Array("{}".utf8))
+    }
+
+    func isRegistered(_ key: RegistrationKey) async throws -> Bool {
+        try await self.registrations.devices(of: [key.order])[0].contains { $0.device == key.device }
+    }
+
+    /// The device tokens that APNs was asked to push to, in order.
+    func told() async throws -> [String] { try await self.apns.deliveries().deliveries.map(\.token) }
+
+    func tombstones() async throws -> Int64 {
+        try await self.admin.endOffsets(self.topics.registrations).values.reduce(0, +)
+    }
+
+    func pushes(_ outcome: String) -> Int64 { self.metrics.counter("waybill_pushes_total{outcome=\"\(outcome)\"}") }
+}
+
+extension MetricsRegistry {
+    /// The value of a counter, as Prometheus would read it.
+    func counter(_ series: String) -> Int64 {
+        for line in self.text.split(separator: "\n") where line.hasPrefix("\(series) ") {
+            return Int64(line.dropFirst(series.utf8.count + 1)) ?? -1
+        }
+        return 0
+    }
+}
+
+/// Looks every few milliseconds until `condition` holds.
+func eventually(
+    _ what: String, within patience: Duration = .seconds(30), _ condition: () async throws -> Bool
+) async throws {
+    let deadline = ContinuousClock.now + patience
+    while try await !condition() {
+        try #require(ContinuousClock.now < deadline, "not within \(patience): \(what)")
+        try await Task.sleep(for: .milliseconds(10))
+    }
+}

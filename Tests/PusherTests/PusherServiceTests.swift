@@ -1,0 +1,99 @@
+import Foundation
+import Kafka
+import Logging
+import Model
+import NIOPosix
+import Operations
+import ServiceLifecycle
+import TestKit
+import Testing
+
+@testable import Pusher
+
+/// The service as it is built for production, run and stopped.
+@Suite struct PusherServiceTests {
+    /// Runs the service against a scene's servers until `body` returns, then stops it.
+    private func serve(
+        _ scene: PusherScene, _ directory: TemporaryDirectory, _ body: (KafkaAdmin) async throws -> Void
+    ) async throws {
+        let fixture = try PusherFixture.shared.get()
+        let quick = KafkaBroker.quick.map { "\($0)=\($1)\n" }.joined()
+        let settings = try Settings(environment: [
+            "WAYBILL_KAFKA_BOOTSTRAP": scene.broker.bootstrap, "WAYBILL_REDIS_URL": scene.server.url,
+            "WAYBILL_KAFKA_PROPERTIES": try directory.write("kafka.properties", quick),
+            "WAYBILL_BRANDS": try fixture.write(into: directory), "WAYBILL_APNS_URL": scene.apns.url,
+            "WAYBILL_APNS_ROOTS": try directory.write("roots.pem", fixture.rootPEM),
+        ])
+        let common = try CommonSettings(settings)
+        let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+        let environment = ServiceEnvironment(
+            common: common, group: MultiThreadedEventLoopGroup.singleton, metrics: scene.metrics,
+            readiness: Readiness(conditions: [BatchWorker.joined]), logger: logger)
+        let services = try Pusher.build(try PusherSettings(settings, common: common), environment)
+        let group = ServiceGroup(services: services, logger: logger)
+        try await withThrowingTaskGroup { tasks in
+            tasks.addTask { try await group.run() }
+            let result: Result<Void, any Error>
+            do { result = .success(try await body(scene.admin)) } catch { result = .failure(error) }
+            let start = ContinuousClock.now
+            await group.triggerGracefulShutdown()
+            try await tasks.waitForAll()
+            #expect(ContinuousClock.now - start < .seconds(18))
+            try result.get()
+        }
+    }
+
+    private func lag(_ scene: PusherScene, _ admin: KafkaAdmin) async throws -> Int64 {
+        try await admin.lag(group: Pusher.group, topic: scene.topics.orders).values.reduce(0, +)
+    }
+
+    /// Tells the topic that an order changed.
+    private func publish(_ scene: PusherScene, _ order: String) async throws {
+        _ = try await scene.producer.produce(
+            KafkaMessage(
+                topic: scene.topics.orders, key: Array("\(try PusherScene.order(order))".utf8), value: [0x7B, 0x7D]))
+    }
+
+    @Test(.timeLimit(.minutes(2)))
+    func aRecordIsCommittedBehindItsLastVerdictOnly() async throws {
+        try await PusherScene.run { scene in
+            let directory = try TemporaryDirectory("pusher-service")
+            try await scene.register("d", for: "o", token: 1)
+            try await scene.apns.add(
+                APNSSimulatorFault(.answer(APNSSimulatorAnswer(503, "ServiceUnavailable"), delayMilliseconds: 0)))
+            try await self.publish(scene, "o")
+            // Stopped between two attempts: neither delivered nor given up.
+            try await self.serve(scene, directory) { _ in
+                try await eventually("two attempts") { try await scene.told().count >= 2 }
+            }
+            let attempts = try await scene.told().count
+            #expect(attempts < 6)
+            #expect(try await self.lag(scene, scene.admin) == 1)
+            #expect(scene.pushes("dropped") == 0)
+
+            // Who comes next does it.
+            try await scene.apns.clearFaults()
+            try await self.serve(scene, directory) { admin in
+                try await eventually("committed") { try await self.lag(scene, admin) == 0 }
+            }
+            #expect(try await scene.apns.deliveries().deliveries.filter { $0.status == 200 }.count == 1)
+        }
+    }
+
+    @Test(.timeLimit(.minutes(2)))
+    func aBrandlessTypeAndANamelessRecordBlockNobody() async throws {
+        try await PusherScene.run { scene in
+            let directory = try TemporaryDirectory("pusher-service")
+            try await scene.register("d", for: "o", token: 1)
+            _ = try await scene.producer.produce(KafkaMessage(topic: scene.topics.orders, key: nil, value: [1]))
+            _ = try await scene.producer.produce(
+                KafkaMessage(topic: scene.topics.orders, key: Array("order.com.example.other/x".utf8), value: [1]))
+            try await self.publish(scene, "o")
+            try await self.serve(scene, directory) { admin in
+                try await eventually("committed") { try await self.lag(scene, admin) == 0 }
+            }
+            #expect(try await scene.told() == [PusherScene.token(1)])
+            #expect(scene.metrics.counter("waybill_records_unreadable_total") == 1)
+        }
+    }
+}
