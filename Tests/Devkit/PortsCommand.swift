@@ -19,7 +19,7 @@ struct PortsCommand: AsyncParsableCommand {
         // All are held at once, so that none is given twice.
         var channels: [any Channel] = []
         for _ in 0..<self.count { channels.append(try await bootstrap.bind(host: "127.0.0.1", port: 0).get()) }
-        for channel in channels { print(channel.localAddress?.port ?? 0) }
+        for channel in channels { Console.line(String(channel.localAddress?.port ?? 0)) }
         for channel in channels { try await channel.close() }
     }
 }

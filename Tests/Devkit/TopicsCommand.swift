@@ -40,9 +40,11 @@ struct TopicsCommand: AsyncParsableCommand {
                 })
         } catch {
             guard error.code == .unsupported else { throw error }
-            // librdkafka's own broker has no such request; its topics are made when it starts.
-            let found = try await admin.partitions(topics.orderChanges)
-            print("the broker cannot create topics; \(topics.orderChanges) has \(found) partitions")
+            // librdkafka's own broker has no such request: its topics come to be when they are asked for.
+            for topic in [topics.orderChanges, topics.deadLetters, topics.orders, topics.registrations] {
+                let found = try await admin.partitions(topic)
+                Console.line("the broker cannot create topics; \(topic) has \(found) partitions")
+            }
         }
         await admin.close()
     }

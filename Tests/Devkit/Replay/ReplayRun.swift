@@ -46,7 +46,7 @@ final class ReplayRun: Sendable {
     /// Runs the plan and checks what came out.
     func run(samples: Int) async throws -> ReplayReport {
         let deadLetters = try await self.admin.endOffsets(Topics().deadLetters)
-        let packagesBefore = try await self.packagesBuilt()
+        let versionsBefore = try await self.versions()
         try await self.journal.start()
         var report = ReplayReport()
         let begin = ContinuousClock.now
@@ -66,8 +66,7 @@ final class ReplayRun: Sendable {
             try await self.awaitLag(group: "waybill-pusher", topic: Topics().orders)
             try await self.awaitLag(group: "waybill-pusher", topic: Topics().registrations)
             report.pushing = .now - begin
-            let packagesAfter = try await self.packagesBuilt()
-            report.packages = packagesAfter - packagesBefore
+            report.packages = try await self.versions() - versionsBefore
             report.pushes = self.journal.delivered
             report.changes = self.plan.changeCount
             report.stories = self.plan.stories.count
@@ -163,11 +162,8 @@ final class ReplayRun: Sendable {
         }
     }
 
-    /// How many packages the first packager has built since it started.
-    private func packagesBuilt() async throws -> Int {
-        let response = try await self.http.send(HTTPRequest(url: "\(self.stack.operationsPackager)/metrics"))
-        let text = String(decoding: response.body, as: UTF8.self)
-        let line = text.split(separator: "\n").first { $0.hasPrefix("waybill_packages_built_total ") }
-        return line.flatMap { Int($0.split(separator: " ")[1]) } ?? 0
+    /// How many versions stand on `waybill.orders`, each of which cost one signature.
+    private func versions() async throws -> Int {
+        Int(try await self.admin.endOffsets(Topics().orders).values.reduce(0, +))
     }
 }

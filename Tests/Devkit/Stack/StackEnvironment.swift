@@ -10,7 +10,6 @@ struct StackEnvironment: Sendable {
     let tokenSecrets: String
     /// Path of the PEM file with the root that stands for Apple's.
     let roots: String
-    let operationsPackager: String
 
     /// - Parameter file: one `NAME=value` a line.
     init(file: String) throws {
@@ -29,6 +28,5 @@ struct StackEnvironment: Sendable {
         self.orderType = try OrderTypeIdentifier(try value("ORDER_TYPE"))
         self.tokenSecrets = try value("TOKEN_SECRETS")
         self.roots = try value("ROOT_CA")
-        self.operationsPackager = try value("OPERATIONS_PACKAGER")
     }
 }
