@@ -65,15 +65,17 @@ struct OrderWorkshop: Sendable {
             return OrderWork(key: key, stored: stored, result: result, package: nil)
         }
         do {
-            return OrderWork(key: key, stored: stored, result: result, package: try self.package(state))
+            let package = try self.package(state, nowEpochSeconds: nowEpochSeconds)
+            return OrderWork(key: key, stored: stored, result: result, package: package)
         } catch {
             guard error.code == .tooLarge else { throw error }
             return try self.workSingly(on: key, stored: stored, changes: changes, nowEpochSeconds: nowEpochSeconds)
         }
     }
 
-    private func package(_ state: OrderState) throws(PackagingError) -> OrderPackage {
-        try self.build(state.orderJSON(rules: self.rules), state.modifiedEpochSeconds)
+    /// Signed now and not at the modification second, which may lie ahead: versions are a second apart at least.
+    private func package(_ state: OrderState, nowEpochSeconds: Int64) throws(PackagingError) -> OrderPackage {
+        try self.build(state.orderJSON(rules: self.rules), nowEpochSeconds)
     }
 
     private func workSingly(
@@ -92,7 +94,8 @@ struct OrderWorkshop: Sendable {
                 continue
             }
             do {
-                work = OrderWork(key: key, stored: stored, result: result, package: try self.package(state))
+                let package = try self.package(state, nowEpochSeconds: nowEpochSeconds)
+                work = OrderWork(key: key, stored: stored, result: result, package: package)
                 good.append(change)
             } catch {
                 guard error.code == .tooLarge else { throw error }
