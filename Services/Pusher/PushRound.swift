@@ -74,11 +74,12 @@ struct PushRound {
 
     /// Whether an outcome says that APNs is away, rather than that it has a problem with this notification.
     ///
-    /// Silence on one request while others are answered is the request's problem: it must not stop everything for ever.
+    /// Silence on a few requests while most are answered is those requests' problem: it must not stop everything for
+    /// ever. Where most stay unanswered, APNs is slow or away.
     private func isAway(_ outcome: PushOutcome) -> Bool {
         guard case .unanswered(let error) = outcome else { return false }
         switch error.code {
-        case .timeout, .protocolViolation: return self.answeredCount == 0
+        case .timeout, .protocolViolation: return self.answeredCount < self.open.count
         case .connecting, .connectionLost, .tls, .queueFull, .closed: return true
         case .configuration, .credential: return false
         }

@@ -57,6 +57,14 @@ import Testing
         #expect(round.awayReason == nil)
     }
 
+    @Test func anApnsThatAnswersOnlyFewIsAway() throws {
+        var round = try self.round(4)
+        let timeout = Self.unanswered(.timeout)
+        _ = round.take([Self.delivered, timeout, timeout, timeout], isLast: false)
+        #expect(round.take([timeout, timeout, timeout], isLast: true).map(\.step) == [.away, .away, .away])
+        #expect(round.dropped.isEmpty)
+    }
+
     @Test func aRefusedCredentialStopsTheRest() throws {
         var round = try self.round(2)
         let steps = round.take([Self.expired, Self.busy], isLast: false)

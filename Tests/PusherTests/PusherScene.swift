@@ -37,7 +37,7 @@ struct PusherScene: Sendable {
         let server = try await Self.redis()
         let apns = try await APNSSimulator.start(fixture.simulator)
         var configuration = APNSConfiguration()
-        configuration.requestTimeout = .milliseconds(500)
+        configuration.requestTimeout = .seconds(20)
         configuration.tick = .milliseconds(20)
         configuration.backoff.least = .milliseconds(20)
         configuration.backoff.most = .milliseconds(50)
