@@ -39,6 +39,8 @@ extension Target.Dependency {
     static let logging = Self.product(name: "Logging", package: "swift-log")
     static let coreMetrics = Self.product(name: "CoreMetrics", package: "swift-metrics")
     static let serviceLifecycle = Self.product(name: "ServiceLifecycle", package: "swift-service-lifecycle")
+    static let serviceLifecycleTestKit = Self.product(
+        name: "ServiceLifecycleTestKit", package: "swift-service-lifecycle")
     static let configuration = Self.product(name: "Configuration", package: "swift-configuration")
     static let argumentParser = Self.product(name: "ArgumentParser", package: "swift-argument-parser")
     static let deque = Self.product(name: "DequeModule", package: "swift-collections")
@@ -127,8 +129,18 @@ let package = Package(
         tests(
             "APNSTests",
             ["APNS", "Model", "HTTP2", "Cryptography", "TestKit", .nioCore, .nioPosix, .nioSSL, .nioHTTP2]),
-        tests("OperationsTests", ["Operations", .configuration, .logging, .nioCore, .nioPosix]),
-        tests("GatewayTests", ["Gateway", "Model", "Store", "Redis", "TestKit", .nioCore, .nioPosix, .nioHTTP1]),
+        tests(
+            "OperationsTests",
+            [
+                "Operations", "Kafka", "Model", "TestKit", .configuration, .coreMetrics, .logging, .serviceLifecycle,
+                .serviceLifecycleTestKit, .nioCore, .nioPosix,
+            ]),
+        tests(
+            "GatewayTests",
+            [
+                "Gateway", "Model", "Store", "Redis", "Kafka", "Packaging", "Operations", "TestKit", .logging,
+                .serviceLifecycle, .serviceLifecycleTestKit, .nioCore, .nioPosix, .nioHTTP1,
+            ]),
         tests(
             "PackagerTests",
             [

@@ -1,5 +1,6 @@
 public import Configuration
 import Foundation
+import Model
 
 /// What is wrong with the configuration: the key, the value and what would be right.
 public struct SettingsError: Error, CustomStringConvertible, Sendable {
@@ -28,7 +29,9 @@ public final class Settings {
     /// - Parameter environment: the process environment.
     /// - Throws: `SettingsError` if the file is not there, is not a JSON object of scalars, or has an unknown key.
     public convenience init(environment: [String: String]) throws(SettingsError) {
-        var providers: [any ConfigProvider] = [EnvironmentVariablesProvider(environmentVariables: environment)]
+        // An empty variable is an absent one and must not hide what the file says.
+        let given = environment.filter { !$0.value.isEmpty }
+        var providers: [any ConfigProvider] = [EnvironmentVariablesProvider(environmentVariables: given)]
         if let path = environment[SettingKey.fileVariable], !path.isEmpty {
             providers.append(EnvironmentVariablesProvider(environmentVariables: try Self.file(path)))
         }
@@ -37,24 +40,32 @@ public final class Settings {
 
     /// The file's members under the names of the environment variables.
     private static func file(_ path: String) throws(SettingsError) -> [String: String] {
-        let object: Any
+        let content: Data
         do {
-            object = try JSONSerialization.jsonObject(with: Data(contentsOf: URL(filePath: path)))
+            content = try Data(contentsOf: URL(filePath: path))
         } catch {
-            throw SettingsError(file: path, "not readable as JSON: \(error.localizedDescription)")
+            throw SettingsError(file: path, "cannot read the file: \(error.localizedDescription)")
         }
-        guard let members = object as? [String: Any] else { throw SettingsError(file: path, "must be a JSON object") }
+        let json: JSON
+        do {
+            json = try JSON(parsing: Array(content))
+        } catch {
+            throw SettingsError(file: path, "not readable as JSON: \(error)")
+        }
+        guard let object = json.object else {
+            throw SettingsError(file: path, "must be a JSON object, it is \(json.kind)")
+        }
         var values: [String: String] = [:]
-        for (name, value) in members {
-            guard SettingKey(rawValue: name) != nil else {
+        for member in object.members {
+            guard SettingKey(rawValue: member.name) != nil else {
                 throw SettingsError(
-                    file: path, "unknown key \"\(name)\"; keys are named like the environment variables")
+                    file: path, "unknown key \"\(member.name)\"; keys are named like the environment variables")
             }
-            switch value {
-            case let text as String: values[name] = text
-            case let number as NSNumber: values[name] = number.stringValue
-            default: throw SettingsError(file: path, "\"\(name)\" must be a string or a number")
+            guard let value = member.value.string ?? member.value.number?.text else {
+                throw SettingsError(
+                    file: path, "\"\(member.name)\" must be a string or a number, it is \(member.value.kind)")
             }
+            values[member.name] = value
         }
         return values
     }

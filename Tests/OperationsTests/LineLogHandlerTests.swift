@@ -1,0 +1,44 @@
+import Foundation
+import Logging
+import Testing
+
+@testable import Operations
+
+@Suite struct LineLogHandlerTests {
+    static let nasty = [
+        "plain", "", "a \"quote\" and a \\", "two\nlines\r\nand\u{0}nul\u{1B}[31m\u{7F}", "tab\there", "ü 漢字 👩‍👩‍👧 e\u{301}",
+        "\u{2028}\u{2029}\u{85}", "\u{1F}\u{8}\u{C}", #"{"level":"critical"}"#,
+    ]
+
+    @Test(arguments: nasty)
+    func aJSONLineSaysWhatWasGivenAndIsOneLine(text: String) throws {
+        let handler = LineLogHandler(label: "waybill-x", format: .json, level: .info)
+        let line = handler.line(time: "now", level: .warning, message: text, fields: [("a", text), (text + "k", "b")])
+        #expect(line.hasSuffix("}\n"))
+        #expect(!line.dropLast().unicodeScalars.contains { $0.value < 0x20 || $0.value == 0x7F })
+        let parsed = try JSONSerialization.jsonObject(with: Data(line.utf8))
+        let object = try #require(parsed as? [String: String])
+        #expect(
+            object == [
+                "time": "now", "level": "warning", "service": "waybill-x", "message": text, "a": text, text + "k": "b",
+            ])
+    }
+
+    @Test(arguments: nasty)
+    func aTextLineCannotBeForged(text: String) {
+        let handler = LineLogHandler(label: "waybill-x", format: .text, level: .info)
+        let line = handler.line(time: "now", level: .warning, message: text, fields: [("a", text)])
+        #expect(line.hasPrefix("now WARNING ") && line.hasSuffix("\n"))
+        #expect(!line.dropLast().unicodeScalars.contains { $0.properties.generalCategory == .control })
+    }
+
+    @Test func metadataOfTheCallWinsOverTheLoggersOwn() {
+        var handler = LineLogHandler(label: "x", format: .json, level: .info)
+        handler[metadataKey: "a"] = "1"
+        #expect(handler[metadataKey: "a"] == "1")
+        handler.log(
+            event: LogEvent(
+                level: .debug, message: "written to standard output", metadata: ["a": "2"], source: "test", file: #file,
+                function: #function, line: #line))
+    }
+}
