@@ -114,12 +114,13 @@ struct MetricName: Hashable, Comparable {
     }
 
     private static func escaped(_ value: String) -> String {
-        value.map { character -> String in
-            switch character {
+        // By scalar: a carriage return and a line feed are one character, but a line end all the same.
+        value.unicodeScalars.map { scalar -> String in
+            switch scalar {
             case "\\": "\\\\"
             case "\"": "\\\""
             case "\n": "\\n"
-            default: String(character)
+            default: String(scalar)
             }
         }.joined()
     }
