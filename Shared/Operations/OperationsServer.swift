@@ -13,16 +13,19 @@ public final class OperationsServer: Service {
     private let metrics: MetricsRegistry
     private let group: MultiThreadedEventLoopGroup
     private let logger: Logger
+    private let onListening: @Sendable (Int) -> Void
 
+    /// - Parameter onListening: called with the port once the server listens.
     public init(
         address: ListenAddress, readiness: Readiness, metrics: MetricsRegistry, group: MultiThreadedEventLoopGroup,
-        logger: Logger
+        logger: Logger, onListening: @escaping @Sendable (Int) -> Void = { _ in }
     ) {
         self.address = address
         self.readiness = readiness
         self.metrics = metrics
         self.group = group
         self.logger = logger
+        self.onListening = onListening
     }
 
     public func run() async throws {
@@ -39,10 +42,12 @@ public final class OperationsServer: Service {
             .bind(host: self.address.host, port: self.address.port).get()
         self.logger.info(
             "operations endpoint listening", metadata: ["address": "\(channel.localAddress?.description ?? "")"])
+        self.onListening(channel.localAddress?.port ?? 0)
         // It goes on answering while the services above it stop, so that /readyz can say so; it is last to go.
-        await withGracefulShutdownHandler {
+        // Cancellation ends it as well: when another service failed, the process must not stay for this one.
+        await withTaskCancellationOrGracefulShutdownHandler {
             _ = try? await channel.closeFuture.get()
-        } onGracefulShutdown: {
+        } onCancelOrGracefulShutdown: {
             channel.close(promise: nil)
         }
     }
@@ -75,9 +80,10 @@ private final class OperationsHandler: ChannelInboundHandler {
 
     private func answer(_ head: HTTPRequestHead, context: ChannelHandlerContext) {
         let (status, body) = self.content(head)
-        let headers: HTTPHeaders = [
+        var headers: HTTPHeaders = [
             "content-type": "text/plain; version=0.0.4; charset=utf-8", "content-length": String(body.utf8.count),
         ]
+        if status == .methodNotAllowed { headers.add(name: "allow", value: "GET, HEAD") }
         let response = HTTPResponseHead(version: head.version, status: status, headers: headers)
         context.write(self.wrapOutboundOut(.head(response)), promise: nil)
         if head.method != .HEAD {

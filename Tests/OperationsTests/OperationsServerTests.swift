@@ -1,0 +1,102 @@
+import Logging
+import NIOPosix
+import ServiceLifecycle
+import ServiceLifecycleTestKit
+import TestKit
+import Testing
+
+@testable import Operations
+
+@Suite struct OperationsServerTests {
+    /// Runs the server while `body` works with its port; then stops it gracefully.
+    func with(
+        readiness: Readiness = Readiness(conditions: []), metrics: MetricsRegistry = MetricsRegistry(),
+        _ body: @escaping @Sendable (Int) async throws -> Void
+    ) async throws {
+        let (ports, continuation) = AsyncStream.makeStream(of: Int.self)
+        let server = OperationsServer(
+            address: ListenAddress(host: "127.0.0.1", port: 0), readiness: readiness, metrics: metrics,
+            group: .singleton, logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
+            onListening: { continuation.yield($0) })
+        try await testGracefulShutdown { trigger in
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                group.addTask { try await server.run() }
+                group.addTask {
+                    defer { trigger.triggerGracefulShutdown() }
+                    guard let port = await ports.first(where: { _ in true }) else { throw CancellationError() }
+                    try await body(port)
+                }
+                try await group.waitForAll()
+            }
+        }
+    }
+
+    @Test func probesAndMetricsAreAnswered() async throws {
+        let readiness = Readiness(conditions: ["redis"])
+        let metrics = MetricsRegistry()
+        _ = metrics.makeCounter(label: "c_total", dimensions: [])
+        try await self.with(readiness: readiness, metrics: metrics) { port in
+            let connection = try await RawConnection.open(port: port)
+            func ask(_ method: String, _ target: String) async throws -> RawConnection.Response {
+                try await connection.exchange("\(method) \(target) HTTP/1.1\r\nHost: x\r\n\r\n")
+            }
+            #expect(try await ask("GET", "/livez").text == "alive\n")
+            var ready = try await ask("GET", "/readyz")
+            #expect(ready.status == 503 && ready.text == "redis: not yet\n")
+            readiness.met("redis")
+            ready = try await ask("GET", "/readyz?verbose")
+            #expect(ready.status == 200 && ready.text == "ready\n")
+            let text = try await ask("GET", "/metrics")
+            #expect(text.status == 200 && text.text == "# TYPE c_total counter\nc_total 0\n")
+            #expect(text["content-type"]?.hasPrefix("text/plain; version=0.0.4") == true)
+            let head = try await ask("HEAD", "/livez")
+            #expect(head.status == 200 && head["content-length"] == "6" && head.body.isEmpty)
+            #expect(try await ask("GET", "/").status == 404)
+            #expect(try await ask("GET", "/livez/").status == 404)
+            let refused = try await connection.exchange(
+                "POST /livez HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc")
+            #expect(refused.status == 405 && refused["allow"] == "GET, HEAD")
+            try await connection.send("GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            #expect(try await connection.response().status == 200)
+            #expect(try await connection.isClosedByServer())
+            await connection.close()
+        }
+    }
+
+    @Test func brokenRequestsDoNotEndIt() async throws {
+        try await self.with { port in
+            for junk in ["\u{0}\u{1}\r\n\r\n", "GET\r\n\r\n", "GET /livez HTTP/1.1\r\nContent-Length: -1\r\n\r\n"] {
+                let connection = try await RawConnection.open(port: port)
+                try await connection.send(junk)
+                #expect(try await connection.response().status == 400)
+                #expect(try await connection.isClosedByServer())
+                await connection.close()
+            }
+            #expect(try await RawConnection.once(port: port, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n").status == 200)
+        }
+    }
+
+    @Test(.timeLimit(.minutes(1))) func cancellationEndsItWithoutAGracefulShutdown() async throws {
+        let (ports, continuation) = AsyncStream.makeStream(of: Int.self)
+        let server = OperationsServer(
+            address: ListenAddress(host: "127.0.0.1", port: 0), readiness: Readiness(conditions: []),
+            metrics: MetricsRegistry(), group: .singleton,
+            logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }, onListening: { continuation.yield($0) })
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask { try await server.run() }
+            _ = await ports.first { _ in true }
+            group.cancelAll()
+            try await group.waitForAll()
+        }
+    }
+
+    @Test func aTakenPortStopsTheStart() async throws {
+        try await self.with { port in
+            let second = OperationsServer(
+                address: ListenAddress(host: "127.0.0.1", port: port), readiness: Readiness(conditions: []),
+                metrics: MetricsRegistry(), group: .singleton,
+                logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+            await #expect(throws: (any Error).self) { try await second.run() }
+        }
+    }
+}
