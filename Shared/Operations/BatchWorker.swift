@@ -72,6 +72,8 @@ public final class BatchWorker: Service {
     /// - Throws: `CancellationError` on graceful shutdown; `KafkaError` when the consumer cannot go on.
     private func work() async throws {
         while true {
+            // With a backlog the next batch is there at once and would win against the cancellation, again and again.
+            guard !Task.isShuttingDownGracefully else { throw CancellationError() }
             // Only the waiting ends with a graceful shutdown; a batch that was taken is finished.
             let records = try await cancelWhenGracefulShutdown {
                 try await self.consumer.nextBatch(
@@ -148,6 +150,6 @@ public final class BatchWorker: Service {
 ///   - attempt: how often it was tried, from 1.
 ///   - random: a number of the given range.
 public func backoff(attempt: Int, random: (ClosedRange<Double>) -> Double) -> Duration {
-    let full = min(5.0, 0.1 * Double(1 << min(max(attempt - 1, 0), 10)))
+    let full = min(5.0, 0.1 * Double(1 << (min(max(attempt, 1), 10) - 1)))
     return .seconds(full * random(0.5...1))
 }
