@@ -26,7 +26,8 @@ public struct OrderStore: Sendable {
     ///
     /// - Returns: one result per key, in order: nil for an unknown order, `StoreError` with code `.corrupt` for one
     ///   that cannot be understood.
-    /// - Throws: `StoreError` with code `.unavailable`.
+    /// - Throws: `StoreError` with code `.unavailable`, also when Redis answers with an error that is not about one
+    ///   order: nobody may take an order for damaged that could only not be read now.
     public func orders(_ keys: [OrderKey]) async throws(StoreError) -> [Result<StoredOrder?, StoreError>] {
         let fields: [OrderField] = [
             .token, .version, .modified, .document, .sources, .recent, .etag, .assets,
@@ -35,13 +36,13 @@ public struct OrderStore: Sendable {
             RedisCommand(["HMGET", .string(StoreKeys.order(key))] + fields.map { .string($0.rawValue) })
         }
         let replies = try await self.pipeline(commands, "reading orders")
-        return zip(keys, replies).map { key, reply in Self.stored(key, reply) }
+        let orders = zip(keys, replies).map { key, reply in Self.stored(key, reply) }
+        for case .failure(let error) in orders where error.code == .unavailable { throw error }
+        return orders
     }
 
     private static func stored(_ key: OrderKey, _ reply: RedisValue) -> Result<StoredOrder?, StoreError> {
-        if case .error(let message) = reply {
-            return .failure(StoreError(.corrupt, "reading order \(key): \(message)"))
-        }
+        if case .error(let message) = reply { return .failure(StoreError("reading order \(key)", reply: message)) }
         guard let values = reply.array, values.count == 8 else {
             return .failure(StoreError(.corrupt, "reading order \(key): eight fields were expected"))
         }

@@ -37,7 +37,7 @@ public struct PackageReader: Sendable {
     public func stamp(of key: OrderKey, on eventLoop: any EventLoop) -> EventLoopFuture<Stamp?> {
         let command = RedisCommand(["HMGET", .string(StoreKeys.order(key))] + Self.stampFields)
         return self.redis.pipeline([command], on: eventLoop).flatMapThrowing { replies in
-            try Self.stamp(replies.first?.array ?? [])
+            try Self.stamp(Self.values(replies))
         }
     }
 
@@ -45,7 +45,7 @@ public struct PackageReader: Sendable {
     public func spans(of key: OrderKey, on eventLoop: any EventLoop) -> EventLoopFuture<Spans?> {
         let command = RedisCommand(["HMGET", .string(StoreKeys.order(key))] + Self.stampFields + Self.spanFields)
         return self.redis.pipeline([command], on: eventLoop).flatMapThrowing { replies in
-            let values = replies.first?.array ?? []
+            let values = try Self.values(replies)
             guard let stamp = try Self.stamp(values) else { return nil }
             guard values.count == 8, case .string(let head) = values[5], let assets = values[6].text,
                 case .string(let tail) = values[7]
@@ -54,11 +54,25 @@ public struct PackageReader: Sendable {
         }
     }
 
+    /// Whether an order was removed, and that lately enough for its trace to be here still.
+    public func isRemoved(_ key: OrderKey, on eventLoop: any EventLoop) -> EventLoopFuture<Bool> {
+        let command = RedisCommand("HGET", .string(StoreKeys.order(key)), Self.argument(.removed))
+        return self.redis.pipeline([command], on: eventLoop).flatMapThrowing { replies in
+            if case .error(let message)? = replies.first { throw StoreError("reading order", reply: message) }
+            return replies.first?.text == "1"
+        }
+    }
+
+    private static func values(_ replies: [RedisValue]) throws -> [RedisValue] {
+        if case .error(let message)? = replies.first { throw StoreError("reading order", reply: message) }
+        return replies.first?.array ?? []
+    }
+
     private static func stamp(_ values: [RedisValue]) throws -> Stamp? {
         guard values.count >= 5 else { throw StoreError(.corrupt, "reading order: not a hash") }
         guard values[1] != .null, values[4].text != "1" else { return nil }
         guard let token = values[0].text, let version = values[1].integer, let modified = values[2].integer,
-            let tag = values[3].text
+            let tag = values[3].text, tag.utf8.allSatisfy({ (0x23...0x7E).contains($0) })
         else { throw StoreError(.corrupt, "reading order: a field is missing") }
         return Stamp(
             token: try AuthenticationToken(token), version: version, modifiedEpochSeconds: modified, entityTag: tag)
@@ -71,6 +85,7 @@ public struct PackageReader: Sendable {
         let commands = digests.map { RedisCommand("GET", .string(StoreKeys.asset($0))) }
         return self.redis.pipeline(commands, on: eventLoop).flatMapThrowing { replies in
             try zip(digests, replies).map { digest, reply in
+                if case .error(let message) = reply { throw StoreError("reading asset \(digest)", reply: message) }
                 guard case .string(let entry) = reply else {
                     throw StoreError(.corrupt, "reading asset \(digest): it is missing")
                 }

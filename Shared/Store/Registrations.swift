@@ -85,7 +85,8 @@ public struct Registrations: Sendable {
     /// - Returns: one list per key, in order. Entries that cannot be read are left out.
     public func devices(of keys: [OrderKey]) async throws(StoreError) -> [[Registered]] {
         let replies = try await self.pipeline(
-            keys.map { RedisCommand("HGETALL", .string(StoreKeys.devices($0))) }, "looking up registrations")
+            keys.map { RedisCommand("HGETALL", .string(StoreKeys.devices($0))) }, "looking up registrations",
+            passingWrongTypes: true)
         return replies.map { reply in
             let values = reply.array ?? []
             return stride(from: 0, to: values.count - 1, by: 2).compactMap { index in
@@ -111,17 +112,23 @@ public struct Registrations: Sendable {
     public func modified(_ keys: [OrderKey]) async throws(StoreError) -> [Int64?] {
         let replies = try await self.pipeline(
             keys.map { RedisCommand("HMGET", .string(StoreKeys.order($0)), "modified", "removed") },
-            "reading modification times")
+            "reading modification times", passingWrongTypes: true)
         return replies.map { reply in
             guard let values = reply.array, values.count == 2, values[1].text != "1" else { return nil }
             return values[0].integer
         }
     }
 
-    private func pipeline(_ commands: [RedisCommand], _ operation: String) async throws(StoreError) -> [RedisValue] {
+    /// - Parameter passingWrongTypes: one damaged key must not stop a reader for ever; the others are read.
+    private func pipeline(
+        _ commands: [RedisCommand], _ operation: String, passingWrongTypes: Bool = false
+    ) async throws(StoreError) -> [RedisValue] {
         do {
             let replies = try await self.redis.pipeline(commands)
-            for case .error(let message) in replies { throw StoreError(.unavailable, "\(operation): \(message)") }
+            for case .error(let message) in replies {
+                let error = StoreError(operation, reply: message)
+                guard passingWrongTypes && error.code == .corrupt else { throw error }
+            }
             return replies
         } catch let error as RedisError {
             throw StoreError(operation, error)

@@ -20,4 +20,12 @@ public struct StoreError: Error, CustomStringConvertible {
     init(_ operation: String, _ error: RedisError) {
         self.init(.unavailable, "\(operation): \(error.message)")
     }
+
+    /// Judges an error reply.
+    ///
+    /// A key of another type is damage that waiting does not heal. All else (LOADING, BUSY, READONLY, NOPERM) is about
+    /// the server and says nothing about what stands there.
+    init(_ operation: String, reply message: String) {
+        self.init(message.hasPrefix("WRONGTYPE") ? .corrupt : .unavailable, "\(operation): \(message)")
+    }
 }

@@ -18,7 +18,7 @@ enum StoreScripts {
         end
         local time = redis.call('TIME')
         local stamp = time[1] * 1000000 + time[2]
-        local last = tonumber(redis.call('HGET', KEYS[1], 'stamp') or '0')
+        local last = tonumber(redis.call('HGET', KEYS[1], 'stamp') or '0') or 0
         if stamp <= last then stamp = last + 1 end
         redis.call('DEL', KEYS[1])
         redis.call('HSET', KEYS[1], 'stamp', string.format('%.0f', stamp), unpack(ARGV, 4))

@@ -1,0 +1,102 @@
+import Model
+import NIOCore
+import NIOPosix
+import Redis
+import TestKit
+
+@testable import Store
+
+let orderType = "order.com.example.shop"
+
+/// One store on a server of its own.
+struct StoreBench {
+    let server: RedisServer
+    let redis: RedisClient
+    var store: OrderStore { OrderStore(redis: self.redis) }
+    var reader: PackageReader { PackageReader(redis: self.redis) }
+    var registrations: Registrations { Registrations(redis: self.redis) }
+    var deviceOrders: DeviceOrders { DeviceOrders(redis: self.redis) }
+    var loop: any EventLoop { MultiThreadedEventLoopGroup.singleton.next() }
+
+    static func with(_ body: (StoreBench) async throws -> Void) async throws {
+        let server = try await RedisServer.start()
+        var configuration = try RedisConfiguration(url: server.url)
+        configuration.commandDeadline = .milliseconds(1500)
+        let bench = StoreBench(
+            server: server, redis: RedisClient(configuration, eventLoopGroup: MultiThreadedEventLoopGroup.singleton))
+        do {
+            try await body(bench)
+        } catch {
+            await bench.redis.close()
+            await server.stop()
+            throw error
+        }
+        await bench.redis.close()
+        await server.stop()
+    }
+
+    /// Runs a command that the store has no business with.
+    @discardableResult
+    func raw(_ words: String...) async throws -> RedisValue {
+        try await self.redis.send(RedisCommand(words.map { .string($0) }))
+    }
+
+    func write(_ write: OrderStore.Write) async throws -> OrderStore.WriteOutcome {
+        try await self.store.write([write])[0]
+    }
+
+    func stamp(_ key: OrderKey) async throws -> Int64? {
+        try await self.raw("HGET", StoreKeys.order(key), "stamp").integer
+    }
+
+    func changes(_ device: DeviceIdentifier, _ tag: String = "") async throws -> DeviceOrders.Changes? {
+        try await self.deviceOrders.changes(
+            of: device, type: try OrderTypeIdentifier(orderType), since: tag, on: self.loop
+        ).get()
+    }
+}
+
+func key(_ order: String) throws -> OrderKey { try OrderKey("\(orderType)/\(order)") }
+
+func registration(_ device: String, _ order: String) throws -> RegistrationKey {
+    RegistrationKey(device: try DeviceIdentifier(device), order: try key(order))
+}
+
+func record(_ pushToken: String, at milliseconds: Int64 = 1_741_190_531_000) throws -> RegistrationRecord {
+    RegistrationRecord(pushToken: try PushToken(pushToken), registeredEpochMilliseconds: milliseconds)
+}
+
+func state(_ order: String, version: Int64, isRemoved: Bool = false) throws -> OrderState {
+    OrderState(
+        key: try key(order),
+        document: OrderDocument(members: isRemoved ? [:] : ["orderNumber": .string("N-\(version)")]),
+        token: try AuthenticationToken("0123456789abcdef"), version: version,
+        modifiedEpochSeconds: 1_741_190_531 + version, isRemoved: isRemoved)
+}
+
+let somePackage = OrderStore.StoredPackage(
+    head: Array(0...255), assets: ["aa", "bb"], tail: [13, 10, 0, 255], entityTag: "e1")
+
+func version(_ order: String, _ number: Int64, expecting expected: Int64? = nil) throws -> OrderStore.Write {
+    OrderStore.Write(
+        state: try state(order, version: number), expectedVersion: expected ?? number - 1,
+        content: .version(somePackage))
+}
+
+func removal(_ order: String, _ number: Int64) throws -> OrderStore.Write {
+    OrderStore.Write(
+        state: try state(order, version: number, isRemoved: true), expectedVersion: number - 1, content: .removal)
+}
+
+/// A generator that gives the same numbers for the same seed. Source: Steele et al., SplitMix64
+struct Seeded: RandomNumberGenerator {
+    private var state: UInt64
+    init(_ seed: UInt64) { self.state = seed }
+    mutating func next() -> UInt64 {
+        self.state &+= 0x9E37_79B9_7F4A_7C15
+        var mixed = self.state
+        mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
+        mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
+        return mixed ^ (mixed >> 31)
+    }
+}
