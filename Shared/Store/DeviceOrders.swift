@@ -6,8 +6,9 @@ public import Redis
 ///
 /// The tag is a stamp of the store's clock (see `StoreScripts.write`). The orders of a device are not read in one
 /// instant: one order could be read, then change, then another could change and be read with a higher stamp. A tag of
-/// that higher stamp would hide the first change for ever. So a tag is never higher than the store's clock was before
+/// that higher stamp would hide the first change for ever. So a tag is always lower than the store's clock was before
 /// the reading began; what changed during the reading is reported again the next time, which is harmless.
+/// Only a clock that is set back can hide a change, for those devices that asked in the time that then runs twice.
 public struct DeviceOrders: Sendable {
     /// Most orders that one answer reads; a device with more is answered about these first.
     static let limit = 5000
@@ -40,8 +41,13 @@ public struct DeviceOrders: Sendable {
                 let key = OrderKey(orderType: type, order: order)
                 return RedisCommand("HMGET", .string(StoreKeys.order(key)), "stamp", "removed")
             }
-            return self.redis.pipeline(commands, on: eventLoop).map { replies in
-                let stamps = zip(orders, replies).compactMap { order, reply -> (OrderIdentifier, Int64)? in
+            return self.redis.pipeline(commands, on: eventLoop).flatMapThrowing { replies in
+                let stamps = try zip(orders, replies).compactMap { order, reply -> (OrderIdentifier, Int64)? in
+                    if case .error(let message) = reply {
+                        let error = StoreError("listing changes", reply: message)
+                        guard error.code == .corrupt else { throw error }
+                        return nil
+                    }
                     guard let values = reply.array, values.count == 2, values[1].text != "1" else { return nil }
                     return values[0].integer.map { (order, $0) }
                 }
@@ -57,10 +63,12 @@ public struct DeviceOrders: Sendable {
     ///   - since: the tag's stamp.
     ///   - clock: the store's clock before the stamps were read, microseconds.
     static func changes(_ stamps: [(OrderIdentifier, Int64)], since: Int64, clock: Int64) -> Changes? {
-        let changed = stamps.filter { $0.1 > since }
+        // A tag ahead of the clock is not ours, or the clock was set back.
+        let changed = since >= clock ? stamps : stamps.filter { $0.1 > since }
         guard let highest = changed.map(\.1).max() else { return nil }
         let orders = changed.map(\.0).sorted { $0.rawValue < $1.rawValue }
-        return Changes(orders: orders, tag: String(min(highest, clock)))
+        // A write that comes after the reading may still get the very microsecond of the clock.
+        return Changes(orders: orders, tag: String(min(highest, clock - 1)))
     }
 
     /// The stamp of a tag; 0 for one that is not ours.
