@@ -11,19 +11,28 @@ import Synchronization
 ///
 /// Source: Wallet Orders §1.2a
 final class PackageEndpoint: Sendable {
-    /// Most requests that wait at once for a package that is on its way.
-    static let heldLimit = 1000
-    /// How long such a request waits at most, and how often it looks.
-    static let holdLimit = TimeAmount.seconds(5)
-    static let holdStep = TimeAmount.milliseconds(50)
+    /// How a request waits for a package that is on its way. Source: DESIGN §5
+    struct Hold: Sendable {
+        /// Most requests that wait at once.
+        var requests = 1000
+        /// How long one waits at most.
+        var time = TimeAmount.seconds(5)
+        /// How often it looks.
+        var step = TimeAmount.milliseconds(50)
+    }
 
     private let reader: PackageReader
     private let secrets: TokenSecrets
     private let cache: AssetCache
     private let metrics: GatewayMetrics
+    private let holding: Hold
     private let held = Atomic<Int>(0)
 
-    init(reader: PackageReader, secrets: TokenSecrets, cache: AssetCache, metrics: GatewayMetrics) {
+    init(
+        reader: PackageReader, secrets: TokenSecrets, cache: AssetCache, metrics: GatewayMetrics,
+        holding: Hold = Hold()
+    ) {
+        self.holding = holding
         self.reader = reader
         self.secrets = secrets
         self.cache = cache
@@ -38,7 +47,11 @@ final class PackageEndpoint: Sendable {
         return self.look(key, token: token, condition: condition, on: eventLoop).flatMap { answer in
             if let answer { return eventLoop.makeSucceededFuture(answer) }
             guard self.secrets.isToken(token, of: key) else { return eventLoop.makeSucceededFuture(.unauthorized) }
-            return self.hold(key, token: token, condition: condition, on: eventLoop)
+            return self.reader.isRemoved(key, on: eventLoop).flatMap { isRemoved in
+                // What was removed is not on its way (DESIGN §3).
+                if isRemoved { return eventLoop.makeSucceededFuture(.unauthorized) }
+                return self.hold(key, token: token, condition: condition, on: eventLoop)
+            }
         }
     }
 
@@ -102,14 +115,14 @@ final class PackageEndpoint: Sendable {
         _ key: OrderKey, token: String, condition: ConditionalFetch, on eventLoop: any EventLoop
     ) -> EventLoopFuture<Answer> {
         let late = Answer.unavailable("the package is on its way", retryAfterSeconds: 1)
-        guard self.held.wrappingAdd(1, ordering: .relaxed).newValue <= Self.heldLimit else {
+        guard self.held.wrappingAdd(1, ordering: .relaxed).newValue <= self.holding.requests else {
             self.held.wrappingSubtract(1, ordering: .relaxed)
             return eventLoop.makeSucceededFuture(late)
         }
         self.metrics.held.increment()
-        let deadline = NIODeadline.now() + Self.holdLimit
+        let deadline = NIODeadline.now() + self.holding.time
         let promise = eventLoop.makePromise(of: Answer.self)
-        eventLoop.scheduleRepeatedAsyncTask(initialDelay: Self.holdStep, delay: Self.holdStep) { task in
+        eventLoop.scheduleRepeatedAsyncTask(initialDelay: self.holding.step, delay: self.holding.step) { task in
             self.look(key, token: token, condition: condition, on: eventLoop).map { answer in
                 guard answer != nil || NIODeadline.now() >= deadline else { return }
                 task.cancel()

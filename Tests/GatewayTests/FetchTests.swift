@@ -1,0 +1,196 @@
+import Model
+import NIOCore
+import Redis
+import Store
+import TestKit
+import Testing
+
+@testable import Gateway
+
+/// One after the other: each has servers of its own.
+@Suite(.serialized, .timeLimit(.minutes(2))) struct FetchTests {
+    typealias Bench = GatewayBench
+
+    @Test func aPackageComesOutByteForByteWithItsHeaders() async throws {
+        try await Bench.with { bench in
+            try await bench.put("1")
+            try await bench.connected { connection in
+                // The second time the assets come from memory.
+                for _ in 0..<2 {
+                    let answer = try await connection.exchange(
+                        bench.request("GET", bench.package("1"), token: Bench.ownToken))
+                    #expect(answer.status == 200)
+                    #expect(answer.body == Bench.package)
+                    #expect(answer["content-length"] == "\(Bench.package.count)")
+                    #expect(answer["content-type"] == "application/vnd.apple.finance.order")
+                    #expect(answer["last-modified"] == "Sun, 06 Nov 1994 08:49:37 GMT")
+                    #expect(answer["etag"] == "\"tag-1\"")
+                    #expect(answer["cache-control"] == "private, no-cache")
+                    #expect(answer["vary"] == "Authorization")
+                    #expect(answer["connection"] == nil && answer["transfer-encoding"] == nil)
+                }
+                let head = try await connection.exchange(
+                    bench.request("HEAD", bench.package("1"), token: Bench.ownToken))
+                #expect(head.status == 200 && head["content-length"] == "\(Bench.package.count)")
+                let bare = try await connection.exchange(
+                    bench.request("GET", "/v1/orders/\(Bench.orderType)/%31", token: Bench.ownToken))
+                #expect(bare.body == Bench.package, "nothing of the HEAD's body came in between")
+            }
+        }
+    }
+
+    @Test func anUnknownOrderAndAWrongTokenLookTheSame() async throws {
+        try await Bench.with { bench in
+            try await bench.put("1")
+            let wrong = try await bench.once("GET", bench.package("1"), token: "not-the-token-of-it")
+            let unknown = try await bench.once("GET", bench.package("2"), token: "not-the-token-of-it")
+            let bare = try await bench.once("GET", bench.package("1"))
+            let conditional = try await bench.once(
+                "GET", bench.package("1"), token: "not-the-token-of-it", ["If-None-Match: \"tag-1\""])
+            for answer in [wrong, unknown, bare, conditional] {
+                #expect(answer.status == 401)
+                #expect(answer.body == wrong.body && !answer.body.isEmpty)
+                #expect(answer.headers.map(\.name) == wrong.headers.map(\.name))
+                #expect(answer["www-authenticate"] == "AppleOrder")
+            }
+            // The derived token of an order that brought its own is no key to it.
+            let derived = try bench.derived("1")
+            #expect(try await bench.once("GET", bench.package("1"), token: derived).status == 401)
+            #expect(try await bench.once("GET", "/v1/orders/order.com.other/1", token: derived).status == 404)
+        }
+    }
+
+    @Test func whoHasTheNewestVersionIsTold304AndNoPackageBytesAreRead() async throws {
+        try await Bench.with { bench in
+            try await bench.put("1")
+            // Whoever reads the package now fails.
+            _ = try await bench.redis.send(
+                RedisCommand("HDEL", .string("waybill:order:{\(Bench.orderType)/1}"), "head", "assets", "tail"))
+            for condition in ["If-None-Match: \"tag-1\"", "If-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT"] {
+                let answer = try await bench.once("GET", bench.package("1"), token: Bench.ownToken, [condition])
+                #expect(answer.status == 304 && answer.body.isEmpty)
+                #expect(answer["etag"] == "\"tag-1\"" && answer["last-modified"] == "Sun, 06 Nov 1994 08:49:37 GMT")
+                #expect(answer["content-length"] == nil && answer["content-type"] == nil)
+            }
+            let full = try await bench.once("GET", bench.package("1"), token: Bench.ownToken)
+            #expect(full.status == 503 && full["retry-after"] == "5", "damage is no 200")
+        }
+    }
+
+    @Test func anOlderVersionGetsTheNewOne() async throws {
+        try await Bench.with { bench in
+            try await bench.put("1")
+            try await bench.put("1", version: 2)
+            for condition in ["If-None-Match: \"tag-1\"", "If-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT"] {
+                let answer = try await bench.once("GET", bench.package("1"), token: Bench.ownToken, [condition])
+                #expect(answer.status == 200 && answer.body == Bench.package)
+                #expect(answer["last-modified"] == "Sun, 06 Nov 1994 08:49:38 GMT")
+            }
+        }
+    }
+
+    @Test func aFetchThatComesBeforeThePackageIsHeldUntilItIsThere() async throws {
+        try await Bench.with { bench in
+            let token = try bench.derived("1")
+            try await bench.connected { connection in
+                try await connection.send(bench.request("GET", bench.package("1"), token: token))
+                try await Task.sleep(for: .milliseconds(300))
+                #expect(connection.isQuiet)
+                try await bench.put("1", token: token)
+                let answer = try await connection.response()
+                #expect(answer.status == 200 && answer.body == Bench.package)
+            }
+            #expect(bench.metricsText.contains("waybill_fetches_held_total 1"))
+        }
+    }
+
+    @Test func theHoldIsBoundedInTimeAndNumber() async throws {
+        let holding = PackageEndpoint.Hold(requests: 2, time: .milliseconds(600), step: .milliseconds(20))
+        try await Bench.with(.init(holding: holding)) { bench in
+            func token(_ order: String) throws -> String { try bench.derived(order) }
+            for _ in 0..<2 {
+                let started = ContinuousClock.now
+                try await bench.connected { first in
+                    try await bench.connected { second in
+                        try await first.send(bench.request("GET", bench.package("1"), token: token("1")))
+                        try await second.send(bench.request("GET", bench.package("2"), token: token("2"), ["If-None-Match: *"]))
+                        // The third finds no room once the two are held.
+                        var third = try await bench.once("GET", bench.package("3"), token: token("3"))
+                        if ContinuousClock.now - started >= .milliseconds(600) {
+                            third = try await bench.once("GET", bench.package("3"), token: token("3"))
+                        }
+                        for answer in [third, try await first.response(), try await second.response()] {
+                            #expect(answer.status == 503 && answer["retry-after"] == "1")
+                        }
+                        let took = ContinuousClock.now - started
+                        #expect(took >= .milliseconds(600) && took < .seconds(5))
+                    }
+                }
+            }
+            try await bench.put("1", token: token("1"))
+            #expect(try await bench.once("GET", bench.package("1"), token: token("1")).status == 200)
+        }
+    }
+
+    @Test func aRemovedOrderIsNotOnItsWay() async throws {
+        try await Bench.with { bench in
+            let token = try bench.derived("1")
+            try await bench.put("1", token: token)
+            try await bench.put("1", version: 2, token: token, isRemoved: true)
+            let started = ContinuousClock.now
+            for headers in [[], ["If-None-Match: \"tag-1\""]] {
+                #expect(try await bench.once("GET", bench.package("1"), token: token, headers).status == 401)
+            }
+            #expect(ContinuousClock.now - started < .seconds(4), "and is not waited for")
+            #expect(
+                try await bench.once("POST", bench.registration("d", "1"), token: token, body: #"{"pushToken":"aa"}"#).status
+                    == 401)
+        }
+    }
+
+    @Test func withoutRedisTheAnswerIs503AndItRecovers() async throws {
+        try await Bench.with { bench in
+            try await bench.put("1")
+            await bench.server.kill()
+            try await bench.connected { connection in
+                let requests = [
+                    bench.request("GET", bench.package("1"), token: Bench.ownToken),
+                    bench.request("GET", bench.list("device")),
+                    bench.request("DELETE", bench.registration("device", "1"), token: Bench.ownToken),
+                ]
+                for request in requests {
+                    let answer = try await connection.exchange(request)
+                    #expect(answer.status == 503 && answer["retry-after"] == "5")
+                    #expect(answer["content-type"] == "application/json")
+                    #expect(try JSON(parsing: answer.body).object?["error"]?.object?["message"]?.string != nil)
+                }
+                #expect(try await connection.exchange(bench.request("POST", "/v1/log", body: "[]")).status == 200)
+            }
+            try await bench.server.restart()
+            let deadline = ContinuousClock.now + .seconds(20)
+            while try await bench.once("GET", bench.list("device")).status != 204 {
+                try #require(ContinuousClock.now < deadline)
+            }
+            while (try? await bench.put("1")) == nil { try #require(ContinuousClock.now < deadline) }
+            #expect(try await bench.once("GET", bench.package("1"), token: Bench.ownToken).body == Bench.package)
+        }
+    }
+
+    @Test func anErrorReplyOfRedisIsA503AndNoStranger() async throws {
+        try await Bench.with { bench in
+            try await bench.put("1")
+            _ = try await bench.redis.send(RedisCommand("ACL", "SETUSER", "default", "-hmget"))
+            #expect(try await bench.once("GET", bench.package("1"), token: Bench.ownToken).status == 503)
+        }
+    }
+
+    @Test func anEntityTagThatIsNotOursIsDamageAndNoHang() async throws {
+        try await Bench.with { bench in
+            try await bench.put("1")
+            _ = try await bench.redis.send(
+                RedisCommand("HSET", .string("waybill:order:{\(Bench.orderType)/1}"), "etag", "a\r\nSet-Cookie: x"))
+            let answer = try await bench.once("GET", bench.package("1"), token: Bench.ownToken)
+            #expect(answer.status == 503 && answer["set-cookie"] == nil)
+        }
+    }
+}
