@@ -9,7 +9,7 @@ import NIOHTTP1
 /// Anybody can send this, so nothing in it is believed: it is counted, bounded and made harmless before it is logged.
 /// Source: Wallet Orders §1.2e
 struct LogEndpoint: Sendable {
-    /// Most messages taken from one request, and most characters of each.
+    /// Most messages taken from one request, and most Unicode scalars of each.
     static let messageLimit = 20
     static let characterLimit = 500
 
@@ -38,7 +38,7 @@ struct LogEndpoint: Sendable {
     /// Control characters, which could forge log lines or drive a terminal, become spaces.
     static func harmless(_ message: String) -> String {
         String(
-            message.prefix(Self.characterLimit).unicodeScalars.map {
+            message.unicodeScalars.prefix(Self.characterLimit).map {
                 switch $0.properties.generalCategory {
                 case .control, .format, .lineSeparator, .paragraphSeparator: " "
                 default: Character($0)

@@ -29,8 +29,9 @@ enum Route: Hashable {
     ///   - basePath: what stands in front of `/v1`, without a slash at its end. It may also be missing, for a proxy
     ///     that takes it off; and one slash too many is passed over, which clients make when they join URLs.
     init(method: HTTPMethod, target: String, basePath: String) throws(Failure) {
+        let target = Self.originForm(target)
         let path = target.prefix { $0 != "?" }
-        let query = target.dropFirst(path.count).dropFirst()
+        let query = target[path.endIndex...].dropFirst()
         let segments = try Self.segments(path, basePath: basePath)
         switch segments.count {
         case 1 where segments[0] == "log":
@@ -51,6 +52,14 @@ enum Route: Hashable {
             self = method == .POST ? .register(key) : .unregister(key)
         default: throw .notFound
         }
+    }
+
+    /// The target without scheme and authority, which a server must take as well. Source: RFC 9112 §3.2.2
+    private static func originForm(_ target: String) -> Substring {
+        for scheme in ["http://", "https://"] where target.hasPrefix(scheme) {
+            return target.dropFirst(scheme.count).drop { $0 != "/" && $0 != "?" }
+        }
+        return target[...]
     }
 
     private static func require(_ method: HTTPMethod, _ allowed: [HTTPMethod]) throws(Failure) {

@@ -1,0 +1,122 @@
+import Foundation
+import Model
+import NIOHTTP1
+import Testing
+
+@testable import Gateway
+@testable import Store
+
+@Suite struct HTTPDateTests {
+    /// Sun, 06 Nov 1994 08:49:37 GMT. Source: RFC 9110 §5.6.7
+    static let moment: Int64 = 784_111_777
+
+    @Test(arguments: [
+        "Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994", "784111777",
+        "784111777.5", " Sun, 06 Nov 1994 08:49:37 GMT ", "Sun, 6 Nov 1994 08:49:37 GMT",
+    ])
+    func allFormsAreRead(text: String) { #expect(HTTPDate.parse(text) == Self.moment) }
+
+    @Test func twoDigitYearsAreOfThisCenturyBelow70() {
+        #expect(HTTPDate.parse("Tuesday, 01-Jan-30 00:00:00 GMT") == 1_893_456_000)
+        #expect(HTTPDate.parse("Thursday, 01-Jan-70 00:00:00 GMT") == 0)
+    }
+
+    @Test(arguments: [
+        "", " ", "yesterday", "nan", "inf", "-inf", "1e300", "99999999999999999999", "Sun, 06 Nov 1994 08:49:37 PST",
+        "Sun, 31 Feb 1994 08:49:37 GMT", "Sun, 06 Nov 1994 24:00:00 GMT", "Sun, 06 Nov 94 08:49:37 GMT",
+        "Sun, 06 Nov 1994 08:49:37", "Sun, 06 nov 1994 08:49:37 GMT", "Sunday, 06-Nov-1994 08:49:37 GMT", "Sun Nov 6 1994",
+        "Sunday, 06-Nov 08:49:37 GMT", "Sunday, --- 08:49:37 GMT", "Sun, +6 Nov 1994 08:49:37 GMT", "a b c d e f GMT",
+        "Sun, 006 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 8:49:37 GMT", "ü ü ü ü ü GMT", "Sunday, 06-Nov-é 08:49:37 GMT",
+    ])
+    func junkIsNoDate(text: String) { #expect(HTTPDate.parse(text) == nil) }
+
+    @Test func theFormatIsIMFFixdate() {
+        #expect(HTTPDate.format(epochSeconds: Self.moment) == "Sun, 06 Nov 1994 08:49:37 GMT")
+        #expect(HTTPDate.format(epochSeconds: 0) == "Thu, 01 Jan 1970 00:00:00 GMT")
+        #expect(HTTPDate.format(epochSeconds: .min) == "Thu, 01 Jan 1970 00:00:00 GMT")
+        #expect(HTTPDate.format(epochSeconds: 951_782_400) == "Tue, 29 Feb 2000 00:00:00 GMT")
+        #expect(HTTPDate.format(epochSeconds: 4_107_542_399) == "Sun, 28 Feb 2100 23:59:59 GMT")
+        #expect(HTTPDate.format(epochSeconds: 4_107_542_400) == "Mon, 01 Mar 2100 00:00:00 GMT")
+        #expect(HTTPDate.format(epochSeconds: .max).hasSuffix(" Dec 9999 23:59:59 GMT"))
+    }
+
+    /// Every third day of 1970 to 2106, against the C library's calendar.
+    @Test func everyDayComesBackAndIsTheCalendarsDay() {
+        var seconds: Int64 = 86_399
+        while seconds < 4_300_000_000 {
+            let text = HTTPDate.format(epochSeconds: seconds)
+            #expect(HTTPDate.parse(text) == seconds)
+            var parts = unsafe tm()
+            var time = time_t(seconds)
+            _ = unsafe gmtime_r(&time, &parts)
+            var buffer = [CChar](repeating: 0, count: 64)
+            let count = unsafe strftime(&buffer, buffer.count, "%a, %d %b %Y %H:%M:%S GMT", &parts)
+            let expected = String(decoding: buffer.prefix(count).map { UInt8(bitPattern: $0) }, as: UTF8.self)
+            #expect(text == expected)
+            seconds += 3 * 86_400
+        }
+    }
+}
+
+@Suite struct AuthorizationTests {
+    @Test func theSchemeIsReadWithoutCaseAndTheTokenIsTheRest() {
+        #expect(Authorization.token("AppleOrder abc") == "abc")
+        #expect(Authorization.token("appleorder abc") == "abc")
+        #expect(Authorization.token("APPLEORDER a b") == "a b")
+        for header in [
+            nil, "", " ", "AppleOrder", "AppleOrder ", "AppleOrder  abc", "Bearer abc", "ApplePass abc", "abc", " AppleOrder abc",
+            "AppleOrder\tabc", "AppleOrderabc ", "AppleOrder: abc",
+        ] { #expect(Authorization.token(header) == nil, "\(header ?? "nil")") }
+    }
+
+    @Test func oddBytesAreAWrongTokenAndNoTrap() throws {
+        let token = try AuthenticationToken("0123456789abcdef")
+        for given in ["", "\u{0}", "0123456789abcdeF", "0123456789abcdef ", "0123456789abcdef\u{301}", "é", "0123456789abcde"] {
+            #expect(!Authorization.isEqual(given, token))
+        }
+        #expect(Authorization.isEqual("0123456789abcdef", token))
+        #expect(Authorization.token("AppleOrder \u{301}x") == "\u{301}x")
+        #expect(Authorization.token("\u{FFFD}\u{FFFD} x") == nil)
+    }
+}
+
+@Suite struct ConditionalFetchTests {
+    static let modified: Int64 = 784_111_777
+
+    func isFresh(_ headers: HTTPHeaders) throws -> Bool {
+        let stamp = PackageReader.Stamp(
+            token: try AuthenticationToken("0123456789abcdef"), version: 1, modifiedEpochSeconds: Self.modified,
+            entityTag: "abc")
+        return ConditionalFetch(headers).isFresh(stamp)
+    }
+
+    @Test(arguments: [
+        "Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:49:38 GMT", "Sunday, 06-Nov-94 08:49:37 GMT",
+        "Sun Nov  6 08:49:37 1994", "784111777", "784111777.25", "784111778",
+    ])
+    func whoHasTheNewestVersionGetsNothing(date: String) throws {
+        #expect(try self.isFresh(["If-Modified-Since": date]))
+    }
+
+    @Test(arguments: ["Sun, 06 Nov 1994 08:49:36 GMT", "0", "784111776", "", "junk", "-1", "nan", "Sun, 06 Nov 1994 08:49:37"])
+    func anOlderOrUnreadableDateGetsThePackage(date: String) throws {
+        #expect(try !self.isFresh(["If-Modified-Since": date]))
+    }
+
+    @Test(arguments: [
+        #""abc""#, #"W/"abc""#, #""x", "abc""#, #""x" ,W/"abc" , "y""#, "*", #""x",*"#, "\"x\",\t\"abc\"\t",
+    ])
+    func aTagOfTheListIsEnough(header: String) throws { #expect(try self.isFresh(["If-None-Match": header])) }
+
+    @Test(arguments: ["", "abc", #""ABC""#, #""abc"#, #"w/"abc""#, #""a"bc"#, ",,,", #""*""#, "W/", #""abc"x"#])
+    func anotherTagGetsThePackageWhateverTheDateSays(header: String) throws {
+        #expect(try !self.isFresh(["If-None-Match": header, "If-Modified-Since": "Sun, 06 Nov 1994 08:49:37 GMT"]))
+    }
+
+    @Test func tagsMayStandInSeveralHeadersAndGoBeforeDates() throws {
+        #expect(try self.isFresh(["If-None-Match": #""x""#, "if-none-match": #""abc""#, "If-Modified-Since": "0"]))
+        #expect(try !self.isFresh([:]))
+        #expect(!ConditionalFetch([:]).isConditional)
+        #expect(ConditionalFetch(["if-modified-since": "x"]).isConditional)
+    }
+}
