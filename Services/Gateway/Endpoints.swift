@@ -74,6 +74,13 @@ struct Endpoints: Sendable {
             : .failure(.internalServerError, "something went wrong here")
     }
 
+    /// The answer to what is no request that could be routed: a body that is too large, malformed HTTP.
+    func refusal(_ status: HTTPResponseStatus, _ message: String) -> Answer {
+        let answer = Answer.failure(status, message)
+        self.count("none", answer, since: .now())
+        return answer
+    }
+
     private func count(_ endpoint: String, _ answer: Answer, since started: NIODeadline) {
         self.metrics.answered(
             endpoint, status: Int(answer.status.code), nanoseconds: (NIODeadline.now() - started).nanoseconds)

@@ -16,8 +16,11 @@ final class GatewayServer: Service {
     static let conditions = [listening]
     /// Most bytes of assets that are kept in memory.
     static let assetCacheBytes = 64 << 20
-    /// How long a connection may stay without a request.
+    /// How long a connection may stay without a complete request, or with nothing coming or going.
     static let idleLimit = TimeAmount.seconds(75)
+    /// How long a registration waits for Kafka at most, in milliseconds. A device does not wait for ever, and a
+    /// graceful stop waits for the request.
+    static let deliveryMilliseconds = 5000
 
     private let address: ListenAddress
     private let endpoints: Endpoints
@@ -26,15 +29,18 @@ final class GatewayServer: Service {
     private let onStopped: @Sendable () async -> Void
     /// Called with the port once the server listens.
     private let onListening: @Sendable (Int) -> Void
+    private let idleLimit: TimeAmount
 
     init(
         address: ListenAddress, endpoints: Endpoints, environment: ServiceEnvironment,
+        idleLimit: TimeAmount = GatewayServer.idleLimit,
         onStopped: @escaping @Sendable () async -> Void,
         onListening: @escaping @Sendable (Int) -> Void = { _ in }
     ) {
         self.address = address
         self.endpoints = endpoints
         self.environment = environment
+        self.idleLimit = idleLimit
         self.onStopped = onStopped
         self.onListening = onListening
     }
@@ -51,12 +57,12 @@ final class GatewayServer: Service {
                 }
             }
             .childChannelOption(.tcpOption(.tcp_nodelay), value: 1)
-            .childChannelInitializer { [endpoints] channel in
+            .childChannelInitializer { [endpoints, idleLimit] channel in
                 channel.eventLoop.makeCompletedFuture {
                     let pipeline = channel.pipeline.syncOperations
-                    try pipeline.configureHTTPServerPipeline(withErrorHandling: true)
-                    try pipeline.addHandler(IdleStateHandler(allTimeout: Self.idleLimit))
-                    try pipeline.addHandler(ConnectionHandler(endpoints: endpoints))
+                    try pipeline.configureHTTPServerPipeline(withErrorHandling: false)
+                    try pipeline.addHandler(IdleStateHandler(allTimeout: idleLimit))
+                    try pipeline.addHandler(ConnectionHandler(endpoints: endpoints, requestLimit: idleLimit))
                 }
             }
             .bind(host: self.address.host, port: self.address.port).get()
@@ -64,12 +70,19 @@ final class GatewayServer: Service {
         logger.info("listening", metadata: ["address": "\(channel.localAddress?.description ?? "")"])
         self.environment.readiness.met(Self.listening)
         self.onListening(channel.localAddress?.port ?? 0)
+        let quiet = channel.eventLoop.makePromise(of: Void.self)
         let stopped = channel.eventLoop.makePromise(of: Void.self)
-        await withGracefulShutdownHandler {
-            _ = try? await stopped.futureResult.get()
-        } onGracefulShutdown: {
+        quiet.futureResult.cascade(to: stopped)
+        await withTaskCancellationOrGracefulShutdownHandler {
+            // A client may keep a request in hand for ever, so a cancelled task does not wait for it.
+            await withTaskCancellationHandler {
+                _ = try? await stopped.futureResult.get()
+            } onCancel: {
+                stopped.fail(CancellationError())
+            }
+        } onCancelOrGracefulShutdown: {
             self.environment.readiness.unmet(Self.listening, "stopping")
-            quiescing.initiateShutdown(promise: stopped)
+            quiescing.initiateShutdown(promise: quiet)
         }
         await self.onStopped()
     }
@@ -78,7 +91,7 @@ final class GatewayServer: Service {
     static func build(_ settings: GatewaySettings, _ environment: ServiceEnvironment) async throws -> [any Service] {
         let common = environment.common
         let redis = RedisClient(common.redis, eventLoopGroup: environment.group)
-        let producer = try KafkaProducer(environment.kafka)
+        let producer = try KafkaProducer(Self.bounded(environment.kafka))
         let metrics = GatewayMetrics(factory: environment.metrics)
         let reader = PackageReader(redis: redis)
         let endpoints = Endpoints(
@@ -96,5 +109,16 @@ final class GatewayServer: Service {
             await redis.close()
         }
         return [server]
+    }
+
+    /// Bounds the time of a delivery unless the operator did.
+    ///
+    /// Source: librdkafka CONFIGURATION.md: `message.timeout.ms` and `delivery.timeout.ms` are one property
+    static func bounded(_ configuration: KafkaConfiguration) -> KafkaConfiguration {
+        let names = ["delivery.timeout.ms", "message.timeout.ms"]
+        guard !names.contains(where: { configuration.properties[$0] != nil }) else { return configuration }
+        var bounded = configuration
+        bounded.properties[names[0]] = String(Self.deliveryMilliseconds)
+        return bounded
     }
 }

@@ -1,0 +1,246 @@
+import NIOCore
+import TestKit
+import Testing
+
+@testable import Gateway
+
+/// What clients do that no Wallet would. One after the other: each has servers of its own.
+@Suite(.serialized, .timeLimit(.minutes(2))) struct ConnectionTests {
+    typealias Bench = GatewayBench
+
+    @Test func pipelinedRequestsAreAnsweredInOrder() async throws {
+        try await Bench.with { bench in
+            let token = try bench.derived("1")
+            try await bench.connected { connection in
+                // The first one is held, the others could be answered at once.
+                try await connection.send(
+                    bench.request("GET", bench.package("1"), token: token)
+                        + bench.request("POST", "/v1/log", body: "[]") + bench.request("GET", "/nothing"))
+                try await Task.sleep(for: .milliseconds(100))
+                #expect(connection.isQuiet)
+                try await bench.put("1", token: token)
+                #expect(try await connection.response().body == Bench.package)
+                #expect(try await connection.response().status == 200)
+                #expect(try await connection.response().status == 404)
+            }
+        }
+    }
+
+    @Test func manyRequestsOnManyConnectionsGetOneAnswerEach() async throws {
+        try await Bench.with { bench in
+            try await bench.put("1")
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for number in 0..<12 {
+                    group.addTask {
+                        try await bench.connected { connection in
+                            let requests = (0..<10).map { index in
+                                index % 3 == number % 3
+                                    ? bench.request("GET", bench.package("1"), token: Bench.ownToken, ["If-None-Match: *"])
+                                    : bench.request("GET", bench.list("device-\(index)"))
+                            }
+                            try await connection.send(requests.joined())
+                            for index in 0..<10 {
+                                let status = try await connection.response().status
+                                #expect(status == (index % 3 == number % 3 ? 304 : 204))
+                            }
+                            #expect(connection.isQuiet)
+                        }
+                    }
+                }
+                try await group.waitForAll()
+            }
+        }
+    }
+
+    @Test func aBodyThatIsTooLargeIsRefusedAndTheConnectionClosed() async throws {
+        try await Bench.with { bench in
+            let limit = ConnectionHandler.bodyLimit
+            let exact = "[" + String(repeating: " ", count: limit - 2) + "]"
+            #expect(try await bench.once("POST", "/v1/log", body: exact).status == 200)
+            let large = String(repeating: "x", count: 3 * limit)
+            let requests = [
+                bench.request("POST", "/v1/log", ["Content-Length: \(limit + 1)"]),
+                bench.request("POST", "/v1/log", body: large),
+                bench.request("POST", "/v1/log", ["Transfer-Encoding: chunked"])
+                    + "\(String(large.utf8.count, radix: 16))\r\n\(large)\r\n0\r\n\r\n",
+                bench.request("POST", "/v1/log", ["Content-Length: 9223372036854775807"]),
+                bench.request("POST", "/v1/log", ["Expect: 100-continue", "Content-Length: 100000"]),
+            ]
+            for request in requests {
+                try await bench.connected { connection in
+                    try await connection.send(request + (request == requests[1] ? bench.request("GET", "/x") : ""))
+                    let answer = try await connection.response()
+                    #expect(answer.status == 413 && answer["connection"] == "close")
+                    #expect(try await connection.isClosedByServer(), "nothing more is answered")
+                }
+            }
+            #expect(bench.metricsText.contains("waybill_responses_total{endpoint=\"none\",status=\"413\"} 5"))
+            #expect(try await bench.isAlive())
+        }
+    }
+
+    static let malformed = [
+        "\u{0}\u{1}\u{2}\r\n\r\n", "GET\r\n\r\n", "GET / HTTP/9.9\r\n\r\n", "GET / HTTP/1.1\r\nA B: c\r\n\r\n",
+        "POST /v1/log HTTP/1.1\r\nContent-Length: -1\r\n\r\n", "POST /v1/log HTTP/1.1\r\nContent-Length: x\r\n\r\n",
+        "POST /v1/log HTTP/1.1\r\nContent-Length: 99999999999999999999\r\n\r\n",
+        "POST /v1/log HTTP/1.1\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n[]",
+        "POST /v1/log HTTP/1.1\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n[]\r\n0\r\n\r\n",
+        "POST /v1/log HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        "GET / HTTP/1.1\r\nx: " + String(repeating: "y", count: 200_000) + "\r\n\r\n",
+    ]
+
+    @Test func malformedHTTPIsRefusedAndHurtsNobody() async throws {
+        try await Bench.with { bench in
+            for request in Self.malformed {
+                try await bench.connected { connection in
+                    try await connection.send(request)
+                    let answer = try await connection.response()
+                    #expect(answer.status == 400 && answer["connection"] == "close", "\(request.prefix(100))")
+                    #expect(try await connection.isClosedByServer())
+                }
+                #expect(try await bench.isAlive())
+            }
+        }
+    }
+
+    @Test func junkBehindARequestDoesNotCostItsAnswer() async throws {
+        try await Bench.with { bench in
+            let token = try bench.derived("1")
+            try await bench.connected { connection in
+                try await connection.send(bench.request("GET", bench.package("1"), token: token) + "\u{1}junk\r\n\r\n")
+                try await bench.put("1", token: token)
+                #expect(try await connection.response().body == Bench.package)
+                #expect(try await connection.response().status == 400)
+                #expect(try await connection.isClosedByServer())
+            }
+        }
+    }
+
+    @Test func headersOfAnyBytesAreAWrongToken() async throws {
+        try await Bench.with { bench in
+            try await bench.put("1")
+            for bytes: [UInt8] in [[0xFF, 0xFE], [0xC3], [0xF0, 0x9F, 0x91, 0xA9], [0x09, 0x20, 0x41]] {
+                try await bench.connected { connection in
+                    let head = "GET \(bench.package("1")) HTTP/1.1\r\nAuthorization: AppleOrder "
+                    try await connection.send(Array(head.utf8) + bytes + Array("\r\nIf-None-Match: ".utf8) + bytes + [13, 10, 13, 10])
+                    #expect(try await connection.response().status == 401)
+                }
+            }
+        }
+    }
+
+    @Test func whoAsksFirstMaySendItsBody() async throws {
+        try await Bench.with { bench in
+            try await bench.connected { connection in
+                for _ in 0..<2 {
+                    try await connection.send(
+                        bench.request("POST", "/v1/log", ["Expect: 100-Continue", "Content-Length: 5"]))
+                    #expect(try await connection.response().status == 100)
+                    try await connection.send("[\"a\"]")
+                    #expect(try await connection.response().status == 200)
+                }
+            }
+        }
+    }
+
+    @Test func aRequestForAnotherProtocolIsAnsweredAndTheConnectionClosed() async throws {
+        try await Bench.with { bench in
+            let upgrade = ["Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQAAP__"]
+            try await bench.connected { connection in
+                let answer = try await connection.exchange(bench.request("GET", bench.list("device"), upgrade))
+                #expect(answer.status == 204 && answer["connection"] == "close")
+                #expect(try await connection.isClosedByServer())
+            }
+            try await bench.connected { connection in
+                let answer = try await connection.exchange("CONNECT a.example:443 HTTP/1.1\r\nHost: a\r\n\r\n")
+                #expect(answer.status == 404 && answer["connection"] == "close")
+                #expect(try await connection.isClosedByServer())
+            }
+        }
+    }
+
+    @Test func theClientsWishToCloseOrStayIsKept() async throws {
+        try await Bench.with { bench in
+            try await bench.put("1")
+            try await bench.connected { connection in
+                try await connection.send(
+                    bench.request("GET", bench.package("1"), token: Bench.ownToken, ["Connection: close"])
+                        + bench.request("GET", "/ignored"))
+                let answer = try await connection.response()
+                #expect(answer["connection"] == "close" && answer.body == Bench.package, "the whole of it")
+                #expect(try await connection.isClosedByServer())
+            }
+            try await bench.connected { connection in
+                let stays = try await connection.exchange("GET /x HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
+                #expect(stays["connection"] == "keep-alive")
+                let closes = try await connection.exchange("GET /x HTTP/1.0\r\n\r\n")
+                #expect(closes.status == 404)
+                #expect(try await connection.isClosedByServer())
+            }
+        }
+    }
+
+    @Test func aPathIsToldItsMethods() async throws {
+        try await Bench.with { bench in
+            let answer = try await bench.once("PUT", bench.package("1"))
+            #expect(answer.status == 405 && answer["allow"] == "GET, HEAD")
+            #expect(try await bench.once("GET", "/v1/orders/\(Bench.orderType)/%ZZ").status == 400)
+        }
+    }
+
+    @Test func aRequestThatDripsInIsGivenUp() async throws {
+        try await Bench.with(.init(idleLimit: .milliseconds(600))) { bench in
+            try await bench.connected { connection in
+                #expect(try await connection.exchange(bench.request("POST", "/v1/log", body: "[]")).status == 200)
+                let started = ContinuousClock.now
+                var isOpen = true
+                while isOpen && ContinuousClock.now - started < .seconds(10) {
+                    isOpen = (try? await connection.send("G")) != nil
+                    if isOpen { isOpen = try await !connection.isClosedByServer(within: .milliseconds(50)) }
+                }
+                #expect(!isOpen)
+            }
+            #expect(try await bench.isAlive())
+        }
+    }
+
+    @Test func aGracefulStopAnswersWhatIsInHand() async throws {
+        try await Bench.with { bench in
+            let token = try bench.derived("1")
+            try await bench.connected { held in
+                try await bench.connected { idle in
+                    #expect(try await idle.exchange(bench.request("POST", "/v1/log", body: "[]")).status == 200)
+                    try await held.send(bench.request("GET", bench.package("1"), token: token))
+                    try await Task.sleep(for: .milliseconds(100))
+                    #expect(bench.reasons.isEmpty)
+                    bench.stop()
+                    #expect(try await idle.isClosedByServer())
+                    #expect(bench.reasons == ["\(GatewayServer.listening): stopping"])
+                    // The listening socket closes on a loop of its own, so a moment later perhaps.
+                    let deadline = ContinuousClock.now + .seconds(10)
+                    while let stranger = try? await RawConnection.open(port: bench.port) {
+                        await stranger.close()
+                        try #require(ContinuousClock.now < deadline, "it goes on listening")
+                    }
+                    try await bench.put("1", token: token)
+                    let answer = try await held.response()
+                    #expect(answer.status == 200 && answer.body == Bench.package && answer["connection"] == "close")
+                    #expect(try await held.isClosedByServer())
+                }
+            }
+        }
+    }
+
+    @Test func cancellationEndsTheServerWhateverClientsHold() async throws {
+        let (clients, continuation) = AsyncStream.makeStream(of: RawConnection.self)
+        try await Bench.with(.init(isCancelled: true)) { bench in
+            let connection = try await RawConnection.open(port: bench.port)
+            continuation.yield(connection)
+            // The rest of this request never comes.
+            try await connection.send("POST /v1/log HTTP/1.1\r\nContent-Length: 10\r\n\r\n[")
+            #expect(try await bench.isAlive())
+            bench.stop()
+        }
+        await clients.first { _ in true }?.close()
+    }
+}

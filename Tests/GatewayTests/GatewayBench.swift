@@ -1,0 +1,184 @@
+import Foundation
+import Kafka
+import Logging
+import Model
+import NIOCore
+import NIOPosix
+import Operations
+import Packaging
+import Redis
+import ServiceLifecycle
+import ServiceLifecycleTestKit
+import Store
+import TestKit
+import Testing
+
+@testable import Gateway
+
+/// The real gateway with a real Redis and the mock broker, for one test.
+struct GatewayBench: Sendable {
+    static let orderType = "order.com.example.shop"
+    static let ownToken = "own-token-of-the-order"
+
+    let port: Int
+    let server: RedisServer
+    let broker: KafkaBroker
+    let redis: RedisClient
+    let secrets: TokenSecrets
+    let metrics: MetricsRegistry
+    let readiness: Readiness
+    let trigger: GracefulShutdownTestTrigger
+
+    /// Made once: certificates take a second.
+    static let brands = Result {
+        let directory = try TemporaryDirectory("brands")
+        let certificates = try DevelopmentCertificates.make(in: directory.path("certificates"), orderType: orderType)
+        try DevelopmentBrand.make(
+            in: directory.path("brands/shop"), orderType: orderType, certificates: certificates)
+        return try Brands.load(directory: directory.path("brands"), webServiceURL: "https://wallet.example/apple")
+    }
+
+    struct Options: Sendable {
+        var holding = PackageEndpoint.Hold()
+        var idleLimit = GatewayServer.idleLimit
+        /// Ends the server by cancellation instead of a graceful shutdown.
+        var isCancelled = false
+    }
+
+    /// Runs `body` while the gateway listens, then stops it and sees that it ends.
+    static func with(
+        _ options: Options = Options(), _ body: @escaping @Sendable (GatewayBench) async throws -> Void
+    ) async throws {
+        let server = try await RedisServer.start()
+        let broker = try KafkaBroker(topics: [.init("waybill.registrations", partitions: 2)])
+        var configuration = try RedisConfiguration(url: server.url)
+        configuration.commandDeadline = .milliseconds(700)
+        let redis = RedisClient(configuration, eventLoopGroup: MultiThreadedEventLoopGroup.singleton)
+        let kafka = KafkaConfiguration(bootstrap: broker.bootstrap, properties: ["message.timeout.ms": "1500"])
+        let producer = try KafkaProducer(kafka)
+        let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+        let common = try CommonSettings(Settings(environment: [:]))
+        let environment = ServiceEnvironment(
+            common: common, group: .singleton, metrics: MetricsRegistry(),
+            readiness: Readiness(conditions: GatewayServer.conditions), logger: logger)
+        let metrics = GatewayMetrics(factory: environment.metrics)
+        let reader = PackageReader(redis: redis)
+        let secrets = try TokenSecrets(file: Array("the first secret of the test\nthe second secret\n".utf8))
+        let endpoints = Endpoints(
+            basePath: "/apple", brands: try Self.brands.get(),
+            package: PackageEndpoint(
+                reader: reader, secrets: secrets, cache: AssetCache(limit: 1 << 20), metrics: metrics,
+                holding: options.holding),
+            registrations: RegistrationEndpoints(
+                reader: reader, registrations: Registrations(redis: redis), deviceOrders: DeviceOrders(redis: redis),
+                producer: producer, topics: common.topics),
+            log: LogEndpoint(metrics: metrics, logger: logger), metrics: metrics, logger: logger)
+        let (ports, continuation) = AsyncStream.makeStream(of: Int.self)
+        let gateway = GatewayServer(
+            address: ListenAddress(host: "127.0.0.1", port: 0), endpoints: endpoints, environment: environment,
+            idleLimit: options.idleLimit, onStopped: {}, onListening: { continuation.yield($0) })
+        func clean() async {
+            await producer.close()
+            await redis.close()
+            await server.stop()
+            broker.close()
+        }
+        do {
+            try await testGracefulShutdown { trigger in
+                try await withThrowingTaskGroup(of: Void.self) { group in
+                    group.addTask { try await gateway.run() }
+                    guard let port = await ports.first(where: { _ in true }) else { throw CancellationError() }
+                    do {
+                        try await body(
+                            GatewayBench(
+                                port: port, server: server, broker: broker, redis: redis, secrets: secrets,
+                                metrics: environment.metrics, readiness: environment.readiness, trigger: trigger))
+                    } catch {
+                        trigger.triggerGracefulShutdown()
+                        throw error
+                    }
+                    if options.isCancelled { group.cancelAll() } else { trigger.triggerGracefulShutdown() }
+                    try await group.waitForAll()
+                }
+            }
+        } catch {
+            await clean()
+            throw error
+        }
+        await clean()
+    }
+
+    static func key(_ order: String) throws -> OrderKey { try OrderKey("\(orderType)/\(order)") }
+
+    /// What a package is made of here; digests name assets that `put` stores.
+    static let head = Array("PK head ".utf8) + Array(0...255)
+    static let assets: [(digest: String, entry: [UInt8])] = [
+        ("aa", Array("asset one\r\n\r\n".utf8)), ("bb", [0, 255]), ("cc", [UInt8](repeating: 9, count: 300_000)),
+    ]
+    static let tail = Array("tail".utf8)
+    static var package: [UInt8] { head + assets.flatMap(\.entry) + tail }
+
+    /// Puts a version of an order as the packager does.
+    func put(
+        _ order: String, version: Int64 = 1, token: String = ownToken, modified: Int64 = 784_111_777,
+        isRemoved: Bool = false
+    ) async throws {
+        let store = OrderStore(redis: self.redis)
+        let state = OrderState(
+            key: try Self.key(order), document: OrderDocument(members: isRemoved ? [:] : ["orderNumber": "1"]),
+            token: try AuthenticationToken(token), version: version, modifiedEpochSeconds: modified + version - 1,
+            isRemoved: isRemoved)
+        try await store.putAssets(Self.assets)
+        let package = OrderStore.StoredPackage(
+            head: Self.head, assets: Self.assets.map(\.digest), tail: Self.tail, entityTag: "tag-\(version)")
+        let outcomes = try await store.write([
+            .init(state: state, expectedVersion: version - 1, content: isRemoved ? .removal : .version(package))
+        ])
+        #expect(outcomes == [.written])
+    }
+
+    /// The token that an order has if it brings none.
+    func derived(_ order: String) throws -> String { self.secrets.token(for: try Self.key(order)).rawValue }
+    var metricsText: String { self.metrics.text }
+    /// Why the gateway is not ready.
+    var reasons: [String] { self.readiness.reasons }
+    func stop() { self.trigger.triggerGracefulShutdown() }
+
+    /// A request without a body, or with one.
+    func request(
+        _ method: String, _ path: String, token: String? = nil, _ headers: [String] = [], body: String? = nil
+    ) -> String {
+        var lines = ["\(method) \(path) HTTP/1.1", "Host: wallet.example"]
+        if let token { lines.append("Authorization: AppleOrder \(token)") }
+        if let body { lines.append("Content-Length: \(body.utf8.count)") }
+        return (lines + headers).joined(separator: "\r\n") + "\r\n\r\n" + (body ?? "")
+    }
+
+    func package(_ order: String) -> String { "/apple/v1/orders/\(Self.orderType)/\(order)" }
+    func list(_ device: String, _ tag: String? = nil) -> String {
+        "/apple/v1/devices/\(device)/registrations/\(Self.orderType)" + (tag.map { "?ordersModifiedSince=\($0)" } ?? "")
+    }
+    func registration(_ device: String, _ order: String) -> String { "\(self.list(device))/\(order)" }
+
+    func once(
+        _ method: String, _ path: String, token: String? = nil, _ headers: [String] = [], body: String? = nil
+    ) async throws -> RawConnection.Response {
+        try await RawConnection.once(
+            port: self.port, self.request(method, path, token: token, headers, body: body))
+    }
+
+    /// Opens a connection for `body` and closes it.
+    func connected<Result>(_ body: (RawConnection) async throws -> Result) async throws -> Result {
+        let connection = try await RawConnection.open(port: self.port)
+        do {
+            let result = try await body(connection)
+            await connection.close()
+            return result
+        } catch {
+            await connection.close()
+            throw error
+        }
+    }
+
+    func isAlive() async throws -> Bool { try await self.once("POST", "/v1/log", body: "[]").status == 200 }
+}
