@@ -215,15 +215,15 @@ extension OrderWork {
         case .advanced:
             // An order that has never been written cannot move on without its first version.
             guard self.stored != nil else { return nil }
-            return OrderStore.Write(state: state, expectedVersion: self.expectedVersion, content: .positions)
+            return OrderStore.Write(state: state, expectedRevision: self.expectedRevision, content: .positions)
         case .removed:
-            return OrderStore.Write(state: state, expectedVersion: self.expectedVersion, content: .removal)
+            return OrderStore.Write(state: state, expectedRevision: self.expectedRevision, content: .removal)
         case .changed:
             guard let package = self.package else { return nil }
             let stored = OrderStore.StoredPackage(
                 head: package.head, assets: package.assets.map(\.rawValue), tail: package.tail,
                 entityTag: package.entityTag)
-            return OrderStore.Write(state: state, expectedVersion: self.expectedVersion, content: .version(stored))
+            return OrderStore.Write(state: state, expectedRevision: self.expectedRevision, content: .version(stored))
         }
     }
 

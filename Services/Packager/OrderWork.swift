@@ -16,8 +16,8 @@ struct OrderWork: Sendable {
     /// One per change.
     var outcomes: [ChangeOutcome]
 
-    /// The version that the write expects in Redis.
-    var expectedVersion: Int64 { self.stored?.state.version ?? 0 }
+    /// The revision that the write expects in Redis.
+    var expectedRevision: Int64 { self.stored?.revision ?? 0 }
 
     /// A change that was seen before may be one whose publication was lost with its worker: it is published again.
     var wasRedelivered: Bool {

@@ -16,6 +16,8 @@ public struct OrderStore: Sendable {
     /// An order as it stands in Redis, without the bytes of its package.
     public struct StoredOrder: Sendable {
         public let state: OrderState
+        /// Moves with each write of the order, also with one that leaves the version alone.
+        public let revision: Int64
         /// Without quotes; empty for a removed order.
         public let entityTag: String
         /// Digests, in the order of the archive.
@@ -30,7 +32,7 @@ public struct OrderStore: Sendable {
     ///   order: nobody may take an order for damaged that could only not be read now.
     public func orders(_ keys: [OrderKey]) async throws(StoreError) -> [Result<StoredOrder?, StoreError>] {
         let fields: [OrderField] = [
-            .token, .version, .modified, .document, .sources, .recent, .etag, .assets,
+            .token, .version, .modified, .document, .sources, .recent, .etag, .assets, .revision,
         ]
         let commands = keys.map { key in
             RedisCommand(["HMGET", .string(StoreKeys.order(key))] + fields.map { .string($0.rawValue) })
@@ -43,19 +45,21 @@ public struct OrderStore: Sendable {
 
     private static func stored(_ key: OrderKey, _ reply: RedisValue) -> Result<StoredOrder?, StoreError> {
         if case .error(let message) = reply { return .failure(StoreError("reading order \(key)", reply: message)) }
-        guard let values = reply.array, values.count == 8 else {
-            return .failure(StoreError(.corrupt, "reading order \(key): eight fields were expected"))
+        guard let values = reply.array, values.count == 9 else {
+            return .failure(StoreError(.corrupt, "reading order \(key): nine fields were expected"))
         }
         guard values[1] != .null else { return .success(nil) }
         guard let token = values[0].text, let version = values[1].integer, let modified = values[2].integer,
-            let document = values[3].bytes, let sources = values[4].bytes, let recent = values[5].bytes
+            let document = values[3].bytes, let sources = values[4].bytes, let recent = values[5].bytes,
+            let revision = values[8].integer
         else { return .failure(StoreError(.corrupt, "reading order \(key): a field is missing")) }
         do {
             let state = try OrderState(
                 key: key, document: document, token: token, version: version, modifiedEpochSeconds: modified,
                 sources: sources, recent: recent)
             let assets = (values[7].text ?? "").split(separator: " ").map(String.init)
-            return .success(StoredOrder(state: state, entityTag: values[6].text ?? "", assets: assets))
+            return .success(
+                StoredOrder(state: state, revision: revision, entityTag: values[6].text ?? "", assets: assets))
         } catch {
             return .failure(StoreError(.corrupt, "reading order \(key): \(error)"))
         }
@@ -72,13 +76,13 @@ public struct OrderStore: Sendable {
             case removal
         }
         public let state: OrderState
-        /// The version that was read before, 0 if there was none.
-        public let expectedVersion: Int64
+        /// The revision that was read before, 0 if there was none.
+        public let expectedRevision: Int64
         public let content: Content
 
-        public init(state: OrderState, expectedVersion: Int64, content: Content) {
+        public init(state: OrderState, expectedRevision: Int64, content: Content) {
             self.state = state
-            self.expectedVersion = expectedVersion
+            self.expectedRevision = expectedRevision
             self.content = content
         }
     }
@@ -109,7 +113,7 @@ public struct OrderStore: Sendable {
         case refused(String)
     }
 
-    /// Writes some orders, each only if its version still is the expected one.
+    /// Writes some orders, each only if its revision still is the expected one.
     ///
     /// - Returns: one outcome per write, in order.
     /// - Throws: `StoreError` with code `.unavailable`; then it is unknown which writes took place, and writing again
@@ -118,7 +122,7 @@ public struct OrderStore: Sendable {
         let invocations = writes.map { write in
             RedisInvocation(
                 StoreScripts.write, keys: [StoreKeys.order(write.state.key)],
-                arguments: [.integer(write.expectedVersion), .string(write.mode), .integer(Self.removedSeconds)]
+                arguments: [.integer(write.expectedRevision), .string(write.mode), .integer(Self.removedSeconds)]
                     + write.fields.flatMap { [.string($0.0.rawValue), $0.1] })
         }
         let replies: [RedisValue]

@@ -36,6 +36,8 @@ enum OrderField: String {
     case recent
     /// Microseconds of the store's clock when the version was written, the measure of `ordersModifiedSince`.
     case stamp
+    /// Counts the writes of the hash, from 1.
+    case revision
     /// `1` when the order was removed and only what idempotence needs is left.
     case removed
 }

@@ -2,18 +2,22 @@ import Redis
 
 /// The scripts that change Redis. Each touches one slot.
 enum StoreScripts {
-    /// Writes an order's hash if its version still is the expected one.
+    /// Writes an order's hash if nobody has written it since it was read.
     ///
+    /// What is compared is the revision, which each write moves, and not the version, which a write of positions leaves
+    /// alone: else a worker that lost its partition could take back the positions of its successor, and with them a
+    /// change that said nothing new.
     /// The stamp comes from the server's clock inside the script, where nothing else runs, and grows with each version:
     /// whatever becomes visible later has a higher one.
-    /// KEYS: the order. ARGV: expected version (0: none), mode, seconds to keep a removed order, then field, value, …
-    /// Returns 1 if written, 0 if the version differs.
+    /// KEYS: the order. ARGV: expected revision (0: none), mode, seconds to keep a removed order, then field, value, …
+    /// Returns 1 if written, 0 if the revision differs.
     static let write = RedisScript(
         """
-        local current = redis.call('HGET', KEYS[1], 'version') or '0'
+        local current = redis.call('HGET', KEYS[1], 'revision') or '0'
         if current ~= ARGV[1] then return 0 end
+        local revision = string.format('%.0f', current + 1)
         if ARGV[2] == 'positions' then
-          redis.call('HSET', KEYS[1], unpack(ARGV, 4))
+          redis.call('HSET', KEYS[1], 'revision', revision, unpack(ARGV, 4))
           return 1
         end
         local time = redis.call('TIME')
@@ -21,7 +25,8 @@ enum StoreScripts {
         local last = tonumber(redis.call('HGET', KEYS[1], 'stamp') or '0') or 0
         if stamp <= last then stamp = last + 1 end
         redis.call('DEL', KEYS[1])
-        redis.call('HSET', KEYS[1], 'stamp', string.format('%.0f', stamp), unpack(ARGV, 4))
+        redis.call(
+          'HSET', KEYS[1], 'revision', revision, 'stamp', string.format('%.0f', stamp), unpack(ARGV, 4))
         if ARGV[2] == 'removal' then redis.call('EXPIRE', KEYS[1], ARGV[3]) end
         return 1
         """)

@@ -132,7 +132,7 @@ struct GatewayBench: Sendable {
         let package = OrderStore.StoredPackage(
             head: Self.head, assets: Self.assets.map(\.digest), tail: Self.tail, entityTag: "tag-\(version)")
         let outcomes = try await store.write([
-            .init(state: state, expectedVersion: version - 1, content: isRemoved ? .removal : .version(package))
+            .init(state: state, expectedRevision: version - 1, content: isRemoved ? .removal : .version(package))
         ])
         #expect(outcomes == [.written])
     }

@@ -47,7 +47,7 @@ import Testing
         #expect(work.effect == .changed)
         #expect(work.state?.version == 1)
         #expect(work.state?.document.members["orderNumber"] == "10")
-        #expect(work.expectedVersion == 0)
+        #expect(work.expectedRevision == 0)
         #expect(work.outcomes == Array(repeating: .applied, count: 10))
         #expect(work.record?.recipe.assets.count == 2)
     }
@@ -108,7 +108,7 @@ import Testing
         let workshop = try bench.workshop()
         let first = try self.work(workshop, [log.change("order.replaced", "o", ChangeLog.document())])
         let stored = OrderStore.StoredOrder(
-            state: try #require(first.state), entityTag: "tag", assets: ["asset"])
+            state: try #require(first.state), revision: 1, entityTag: "tag", assets: ["asset"])
         let second = try self.work(
             workshop, [log.change("order.replaced", "o", ChangeLog.document())], on: stored)
         #expect(bench.count == 1)
@@ -130,7 +130,7 @@ import Testing
         let first = try self.work(workshop, [record])
         let digest = String(repeating: "ab", count: 32)
         let stored = OrderStore.StoredOrder(
-            state: try #require(first.state), entityTag: "tag", assets: [digest])
+            state: try #require(first.state), revision: 1, entityTag: "tag", assets: [digest])
         let second = try self.work(workshop, [record], on: stored)
         #expect(second.outcomes == [.skipped(.redelivered)])
         #expect(second.wasRedelivered)

@@ -45,12 +45,16 @@ import Testing
             var moved = try state("1", version: 1)
             moved.positions.advance(to: ChangePosition(partition: 3, offset: 7, timestampMilliseconds: 5))
             moved.recent.append(source: "oms", id: "a")
-            let write = OrderStore.Write(state: moved, expectedVersion: 1, content: .positions)
+            let write = OrderStore.Write(state: moved, expectedRevision: 1, content: .positions)
             #expect(try await bench.write(write) == .written)
             #expect(try await bench.store.orders([key("1")])[0].get()?.state == moved)
             #expect(try await bench.stamp(key("1")) == stamp, "devices have nothing new to fetch")
-            let late = OrderStore.Write(state: moved, expectedVersion: 2, content: .positions)
+            // A worker that lost its partition read the order before its successor moved the positions.
+            let late = OrderStore.Write(state: try state("1", version: 1), expectedRevision: 1, content: .positions)
             #expect(try await bench.write(late) == .conflict)
+            #expect(try await bench.store.orders([key("1")])[0].get()?.state == moved)
+            #expect(try await bench.write(version("1", 2, expecting: 1)) == .conflict, "nor may it write a version")
+            #expect(try await bench.write(version("1", 2, expecting: 2)) == .written)
         }
     }
 

@@ -79,13 +79,13 @@ let somePackage = OrderStore.StoredPackage(
 
 func version(_ order: String, _ number: Int64, expecting expected: Int64? = nil) throws -> OrderStore.Write {
     OrderStore.Write(
-        state: try state(order, version: number), expectedVersion: expected ?? number - 1,
+        state: try state(order, version: number), expectedRevision: expected ?? number - 1,
         content: .version(somePackage))
 }
 
 func removal(_ order: String, _ number: Int64) throws -> OrderStore.Write {
     OrderStore.Write(
-        state: try state(order, version: number, isRemoved: true), expectedVersion: number - 1, content: .removal)
+        state: try state(order, version: number, isRemoved: true), expectedRevision: number - 1, content: .removal)
 }
 
 /// A generator that gives the same numbers for the same seed. Source: Steele et al., SplitMix64
