@@ -1,3 +1,4 @@
+import Foundation
 import NIOCore
 import NIOHTTP1
 
@@ -128,6 +129,8 @@ final class ConnectionHandler: ChannelInboundHandler {
     ) {
         guard context.channel.isActive else { return }
         var headers = answer.headers
+        // A server that has a clock says what it shows (RFC 9110 §6.6.1).
+        headers.replaceOrAdd(name: "date", value: HTTPDate.format(epochSeconds: Int64(Date().timeIntervalSince1970)))
         // 204 and 304 have no body, and no length of one (RFC 9110 §8.6).
         if answer.status != .noContent && answer.status != .notModified {
             headers.replaceOrAdd(name: "content-length", value: String(answer.contentLength))

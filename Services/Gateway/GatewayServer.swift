@@ -18,9 +18,9 @@ final class GatewayServer: Service {
     static let assetCacheBytes = 64 << 20
     /// How long a connection may stay without a complete request, or with nothing coming or going.
     static let idleLimit = TimeAmount.seconds(75)
-    /// How long a registration waits for Kafka at most, in milliseconds. A device does not wait for ever, and a
+    /// How long a registration waits for Kafka at most. A device does not wait for ever, and a
     /// graceful stop waits for the request.
-    static let deliveryMilliseconds = 5000
+    static let deliveryLimit = Duration.seconds(5)
 
     private let address: ListenAddress
     private let endpoints: Endpoints
@@ -91,7 +91,7 @@ final class GatewayServer: Service {
     static func build(_ settings: GatewaySettings, _ environment: ServiceEnvironment) async throws -> [any Service] {
         let common = environment.common
         let redis = RedisClient(common.redis, eventLoopGroup: environment.group)
-        let producer = try KafkaProducer(Self.bounded(environment.kafka))
+        let producer = try KafkaProducer(environment.producing(within: Self.deliveryLimit))
         let metrics = GatewayMetrics(factory: environment.metrics)
         let reader = PackageReader(redis: redis)
         let endpoints = Endpoints(
@@ -109,16 +109,5 @@ final class GatewayServer: Service {
             await redis.close()
         }
         return [server]
-    }
-
-    /// Bounds the time of a delivery unless the operator did.
-    ///
-    /// Source: librdkafka CONFIGURATION.md: `message.timeout.ms` and `delivery.timeout.ms` are one property
-    static func bounded(_ configuration: KafkaConfiguration) -> KafkaConfiguration {
-        let names = ["delivery.timeout.ms", "message.timeout.ms"]
-        guard !names.contains(where: { configuration.properties[$0] != nil }) else { return configuration }
-        var bounded = configuration
-        bounded.properties[names[0]] = String(Self.deliveryMilliseconds)
-        return bounded
     }
 }

@@ -14,7 +14,7 @@ extension Packager {
     static func build(_ settings: PackagerSettings, _ environment: ServiceEnvironment) throws -> [any Service] {
         let common = environment.common
         let redis = RedisClient(common.redis, eventLoopGroup: environment.group)
-        let producer = try KafkaProducer(environment.kafka)
+        let producer = try KafkaProducer(environment.producing(within: common.shutdownLimit / 2))
         var workshops: [OrderTypeIdentifier: OrderWorkshop] = [:]
         for type in settings.brands.orderTypes {
             workshops[type] = settings.brands[type].map { OrderWorkshop($0, secrets: settings.secrets) }

@@ -16,7 +16,7 @@ extension Pusher {
     static func build(_ settings: PusherSettings, _ environment: ServiceEnvironment) throws -> [any Service] {
         let common = environment.common
         let redis = RedisClient(common.redis, eventLoopGroup: environment.group)
-        let producer = try KafkaProducer(environment.kafka)
+        let producer = try KafkaProducer(environment.producing(within: common.shutdownLimit / 2))
         var clients: [OrderTypeIdentifier: APNSClient] = [:]
         for type in settings.brands.orderTypes {
             guard let brand = settings.brands[type] else { continue }

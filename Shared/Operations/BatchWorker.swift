@@ -57,16 +57,18 @@ public final class BatchWorker: Service {
     }
 
     public func run() async throws {
+        var failure: KafkaError?
         do {
             try await self.work()
         } catch let error as KafkaError where error.code != .cancelled {
-            throw error
+            failure = error
         } catch {
             self.logger.info("stopping, what was in hand is done or goes back uncommitted")
         }
         self.readiness.unmet(Self.joined, "stopping")
         await self.consumer.close()
         await self.onStopped()
+        if let failure { throw failure }
     }
 
     /// - Throws: `CancellationError` on graceful shutdown; `KafkaError` when the consumer cannot go on.

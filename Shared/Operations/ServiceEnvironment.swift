@@ -36,4 +36,17 @@ public struct ServiceEnvironment: Sendable {
         }
         return configuration
     }
+
+    /// The same for a producer, whose deliveries end within a limit unless the operator's properties say otherwise: what
+    /// waits for an acknowledgement, a client or a shutdown, must not wait longer than it may.
+    public func producing(within limit: Duration) -> KafkaConfiguration { Self.bounded(self.kafka, within: limit) }
+
+    /// Source: librdkafka CONFIGURATION.md: `message.timeout.ms` and `delivery.timeout.ms` are one property
+    static func bounded(_ configuration: KafkaConfiguration, within limit: Duration) -> KafkaConfiguration {
+        let names = ["delivery.timeout.ms", "message.timeout.ms"]
+        guard !names.contains(where: { configuration.properties[$0] != nil }) else { return configuration }
+        var bounded = configuration
+        bounded.properties[names[0]] = String(limit.components.seconds * 1000)
+        return bounded
+    }
 }

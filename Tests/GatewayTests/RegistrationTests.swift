@@ -139,15 +139,6 @@ import Testing
         }
     }
 
-    @Test func aDeliveryIsBoundedUnlessTheOperatorBoundsIt() {
-        let plain = GatewayServer.bounded(KafkaConfiguration(bootstrap: "x:1", properties: ["a": "b"]))
-        #expect(plain.properties == ["a": "b", "delivery.timeout.ms": "5000"])
-        for name in ["delivery.timeout.ms", "message.timeout.ms"] {
-            let given = GatewayServer.bounded(KafkaConfiguration(bootstrap: "x:1", properties: [name: "9000"]))
-            #expect(given.properties == [name: "9000"])
-        }
-    }
-
     @Test func devicesMayLogInBothShapes() async throws {
         try await Bench.with { bench in
             for body in [#"{"logs":["a","b\nc"]}"#, #"["a"]"#, "[]"] {
