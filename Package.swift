@@ -82,7 +82,8 @@ let package = Package(
         shared(
             "Operations",
             [
-                "Model", "Kafka", "Redis", "Packaging", .nioCore, .nioPosix, .nioHTTP1, .logging, .coreMetrics, .serviceLifecycle, .unixSignals,
+                "Model", "Kafka", "Redis", "Packaging", .nioCore, .nioPosix, .nioHTTP1, .logging, .coreMetrics,
+                .serviceLifecycle, .unixSignals,
                 .configuration,
             ]),
 

@@ -17,16 +17,19 @@ struct GatewayMetrics: Sendable {
     init(factory: any MetricsFactory) {
         self.held = Counter(label: "waybill_fetches_held_total", factory: factory)
         self.deviceLogs = Counter(label: "waybill_device_log_messages_total", factory: factory)
-        self.durations = Dictionary(uniqueKeysWithValues: Self.endpoints.map { endpoint in
-            let dimensions = [("endpoint", endpoint)]
-            return (endpoint, Timer(label: "waybill_request_seconds", dimensions: dimensions, factory: factory))
-        })
-        self.responses = Dictionary(uniqueKeysWithValues: Self.endpoints.map { endpoint in
-            (endpoint, Dictionary(uniqueKeysWithValues: Self.statuses.map { status in
-                let dimensions = [("endpoint", endpoint), ("status", String(status))]
-                return (status, Counter(label: "waybill_responses_total", dimensions: dimensions, factory: factory))
-            }))
-        })
+        var durations: [String: Timer] = [:]
+        var responses: [String: [Int: Counter]] = [:]
+        for endpoint in Self.endpoints {
+            let label = [("endpoint", endpoint)]
+            durations[endpoint] = Timer(label: "waybill_request_seconds", dimensions: label, factory: factory)
+            for status in Self.statuses {
+                responses[endpoint, default: [:]][status] = Counter(
+                    label: "waybill_responses_total", dimensions: label + [("status", String(status))],
+                    factory: factory)
+            }
+        }
+        self.durations = durations
+        self.responses = responses
     }
 
     func answered(_ endpoint: String, status: Int, nanoseconds: Int64) {

@@ -1,6 +1,6 @@
+import CoreMetrics
 public import Kafka
 import Logging
-import CoreMetrics
 public import ServiceLifecycle
 
 /// The loop of a worker on Kafka: take a batch, work on it until it is done, commit, take the next.

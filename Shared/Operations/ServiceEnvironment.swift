@@ -37,8 +37,9 @@ public struct ServiceEnvironment: Sendable {
         return configuration
     }
 
-    /// The same for a producer, whose deliveries end within a limit unless the operator's properties say otherwise: what
-    /// waits for an acknowledgement, a client or a shutdown, must not wait longer than it may.
+    /// The same for a producer, whose deliveries end within a limit unless the operator's properties say otherwise.
+    ///
+    /// What waits for an acknowledgement, be it a client or a shutdown, must not wait for ever.
     public func producing(within limit: Duration) -> KafkaConfiguration { Self.bounded(self.kafka, within: limit) }
 
     /// Source: librdkafka CONFIGURATION.md: `message.timeout.ms` and `delivery.timeout.ms` are one property
