@@ -154,6 +154,7 @@ let package = Package(
                 "Pusher", "Model", "Store", "Redis", "Kafka", "APNS", "Packaging", "Operations", "TestKit",
                 .nioCore, .nioPosix, .logging, .coreMetrics, .configuration, .serviceLifecycle,
             ]),
+        tests("DevkitTests", ["Devkit", "Model", "Kafka", "Cryptography", "Packaging", "TestKit"]),
         tests("TidyTests"),
     ]
 )

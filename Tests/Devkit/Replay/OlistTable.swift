@@ -26,12 +26,14 @@ enum OlistTable {
 
     /// - Throws: `ToolError` naming the line and what is wrong with it.
     static func parse(_ text: String) throws(ToolError) -> [OlistOrder] {
-        var lines = text.split(whereSeparator: \.isNewline)[...]
+        var lines = text.split(omittingEmptySubsequences: false, whereSeparator: \.isNewline)[...]
         guard let header = lines.popFirst(), Self.fields(header) == Self.columns else {
             throw ToolError(.input, "reading the table: the first line must be \(Self.columns.joined(separator: ","))")
         }
         var orders: [OlistOrder] = []
-        for (index, line) in lines.enumerated() { orders.append(try Self.order(Self.fields(line), line: index + 2)) }
+        for (index, line) in lines.enumerated() where !line.isEmpty {
+            orders.append(try Self.order(Self.fields(line), line: index + 2))
+        }
         return orders
     }
 

@@ -19,13 +19,17 @@ struct StackEnvironment: Sendable {
             if parts.count == 2 { values[String(parts[0])] = String(parts[1]) }
         }
         func value(_ name: String) throws(ToolError) -> String {
-            guard let value = values[name] else { throw ToolError(.input, "reading \(file): \(name) is missing") }
+            guard let value = values[name], !value.isEmpty else { throw ToolError(.input, "reading \(file): \(name) is missing") }
             return value
         }
         self.gateway = try value("GATEWAY_URL")
         self.kafka = try value("KAFKA_BOOTSTRAP")
         self.apnsAdmin = try value("APNS_ADMIN_URL")
-        self.orderType = try OrderTypeIdentifier(try value("ORDER_TYPE"))
+        do {
+            self.orderType = try OrderTypeIdentifier(try value("ORDER_TYPE"))
+        } catch let error as IdentifierError {
+            throw ToolError(.input, "reading \(file): ORDER_TYPE: \(error)")
+        }
         self.tokenSecrets = try value("TOKEN_SECRETS")
         self.roots = try value("ROOT_CA")
     }

@@ -32,13 +32,17 @@ struct CertificatePolicy: Sendable {
         if !signature.isDetached { found.append("The signature carries its content; it must be detached.") }
         if signature.contentType != Self.data { found.append("The signature is not one of plain data.") }
         if signature.signerCount != 1 { found.append("The signature has \(signature.signerCount) signers instead of one.") }
+        if !signature.hasFittingVersions { found.append("The signature's version is not the one of its form.") }
         if signature.digestAlgorithm != Self.sha256 {
             found.append("The signature's digest is \(signature.digestAlgorithm) instead of SHA-256.")
         }
         if ![Self.rsaEncryption, Self.sha256WithRSA].contains(signature.signatureAlgorithm) {
             found.append("The signature's algorithm is \(signature.signatureAlgorithm) instead of RSA.")
         }
-        if signature.messageDigest != manifestDigest {
+        if !signature.hasPlainAlgorithms { found.append("An algorithm of the signature has parameters.") }
+        if signature.messageDigest == nil {
+            found.append("The signature has no message digest: its attributes are missing.")
+        } else if signature.messageDigest != manifestDigest {
             found.append("The signature is not one of this manifest.json: its message digest differs.")
         }
         if let time = signature.signingTime {

@@ -114,14 +114,19 @@ struct Inflate {
         var counts = [Int](repeating: 0, count: 16)
         var symbols: [Int] = []
 
-        /// - Returns: nil when more codes are given out than there is room for.
-        init?(lengths: ArraySlice<Int>) {
+        /// - Parameter mayBeOne: whether a single code of one bit is taken, though it leaves room for another.
+        /// - Returns: nil when more codes are given out than there is room for, or fewer; as zlib does, which reads the
+        ///   packages on devices.
+        init?(lengths: ArraySlice<Int>, mayBeOne: Bool = true) {
             for length in lengths { self.counts[length] += 1 }
             var room = 1
             for length in 1...15 {
                 room = room * 2 - self.counts[length]
                 if room < 0 { return nil }
             }
+            let used = lengths.count - self.counts[0]
+            let isOne = mayBeOne && used == 1 && self.counts[1] == 1
+            guard room == 0 || used == 0 || isOne else { return nil }
             for length in 1...15 {
                 for (symbol, its) in lengths.enumerated() where its == length { self.symbols.append(symbol) }
             }
@@ -143,10 +148,11 @@ struct Inflate {
         throw Self.fault("a code that was not given out")
     }
 
-    /// Source: RFC 1951 §3.2.6. The proof of each `!`: both tables are complete codes by the RFC.
+    /// Source: RFC 1951 §3.2.6. The proof of each `!`: both tables are complete codes by the RFC; distances 30 and 31
+    /// have codes and are refused when they come.
     private static let fixedLiterals = Code(
         lengths: (0..<288).map { $0 < 144 ? 8 : $0 < 256 ? 9 : $0 < 280 ? 7 : 8 }[...])!
-    private static let fixedDistances = Code(lengths: [Int](repeating: 5, count: 30)[...])!
+    private static let fixedDistances = Code(lengths: [Int](repeating: 5, count: 32)[...])!
 
     /// The order in which the lengths of the code length code come. Source: RFC 1951 §3.2.7
     private static let order = [16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15]
@@ -159,7 +165,9 @@ struct Inflate {
         guard literalCount <= 286, distanceCount <= 30 else { throw Self.fault("too many codes in a block") }
         var lengthLengths = [Int](repeating: 0, count: 19)
         for index in 0..<lengthCount { lengthLengths[Self.order[index]] = try self.bits(3) }
-        guard let lengthCode = Code(lengths: lengthLengths[...]) else { throw Self.fault("too many code length codes") }
+        guard let lengthCode = Code(lengths: lengthLengths[...], mayBeOne: false) else {
+            throw Self.fault("the code length code has too many or too few codes")
+        }
         var lengths: [Int] = []
         while lengths.count < literalCount + distanceCount {
             let symbol = try self.symbol(of: lengthCode)
@@ -176,7 +184,7 @@ struct Inflate {
         guard lengths[256] > 0 else { throw Self.fault("a block without an end code") }
         guard let literals = Code(lengths: lengths[..<literalCount]),
             let distances = Code(lengths: lengths[literalCount...])
-        else { throw Self.fault("more codes than there is room for") }
+        else { throw Self.fault("a block's code has too many or too few codes") }
         return (literals, distances)
     }
 }

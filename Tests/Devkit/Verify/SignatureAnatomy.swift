@@ -8,9 +8,14 @@ struct SignatureAnatomy: Sendable {
     let signerCount: Int
     let digestAlgorithm: String
     let signatureAlgorithm: String
+    /// Whether both algorithms have no parameters or NULL. Nothing signs them. Source: RFC 5754 §2, §3.2
+    let hasPlainAlgorithms: Bool
     /// Types of the signed attributes with their first value.
     private let attributes: [String: DER]
     private let signerIdentifier: DER
+    /// Whether both versions are the ones that fit how the signer is named: by issuer and serial number 1, by key
+    /// identifier 3. Nothing signs them. Source: RFC 5652 §5.1, §5.3
+    let hasFittingVersions: Bool
 
     init(_ bytes: [UInt8]) throws(ToolError) {
         let outer = try DER(bytes[...]).children()
@@ -37,6 +42,8 @@ struct SignatureAnatomy: Sendable {
             throw ToolError(.protocol, "reading the signature: it has no signer")
         }
         self.signerIdentifier = signer[1]
+        let version: [UInt8] = signer[1].tag == 0x80 ? [3] : [1]
+        self.hasFittingVersions = [fields[0], signer[0]].allSatisfy { $0.tag == 0x02 && $0.content.elementsEqual(version) }
         self.digestAlgorithm = try signer[2].children().first?.objectIdentifier ?? "none"
         var attributes: [String: DER] = [:]
         var next = 3
@@ -50,7 +57,11 @@ struct SignatureAnatomy: Sendable {
             }
         }
         self.attributes = attributes
-        self.signatureAlgorithm = try signer[next].children().first?.objectIdentifier ?? "none"
+        let algorithm = try signer[next].children()
+        self.signatureAlgorithm = algorithm.first?.objectIdentifier ?? "none"
+        self.hasPlainAlgorithms = [algorithm, try signer[2].children()].allSatisfy { parts in
+            parts.count == 1 || parts.count == 2 && parts[1].whole.elementsEqual([0x05, 0x00])
+        }
     }
 
     /// Source: RFC 5652 §11.3

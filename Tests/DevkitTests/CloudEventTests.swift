@@ -1,0 +1,55 @@
+import Kafka
+import Model
+import Testing
+
+@testable import Devkit
+
+@Suite struct CloudEventTests {
+    static func event(_ type: CloudEvent.ChangeType, _ data: JSON?) -> CloudEvent {
+        CloudEvent(
+            id: "id 1/é", source: "/shop", type: type.rawValue, subject: "order.com.example.shop/No_5",
+            time: "2025-03-05T16:02:11Z", sequence: "0007", data: data)
+    }
+
+    @Test(arguments: [CloudEvent.Mode.structured, .binary], CloudEvent.ChangeType.allCases)
+    func modelReadsWhatIsWritten(_ mode: CloudEvent.Mode, _ type: CloudEvent.ChangeType) throws {
+        let data: JSONObject = ["fulfillmentIdentifier": "f", "returnIdentifier": "r", "status": "open \"é\"\n"]
+        let event = Self.event(type, type == .removed ? nil : .object(data))
+        let change = try event.message(topic: "changes", mode: mode).decoded()
+        #expect(change.key.description == "order.com.example.shop/No_5")
+        #expect(change.source == "/shop" && change.id == "id 1/é" && change.sequence == "0007")
+        let expected: OrderChange.Kind =
+            switch type {
+            case .replaced: .replaced(OrderDocument(members: data))
+            case .patched: .patched(data)
+            case .fulfillmentUpdated: .fulfillmentUpdated(identifier: "f", data)
+            case .returnUpdated: .returnUpdated(identifier: "r", data)
+            case .removed: .removed
+            }
+        #expect(change.kind == expected)
+    }
+
+    @Test func structuredModeIsOneObjectAndBinaryModeHeaders() {
+        let event = Self.event(.patched, ["status": "open"])
+        let structured = event.message(topic: "t", mode: .structured)
+        #expect(structured.headers.map(\.name) == ["content-type"])
+        #expect(structured.header("content-type") == "application/cloudevents+json")
+        let binary = event.message(topic: "t", mode: .binary)
+        #expect(binary.value == Array(#"{"status":"open"}"#.utf8))
+        #expect(binary.header("content-type") == "application/json")
+        for name in ["specversion", "id", "source", "type", "subject", "time", "sequence"] {
+            #expect(structured.attribute(name) == binary.header("ce_\(name)"))
+        }
+        #expect(structured.key == binary.key && structured.key == Array(event.subject.utf8))
+    }
+
+    @Test func whatIsNotThereIsNotWritten() throws {
+        var event = Self.event(.removed, nil)
+        event.time = nil
+        event.sequence = nil
+        let binary = event.message(topic: "t", mode: .binary)
+        #expect(binary.value == nil && binary.header("ce_time") == nil && binary.header("ce_sequence") == nil)
+        let object = try #require(try JSON(parsing: event.structuredValue).object)
+        #expect(object.members.map(\.name) == ["id", "source", "specversion", "subject", "type"])
+    }
+}

@@ -1,0 +1,54 @@
+import Kafka
+import Model
+
+@testable import Devkit
+
+/// What the tests of the replay share.
+enum Orders {
+    /// A constant of the right form.
+    static let type = (try? OrderTypeIdentifier("order.com.example.shop"))!
+    /// 2027-01-15T08:00:00Z, behind all times of the tables.
+    static let now: Int64 = 1_800_000_000
+    static let rules = BrandRules(orderType: Self.type, webServiceURL: "https://wallet.example.com/apple")
+
+    static var fold: OrderFold {
+        // A constant of the right form.
+        let token = (try? AuthenticationToken("0123456789abcdef"))!
+        return OrderFold(rules: Self.rules) { _ in token }
+    }
+
+    /// Orders as no table has them: every status with every set of times, in any order of the times.
+    static func wild(_ count: Int, seed: UInt64) -> [OlistOrder] {
+        var random = SeededGenerator(seed: seed)
+        let statuses = OlistOrder.Status.allCases
+        return (0..<count).map { index in
+            func time() -> Int64? {
+                // A small range, so that equal times and times before the purchase come too.
+                Bool.random(using: &random) ? 1_500_000_000 + Int64.random(in: -3...6, using: &random) * 60 : nil
+            }
+            return OlistOrder(
+                identifier: "wild-\(seed)-\(index)", customer: "customer-\(index % 97)",
+                status: statuses[Int.random(in: 0..<statuses.count, using: &random)], purchased: 1_500_000_000,
+                approved: time(), handedOver: time(), delivered: time(), estimated: time())
+        }
+    }
+}
+
+extension KafkaMessage {
+    /// The message as the packager's Model reads it.
+    func decoded() throws(ChangeFault) -> OrderChange {
+        try OrderChange.decode(
+            key: self.key, value: self.value, headers: self.headers.map { ($0.name, $0.value) })
+    }
+
+    /// The header's text, nil if it is not there.
+    func header(_ name: String) -> String? {
+        self.headers.first { $0.name == name }?.value.map { String(decoding: $0, as: UTF8.self) }
+    }
+
+    /// An attribute of the event, wherever it stands.
+    func attribute(_ name: String) -> String? {
+        if let header = self.header("ce_\(name)") { return header }
+        return (try? JSON(parsing: self.value ?? []))?.object?[name]?.string
+    }
+}

@@ -1,0 +1,59 @@
+import Kafka
+import Model
+import Testing
+
+@testable import Devkit
+
+@Suite struct ReplayPlanTests {
+    static func plan(broken: Int, seed: UInt64 = 1) -> ReplayPlan {
+        ReplayPlan(OlistTable.generate(300, seed: 5), orderType: Orders.type, broken: broken, seed: seed)
+    }
+
+    @Test func theStepsStandInTheOrderOfTheirTimes() {
+        let plan = Self.plan(broken: 0)
+        let times = plan.steps.map { $0.message.attribute("time").flatMap { RFC3339.parse($0) } }
+        #expect(!times.contains(nil))
+        #expect(times.compactMap(\.self) == times.compactMap(\.self).sorted())
+        #expect(plan.changeCount == plan.stories.reduce(0) { $0 + $1.moments.count })
+        #expect(plan.changeCount == plan.steps.count && plan.brokenCount == 0)
+    }
+
+    @Test func theChangesOfAnOrderKeepTheirOrderAndTheFirstOneIsMarked() {
+        let plan = Self.plan(broken: 100)
+        var next: [[UInt8]: Int] = [:]
+        for step in plan.steps where step.broken == nil {
+            let key = step.message.key ?? []
+            #expect(step.message.attribute("sequence") == "\(next[key, default: 0])")
+            #expect((step.placed != nil) == (next[key] == nil))
+            if let story = step.placed {
+                #expect(key == Array("\(Orders.type)/\(plan.stories[story].order.identifier)".utf8))
+            }
+            next[key, default: 0] += 1
+        }
+        #expect(next.count == 300)
+    }
+
+    @Test func bothModesAreUsed() {
+        let isBinary = Self.plan(broken: 0).steps.map { $0.message.header("ce_specversion") != nil }
+        #expect(isBinary.contains(true) && isBinary.contains(false))
+    }
+
+    @Test(arguments: [0, 1, 10, 100])
+    func asManyAreBrokenAsWereWishedForTheKindsInTurn(_ count: Int) {
+        let plan = Self.plan(broken: count)
+        #expect(plan.brokenCount == count)
+        let kinds = Dictionary(grouping: plan.steps.compactMap(\.broken)) { $0 }.mapValues(\.count)
+        for kind in BrokenChange.allCases {
+            #expect(kinds[kind, default: 0] == (count + BrokenChange.allCases.count - 1 - kind.rawValue) / 10)
+        }
+        #expect(plan.steps.filter { $0.broken != nil }.allSatisfy { $0.placed == nil })
+        // What is not broken is the same with and without.
+        #expect(plan.steps.filter { $0.broken == nil }.map(\.message) == Self.plan(broken: 0).steps.map(\.message))
+    }
+
+    @Test func aSeedDecidesAll() {
+        let messages = { (seed: UInt64) in Self.plan(broken: 20, seed: seed).steps.map(\.message) }
+        #expect(messages(1) == messages(1))
+        #expect(messages(1) != messages(2))
+    }
+}
