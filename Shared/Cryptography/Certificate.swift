@@ -41,6 +41,12 @@ extension Certificate {
         try self.init(X509Object(pem: pem, name: "the certificate"))
     }
 
+    /// Reads a certificate as TLS hands it over.
+    /// - Throws: `CryptographyError` `.malformed` when the bytes are not one certificate and nothing else.
+    public init(der: [UInt8]) throws(CryptographyError) {
+        try self.init(X509Object(der: der, name: "the certificate"))
+    }
+
     /// Whether the key may be used for a purpose.
     /// - Parameter objectIdentifier: dotted, such as `1.2.840.113635.100.4.19`.
     public func hasExtendedKeyUsage(_ objectIdentifier: String) -> Bool {

@@ -3,6 +3,7 @@
 /// Source: X.690 §8.1, §10.1
 enum DER {
     /// Tags as they stand in the first byte. Source: X.680 §8.6
+    static let integer: UInt8 = 0x02
     static let objectIdentifier: UInt8 = 0x06
     static let octetString: UInt8 = 0x04
     static let sequence: UInt8 = 0x30

@@ -63,7 +63,7 @@ public final class ES256Key: Sendable {
     }
 
     private static func coordinate(_ element: (tag: UInt8, content: ArraySlice<UInt8>)?) -> [UInt8]? {
-        guard let (tag, content) = element, tag == 0x02 else { return nil }
+        guard let (tag, content) = element, tag == DER.integer else { return nil }
         let digits = content.drop { $0 == 0 }
         guard digits.count <= 32 else { return nil }
         return [UInt8](repeating: 0, count: 32 - digits.count) + digits

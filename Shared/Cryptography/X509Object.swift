@@ -25,6 +25,27 @@ struct X509Object: ~Copyable {
         unsafe self.raw = parsed
     }
 
+    /// A certificate in DER, with nothing behind it.
+    init(der: [UInt8], name: String) throws(CryptographyError) {
+        ErrorQueue.clear()
+        var length = 0
+        let parsed = unsafe der.withUnsafeBufferPointer { buffer in
+            let start = buffer.baseAddress
+            var cursor = unsafe start
+            let parsed = unsafe d2i_X509(nil, &cursor, buffer.count)
+            if let cursor = unsafe cursor, let start = unsafe start { length = unsafe cursor - start }
+            return unsafe parsed
+        }
+        guard let parsed = unsafe parsed else {
+            throw CryptographyError.drained(.malformed, "reading \(name): it is no certificate in DER")
+        }
+        guard length == der.count else {
+            unsafe X509_free(parsed)
+            throw CryptographyError(.malformed, "reading \(name): \(der.count - length) bytes stand behind it")
+        }
+        unsafe self.raw = parsed
+    }
+
     /// Takes over one reference that the caller owned.
     init(owning raw: OpaquePointer) { unsafe self.raw = raw }
 

@@ -1,6 +1,7 @@
 import Foundation
 import Testing
 
+@testable import Cryptography
 @testable import TestKit
 
 /// A running simulator with certificates, and the clients that talk to it.
@@ -82,27 +83,11 @@ struct APNSSimulatorScene: Sendable {
         return Answer(status: status, text: text)
     }
 
-    /// Runs a program to its end on a thread that may block.
+    /// What a program says until its end, whatever that is.
     private static func output(of program: String, _ arguments: [String]) async throws -> String {
-        try await withCheckedThrowingContinuation { continuation in
-            DispatchQueue.global().async {
-                let process = Process()
-                process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
-                process.arguments = [program] + arguments
-                process.standardInput = FileHandle.nullDevice
-                let output = Pipe()
-                process.standardOutput = output
-                process.standardError = output
-                do {
-                    try process.run()
-                } catch {
-                    return continuation.resume(throwing: error)
-                }
-                let said = output.fileHandleForReading.readDataToEndOfFile()
-                process.waitUntilExit()
-                continuation.resume(returning: String(decoding: said, as: UTF8.self))
-            }
-        }
+        let child = try ChildProcess(program, arguments)
+        try await child.exit(within: .seconds(60))
+        return child.output
     }
 
     /// A provider token that the `openssl` program has signed.
@@ -114,11 +99,7 @@ struct APNSSimulatorScene: Sendable {
         try OpenSSLProgram.run([
             "dgst", "-sha256", "-sign", self.directory + "/provider-key.p8", "-out", name + ".der", name,
         ])
-        let sequence = try #require(APNSSimulatorDER.value(try APNSSimulatorConfiguration.read(name + ".der")[...]))
-        let signature = APNSSimulatorDER.values(in: sequence.contents).flatMap { integer in
-            let digits = integer.contents.drop { $0 == 0 }
-            return [UInt8](repeating: 0, count: 32 - digits.count) + digits
-        }
+        let signature = try ES256Key.raw(APNSSimulatorConfiguration.read(name + ".der"))
         return "\(header).\(claims).\(APNSSimulatorTokenTests.base64URL(signature))"
     }
 }

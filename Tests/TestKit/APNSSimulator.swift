@@ -1,3 +1,4 @@
+import Cryptography
 import NIOCore
 import NIOHTTP1
 import NIOHTTP2
@@ -147,7 +148,7 @@ extension APNSSimulator {
     private static func open(_ channel: any Channel, _ state: APNSSimulatorState, _ wire: APNSSimulatorWire) throws {
         let pipeline = channel.pipeline.syncOperations
         let certificate = try pipeline.nioSSL_peerCertificate()
-        let topic = try certificate.flatMap { APNSSimulatorDER.userIdentifier(certificate: try $0.toDERBytes()) }
+        let topic = try certificate.flatMap { try Certificate(der: $0.toDERBytes()).userIdentifier }
         let connection = state.open { number in
             APNSSimulatorConnection(
                 number: number, hasCertificate: certificate != nil, certificateTopic: topic, state: state, wire: wire)

@@ -1,3 +1,5 @@
+import Cryptography
+
 /// What one connection has shown of provider tokens.
 struct APNSSimulatorTokenHistory: Hashable {
     /// The last one that was taken.
@@ -64,7 +66,7 @@ struct APNSSimulatorTokenCheck {
         guard let token = APNSSimulatorProviderToken(authorization: authorization) else { return nil }
         if !self.keys.isEmpty {
             let key = self.keys.first { $0.keyIdentifier == token.keyIdentifier && $0.team == token.team }
-            guard let key, key.publicKey.verifies(token.signature, of: token.signed) else { return nil }
+            guard let key, key.publicKey.isValid(token.signature, for: token.signed) else { return nil }
         }
         if self.known.count >= Self.knownLimit { self.known.removeAll() }
         self.known[authorization] = token

@@ -74,16 +74,7 @@ public enum SampleFile {
 
     private static func chunk(_ type: String, _ data: [UInt8]) -> [UInt8] {
         let body = Array(type.utf8) + data
-        return UInt32(data.count).bigEndianBytes + body + Self.crc32(body).bigEndianBytes
-    }
-
-    private static func crc32(_ bytes: [UInt8]) -> UInt32 {
-        var register: UInt32 = 0xFFFF_FFFF
-        for byte in bytes {
-            register ^= UInt32(byte)
-            for _ in 0..<8 { register = register & 1 == 1 ? register >> 1 ^ 0xEDB8_8320 : register >> 1 }
-        }
-        return ~register
+        return UInt32(data.count).bigEndianBytes + body + CRC32.checksum(body).bigEndianBytes
     }
 
     private static func zlib(_ bytes: [UInt8]) -> [UInt8] {

@@ -7,6 +7,11 @@ enum OrderFile {
         "schemaVersion", "orderType", "orderTypeIdentifier", "orderIdentifier", "webServiceURL", "updatedAt",
     ]
 
+    /// An order.json without anything that Waybill sets; empty if it is none.
+    static func document(_ order: JSON) -> JSONObject {
+        (try? Self.document(from: order, keepsToken: false))?.document.object ?? JSONObject()
+    }
+
     /// - Parameters:
     ///   - order: an order.json or a document.
     ///   - keepsToken: false takes `authenticationToken` off too, so that Waybill derives it.

@@ -2,22 +2,9 @@ import Model
 
 /// Compares an order.json with the document that was published.
 enum OrderDifference {
-    /// The members that Waybill sets.
-    private static let owned = [
-        "schemaVersion", "orderType", "orderTypeIdentifier", "orderIdentifier", "webServiceURL", "updatedAt",
-        "authenticationToken",
-    ]
-
-    /// An order.json without what Waybill sets; empty if it is none.
-    static func document(_ order: JSON) -> JSONObject {
-        var members = order.object ?? JSONObject()
-        for name in Self.owned { members[name] = nil }
-        return members
-    }
-
     /// - Returns: nil when they agree, else the first members that do not.
     static func between(_ order: JSON, expected: JSONObject) -> String? {
-        let found = Self.document(order)
+        let found = OrderFile.document(order)
         guard found != expected else { return nil }
         let names = Set(found.members.map(\.name)).union(expected.members.map(\.name)).sorted()
         let differing = names.filter { found[$0] != expected[$0] }.prefix(2)

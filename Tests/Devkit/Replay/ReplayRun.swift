@@ -144,7 +144,7 @@ final class ReplayRun: Sendable {
                 var behind = 0
                 for (story, device) in self.devices {
                     let order = self.plan.stories[story].order.identifier
-                    let current = OrderDifference.document(await device.order(order) ?? .null)
+                    let current = OrderFile.document(await device.order(order) ?? .null)
                     if current != self.plan.stories[story].expected { behind += 1 }
                 }
                 if behind == 0 { return }

@@ -1,64 +1,37 @@
 import Foundation
+import TestKit
 
-/// Runs a program to its end.
+/// Runs a program to its end, as the tools want it: any status is an answer.
 enum RunProgram {
     /// What a program left behind.
     struct Outcome: Sendable {
+        /// 128 and the signal for a program that one ended, as shells have it.
         let status: Int32
-        /// Standard output and standard error as they came.
+        /// Standard output and standard error as they came, the last 4 MiB.
         let output: String
     }
 
-    /// Waits for the end without holding a thread; a program that runs longer than `deadline` is ended.
-    /// - Throws: `ToolError` with code `.program` when it cannot be started.
+    /// Waits for the end without holding a thread; a program that runs longer than `deadline` is killed.
+    /// - Throws: `ToolError` with code `.program` when it cannot be started or is late.
     static func run(
         _ arguments: [String], within deadline: Duration = .seconds(30)
     ) async throws(ToolError) -> Outcome {
-        let output = FileManager.default.temporaryDirectory.appendingPathComponent("waybill-dev-\(randomHex(bytes: 8))")
-        guard FileManager.default.createFile(atPath: output.path, contents: nil),
-            let handle = try? FileHandle(forWritingTo: output)
-        else { throw ToolError(.file, "making \(output.path) for a program's output: not possible") }
-        defer {
-            try? handle.close()
-            try? FileManager.default.removeItem(at: output)
-        }
-
-        let process = Process()
-        process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
-        process.arguments = arguments
-        process.standardInput = FileHandle.nullDevice
-        process.standardOutput = handle
-        process.standardError = handle
         do {
-            let status: Int32 = try await withCheckedThrowingContinuation { continuation in
-                process.terminationHandler = { continuation.resume(returning: $0.terminationStatus) }
-                do {
-                    try process.run()
-                } catch {
-                    process.terminationHandler = nil
-                    continuation.resume(throwing: error)
-                    return
-                }
-                let identifier = process.processIdentifier
-                DispatchQueue.global().asyncAfter(deadline: .now() + .microseconds(Int(deadline.microseconds))) {
-                    if process.isRunning, process.processIdentifier == identifier { process.terminate() }
-                }
+            let child = try ChildProcess(arguments.first ?? "", Array(arguments.dropFirst()))
+            switch try await child.exit(within: deadline) {
+            case .code(let code): return Outcome(status: code, output: child.output)
+            case .signal(let number): return Outcome(status: 128 + number, output: child.output)
             }
-            let text = (try? Data(contentsOf: output)).map { String(decoding: $0, as: UTF8.self) } ?? ""
-            return Outcome(status: status, output: text)
         } catch {
-            throw ToolError(.program, "starting \(arguments.first ?? ""): \(error)")
+            throw ToolError(.program, "running \(arguments.first ?? ""): \(error)")
         }
     }
 
     /// A directory of its own for one piece of work, gone afterwards.
     static func withScratchDirectory<Value>(_ body: (URL) async throws -> Value) async throws -> Value {
-        let directory = FileManager.default.temporaryDirectory
-            .appendingPathComponent("waybill-dev-\(randomHex(bytes: 8))", isDirectory: true)
-        try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
-        defer { try? FileManager.default.removeItem(at: directory) }
-
-        return try await body(directory)
+        let directory = try TemporaryDirectory("dev")
+        defer { directory.remove() }
+        return try await body(URL(fileURLWithPath: directory.path, isDirectory: true))
     }
 }
 

@@ -1,3 +1,5 @@
+import TestKit
+
 /// What an archive holds, read from its central directory and compared with each local header.
 ///
 /// Written apart from Shared/Packaging so that it checks it. A reader that trusts only one of the two directories can
