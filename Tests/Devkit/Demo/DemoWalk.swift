@@ -120,8 +120,8 @@ final class DemoWalk: Sendable {
         let end = ContinuousClock.now + self.patience
         while true {
             switch try await self.phone.fetch(order) {
-            case .unauthorized, .unavailable: return
-            case .version, .notModified: break
+            case .unauthorized: return
+            case .version, .notModified, .unavailable: break
             }
             guard .now < end else { throw ToolError(.timeout, "removing \(order): it is still there") }
             try await Task.sleep(for: .milliseconds(20))
