@@ -109,7 +109,7 @@ let package = Package(
         .target(
             name: "TestKit",
             dependencies: [
-                "CRDKafkaMock", "Model", "Cryptography", .nioCore, .nioPosix, .nioHTTP1, .nioSSL, .nioHTTP2, .nioHPACK,
+                "CRDKafkaMock", "Model", "Kafka", "Cryptography", .nioCore, .nioPosix, .nioHTTP1, .nioSSL, .nioHTTP2, .nioHPACK,
             ],
             path: "Tests/TestKit", swiftSettings: house),
         .executableTarget(

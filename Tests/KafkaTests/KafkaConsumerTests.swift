@@ -6,29 +6,31 @@ import Testing
 @Suite(.timeLimit(.minutes(2)))
 struct KafkaConsumerTests {
     @Test func aSecondConsumerGoesOnAfterTheCommit() async throws {
-        let broker = try KafkaBroker(topics: [.init("orders", partitions: 1)])
-        try await fill(broker, "orders", 10)
-        let first = try KafkaConsumer(configuration(broker), group: "g", topics: ["orders"])
+        let broker = try await KafkaBroker.shared(topics: [.init("orders", partitions: 1)])
+        let orders = broker.topics[0].name
+        try await fill(broker, orders, 10, partition: 0)
+        let first = try KafkaConsumer(configuration(broker), group: broker.group, topics: [orders])
         let records = try await read(first, 4, batch: 4)
         try await first.commit([records[1].next])
         await first.close()
-        let second = try KafkaConsumer(configuration(broker), group: "g", topics: ["orders"])
+        let second = try KafkaConsumer(configuration(broker), group: broker.group, topics: [orders])
         #expect(try await read(second, 8).map(\.offset) == Array(2..<10))
         await second.close()
     }
 
     @Test func positionsOfOtherPartitionsAreLeftOut() async throws {
-        let broker = try KafkaBroker(topics: [.init("orders", partitions: 1)])
-        try await fill(broker, "orders", 3)
-        let consumer = try KafkaConsumer(configuration(broker), group: "g", topics: ["orders"])
+        let broker = try await KafkaBroker.shared(topics: [.init("orders", partitions: 1)])
+        let orders = broker.topics[0].name
+        try await fill(broker, orders, 3, partition: 0)
+        let consumer = try KafkaConsumer(configuration(broker), group: broker.group, topics: [orders])
         _ = try await read(consumer, 3)
         try await consumer.commit([
-            KafkaPosition(topic: "orders", partition: 7, offset: 1), KafkaPosition(topic: "x", partition: 0, offset: 1),
-            KafkaPosition(topic: "orders", partition: 0, offset: 99),
-            KafkaPosition(topic: "orders", partition: 0, offset: 2),
+            KafkaPosition(topic: orders, partition: 7, offset: 1), KafkaPosition(topic: "x", partition: 0, offset: 1),
+            KafkaPosition(topic: orders, partition: 0, offset: 99),
+            KafkaPosition(topic: orders, partition: 0, offset: 2),
         ])
         let admin = try KafkaAdmin(configuration(broker))
-        #expect(try await admin.committed(group: "g", topic: "orders") == [0: 2])
+        #expect(try await admin.committed(group: broker.group, topic: orders) == [0: 2])
         await admin.close()
         await consumer.close()
     }
@@ -97,11 +99,13 @@ struct KafkaConsumerTests {
     }
 
     @Test func aSlowWorkerBoundsTheBufferAndLosesNothing() async throws {
-        let broker = try KafkaBroker(topics: [.init("orders", partitions: 4)])
-        try await fill(broker, "orders", 4000, value: 200)
+        let broker = try await KafkaBroker.shared(topics: [.init("orders", partitions: 4)])
+        let orders = broker.topics[0].name
+        try await fill(broker, orders, 4000, value: 200)
         let log = EventLog()
         let consumer = try KafkaConsumer(
-            configuration(broker, onEvent: log.record), group: "g", topics: ["orders"], pauseAfter: .milliseconds(200))
+            configuration(broker, onEvent: log.record), group: broker.group, topics: [orders],
+            pauseAfter: .milliseconds(200))
         var records = try await consumer.nextBatch(records: 100, bytes: 20_000, wait: .seconds(10))
         var most = (records: 0, bytes: 0)
         try await eventually("fetching is paused") {
@@ -181,8 +185,9 @@ struct KafkaConsumerTests {
     }
 
     @Test func aCancelledTaskStopsWaitingAtOnce() async throws {
-        let broker = try KafkaBroker(topics: [.init("orders", partitions: 1)])
-        let consumer = try KafkaConsumer(configuration(broker), group: "g", topics: ["orders"])
+        let broker = try await KafkaBroker.shared(topics: [.init("orders", partitions: 1)])
+        let orders = broker.topics[0].name
+        let consumer = try KafkaConsumer(configuration(broker), group: broker.group, topics: [orders])
         let start = ContinuousClock.now
         let waiting = Task { try await consumer.nextBatch(records: 1, bytes: 1, wait: .seconds(60)) }
         try await Task.sleep(for: .milliseconds(20))
@@ -200,8 +205,9 @@ struct KafkaConsumerTests {
     }
 
     @Test func closingEndsAWaitAndLaterCallsAreRefused() async throws {
-        let broker = try KafkaBroker(topics: [.init("orders", partitions: 1)])
-        let consumer = try KafkaConsumer(configuration(broker), group: "g", topics: ["orders"])
+        let broker = try await KafkaBroker.shared(topics: [.init("orders", partitions: 1)])
+        let orders = broker.topics[0].name
+        let consumer = try KafkaConsumer(configuration(broker), group: broker.group, topics: [orders])
         let waiting = Task { try await consumer.nextBatch(records: 1, bytes: 1, wait: .seconds(60)) }
         try await Task.sleep(for: .milliseconds(20))
         async let again: Void = consumer.close()
@@ -215,8 +221,9 @@ struct KafkaConsumerTests {
     }
 
     @Test func aSecondWaitingTaskIsRefused() async throws {
-        let broker = try KafkaBroker(topics: [.init("orders", partitions: 1)])
-        let consumer = try KafkaConsumer(configuration(broker), group: "g", topics: ["orders"])
+        let broker = try await KafkaBroker.shared(topics: [.init("orders", partitions: 1)])
+        let orders = broker.topics[0].name
+        let consumer = try KafkaConsumer(configuration(broker), group: broker.group, topics: [orders])
         let waiting = Task { try await consumer.nextBatch(records: 1, bytes: 1, wait: .seconds(60)) }
         try await eventually("the second is refused") {
             do {

@@ -6,21 +6,22 @@ import Testing
 @Suite(.timeLimit(.minutes(1)))
 struct KafkaProducerTests {
     @Test func eachMessageHasItsOwnResultInOrder() async throws {
-        let broker = try KafkaBroker(topics: [.init("orders", partitions: 2)])
+        let broker = try await KafkaBroker.shared(topics: [.init("orders", partitions: 2)])
+        let orders = broker.topics[0].name
         let producer = try KafkaProducer(configuration(broker, ["message.max.bytes": "5000"]))
         let outcomes = await producer.produce([
-            KafkaMessage(topic: "orders", partition: 0, key: nil, value: [1]),
-            KafkaMessage(topic: "orders", partition: 0, key: nil, value: [UInt8](repeating: 0, count: 6000)),
-            KafkaMessage(topic: "orders", partition: 0, key: nil, value: [2]),
-            KafkaMessage(topic: "orders", partition: 9, key: nil, value: [3]),
-            KafkaMessage(topic: "orders", partition: 1, key: nil, value: [4]),
+            KafkaMessage(topic: orders, partition: 0, key: nil, value: [1]),
+            KafkaMessage(topic: orders, partition: 0, key: nil, value: [UInt8](repeating: 0, count: 6000)),
+            KafkaMessage(topic: orders, partition: 0, key: nil, value: [2]),
+            KafkaMessage(topic: orders, partition: 9, key: nil, value: [3]),
+            KafkaMessage(topic: orders, partition: 1, key: nil, value: [4]),
         ])
         #expect(outcomes.count == 5)
-        #expect(try outcomes[0].get() == KafkaPosition(topic: "orders", partition: 0, offset: 0))
+        #expect(try outcomes[0].get() == KafkaPosition(topic: orders, partition: 0, offset: 0))
         #expect(throws: KafkaError(.messageTooLarge, "")) { try outcomes[1].get() }
         #expect(try outcomes[2].get().offset == 1)
         #expect(throws: KafkaError(.unknownTopic, "")) { try outcomes[3].get() }
-        #expect(try outcomes[4].get() == KafkaPosition(topic: "orders", partition: 1, offset: 0))
+        #expect(try outcomes[4].get() == KafkaPosition(topic: orders, partition: 1, offset: 0))
         await producer.close()
     }
 
@@ -63,17 +64,20 @@ struct KafkaProducerTests {
     }
 
     @Test func aSmallQueueCarriesMoreThanItHoldsWhenItDrains() async throws {
-        let broker = try KafkaBroker(topics: [.init("orders", partitions: 1)])
+        let broker = try await KafkaBroker.shared(topics: [.init("orders", partitions: 1)])
+        let orders = broker.topics[0].name
         let producer = try KafkaProducer(configuration(broker, ["queue.buffering.max.messages": "10"]))
-        let outcomes = await producer.produce((0..<200).map { KafkaMessage(topic: "orders", key: nil, value: [$0]) })
+        let outcomes = await producer.produce(
+            (0..<200).map { KafkaMessage(topic: orders, partition: 0, key: nil, value: [$0]) })
         #expect(try outcomes.map { try $0.get().offset } == Array(0..<200))
         await producer.close()
     }
 
     @Test func closingWaitsForWhatIsUnderWayAndRefusesTheRest() async throws {
-        let broker = try KafkaBroker(topics: [.init("orders", partitions: 1)])
+        let broker = try await KafkaBroker.shared(topics: [.init("orders", partitions: 1)])
+        let orders = broker.topics[0].name
         let producer = try KafkaProducer(configuration(broker, ["linger.ms": "200"]))
-        async let outcomes = producer.produce((0..<100).map { KafkaMessage(topic: "orders", key: nil, value: [$0]) })
+        async let outcomes = producer.produce((0..<100).map { KafkaMessage(topic: orders, key: nil, value: [$0]) })
         try await eventually("queued or done") {
             await producer.close()
             return true
@@ -81,7 +85,7 @@ struct KafkaProducerTests {
         // Each one has a result: delivered if it came before the end, refused if behind it.
         for case .failure(let error) in await outcomes { #expect(error.code == .closed) }
         await #expect(throws: KafkaError(.closed, "")) {
-            try await producer.produce(KafkaMessage(topic: "orders", key: nil, value: nil))
+            try await producer.produce(KafkaMessage(topic: orders, key: nil, value: nil))
         }
     }
 

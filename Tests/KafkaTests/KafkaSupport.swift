@@ -11,7 +11,7 @@ func configuration(
     _ broker: KafkaBroker, _ properties: [String: String] = [:], onEvent: (@Sendable (KafkaEvent) -> Void)? = nil
 ) -> KafkaConfiguration {
     KafkaConfiguration(
-        bootstrap: broker.bootstrap, properties: KafkaBroker.quick.merging(properties) { $1 }, onEvent: onEvent)
+        bootstrap: broker.bootstrap, properties: broker.properties.merging(properties) { $1 }, onEvent: onEvent)
 }
 
 /// What a handle told, for tests to wait on.
@@ -47,12 +47,16 @@ func read(_ consumer: KafkaConsumer, _ count: Int, batch: Int = 1000) async thro
     return records
 }
 
-/// Produces `count` messages with keys and values that name them, spread by key.
-func fill(_ broker: KafkaBroker, _ topic: String, _ count: Int, value: Int = 0, from first: Int = 0) async throws {
+/// Produces `count` messages with keys and values that name them, spread by key unless a partition is given.
+func fill(
+    _ broker: KafkaBroker, _ topic: String, _ count: Int, partition: Int32? = nil, value: Int = 0, from first: Int = 0
+) async throws {
     let producer = try KafkaProducer(configuration(broker))
     let padding = [UInt8](repeating: 46, count: value)
     let messages = (first..<first + count).map {
-        KafkaMessage(topic: topic, key: Array("key-\($0)".utf8), value: Array("value-\($0)".utf8) + padding)
+        KafkaMessage(
+            topic: topic, partition: partition, key: Array("key-\($0)".utf8),
+            value: Array("value-\($0)".utf8) + padding)
     }
     for outcome in await producer.produce(messages) { _ = try outcome.get() }
     await producer.close()

@@ -37,27 +37,30 @@ func untilItAnswers(_ client: RedisClient) async throws {
 
 @Suite struct RedisClientTests {
     @Test func valuesOfAnyBytesAndSizeComeBackAsTheyWere() async throws {
-        let server = try await RedisServer.start()
+        let server = try await RedisServer.shared()
         try await withClient(RedisConfiguration(url: server.url)) { client in
+            let (one, none) = (RedisArgument.string(uniqueName("k")), RedisArgument.string(uniqueName("none")))
+            let (number, list) = (RedisArgument.string(uniqueName("n")), RedisArgument.string(uniqueName("l")))
             let all = (0..<1 << 20).map { UInt8(truncatingIfNeeded: $0 &* 31) }
             for value in [[], [0], [13, 10], Array(0...255), all] {
-                #expect(try await client.send(RedisCommand("SET", "k", .bytes(value))) == .status("OK"))
-                #expect(try await client.send(RedisCommand("GET", "k")).bytes == value)
+                #expect(try await client.send(RedisCommand("SET", one, .bytes(value))) == .status("OK"))
+                #expect(try await client.send(RedisCommand("GET", one)).bytes == value)
             }
-            #expect(try await client.send(RedisCommand("GET", "none")).isNull)
-            #expect(try await client.send(RedisCommand("INCRBY", "n", .integer(-7))).integer == -7)
-            #expect(try await client.send(RedisCommand("GET", "n")).integer == -7)
+            #expect(try await client.send(RedisCommand("GET", none)).isNull)
+            #expect(try await client.send(RedisCommand("INCRBY", number, .integer(-7))).integer == -7)
+            #expect(try await client.send(RedisCommand("GET", number)).integer == -7)
             let exec = try await client.pipeline([
-                RedisCommand("MULTI"), RedisCommand("RPUSH", "l", "a", "b"), RedisCommand("LRANGE", "l", "0", "-1"),
+                RedisCommand("MULTI"), RedisCommand("RPUSH", list, "a", "b"), RedisCommand("LRANGE", list, "0", "-1"),
                 RedisCommand("EXEC"),
             ])
+            _ = try await client.send(RedisCommand("DEL", one, number, list))
             #expect(exec.last?.array?.last?.array?.map(\.text) == ["a", "b"])
         }
         await server.stop()
     }
 
     @Test func tenThousandPipelinedCommandsAreAnsweredInOrder() async throws {
-        let server = try await RedisServer.start()
+        let server = try await RedisServer.shared()
         try await withClient(RedisConfiguration(url: server.url)) { client in
             let answers = try await client.pipeline((0..<10_000).map { RedisCommand("ECHO", .integer($0)) })
             #expect(answers.map(\.integer) == (0..<10_000).map { $0 })
@@ -76,10 +79,12 @@ func untilItAnswers(_ client: RedisClient) async throws {
     }
 
     @Test func errorRepliesStandInAPipelineAndAreThrownBySend() async throws {
-        let server = try await RedisServer.start()
+        let server = try await RedisServer.shared()
         try await withClient(RedisConfiguration(url: server.url)) { client in
+            let key = RedisArgument.string(uniqueName("k"))
             let answers = try await client.pipeline([
-                RedisCommand("SET", "k", "v"), RedisCommand("LPUSH", "k", "x"), RedisCommand("GET", "k"),
+                RedisCommand("SET", key, "v"), RedisCommand("LPUSH", key, "x"), RedisCommand("GET", key),
+                RedisCommand("DEL", key),
             ])
             #expect(answers[1].serverError?.serverPrefix == "WRONGTYPE")
             #expect(answers[2].text == "v")

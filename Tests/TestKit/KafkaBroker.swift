@@ -10,6 +10,7 @@ import Synchronization
 /// The first member of a group waits 3 s for others, which cannot be changed; a member that joins later waits for
 /// `session.timeout.ms` - 1 s, so tests set that low (`quick`), but above the 3 s: waiting members send no heartbeat
 /// and one would be thrown out. Source: rdkafka_mock_cgrp.c at v2.0.2, rd_kafka_mock_cgrp_rebalance
+/// `KafkaBroker.shared` gives the cluster that the environment names, for tests that neither stop nor break it.
 @safe
 public final class KafkaBroker: Sendable {
     /// Consumer properties that make rebalances of the mock as quick as they get.
@@ -31,6 +32,15 @@ public final class KafkaBroker: Sendable {
         public let description: String
     }
 
+    /// A broker that is there already: it cannot be stopped or told to fail.
+    init(bootstrap: String, topics: [Topic]) {
+        self.cluster = Mutex(nil)
+        self.bootstrap = bootstrap
+        self.topics = topics
+        // Below 6 s a real broker refuses. Source: Kafka broker setting group.min.session.timeout.ms
+        self.properties = ["session.timeout.ms": "6000", "heartbeat.interval.ms": "500"]
+    }
+
     private struct Cluster {
         /// Bit patterns, since pointers are not `Sendable`; both are valid until `close`.
         let handle: UInt
@@ -38,8 +48,14 @@ public final class KafkaBroker: Sendable {
     }
 
     private let cluster: Mutex<Cluster?>
-    /// `127.0.0.1:port`
+    /// `127.0.0.1:port`, or what the environment gave.
     public let bootstrap: String
+    /// The topics it was started with; of a shared one those that were made for this test, as they really are.
+    public let topics: [Topic]
+    /// A consumer group that nobody else is in.
+    public let group = uniqueName("group")
+    /// Consumer properties for quick rebalances that this broker takes.
+    public let properties: [String: String]
 
     /// Starts a broker with these topics. Unknown topics that a producer asks for come to be with 4 partitions.
     public init(topics: [Topic] = []) throws {
@@ -56,6 +72,8 @@ public final class KafkaBroker: Sendable {
         self.bootstrap = unsafe String(cString: rd_kafka_mock_cluster_bootstraps(cluster))
         let addresses = Cluster(handle: UInt(bitPattern: handle), cluster: UInt(bitPattern: cluster))
         self.cluster = Mutex(addresses)
+        self.topics = topics
+        self.properties = Self.quick
         for topic in topics { try self.create(topic) }
     }
 
@@ -117,7 +135,7 @@ public final class KafkaBroker: Sendable {
     private func use(_ action: String, _ body: (OpaquePointer) -> rd_kafka_resp_err_t) throws {
         try self.cluster.withLock { held in
             guard let address = held?.cluster, let cluster = unsafe OpaquePointer(bitPattern: address) else {
-                throw Failure(description: "\(action): the broker is closed")
+                throw Failure(description: "\(action): the broker is closed, or the environment gave it")
             }
             let code = unsafe body(cluster)
             guard code == RD_KAFKA_RESP_ERR_NO_ERROR else {

@@ -1,0 +1,66 @@
+import Foundation
+import Kafka
+
+extension KafkaBroker {
+    /// The cluster given by `WAYBILL_TEST_KAFKA` (host:port), or a new broker; with topics of this test alone.
+    ///
+    /// Each topic gets a name of its own, found in `topics` in the order of the wish; tests use these and `group`. On a
+    /// given cluster the topics stay behind and empty themselves after an hour. A broker without CreateTopics, such as
+    /// `waybill-dev kafka`, makes them with as many partitions as it likes (4), so tests go by `topics[n].partitions`.
+    /// - Throws: `KafkaError` when the given cluster does not answer, `Failure` when topics do not come up.
+    public static func shared(topics wishes: [Topic] = []) async throws -> KafkaBroker {
+        let topics = wishes.map { Topic(uniqueName($0.name), partitions: $0.partitions) }
+        guard let bootstrap = ProcessInfo.processInfo.environment["WAYBILL_TEST_KAFKA"], !bootstrap.isEmpty else {
+            return try KafkaBroker(topics: topics)
+        }
+        let admin = try KafkaAdmin(KafkaConfiguration(bootstrap: bootstrap))
+        do {
+            let there = try await Self.make(topics, admin)
+            await admin.close()
+            return KafkaBroker(bootstrap: bootstrap, topics: there)
+        } catch {
+            await admin.close()
+            throw error
+        }
+    }
+
+    private static func make(_ topics: [Topic], _ admin: KafkaAdmin) async throws -> [Topic] {
+        var creates = true
+        do throws(KafkaError) {
+            try await admin.createTopics(
+                topics.map {
+                    KafkaTopic(name: $0.name, partitions: $0.partitions, configuration: ["retention.ms": "3600000"])
+                })
+        } catch {
+            guard error.code == .unsupported else { throw error }
+            creates = false
+        }
+        var there: [Topic] = []
+        for topic in topics {
+            let partitions = try await Self.partitions(of: topic.name, admin)
+            guard !creates || partitions == topic.partitions else {
+                throw Failure(description: "\(topic.name) has \(partitions) partitions instead of \(topic.partitions)")
+            }
+            there.append(Topic(topic.name, partitions: partitions))
+        }
+        return there
+    }
+
+    /// A topic that was just made may be unknown for a moment.
+    private static func partitions(of topic: String, _ admin: KafkaAdmin) async throws -> Int {
+        let deadline = ContinuousClock.now + .seconds(20)
+        while true {
+            do throws(KafkaError) {
+                let count = try await admin.partitions(topic)
+                if count > 0 { return count }
+            } catch {
+                guard error.code == .unknownTopic else { throw error }
+            }
+            guard deadline > .now else { throw Failure(description: "\(topic) is not there after 20 s") }
+            try await Task.sleep(for: .milliseconds(50))
+        }
+    }
+}
+
+/// A name that no other test, run or machine has: for topics, groups and keys on servers that are shared.
+public func uniqueName(_ label: String) -> String { "waybill-test-\(label)-\(UUID().uuidString.lowercased())" }
