@@ -1,3 +1,4 @@
+import Cryptography
 import Glibc
 import Synchronization
 
@@ -66,8 +67,8 @@ public final class ProviderTokenSource: Sendable {
         // Both identifiers are letters and digits in every real key; what is not is escaped by leaving it out.
         let header = #"{"alg":"ES256","kid":"\#(plain(self.keyIdentifier))"}"#
         let claims = #"{"iss":"\#(plain(self.teamIdentifier))","iat":\#(epochSeconds)}"#
-        let content = base64URL(Array(header.utf8)) + [UInt8(ascii: ".")] + base64URL(Array(claims.utf8))
-        return content + [UInt8(ascii: ".")] + base64URL(try self.sign(content))
+        let content = "\(Base64URL.encode(Array(header.utf8))).\(Base64URL.encode(Array(claims.utf8)))"
+        return Array("\(content).\(Base64URL.encode(try self.sign(Array(content.utf8))))".utf8)
     }
 }
 
@@ -76,20 +77,4 @@ public func wallClockEpochSeconds() -> Int64 { Int64(time(nil)) }
 
 private func plain(_ text: String) -> String {
     String(decoding: text.utf8.filter { $0 >= 0x20 && $0 < 0x7F && $0 != 0x22 && $0 != 0x5C }, as: UTF8.self)
-}
-
-/// Source: RFC 4648 §5, without padding (RFC 7515 §2)
-private func base64URL(_ bytes: [UInt8]) -> [UInt8] {
-    let alphabet = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_".utf8)
-    var text: [UInt8] = []
-    text.reserveCapacity((bytes.count * 4 + 2) / 3)
-    var index = 0
-    while index < bytes.count {
-        let rest = min(3, bytes.count - index)
-        var group: UInt32 = 0
-        for offset in 0..<3 { group = group << 8 | (offset < rest ? UInt32(bytes[index + offset]) : 0) }
-        for digit in 0...rest { text.append(alphabet[Int(group >> (18 - 6 * UInt32(digit)) & 0x3F)]) }
-        index += 3
-    }
-    return text
 }

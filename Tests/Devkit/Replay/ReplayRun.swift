@@ -117,12 +117,26 @@ final class ReplayRun: Sendable {
             let key = OrderKey(orderType: self.stack.orderType, order: try OrderIdentifier(order))
             await device.add(order: order, token: self.tokens.token(for: key))
             let pushes = self.journal.subscribe(device.pushToken)
-            _ = try await device.firstFetch(order, within: Self.patience)
-            _ = try await device.register(order)
-            for await _ in pushes { _ = try await device.react() }
+            try await self.patiently { _ = try await device.firstFetch(order, within: Self.patience) }
+            try await self.patiently { _ = try await device.register(order) }
+            for await _ in pushes { try await self.patiently { _ = try await device.react() } }
             return nil
         } catch {
             return "device of order \(order): \(error)"
+        }
+    }
+
+    /// Does something again as long as the gateway may only be away for a moment, as Wallet does.
+    private func patiently(_ action: () async throws -> Void) async throws {
+        let end = ContinuousClock.now + Self.patience
+        var pause = Duration.milliseconds(200)
+        while true {
+            do {
+                return try await action()
+            } catch let error as ToolError where error.isPassing && .now < end {
+                try await Task.sleep(for: pause)
+                pause = min(pause * 2, .seconds(5))
+            }
         }
     }
 

@@ -162,7 +162,7 @@ actor WalletDevice {
                 body: JSON.object(["pushToken": .string(self.pushToken)]).serialized),
             within: .seconds(20))
         guard response.status == 200 || response.status == 201 else {
-            throw ToolError(.check, "registering for \(identifier): status \(response.status)")
+            throw Self.refusal(response.status, "registering for \(identifier)")
         }
         return response.status == 201
     }
@@ -193,18 +193,33 @@ actor WalletDevice {
             else { throw ToolError(.check, "listing changed orders: not the object of Wallet Orders §1.2 (d)") }
             self.tag = tag
             return identifiers
-        default: throw ToolError(.check, "listing changed orders: status \(response.status)")
+        default: throw Self.refusal(response.status, "listing changed orders")
         }
+    }
+
+    private static func refusal(_ status: Int, _ action: String) -> ToolError {
+        ToolError(status == 503 ? .unavailable : .check, "\(action): status \(status)")
     }
 
     /// What a device does when it is pushed: list, then fetch what it has of the list.
     /// - Returns: the new versions.
     func react() async throws(ToolError) -> [(order: String, report: PackageReport)] {
-        var versions: [(order: String, report: PackageReport)] = []
-        for identifier in try await self.changedOrders() where self.orders[identifier] != nil {
-            if case .version(let report) = try await self.fetch(identifier) { versions.append((identifier, report)) }
+        let before = self.tag
+        do throws(ToolError) {
+            var versions: [(order: String, report: PackageReport)] = []
+            for identifier in try await self.changedOrders() where self.orders[identifier] != nil {
+                switch try await self.fetch(identifier) {
+                case .version(let report): versions.append((identifier, report))
+                case .notModified, .unauthorized: break
+                case .unavailable: throw ToolError(.unavailable, "fetching \(identifier): status 503")
+                }
+            }
+            return versions
+        } catch {
+            // What was listed but not fetched must be listed again.
+            self.tag = before
+            throw error
         }
-        return versions
     }
 
     private nonisolated var registrationURL: String {
