@@ -91,7 +91,8 @@ let package = Package(
             "Gateway",
             [
                 "Model", "Kafka", "Redis", "Cryptography", "Packaging", "Store", "Operations", .nioCore, .nioPosix,
-                .nioHTTP1, .nioExtras, .logging, .coreMetrics, .serviceLifecycle, .argumentParser,
+                .nioHTTP1, .nioHTTP2, .nioHPACK, .nioSSL, .nioExtras, .logging, .coreMetrics, .serviceLifecycle,
+                .argumentParser,
             ]),
         service(
             "Packager",
@@ -140,7 +141,7 @@ let package = Package(
             "GatewayTests",
             [
                 "Gateway", "Model", "Store", "Redis", "Kafka", "Packaging", "Operations", "TestKit", .logging,
-                .serviceLifecycle, .serviceLifecycleTestKit, .nioCore, .nioPosix, .nioHTTP1,
+                .serviceLifecycle, .serviceLifecycleTestKit, .nioCore, .nioPosix, .nioHTTP1, .nioSSL,
             ]),
         tests(
             "PackagerTests",
