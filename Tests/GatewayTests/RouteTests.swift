@@ -13,7 +13,9 @@ import Testing
     }
 
     func route(_ method: HTTPMethod, _ target: String, base: String = "/apple") -> Result<Route, Route.Failure> {
-        Result { () throws(Route.Failure) in try Route(method: method, target: target, basePath: base) }
+        Result { () throws(Route.Failure) in
+            try Route(method: Request.Method(method.rawValue), target: target, basePath: base)
+        }
     }
 
     /// What stands in front of `/v1`, and the base path that makes it right.

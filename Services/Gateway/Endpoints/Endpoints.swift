@@ -20,39 +20,44 @@ struct Endpoints: Sendable {
     /// Answers a request; never fails.
     ///
     /// - Parameter eventLoop: of the connection; Redis is asked on it without a change of thread.
-    func answer(_ head: HTTPRequestHead, body: ByteBuffer, on eventLoop: any EventLoop) -> EventLoopFuture<Answer> {
+    func answer(_ request: Request, on eventLoop: any EventLoop) -> EventLoopFuture<Answer> {
         let started = NIODeadline.now()
         let route: Route
         do {
-            route = try Route(method: head.method, target: head.uri, basePath: self.basePath)
+            route = try Route(method: request.method, target: request.target, basePath: self.basePath)
         } catch {
             let answer = Self.answer(error)
             self.count("none", answer, since: started)
             return eventLoop.makeSucceededFuture(answer)
         }
-        return self.act(on: route, head, body, eventLoop)
-            .flatMapErrorThrowing { error in self.unavailable(error, route) }
-            .map { answer in
-                self.count(route.endpoint, answer, since: started)
-                return answer
+        let promise = eventLoop.makePromise(of: Answer.self)
+        self.act(on: route, request, eventLoop).whenComplete { result in
+            let answer: Answer
+            switch result {
+            case .success(let made): answer = made
+            case .failure(let error): answer = self.unavailable(error, route)
             }
+            self.count(route.endpoint, answer, since: started)
+            promise.succeed(answer)
+        }
+        return promise.futureResult
     }
 
     private func act(
-        on route: Route, _ head: HTTPRequestHead, _ body: ByteBuffer, _ eventLoop: any EventLoop
+        on route: Route, _ request: Request, _ eventLoop: any EventLoop
     ) -> EventLoopFuture<Answer> {
         if let type = route.orderType, self.brands[type] == nil {
             let message = "order type \(type) is not served here"
             return eventLoop.makeSucceededFuture(.failure(.notFound, message))
         }
         switch route {
-        case .package(let key): return self.package.answer(key, headers: head.headers, on: eventLoop)
+        case .package(let key): return self.package.answer(key, request.fields, on: eventLoop)
         case .register(let key):
-            return self.registrations.register(key, headers: head.headers, body: body, on: eventLoop)
-        case .unregister(let key): return self.registrations.unregister(key, headers: head.headers, on: eventLoop)
+            return self.registrations.register(key, request.fields, body: request.body, on: eventLoop)
+        case .unregister(let key): return self.registrations.unregister(key, request.fields, on: eventLoop)
         case .changes(let device, let type, let tag):
             return self.registrations.changes(of: device, type: type, since: tag, on: eventLoop)
-        case .log: return eventLoop.makeSucceededFuture(self.log.answer(body))
+        case .log: return eventLoop.makeSucceededFuture(self.log.answer(request.body))
         }
     }
 

@@ -39,11 +39,11 @@ final class PackageEndpoint: Sendable {
         self.metrics = metrics
     }
 
-    func answer(_ key: OrderKey, headers: HTTPHeaders, on eventLoop: any EventLoop) -> EventLoopFuture<Answer> {
-        guard let token = Authorization.token(headers.first(name: "authorization")) else {
+    func answer(_ key: OrderKey, _ fields: Request.Fields, on eventLoop: any EventLoop) -> EventLoopFuture<Answer> {
+        guard let token = Authorization.token(fields.authorization) else {
             return eventLoop.makeSucceededFuture(.unauthorized)
         }
-        let condition = ConditionalFetch(headers)
+        let condition = ConditionalFetch(fields)
         return self.look(key, token: token, condition: condition, on: eventLoop).flatMap { answer in
             if let answer { return eventLoop.makeSucceededFuture(answer) }
             guard self.secrets.isToken(token, of: key) else { return eventLoop.makeSucceededFuture(.unauthorized) }

@@ -23,7 +23,7 @@ struct RegistrationEndpoints: Sendable {
     /// The registration is acknowledged by Kafka before it stands in Redis and before Wallet hears of it: what Wallet
     /// was told survives the loss of Redis. A repeated POST replaces the push token.
     func register(
-        _ key: RegistrationKey, headers: HTTPHeaders, body: ByteBuffer, on eventLoop: any EventLoop
+        _ key: RegistrationKey, _ fields: Request.Fields, body: ByteBuffer, on eventLoop: any EventLoop
     ) -> EventLoopFuture<Answer> {
         let token: PushToken
         do {
@@ -31,7 +31,7 @@ struct RegistrationEndpoints: Sendable {
         } catch {
             return eventLoop.makeSucceededFuture(.failure(.badRequest, error.message))
         }
-        return self.authorized(key.order, headers, on: eventLoop) {
+        return self.authorized(key.order, fields, on: eventLoop) {
             let record = RegistrationRecord(pushToken: token, registeredEpochMilliseconds: self.now())
             try await self.publish(key, record.encoded)
             let existed = try await self.registrations.register(key, record)
@@ -41,9 +41,9 @@ struct RegistrationEndpoints: Sendable {
 
     /// `DELETE …/registrations/{type}/{id}`: 200, also when there was none.
     func unregister(
-        _ key: RegistrationKey, headers: HTTPHeaders, on eventLoop: any EventLoop
+        _ key: RegistrationKey, _ fields: Request.Fields, on eventLoop: any EventLoop
     ) -> EventLoopFuture<Answer> {
-        self.authorized(key.order, headers, on: eventLoop) {
+        self.authorized(key.order, fields, on: eventLoop) {
             try await self.publish(key, nil)
             try await self.registrations.unregister(key)
             return Answer(.ok)
@@ -65,10 +65,10 @@ struct RegistrationEndpoints: Sendable {
     }
 
     private func authorized(
-        _ key: OrderKey, _ headers: HTTPHeaders, on eventLoop: any EventLoop,
+        _ key: OrderKey, _ fields: Request.Fields, on eventLoop: any EventLoop,
         _ act: @escaping @Sendable () async throws -> Answer
     ) -> EventLoopFuture<Answer> {
-        guard let token = Authorization.token(headers.first(name: "authorization")) else {
+        guard let token = Authorization.token(fields.authorization) else {
             return eventLoop.makeSucceededFuture(.unauthorized)
         }
         return self.reader.stamp(of: key, on: eventLoop).flatMap { stamp in

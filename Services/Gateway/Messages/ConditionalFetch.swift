@@ -1,4 +1,3 @@
-import NIOHTTP1
 import Store
 
 /// Whether the client has the newest package already.
@@ -8,9 +7,9 @@ struct ConditionalFetch: Hashable {
     let ifNoneMatch: [String]
     let ifModifiedSince: String?
 
-    init(_ headers: HTTPHeaders) {
-        self.ifNoneMatch = headers["if-none-match"]
-        self.ifModifiedSince = headers.first(name: "if-modified-since")
+    init(_ fields: Request.Fields) {
+        self.ifNoneMatch = fields.ifNoneMatch
+        self.ifModifiedSince = fields.ifModifiedSince
     }
 
     /// Whether there is a condition at all.

@@ -1,28 +1,31 @@
-import Foundation
 import NIOCore
 import NIOHTTP1
 
-/// One connection from a client: gathers a request, has it answered, writes the answer.
+/// One HTTP/1 connection from a client: lets `RequestDecoder` find the requests, has them answered one after the other,
+/// writes the answers.
 ///
-/// `configureHTTPServerPipeline` stands in front and lets one request through at a time. The body is bounded; what is
-/// more is answered 413 and the connection closed. So is the time that a request may take to arrive, however slowly
-/// its bytes drip.
-final class ConnectionHandler: ChannelInboundHandler {
-    typealias InboundIn = HTTPServerRequestPart
-    typealias OutboundOut = HTTPServerResponsePart
+/// Thin: what bytes mean is the decoder's business. What is bounded here is time (a request must arrive within
+/// `requestLimit`, however slowly its bytes drip, and an answer must be taken within `answerLimit`) and what is taken
+/// from a client that does not wait for its answers (`readAheadLimit`).
+final class ConnectionHandler: ChannelDuplexHandler {
+    typealias InboundIn = ByteBuffer
+    typealias OutboundIn = Never
+    typealias OutboundOut = ByteBuffer
 
     /// Most bytes of a request's body. A registration has some hundred, a log some thousand.
     static let bodyLimit = 64 << 10
-    /// How long the rest of a refused body is passed over, so that the client gets to read the refusal. A socket that
+    /// Bytes of later requests behind which no more is read while one is being answered.
+    static let readAheadLimit = 16 << 10
+    /// How long the rest of a refused request is passed over, so that the client gets to read the refusal. A socket that
     /// is closed while bytes wait in it is reset, and the answer may be lost with it.
     static let lingering = TimeAmount.seconds(2)
+    /// How long a client may take to read an answer. The largest package is 5 MB, and phones are in trains.
+    static let answerLimit = TimeAmount.minutes(5)
 
     private enum State {
-        /// Goes to `receiving`.
-        case idle
-        /// Goes to `answering`, or to `closing` when the body is too large.
-        case receiving(HTTPRequestHead, ByteBuffer)
-        /// The answer is on its way. Goes to `idle`, or to `closing` when it is the connection's last.
+        /// Goes to `answering`, or to `closing` when no request comes out of the bytes.
+        case receiving
+        /// Goes to `receiving`, or to `closing` when the answer was the connection's last.
         case answering
         /// Nothing that comes now is looked at.
         case closing
@@ -30,143 +33,170 @@ final class ConnectionHandler: ChannelInboundHandler {
 
     private let endpoints: Endpoints
     private let requestLimit: TimeAmount
-    private var state = State.idle
-    /// Since when the client could have sent a complete request.
-    private var waitingSince = NIODeadline.now()
+    private var decoder: RequestDecoder
+    private var state = State.receiving
+    /// Until when the client must have done what it is expected to do.
+    private var deadline: NIODeadline
     private var timer: Scheduled<Void>?
+    /// A read that was asked for while there is enough to do.
+    private var isReadHeld = false
+    /// Nothing more will come, but what came is answered.
+    private var isInputClosed = false
+    /// The server takes no further requests.
+    private var isStopping = false
+    private var dates = DateLine()
 
     /// - Parameter requestLimit: from the connection or the last answer to the last byte of a request.
-    init(endpoints: Endpoints, requestLimit: TimeAmount) {
+    init(endpoints: Endpoints, client: ClientAddress, requestLimit: TimeAmount) {
         self.endpoints = endpoints
         self.requestLimit = requestLimit
+        self.decoder = RequestDecoder(client: client, bodyLimit: Self.bodyLimit)
+        self.deadline = .now() + requestLimit
     }
 
-    func handlerAdded(context: ChannelHandlerContext) { self.arm(self.waitingSince + self.requestLimit, context) }
+    func handlerAdded(context: ChannelHandlerContext) { self.arm(context) }
 
     func handlerRemoved(context: ChannelHandlerContext) { self.timer?.cancel() }
 
-    /// One timer, which looks again when it fires too early instead of being moved with each request.
-    private func arm(_ deadline: NIODeadline, _ context: ChannelHandlerContext) {
-        self.timer = context.eventLoop.assumeIsolated().scheduleTask(deadline: deadline) {
-            switch self.state {
-            case .idle, .receiving:
-                let limit = self.waitingSince + self.requestLimit
-                if NIODeadline.now() >= limit { return context.close(promise: nil) }
-                self.arm(limit, context)
-            case .answering: self.arm(.now() + self.requestLimit, context)
-            case .closing: break
-            }
-        }
-    }
+    // MARK: What comes in
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-        switch (self.unwrapInboundIn(data), self.state) {
-        case (.head(let head), .idle):
-            if let length = head.headers.first(name: "content-length").flatMap({ Int($0) }), length > Self.bodyLimit {
-                return self.refuseBody(head, context: context)
+        if case .closing = self.state { return }
+        self.decoder.feed(self.unwrapInboundIn(data))
+        self.proceed(context)
+    }
+
+    /// Takes the next request out of what has come, if it is time for one.
+    private func proceed(_ context: ChannelHandlerContext) {
+        // A client that takes no answers gets no further ones made.
+        guard case .receiving = self.state, context.channel.isWritable else { return }
+        do {
+            switch try self.decoder.next() {
+            case .request(let request, let head): self.answer(request, head, context)
+            case .expectsContinue:
+                context.writeAndFlush(self.wrapOutboundOut(Self.continueLine), promise: nil)
+            case nil:
+                if self.isInputClosed { context.close(promise: nil) } else { self.releaseRead(context) }
             }
-            self.state = .receiving(head, ByteBuffer())
-            if head.headers.contains(name: "expect") { self.proceed(head, context: context) }
-        case (.body(var part), .receiving(let head, var body)):
-            self.state = .answering
-            guard body.readableBytes + part.readableBytes <= Self.bodyLimit else {
-                return self.refuseBody(head, context: context)
-            }
-            body.writeBuffer(&part)
-            self.state = .receiving(head, body)
-        case (.end, .receiving(let head, let body)):
-            self.state = .answering
-            self.answer(head, body: body, context: context)
-        case (.head, _), (.body, _), (.end, _): break
+        } catch {
+            self.refuse(error, context)
         }
     }
 
-    /// Lets a client that asks first send its body. Source: RFC 9110 §10.1.1
-    private func proceed(_ head: HTTPRequestHead, context: ChannelHandlerContext) {
-        guard head.version == .http1_1, head.headers.first(name: "expect")?.lowercased() == "100-continue"
-        else { return }
-        let response = HTTPResponseHead(version: head.version, status: .continue)
-        context.writeAndFlush(self.wrapOutboundOut(.head(response)), promise: nil)
-    }
+    /// Source: RFC 9110 §10.1.1
+    private static let continueLine = ByteBuffer(string: "HTTP/1.1 100 Continue\r\n\r\n")
 
-    private func refuseBody(_ head: HTTPRequestHead, context: ChannelHandlerContext) {
-        let message = "the body may have \(Self.bodyLimit) bytes at most"
-        self.refuse(self.endpoints.refusal(.payloadTooLarge, message), to: head, context: context)
-    }
-
-    private func refuse(_ answer: Answer, to head: HTTPRequestHead, context: ChannelHandlerContext) {
-        self.state = .closing
-        self.write(answer, to: head, keepAlive: false, closing: .output, context: context)
-        self.timer?.cancel()
-        self.timer = context.eventLoop.assumeIsolated().scheduleTask(in: Self.lingering) {
-            context.close(promise: nil)
+    private func answer(_ request: Request, _ head: RequestHead, _ context: ChannelHandlerContext) {
+        self.state = .answering
+        let answer = self.endpoints.answer(request, on: context.eventLoop)
+        // Nothing is captured but what belongs to this loop, on which the answer comes.
+        answer.assumeIsolated().whenSuccess { answer in
+            let isLast = !head.keepsAlive || self.isStopping || (self.isInputClosed && self.decoder.bufferedBytes == 0)
+            let line = ResponseHead(isVersion11: head.isVersion11, keepsAlive: !isLast)
+            self.write(answer, line, withBody: request.method != .head, context)
+            self.answered(isLast: isLast, context)
         }
     }
 
-    private func answer(_ head: HTTPRequestHead, body: ByteBuffer, context: ChannelHandlerContext) {
-        let bound = NIOLoopBound((self, context), eventLoop: context.eventLoop)
-        self.endpoints.answer(head, body: body, on: context.eventLoop).whenSuccess { answer in
-            let (handler, context) = bound.value
-            let keepAlive = Self.goesOn(after: head)
-            handler.state = keepAlive ? .idle : .closing
-            handler.waitingSince = .now()
-            handler.write(answer, to: head, keepAlive: keepAlive, context: context)
-        }
+    private func answered(isLast: Bool, _ context: ChannelHandlerContext) {
+        guard !isLast else { return self.close(context) }
+        self.state = .receiving
+        self.deadline = .now() + (context.channel.isWritable ? self.requestLimit : Self.answerLimit)
+        guard self.decoder.bufferedBytes > 0 else { return self.releaseRead(context) }
+        // Not at once: answers that are there already would nest ever deeper.
+        context.eventLoop.assumeIsolated().execute { self.proceed(context) }
     }
 
-    /// Whether another request may follow on the connection.
-    ///
-    /// The decoder stops behind a request that asks for another protocol (`Upgrade: h2c` of curl and Java, CONNECT). We
-    /// answer it in this one and close, since what comes next would never be read.
-    private static func goesOn(after head: HTTPRequestHead) -> Bool {
-        head.isKeepAlive && head.method != .CONNECT && !head.headers.contains(name: "upgrade")
-    }
+    // MARK: What goes out
 
-    /// - Parameter closing: what is closed behind the answer if no other request may follow.
     private func write(
-        _ answer: Answer, to head: HTTPRequestHead, keepAlive: Bool, closing: CloseMode = .all,
-        context: ChannelHandlerContext
+        _ answer: Answer, _ head: ResponseHead, withBody: Bool, _ context: ChannelHandlerContext
     ) {
         guard context.channel.isActive else { return }
-        var headers = answer.headers
-        // A server that has a clock says what it shows (RFC 9110 §6.6.1).
-        headers.replaceOrAdd(name: "date", value: HTTPDate.format(epochSeconds: Int64(Date().timeIntervalSince1970)))
-        // 204 and 304 have no body, and no length of one (RFC 9110 §8.6).
-        if answer.status != .noContent && answer.status != .notModified {
-            headers.replaceOrAdd(name: "content-length", value: String(answer.contentLength))
+        let bytes = head.bytes(of: answer, date: self.dates.text(), allocator: context.channel.allocator)
+        context.write(self.wrapOutboundOut(bytes), promise: nil)
+        if withBody {
+            for part in answer.body where part.readableBytes > 0 {
+                context.write(self.wrapOutboundOut(part), promise: nil)
+            }
         }
-        if !keepAlive {
-            headers.replaceOrAdd(name: "connection", value: "close")
-        } else if head.version != .http1_1 {
-            // A client of HTTP/1.0 that asked to stay must be told that it may. Source: RFC 9112 §C.2.2
-            headers.replaceOrAdd(name: "connection", value: "keep-alive")
+        context.flush()
+    }
+
+    /// Answers what is no request, and ends the connection.
+    private func refuse(_ fault: RequestFault, _ context: ChannelHandlerContext) {
+        let answer = self.endpoints.refusal(fault.status, fault.message)
+        self.write(answer, ResponseHead(isVersion11: true, keepsAlive: false), withBody: true, context)
+        self.close(context)
+    }
+
+    /// Ends the connection behind the last answer, when that has gone out.
+    ///
+    /// The other direction stays open for a moment and what still comes is thrown away.
+    private func close(_ context: ChannelHandlerContext) {
+        self.state = .closing
+        self.deadline = .now() + Self.answerLimit
+        let sent = context.eventLoop.makePromise(of: Void.self)
+        sent.futureResult.assumeIsolated().whenComplete { _ in
+            self.deadline = .now() + Self.lingering
+            self.arm(context)
+            guard !self.isInputClosed else { return context.close(promise: nil) }
+            context.close(mode: .output, promise: nil)
+            self.releaseRead(context)
         }
-        let response = HTTPResponseHead(version: head.version, status: answer.status, headers: headers)
-        context.write(self.wrapOutboundOut(.head(response)), promise: nil)
-        if head.method != .HEAD {
-            for part in answer.body { context.write(self.wrapOutboundOut(.body(.byteBuffer(part))), promise: nil) }
+        context.writeAndFlush(self.wrapOutboundOut(ByteBuffer()), promise: sent)
+    }
+
+    // MARK: Flow, time and the end
+
+    func read(context: ChannelHandlerContext) {
+        switch self.state {
+        case .receiving: self.isReadHeld = !context.channel.isWritable
+        case .answering: self.isReadHeld = self.decoder.bufferedBytes >= Self.readAheadLimit
+        case .closing: self.isReadHeld = false
         }
-        guard !keepAlive else { return context.writeAndFlush(self.wrapOutboundOut(.end(nil)), promise: nil) }
-        context.writeAndFlush(self.wrapOutboundOut(.end(nil))).assumeIsolated().whenComplete { _ in
-            context.close(mode: closing, promise: nil)
+        if !self.isReadHeld { context.read() }
+    }
+
+    private func releaseRead(_ context: ChannelHandlerContext) {
+        guard self.isReadHeld else { return }
+        self.isReadHeld = false
+        context.read()
+    }
+
+    func channelWritabilityChanged(context: ChannelHandlerContext) {
+        let isWritable = context.channel.isWritable
+        if case .receiving = self.state { self.deadline = .now() + (isWritable ? self.requestLimit : Self.answerLimit) }
+        if isWritable { self.proceed(context) }
+        context.fireChannelWritabilityChanged()
+    }
+
+    /// One timer, which looks again when it fires too early instead of being moved with each request.
+    private func arm(_ context: ChannelHandlerContext) {
+        self.timer?.cancel()
+        self.timer = context.eventLoop.assumeIsolated().scheduleTask(deadline: self.deadline) {
+            // How long an answer takes is the endpoints' business, which have limits of their own.
+            if case .answering = self.state { self.deadline = .now() + self.requestLimit }
+            guard NIODeadline.now() >= self.deadline else { return self.arm(context) }
+            if case .receiving = self.state, self.decoder.isInsideRequest, context.channel.isWritable {
+                self.refuse(RequestFault(status: .requestTimeout, message: "the request came too slowly"), context)
+            } else {
+                context.close(promise: nil)
+            }
         }
     }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
-        if event is IdleStateHandler.IdleStateEvent { return context.close(promise: nil) }
-        context.fireUserInboundEventTriggered(event)
-    }
-
-    /// Malformed HTTP is answered once. An error behind the last answer is none of the client's business any more.
-    func errorCaught(context: ChannelHandlerContext, error: any Error) {
-        guard error is HTTPParserError else { return context.close(promise: nil) }
-        switch self.state {
-        case .idle, .receiving:
-            // What was asked for is not known, so the answer is that to a GET.
-            let head = HTTPRequestHead(version: .http1_1, method: .GET, uri: "/")
-            let answer = self.endpoints.refusal(.badRequest, "the request is not well-formed HTTP/1.1")
-            self.refuse(answer, to: head, context: context)
-        case .answering, .closing: break
+        switch event {
+        case ChannelEvent.inputClosed:
+            self.isInputClosed = true
+            if case .closing = self.state { context.close(promise: nil) } else { self.proceed(context) }
+        case is ChannelShouldQuiesceEvent:
+            self.isStopping = true
+            if case .receiving = self.state, !self.decoder.isInsideRequest { context.close(promise: nil) }
+        default: context.fireUserInboundEventTriggered(event)
         }
     }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) { context.close(promise: nil) }
 }

@@ -2,7 +2,6 @@ import Kafka
 import Logging
 import NIOCore
 import NIOExtras
-import NIOHTTP1
 import NIOPosix
 import Operations
 import Packaging
@@ -57,12 +56,13 @@ final class GatewayServer: Service {
                 }
             }
             .childChannelOption(.tcpOption(.tcp_nodelay), value: 1)
+            .childChannelOption(.allowRemoteHalfClosure, value: true)
             .childChannelInitializer { [endpoints, idleLimit] channel in
                 channel.eventLoop.makeCompletedFuture {
                     let pipeline = channel.pipeline.syncOperations
-                    try pipeline.configureHTTPServerPipeline(withErrorHandling: false)
-                    try pipeline.addHandler(IdleStateHandler(allTimeout: idleLimit))
-                    try pipeline.addHandler(ConnectionHandler(endpoints: endpoints, requestLimit: idleLimit))
+                    let handler = ConnectionHandler(
+                        endpoints: endpoints, client: ClientAddress(channel.remoteAddress), requestLimit: idleLimit)
+                    try pipeline.addHandler(handler)
                 }
             }
             .bind(host: self.address.host, port: self.address.port).get()

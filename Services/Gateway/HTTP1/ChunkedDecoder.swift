@@ -1,0 +1,93 @@
+import NIOCore
+import NIOHTTP1
+
+/// Takes the data out of a chunked body, as the bytes come.
+///
+/// Chunk extensions and trailers are passed over; nobody here asks for them. Source: RFC 9112 §7.1
+struct ChunkedDecoder {
+    private enum State {
+        /// Goes to `data`, or to `trailer` behind the last chunk.
+        case size
+        /// With the bytes of the chunk that are still to come. Goes to `dataEnd`.
+        case data(Int)
+        /// Goes to `size`.
+        case dataEnd
+        /// Goes to `done` at the empty line.
+        case trailer
+        case done
+    }
+
+    /// Most bytes of a size line, and of all trailers together.
+    static let lineLimit = 1024
+
+    private var state = State.size
+    private var trailerBytes = 0
+
+    /// Moves what has come from `buffer` to `body`.
+    ///
+    /// - Returns: whether the body is complete. What stands in `buffer` then belongs to the next request.
+    mutating func decode(
+        _ buffer: inout ByteBuffer, into body: inout ByteBuffer, limit: Int
+    ) throws(RequestFault) -> Bool {
+        while true {
+            switch self.state {
+            case .size:
+                guard let line = try Self.line(&buffer) else { return false }
+                let size = try Self.size(line)
+                guard size <= limit - body.readableBytes else { throw .tooLarge(limit) }
+                self.state = size == 0 ? .trailer : .data(size)
+            case .data(let missing):
+                guard var part = buffer.readSlice(length: min(missing, buffer.readableBytes)) else { return false }
+                let count = part.readableBytes
+                body.writeBuffer(&part)
+                guard count == missing else {
+                    self.state = .data(missing - count)
+                    return false
+                }
+                self.state = .dataEnd
+            case .dataEnd:
+                guard let end = buffer.readInteger(as: UInt16.self) else { return false }
+                guard end == 0x0D0A else { throw .malformed("a chunk is longer than its size says") }
+                self.state = .size
+            case .trailer:
+                guard let line = try Self.line(&buffer) else { return false }
+                self.trailerBytes += line.readableBytes
+                guard self.trailerBytes <= Self.lineLimit else { throw .malformed("the trailers are too long") }
+                if line.readableBytes == 0 { self.state = .done }
+            case .done: return true
+            }
+        }
+    }
+
+    /// The bytes in front of the next line end, which goes with them; nil if that has not come.
+    private static func line(_ buffer: inout ByteBuffer) throws(RequestFault) -> ByteBuffer? {
+        guard let index = buffer.readableBytesView.prefix(Self.lineLimit + 2).firstIndex(of: .lineFeed) else {
+            guard buffer.readableBytes <= Self.lineLimit else { throw .malformed("a line of the body is too long") }
+            return nil
+        }
+        let length = index - buffer.readerIndex
+        guard length > 0, buffer.getInteger(at: index - 1, as: UInt8.self) == .carriageReturn else {
+            throw .malformed("a line of the body does not end with CR LF")
+        }
+        let line = buffer.readSlice(length: length - 1)
+        buffer.moveReaderIndex(forwardBy: 2)
+        return line
+    }
+
+    /// The number at the start of a size line. Behind it may stand an extension.
+    private static func size(_ line: ByteBuffer) throws(RequestFault) -> Int {
+        let bytes = line.readableBytesView
+        let digits = bytes.prefix { $0.hexadecimalValue != nil }
+        let rest = bytes.dropFirst(digits.count).drop { $0.isBlank }
+        guard (1...15).contains(digits.count), rest.isEmpty || rest.first == UInt8(ascii: ";"),
+            rest.allSatisfy({ $0.isFieldCharacter })
+        else { throw .malformed("the size of a chunk must be a hexadecimal number") }
+        return digits.reduce(0) { $0 << 4 | Int($1.hexadecimalValue ?? 0) }
+    }
+}
+
+extension RequestFault {
+    static func tooLarge(_ limit: Int) -> RequestFault {
+        RequestFault(status: .payloadTooLarge, message: "the body may have \(limit) bytes at most")
+    }
+}

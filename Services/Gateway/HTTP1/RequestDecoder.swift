@@ -1,0 +1,161 @@
+import NIOCore
+import NIOHTTP1
+
+/// Turns the bytes of a connection into requests, one after the other. Bytes may be cut anywhere.
+///
+/// Bounded by `HeadLimits` and `bodyLimit`, and by the caller, who feeds no more while a request is being answered.
+struct RequestDecoder {
+    /// What the bytes so far give.
+    enum Event {
+        /// The client waits for "100 Continue". Said once, before the request.
+        case expectsContinue
+        case request(Request, RequestHead)
+    }
+
+    private enum State {
+        /// With the number of bytes that are known not to hold the end of the head.
+        case head(scanned: Int)
+        case body(RequestHead, Request, ChunkedDecoder)
+    }
+
+    private let limits: HeadLimits
+    private let bodyLimit: Int
+    private let client: ClientAddress
+    private var buffer = ByteBuffer()
+    private var state = State.head(scanned: 0)
+
+    init(client: ClientAddress, bodyLimit: Int, limits: HeadLimits = HeadLimits()) {
+        self.client = client
+        self.bodyLimit = bodyLimit
+        self.limits = limits
+    }
+
+    /// Bytes that came and belong to no request that was given out.
+    var bufferedBytes: Int { self.buffer.readableBytes }
+
+    /// Whether a part of a request has come.
+    var isInsideRequest: Bool {
+        if case .body = self.state { return true }
+        return self.buffer.readableBytes > 0
+    }
+
+    mutating func feed(_ bytes: ByteBuffer) {
+        if self.buffer.readableBytes == 0 {
+            self.buffer = bytes
+        } else {
+            self.buffer.writeImmutableBuffer(bytes)
+        }
+    }
+
+    /// - Returns: nil if more bytes are needed.
+    /// - Throws: behind it nothing of the connection can be understood any more.
+    mutating func next() throws(RequestFault) -> Event? {
+        switch self.state {
+        case .head(let scanned): return try self.head(scanned: scanned)
+        case .body(let head, let request, let chunks): return try self.body(head, request, chunks)
+        }
+    }
+
+    private mutating func head(scanned: Int) throws(RequestFault) -> Event? {
+        var scanned = scanned
+        if scanned == 0, try self.skipEmptyLines() { return nil }
+        guard let length = try Self.headLength(self.buffer.readableBytesUInt8Span, &scanned, self.limits) else {
+            self.state = .head(scanned: scanned)
+            return nil
+        }
+        let head = try RequestHead(
+            parsing: self.buffer.readableBytesUInt8Span.extracting(0..<length), limits: self.limits)
+        let request = Request(
+            method: head.method, target: self.text(head.target) ?? "", fields: self.fields(head), body: ByteBuffer(),
+            client: self.client)
+        self.buffer.moveReaderIndex(forwardBy: length)
+        switch head.framing {
+        case .length(0):
+            return self.finished(request, head)
+        case .length(let length):
+            guard length <= self.bodyLimit else { throw .tooLarge(self.bodyLimit) }
+        case .chunked: break
+        }
+        self.state = .body(head, request, ChunkedDecoder())
+        return head.expectsContinue && self.buffer.readableBytes == 0 ? .expectsContinue : try self.next()
+    }
+
+    private mutating func body(
+        _ head: RequestHead, _ request: Request, _ chunks: ChunkedDecoder
+    ) throws(RequestFault) -> Event? {
+        var (request, chunks) = (request, chunks)
+        switch head.framing {
+        case .length(let length):
+            guard let body = self.buffer.readSlice(length: length) else { return nil }
+            request.body = body
+        case .chunked:
+            let isComplete = try chunks.decode(&self.buffer, into: &request.body, limit: self.bodyLimit)
+            guard isComplete else {
+                self.state = .body(head, request, chunks)
+                return nil
+            }
+        }
+        return self.finished(request, head)
+    }
+
+    private mutating func finished(_ request: Request, _ head: RequestHead) -> Event {
+        self.state = .head(scanned: 0)
+        if self.buffer.readableBytes == 0 { self.buffer = ByteBuffer() }
+        return .request(request, head)
+    }
+
+    /// Some clients end a body with a line end that does not belong to it. Source: RFC 9112 §2.2
+    /// - Returns: whether nothing of a request line is there yet.
+    private mutating func skipEmptyLines() throws(RequestFault) -> Bool {
+        while self.buffer.getInteger(at: self.buffer.readerIndex, as: UInt16.self) == 0x0D0A {
+            self.buffer.moveReaderIndex(forwardBy: 2)
+        }
+        guard let first = self.buffer.getInteger(at: self.buffer.readerIndex, as: UInt8.self) else {
+            // Gives the storage back: a connection may stay idle for a long time.
+            self.buffer = ByteBuffer()
+            return true
+        }
+        if first == .carriageReturn, self.buffer.readableBytes == 1 { return true }
+        // Said at once to a client that speaks TLS or something else, which would wait for an answer.
+        guard first.isTokenCharacter else { throw .malformed("this is not HTTP/1.1; is it TLS on the plain port?") }
+        return false
+    }
+
+    /// Looks for the empty line at the end of a head, from where it looked last.
+    private static func headLength(
+        _ bytes: Span<UInt8>, _ scanned: inout Int, _ limits: HeadLimits
+    ) throws(RequestFault) -> Int? {
+        let end = min(bytes.count, limits.head)
+        var index = scanned
+        while index < end {
+            if bytes[index] == .lineFeed {
+                guard index > 0, bytes[index - 1] == .carriageReturn else {
+                    throw .malformed("a line of the head does not end with CR LF")
+                }
+                if index >= 3, bytes[index - 2] == .lineFeed { return index + 1 }
+            }
+            index += 1
+        }
+        scanned = index
+        guard bytes.count < limits.head else {
+            for index in bytes.indices.prefix(limits.line) where bytes[index] == .lineFeed {
+                throw RequestFault(
+                    status: .requestHeaderFieldsTooLarge,
+                    message: "request line and header may have \(limits.head) bytes at most")
+            }
+            throw RequestHead.lineTooLong(limits)
+        }
+        return nil
+    }
+
+    private func text(_ range: Range<Int>?) -> String? {
+        guard let range else { return nil }
+        return self.buffer.getString(at: self.buffer.readerIndex + range.lowerBound, length: range.count)
+    }
+
+    private func fields(_ head: RequestHead) -> Request.Fields {
+        Request.Fields(
+            authorization: self.text(head.authorization), ifNoneMatch: head.ifNoneMatch.compactMap { self.text($0) },
+            ifModifiedSince: self.text(head.ifModifiedSince))
+    }
+}

@@ -1,0 +1,151 @@
+import NIOHTTP1
+
+// Reads a head strictly: whatever two readers could take differently is refused, because a proxy in front of us may
+// be the other reader (request smuggling). Source: RFC 9112 §2.2, §3, §5, §6.3, §11.2
+
+extension RequestHead {
+    /// - Parameter bytes: the whole head, from the method to the empty line inclusive.
+    init(parsing bytes: Span<UInt8>, limits: HeadLimits) throws(RequestFault) {
+        self.init()
+        var cursor = try self.readRequestLine(bytes, limits)
+        var fields = FieldsSeen()
+        while cursor < bytes.count - 2 {
+            fields.count += 1
+            guard fields.count <= limits.fields else {
+                throw RequestFault(
+                    status: .requestHeaderFieldsTooLarge, message: "a request may have \(limits.fields) fields at most")
+            }
+            cursor = try self.readField(bytes, from: cursor, &fields)
+        }
+        try self.settle(fields)
+    }
+
+    /// What the fields said that is judged when all are known.
+    private struct FieldsSeen {
+        var count = 0
+        var hosts = 0
+        var length: Int?
+        var isChunked = false
+        var closes = false
+        var keepsAlive = false
+    }
+
+    /// - Returns: where the first field stands.
+    private mutating func readRequestLine(_ bytes: Span<UInt8>, _ limits: HeadLimits) throws(RequestFault) -> Int {
+        var cursor = 0
+        while bytes[cursor].isTokenCharacter { cursor += 1 }
+        guard cursor > 0, bytes[cursor] == .space else {
+            throw .malformed("the request line does not begin with a method and a space")
+        }
+        self.method = Self.method(bytes.extracting(0..<cursor))
+        cursor += 1
+        let start = cursor
+        while (0x21...0x7E).contains(bytes[cursor]) { cursor += 1 }
+        guard cursor - start <= limits.line else { throw Self.lineTooLong(limits) }
+        guard cursor > start, bytes[cursor] == .space else {
+            throw .malformed("the request target is empty or has characters that must be percent-encoded")
+        }
+        self.target = start..<cursor
+        cursor += 1
+        // HTTP/d.d and the line end
+        guard bytes.count >= cursor + 10, bytes.extracting(cursor..<cursor + 5).isEqual("HTTP/"),
+            bytes[cursor + 5].isDigit, bytes[cursor + 6] == UInt8(ascii: "."), bytes[cursor + 7].isDigit,
+            bytes[cursor + 8] == .carriageReturn, bytes[cursor + 9] == .lineFeed
+        else { throw .malformed("the request line does not end with a version of HTTP") }
+        guard bytes[cursor + 5] == UInt8(ascii: "1") else {
+            throw RequestFault(
+                status: .httpVersionNotSupported, message: "HTTP/1.1 and HTTP/1.0 are spoken on this connection")
+        }
+        self.isVersion11 = bytes[cursor + 7] != UInt8(ascii: "0")
+        return cursor + 10
+    }
+
+    static func lineTooLong(_ limits: HeadLimits) -> RequestFault {
+        RequestFault(status: .uriTooLong, message: "the request line may have \(limits.line) bytes at most")
+    }
+
+    private static func method(_ name: Span<UInt8>) -> Request.Method {
+        if name.isEqual("GET") { return .get }
+        if name.isEqual("POST") { return .post }
+        if name.isEqual("HEAD") { return .head }
+        if name.isEqual("DELETE") { return .delete }
+        return .other
+    }
+
+    /// - Returns: where the next field stands, or the empty line.
+    private mutating func readField(
+        _ bytes: Span<UInt8>, from start: Int, _ seen: inout FieldsSeen
+    ) throws(RequestFault) -> Int {
+        var cursor = start
+        while bytes[cursor].isTokenCharacter { cursor += 1 }
+        guard cursor > start, bytes[cursor] == UInt8(ascii: ":") else {
+            throw .malformed("a header field does not begin with a name and a colon")
+        }
+        let name = bytes.extracting(start..<cursor)
+        cursor += 1
+        while bytes[cursor].isBlank { cursor += 1 }
+        let valueStart = cursor
+        while bytes[cursor].isFieldCharacter { cursor += 1 }
+        // The head ends with an empty line, so something stands behind each carriage return.
+        guard bytes[cursor] == .carriageReturn, bytes[cursor + 1] == .lineFeed else {
+            throw .malformed("a header field has control characters in its value")
+        }
+        var valueEnd = cursor
+        while valueEnd > valueStart, bytes[valueEnd - 1].isBlank { valueEnd -= 1 }
+        try self.note(name, bytes, valueStart..<valueEnd, &seen)
+        return cursor + 2
+    }
+
+    /// Keeps the fields that somebody asks for. Looks at the length of a name first: most are strangers.
+    private mutating func note(
+        _ name: Span<UInt8>, _ bytes: Span<UInt8>, _ range: Range<Int>, _ seen: inout FieldsSeen
+    ) throws(RequestFault) {
+        let value = bytes.extracting(range)
+        switch name.count {
+        case 4 where name.isEqualIgnoringCase("host"): seen.hosts += 1
+        case 6 where name.isEqualIgnoringCase("expect"):
+            guard value.isEqualIgnoringCase("100-continue") else {
+                throw RequestFault(status: .expectationFailed, message: "the only expectation met is 100-continue")
+            }
+            self.expectsContinue = true
+        case 10 where name.isEqualIgnoringCase("connection"):
+            if value.hasElement("close") { seen.closes = true }
+            if value.hasElement("keep-alive") { seen.keepsAlive = true }
+        case 13 where name.isEqualIgnoringCase("authorization"):
+            guard self.authorization == nil else { throw .malformed("there is more than one Authorization") }
+            self.authorization = range
+        case 13 where name.isEqualIgnoringCase("if-none-match"): self.ifNoneMatch.append(range)
+        case 14 where name.isEqualIgnoringCase("content-length"):
+            guard seen.length == nil, let length = value.decimal else {
+                throw .malformed("Content-Length must be one number")
+            }
+            seen.length = length
+        case 15 where name.isEqualIgnoringCase("x-forwarded-for"): self.forwardedFor.append(range)
+        case 17 where name.isEqualIgnoringCase("if-modified-since"): self.ifModifiedSince = range
+        case 17 where name.isEqualIgnoringCase("transfer-encoding"):
+            guard !seen.isChunked, value.isEqualIgnoringCase("chunked") else {
+                throw RequestFault(status: .notImplemented, message: "the only transfer coding taken is chunked, once")
+            }
+            seen.isChunked = true
+        default: break
+        }
+    }
+
+    private mutating func settle(_ seen: FieldsSeen) throws(RequestFault) {
+        // Source: RFC 9112 §3.2
+        guard seen.hosts == 1 || (seen.hosts == 0 && !self.isVersion11) else {
+            throw .malformed("HTTP/1.1 wants exactly one Host")
+        }
+        if seen.isChunked {
+            // Source: RFC 9112 §6.1, §6.3: both together are how requests are smuggled
+            guard seen.length == nil, self.isVersion11 else {
+                throw .malformed("Transfer-Encoding stands beside Content-Length or in HTTP/1.0")
+            }
+            self.framing = .chunked
+        } else {
+            self.framing = .length(seen.length ?? 0)
+        }
+        self.keepsAlive = !seen.closes && (self.isVersion11 || seen.keepsAlive)
+        if !self.isVersion11 { self.expectsContinue = false }
+    }
+}
