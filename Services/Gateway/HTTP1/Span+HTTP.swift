@@ -51,13 +51,14 @@ extension Span where Element == UInt8 {
         return false
     }
 
-    /// A number of decimal digits alone; nil also if it is too large.
+    /// A number of decimal digits alone; `Int.max` stands for all that are larger.
     var decimal: Int? {
-        guard (1...18).contains(self.count) else { return nil }
+        guard !self.isEmpty else { return nil }
         var number = 0
         for index in self.indices {
             guard self[index].isDigit else { return nil }
-            number = number * 10 + Int(self[index] - 0x30)
+            let (tens, isTooLarge) = number.multipliedReportingOverflow(by: 10)
+            number = isTooLarge || tens > .max - 9 ? .max : tens + Int(self[index] - 0x30)
         }
         return number
     }
