@@ -6,47 +6,63 @@ struct GatewayMetrics: Sendable {
     let held: Counter
     /// Messages that devices sent to the log.
     let deviceLogs: Counter
-    /// From the request's last byte to the answer's first.
-    private let durations: [String: Timer]
-    private let responses: [String: [Int: Counter]]
+    /// By endpoint: from the request's last byte to the answer's first.
+    private let durations: [Timer]
+    /// By endpoint, and in it by status.
+    private let responses: [Counter]
 
     /// The endpoints, as labels.
-    static let endpoints = ["package", "register", "unregister", "changes", "log", "none"]
-    private static let statuses = [200, 201, 204, 304, 400, 401, 404, 405, 413, 500, 503]
+    enum Endpoint: String, CaseIterable {
+        case package, register, unregister, changes, log
+        /// What was asked for is not known.
+        case none
+
+        fileprivate var index: Int {
+            switch self {
+            case .package: 0
+            case .register: 1
+            case .unregister: 2
+            case .changes: 3
+            case .log: 4
+            case .none: 5
+            }
+        }
+    }
+
+    private static let statuses = [
+        200, 304, 401, 201, 204, 400, 404, 405, 408, 413, 414, 417, 429, 431, 500, 501, 503, 505,
+    ]
 
     init(factory: any MetricsFactory) {
         self.held = Counter(label: "waybill_fetches_held_total", factory: factory)
         self.deviceLogs = Counter(label: "waybill_device_log_messages_total", factory: factory)
-        var durations: [String: Timer] = [:]
-        var responses: [String: [Int: Counter]] = [:]
-        for endpoint in Self.endpoints {
-            let label = [("endpoint", endpoint)]
-            durations[endpoint] = Timer(label: "waybill_request_seconds", dimensions: label, factory: factory)
-            for status in Self.statuses {
-                responses[endpoint, default: [:]][status] = Counter(
+        let labels = Endpoint.allCases.sorted { $0.index < $1.index }.map { [("endpoint", $0.rawValue)] }
+        self.durations = labels.map { Timer(label: "waybill_request_seconds", dimensions: $0, factory: factory) }
+        self.responses = labels.flatMap { label in
+            Self.statuses.map { status in
+                Counter(
                     label: "waybill_responses_total", dimensions: label + [("status", String(status))],
                     factory: factory)
             }
         }
-        self.durations = durations
-        self.responses = responses
     }
 
-    func answered(_ endpoint: String, status: Int, nanoseconds: Int64) {
-        self.responses[endpoint]?[status]?.increment()
-        self.durations[endpoint]?.recordNanoseconds(nanoseconds)
+    func answered(_ endpoint: Endpoint, status: Int, nanoseconds: Int64) {
+        self.durations[endpoint.index].recordNanoseconds(nanoseconds)
+        guard let place = Self.statuses.firstIndex(of: status) else { return }
+        self.responses[endpoint.index * Self.statuses.count + place].increment()
     }
 }
 
 extension Route {
     /// The endpoint's label.
-    var endpoint: String {
+    var endpoint: GatewayMetrics.Endpoint {
         switch self {
-        case .package: "package"
-        case .register: "register"
-        case .unregister: "unregister"
-        case .changes: "changes"
-        case .log: "log"
+        case .package: .package
+        case .register: .register
+        case .unregister: .unregister
+        case .changes: .changes
+        case .log: .log
         }
     }
 }

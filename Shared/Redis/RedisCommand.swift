@@ -6,8 +6,23 @@ public enum RedisArgument: Hashable, Sendable, ExpressibleByStringLiteral {
     case bytes([UInt8])
     case buffer(ByteBuffer)
     case integer(Int64)
+    /// Several arguments at once.
+    case encoded(RedisEncodedArguments)
 
     public init(stringLiteral value: String) { self = .string(value) }
+}
+
+/// Arguments that many commands have in common, put into Redis's form once.
+public struct RedisEncodedArguments: Hashable, Sendable {
+    let count: Int
+    let bytes: ByteBuffer
+
+    public init(_ arguments: [RedisArgument]) {
+        var bytes = ByteBuffer()
+        for argument in arguments { bytes.write(argument) }
+        self.bytes = bytes
+        self.count = arguments.reduce(0) { $0 + $1.count }
+    }
 }
 
 /// One command with its arguments: `RedisCommand("HSET", .string(key), "version", .integer(7))`.
@@ -41,7 +56,13 @@ extension RedisArgument {
         case .bytes(let bytes): bytes.count
         case .buffer(let buffer): buffer.readableBytes
         case .integer: 20
+        case .encoded(let arguments): arguments.bytes.readableBytes
         }
+    }
+
+    /// For how many arguments it stands.
+    fileprivate var count: Int {
+        if case .encoded(let arguments) = self { arguments.count } else { 1 }
     }
 }
 
@@ -50,25 +71,30 @@ extension ByteBuffer {
     ///
     /// Source: Redis serialization protocol specification, "Sending commands to a Redis server".
     mutating func write(_ command: RedisCommand) {
-        self.writeHead(UInt8(ascii: "*"), command.arguments.count)
-        for argument in command.arguments {
-            switch argument {
-            case .string(let text):
-                self.writeHead(UInt8(ascii: "$"), text.utf8.count)
-                self.writeString(text)
-            case .bytes(let bytes):
-                self.writeHead(UInt8(ascii: "$"), bytes.count)
-                self.writeBytes(bytes)
-            case .buffer(let buffer):
-                self.writeHead(UInt8(ascii: "$"), buffer.readableBytes)
-                self.writeImmutableBuffer(buffer)
-            case .integer(let value):
-                let text = String(value)
-                self.writeHead(UInt8(ascii: "$"), text.utf8.count)
-                self.writeString(text)
-            }
-            self.writeInteger(0x0D0A, as: UInt16.self)
+        self.writeHead(UInt8(ascii: "*"), command.arguments.reduce(0) { $0 + $1.count })
+        for argument in command.arguments { self.write(argument) }
+    }
+
+    fileprivate mutating func write(_ argument: RedisArgument) {
+        switch argument {
+        case .string(let text):
+            self.writeHead(UInt8(ascii: "$"), text.utf8.count)
+            self.writeString(text)
+        case .bytes(let bytes):
+            self.writeHead(UInt8(ascii: "$"), bytes.count)
+            self.writeBytes(bytes)
+        case .buffer(let buffer):
+            self.writeHead(UInt8(ascii: "$"), buffer.readableBytes)
+            self.writeImmutableBuffer(buffer)
+        case .integer(let value):
+            let text = String(value)
+            self.writeHead(UInt8(ascii: "$"), text.utf8.count)
+            self.writeString(text)
+        case .encoded(let arguments):
+            self.writeImmutableBuffer(arguments.bytes)
+            return
         }
+        self.writeInteger(0x0D0A, as: UInt16.self)
     }
 
     /// Appends a type byte, a count and the line end: in one write of a word when they fit into it, which they nearly

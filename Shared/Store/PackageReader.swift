@@ -22,20 +22,28 @@ public struct PackageReader: Sendable {
     public struct Spans: Sendable {
         public let stamp: Stamp
         public let head: ByteBuffer
-        /// Digests, in the order of the archive.
-        public let assets: [String]
+        /// Digests, in the order of the archive, separated by spaces.
+        public let assetList: String
         public let tail: ByteBuffer
+
+        /// Digests, in the order of the archive.
+        public var assets: [String] { self.assetList.split(separator: " ").map(String.init) }
     }
 
-    private static let stampFields: [RedisArgument] = [.token, .version, .modified, .etag, .removed].map(argument)
-    private static let spanFields: [RedisArgument] = [.head, .assets, .tail].map(argument)
+    private static let stampFields = fields([.token, .version, .modified, .etag, .removed])
+    private static let spanFields = fields([
+        .token, .version, .modified, .etag, .removed, .head, .assets, .tail,
+    ])
+    private static func fields(_ fields: [OrderField]) -> RedisArgument {
+        .encoded(RedisEncodedArguments(fields.map(Self.argument)))
+    }
     private static func argument(_ field: OrderField) -> RedisArgument { .string(field.rawValue) }
 
     /// Reads the stamp alone.
     ///
     /// - Returns: nil for an order that is unknown or removed; fails with `RedisError` or `StoreError`.
     public func stamp(of key: OrderKey, on eventLoop: any EventLoop) -> EventLoopFuture<Stamp?> {
-        let command = RedisCommand(["HMGET", .string(StoreKeys.order(key))] + Self.stampFields)
+        let command = RedisCommand("HMGET", .string(StoreKeys.order(key)), Self.stampFields)
         return self.redis.pipeline([command], on: eventLoop).flatMapThrowing { replies in
             try Self.stamp(Self.values(replies))
         }
@@ -43,14 +51,14 @@ public struct PackageReader: Sendable {
 
     /// Reads stamp and package in one go.
     public func spans(of key: OrderKey, on eventLoop: any EventLoop) -> EventLoopFuture<Spans?> {
-        let command = RedisCommand(["HMGET", .string(StoreKeys.order(key))] + Self.stampFields + Self.spanFields)
+        let command = RedisCommand("HMGET", .string(StoreKeys.order(key)), Self.spanFields)
         return self.redis.pipeline([command], on: eventLoop).flatMapThrowing { replies in
             let values = try Self.values(replies)
             guard let stamp = try Self.stamp(values) else { return nil }
             guard values.count == 8, case .string(let head) = values[5], let assets = values[6].text,
                 case .string(let tail) = values[7]
             else { throw StoreError(.corrupt, "reading package: a span is missing") }
-            return Spans(stamp: stamp, head: head, assets: assets.split(separator: " ").map(String.init), tail: tail)
+            return Spans(stamp: stamp, head: head, assetList: assets, tail: tail)
         }
     }
 

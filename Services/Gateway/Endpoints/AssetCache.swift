@@ -4,19 +4,53 @@ import Synchronization
 /// Assets that were read lately, by digest, bounded in bytes.
 ///
 /// An asset never changes under its digest, so nothing here can be stale. Which one goes when room is needed: the one
-/// used least lately.
+/// used least lately. The orders of a shop show the same few combinations, so the lists that stand in orders are kept as
+/// well and need not be taken apart for each request.
 final class AssetCache: Sendable {
+    /// Assets that stand together in an order.
+    private struct List {
+        let digests: [String]
+        let entries: [ByteBuffer]
+        var used: UInt64
+    }
+
     private struct State {
         var entries: [String: (entry: ByteBuffer, used: UInt64)] = [:]
         var bytes = 0
         var clock: UInt64 = 0
+        /// Each only as long as all of its assets are in `entries`.
+        var lists: [String: List] = [:]
     }
+
+    /// Lists that are kept. More are found asset by asset.
+    private static let listLimit = 4096
 
     private let limit: Int
     private let state = Mutex(State())
 
     /// - Parameter limit: most bytes of entries that are kept.
     init(limit: Int) { self.limit = limit }
+
+    /// The entries of a list that was kept, in order.
+    ///
+    /// - Parameter list: digests separated by spaces.
+    func entries(list: String) -> [ByteBuffer]? {
+        self.state.withLock { state in
+            guard let index = state.lists.index(forKey: list) else { return nil }
+            state.clock += 1
+            state.lists.values[index].used = state.clock
+            return state.lists.values[index].entries
+        }
+    }
+
+    /// Keeps a list, if all of its assets are here.
+    func keep(list: String, _ digests: [String]) {
+        self.state.withLock { state in
+            let entries = digests.compactMap { state.entries[$0]?.entry }
+            guard entries.count == digests.count, state.lists.count < Self.listLimit else { return }
+            state.lists[list] = List(digests: digests, entries: entries, used: state.clock)
+        }
+    }
 
     /// - Returns: the entries in order, or nil where one is not here.
     func entries(_ digests: [String]) -> [ByteBuffer?] {
@@ -34,6 +68,7 @@ final class AssetCache: Sendable {
         guard entry.readableBytes <= self.limit else { return }
         self.state.withLock { state in
             guard state.entries[digest] == nil else { return }
+            if state.bytes + entry.readableBytes > self.limit { Self.dissolveLists(&state) }
             while state.bytes + entry.readableBytes > self.limit,
                 let oldest = state.entries.min(by: { $0.value.used < $1.value.used })
             {
@@ -44,5 +79,16 @@ final class AssetCache: Sendable {
             state.entries[digest] = (entry, state.clock)
             state.bytes += entry.readableBytes
         }
+    }
+
+    /// Before assets go: their lists would keep them in memory. An asset was used when a list with it was.
+    private static func dissolveLists(_ state: inout State) {
+        for list in state.lists.values {
+            for digest in list.digests {
+                guard let index = state.entries.index(forKey: digest) else { continue }
+                state.entries.values[index].used = max(state.entries.values[index].used, list.used)
+            }
+        }
+        state.lists.removeAll(keepingCapacity: true)
     }
 }

@@ -27,7 +27,7 @@ struct Endpoints: Sendable {
             route = try Route(method: request.method, target: request.target, basePath: self.basePath)
         } catch {
             let answer = Self.answer(error)
-            self.count("none", answer, since: started)
+            self.count(.none, answer, since: started)
             return eventLoop.makeSucceededFuture(answer)
         }
         let promise = eventLoop.makePromise(of: Answer.self)
@@ -82,11 +82,11 @@ struct Endpoints: Sendable {
     /// The answer to what is no request that could be routed: a body that is too large, malformed HTTP.
     func refusal(_ status: HTTPResponseStatus, _ message: String) -> Answer {
         let answer = Answer.failure(status, message)
-        self.count("none", answer, since: .now())
+        self.count(.none, answer, since: .now())
         return answer
     }
 
-    private func count(_ endpoint: String, _ answer: Answer, since started: NIODeadline) {
+    private func count(_ endpoint: GatewayMetrics.Endpoint, _ answer: Answer, since started: NIODeadline) {
         self.metrics.answered(
             endpoint, status: Int(answer.status.code), nanoseconds: (NIODeadline.now() - started).nanoseconds)
     }

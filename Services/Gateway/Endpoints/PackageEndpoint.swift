@@ -39,64 +39,96 @@ final class PackageEndpoint: Sendable {
         self.metrics = metrics
     }
 
+    /// What one request asks for.
+    private struct Fetch: Sendable {
+        let key: OrderKey
+        let token: String
+        let condition: ConditionalFetch
+    }
+
+    /// What looking gave; nil for an unknown order.
+    private typealias Look = @Sendable (Result<Answer?, any Error>) -> Void
+
     func answer(_ key: OrderKey, _ fields: Request.Fields, on eventLoop: any EventLoop) -> EventLoopFuture<Answer> {
         guard let token = Authorization.token(fields.authorization) else {
             return eventLoop.makeSucceededFuture(.unauthorized)
         }
-        let condition = ConditionalFetch(fields)
-        return self.look(key, token: token, condition: condition, on: eventLoop).flatMap { answer in
-            if let answer { return eventLoop.makeSucceededFuture(answer) }
-            guard self.secrets.isToken(token, of: key) else { return eventLoop.makeSucceededFuture(.unauthorized) }
-            return self.reader.isRemoved(key, on: eventLoop).flatMap { isRemoved in
-                // What was removed is not on its way (DESIGN §3).
-                if isRemoved { return eventLoop.makeSucceededFuture(.unauthorized) }
-                return self.hold(key, token: token, condition: condition, on: eventLoop)
+        let fetch = Fetch(key: key, token: token, condition: ConditionalFetch(fields))
+        let promise = eventLoop.makePromise(of: Answer.self)
+        self.look(fetch, on: eventLoop) { result in
+            switch result {
+            case .success(let answer?): promise.succeed(answer)
+            case .success(nil): self.await(fetch, on: eventLoop, promise)
+            case .failure(let error): promise.fail(error)
             }
         }
+        return promise.futureResult
     }
 
-    /// - Returns: nil for an unknown order.
-    private func look(
-        _ key: OrderKey, token: String, condition: ConditionalFetch, on eventLoop: any EventLoop
-    ) -> EventLoopFuture<Answer?> {
+    // Completions instead of chained futures: each link of a chain costs a fetch three allocations.
+
+    private func look(_ fetch: Fetch, on eventLoop: any EventLoop, _ completion: @escaping Look) {
         // With a condition the answer is 304 more often than not, so no package bytes are read before it is known.
-        guard condition.isConditional else { return self.fetch(key, token: token, on: eventLoop) }
-        return self.reader.stamp(of: key, on: eventLoop).flatMap { stamp in
-            guard let stamp else { return eventLoop.makeSucceededFuture(nil) }
-            guard Authorization.isEqual(token, stamp.token) else {
-                return eventLoop.makeSucceededFuture(.unauthorized)
-            }
-            guard condition.isFresh(stamp) else { return self.fetch(key, token: token, on: eventLoop) }
-            return eventLoop.makeSucceededFuture(Answer(.notModified, headers: Self.headers(stamp)))
-        }
-    }
-
-    private func fetch(
-        _ key: OrderKey, token: String, on eventLoop: any EventLoop
-    ) -> EventLoopFuture<Answer?> {
-        self.reader.spans(of: key, on: eventLoop).flatMap { spans in
-            guard let spans else { return eventLoop.makeSucceededFuture(nil) }
-            guard Authorization.isEqual(token, spans.stamp.token) else {
-                return eventLoop.makeSucceededFuture(.unauthorized)
-            }
-            return self.assets(spans.assets, on: eventLoop).map { assets in
-                var headers = Self.headers(spans.stamp)
-                headers.add(name: "content-type", value: "application/vnd.apple.finance.order")
-                return Answer(.ok, headers: headers, body: [spans.head] + assets + [spans.tail])
+        guard fetch.condition.isConditional else { return self.read(fetch, on: eventLoop, completion) }
+        self.reader.stamp(of: fetch.key, on: eventLoop).whenComplete { result in
+            switch result {
+            case .failure(let error): completion(.failure(error))
+            case .success(nil): completion(.success(nil))
+            case .success(let stamp?):
+                if !Authorization.isEqual(fetch.token, stamp.token) {
+                    completion(.success(.unauthorized))
+                } else if fetch.condition.isFresh(stamp) {
+                    completion(.success(Answer(.notModified, headers: Self.headers(stamp))))
+                } else {
+                    self.read(fetch, on: eventLoop, completion)
+                }
             }
         }
     }
 
-    private func assets(_ digests: [String], on eventLoop: any EventLoop) -> EventLoopFuture<[ByteBuffer]> {
+    private func read(_ fetch: Fetch, on eventLoop: any EventLoop, _ completion: @escaping Look) {
+        self.reader.spans(of: fetch.key, on: eventLoop).whenComplete { result in
+            switch result {
+            case .failure(let error): completion(.failure(error))
+            case .success(nil): completion(.success(nil))
+            case .success(let spans?):
+                guard Authorization.isEqual(fetch.token, spans.stamp.token) else {
+                    return completion(.success(.unauthorized))
+                }
+                if let assets = self.cache.entries(list: spans.assetList) {
+                    return completion(.success(Self.package(spans, assets)))
+                }
+                self.assets(of: spans, on: eventLoop).whenComplete { result in
+                    completion(result.map { Self.package(spans, $0) })
+                }
+            }
+        }
+    }
+
+    private static func package(_ spans: PackageReader.Spans, _ assets: [ByteBuffer]) -> Answer {
+        var body: [ByteBuffer] = []
+        body.reserveCapacity(assets.count + 2)
+        body.append(spans.head)
+        body += assets
+        body.append(spans.tail)
+        var headers = Self.headers(spans.stamp)
+        headers.add(name: "content-type", value: "application/vnd.apple.finance.order")
+        return Answer(.ok, headers: headers, body: body)
+    }
+
+    private func assets(
+        of spans: PackageReader.Spans, on eventLoop: any EventLoop
+    ) -> EventLoopFuture<[ByteBuffer]> {
+        let digests = spans.assets
         let cached = self.cache.entries(digests)
         let missing = zip(digests, cached).filter { $0.1 == nil }.map(\.0)
-        guard !missing.isEmpty else { return eventLoop.makeSucceededFuture(cached.compactMap(\.self)) }
         return self.reader.assets(missing, on: eventLoop).map { entries in
             var found: [String: ByteBuffer] = [:]
             for (digest, entry) in zip(missing, entries) {
                 self.cache.insert(digest, entry)
                 found[digest] = entry
             }
+            self.cache.keep(list: spans.assetList, digests)
             return zip(digests, cached).compactMap { digest, entry in entry ?? found[digest] }
         }
     }
@@ -111,28 +143,40 @@ final class PackageEndpoint: Sendable {
     /// Waits for an order that must be on its way, since somebody has its derived token.
     ///
     /// The fetch right after a payment can arrive before the change went through Kafka. Source: DESIGN §5
-    private func hold(
-        _ key: OrderKey, token: String, condition: ConditionalFetch, on eventLoop: any EventLoop
-    ) -> EventLoopFuture<Answer> {
+    private func await(_ fetch: Fetch, on eventLoop: any EventLoop, _ promise: EventLoopPromise<Answer>) {
+        guard self.secrets.isToken(fetch.token, of: fetch.key) else { return promise.succeed(.unauthorized) }
+        self.reader.isRemoved(fetch.key, on: eventLoop).whenComplete { result in
+            switch result {
+            case .failure(let error): promise.fail(error)
+            // What was removed is not on its way (DESIGN §3).
+            case .success(true): promise.succeed(.unauthorized)
+            case .success(false): self.hold(fetch, on: eventLoop, promise)
+            }
+        }
+    }
+
+    private func hold(_ fetch: Fetch, on eventLoop: any EventLoop, _ promise: EventLoopPromise<Answer>) {
         let late = Answer.unavailable("the package is on its way", retryAfterSeconds: 1)
         guard self.held.wrappingAdd(1, ordering: .relaxed).newValue <= self.holding.requests else {
             self.held.wrappingSubtract(1, ordering: .relaxed)
-            return eventLoop.makeSucceededFuture(late)
+            return promise.succeed(late)
         }
         self.metrics.held.increment()
-        let deadline = NIODeadline.now() + self.holding.time
-        let promise = eventLoop.makePromise(of: Answer.self)
-        eventLoop.scheduleRepeatedAsyncTask(initialDelay: self.holding.step, delay: self.holding.step) { task in
-            self.look(key, token: token, condition: condition, on: eventLoop).map { answer in
-                guard answer != nil || NIODeadline.now() >= deadline else { return }
-                task.cancel()
-                promise.succeed(answer ?? late)
-            }.flatMapErrorThrowing { error in
-                task.cancel()
-                promise.fail(error)
-            }
-        }
         promise.futureResult.whenComplete { _ in self.held.wrappingSubtract(1, ordering: .relaxed) }
-        return promise.futureResult
+        let deadline = NIODeadline.now() + self.holding.time
+        eventLoop.scheduleRepeatedAsyncTask(initialDelay: self.holding.step, delay: self.holding.step) { task in
+            let looked = eventLoop.makePromise(of: Void.self)
+            self.look(fetch, on: eventLoop) { result in
+                switch result {
+                case .success(let answer?): promise.succeed(answer)
+                case .success(nil) where NIODeadline.now() < deadline: return looked.succeed()
+                case .success(nil): promise.succeed(late)
+                case .failure(let error): promise.fail(error)
+                }
+                task.cancel()
+                looked.succeed()
+            }
+            return looked.futureResult
+        }
     }
 }

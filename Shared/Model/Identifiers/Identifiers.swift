@@ -12,9 +12,21 @@ public struct OrderTypeIdentifier: Hashable, Sendable, CustomStringConvertible {
 
     /// - Parameter text: reverse DNS, at least two labels of ASCII letters, digits and hyphens, at most 255 bytes.
     public init(_ text: String) throws(IdentifierError) {
-        let labels = text.utf8.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
-        let valid = labels.count >= 2 && labels.allSatisfy { !$0.isEmpty && $0.allSatisfy(isLetterDigitOrHyphen) }
-        guard valid, text.utf8.count <= identifierLengthLimit else {
+        var dots = 0
+        // Where an empty label would show: at the start and behind a dot.
+        var isLabelEmpty = true
+        var isValid = text.utf8.count <= identifierLengthLimit
+        for byte in text.utf8 {
+            if byte == UInt8(ascii: ".") {
+                dots += 1
+                isValid = isValid && !isLabelEmpty
+                isLabelEmpty = true
+            } else {
+                isLabelEmpty = false
+                isValid = isValid && isLetterDigitOrHyphen(byte)
+            }
+        }
+        guard isValid, dots >= 1, !isLabelEmpty else {
             throw IdentifierError(
                 description:
                     "\"\(clipped(text))\" is not an order type identifier, which looks like order.com.example.shop")
