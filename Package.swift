@@ -147,7 +147,7 @@ let package = Package(
             "PackagerTests",
             [
                 "Packager", "Model", "Store", "Redis", "Kafka", "Packaging", "Operations", "Cryptography", "TestKit",
-                .nioPosix, .logging, .coreMetrics, .configuration, .serviceLifecycle,
+                .nioCore, .nioPosix, .logging, .coreMetrics, .configuration, .serviceLifecycle,
             ]),
         tests(
             "PusherTests",

@@ -206,6 +206,15 @@ struct ChangeProcessor: Sendable {
     }
 }
 
+extension OrderStore.StoredPackage {
+    /// What is stored of a package.
+    init(_ package: OrderPackage) {
+        self.init(
+            head: package.head, assets: package.assets.map(\.rawValue), tail: package.tail,
+            entityTag: package.entityTag, signer: package.signer, content: package.contentDigest)
+    }
+}
+
 extension OrderWork {
     /// What to write; nil when nothing moved.
     var write: OrderStore.Write? {
@@ -220,10 +229,9 @@ extension OrderWork {
             return OrderStore.Write(state: state, expectedRevision: self.expectedRevision, content: .removal)
         case .changed:
             guard let package = self.package else { return nil }
-            let stored = OrderStore.StoredPackage(
-                head: package.head, assets: package.assets.map(\.rawValue), tail: package.tail,
-                entityTag: package.entityTag)
-            return OrderStore.Write(state: state, expectedRevision: self.expectedRevision, content: .version(stored))
+            return OrderStore.Write(
+                state: state, expectedRevision: self.expectedRevision,
+                content: .version(OrderStore.StoredPackage(package)))
         }
     }
 

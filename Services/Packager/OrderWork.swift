@@ -30,22 +30,30 @@ struct OrderWorkshop: Sendable {
     private let rules: BrandRules
     private let fold: OrderFold
     private let build: Build
+    private let digest: Digest?
+    private let signer: String
     /// The brand's assets as ready ZIP entries, by digest.
     let entries: [AssetDigest: [UInt8]]
 
     /// Packages an order.json, signed at a moment.
     typealias Build = @Sendable (JSON, _ signingEpochSeconds: Int64) throws(PackagingError) -> OrderPackage
+    /// The `OrderPackage.contentDigest` that `Build` would give, without a signature.
+    typealias Digest = @Sendable (JSON) -> String
 
     init(_ brand: Brand, secrets: TokenSecrets) {
         let builder = PackageBuilder(brand)
-        self.init(brand, secrets: secrets) { (order, seconds) throws(PackagingError) in
-            try builder.build(order, signingEpochSeconds: seconds)
+        self.init(brand, secrets: secrets, digest: { builder.contentDigest(of: $0) }) {
+            (order, seconds) throws(PackagingError) in try builder.build(order, signingEpochSeconds: seconds)
         }
     }
 
-    /// - Parameter build: for tests, which need packages that cannot be built.
-    init(_ brand: Brand, secrets: TokenSecrets, build: @escaping Build) {
+    /// - Parameters:
+    ///   - digest: nil when only building tells.
+    ///   - build: for tests, which need packages that cannot be built.
+    init(_ brand: Brand, secrets: TokenSecrets, digest: Digest? = nil, build: @escaping Build) {
         self.rules = brand.rules
+        self.digest = digest
+        self.signer = brand.signer
         self.fold = OrderFold(rules: brand.rules) { secrets.token(for: $0) }
         self.build = build
         self.entries = Dictionary(brand.assets.values.map { ($0.entryDigest, $0.entry) }) { first, _ in first }
@@ -76,6 +84,41 @@ struct OrderWorkshop: Sendable {
     /// Signed now and not at the modification second, which may lie ahead: versions are a second apart at least.
     private func package(_ state: OrderState, nowEpochSeconds: Int64) throws(PackagingError) -> OrderPackage {
         try self.build(state.orderJSON(rules: self.rules), nowEpochSeconds)
+    }
+
+    /// What has to be done so that a stored order stands there as the brand would package it now.
+    ///
+    /// - Parameters:
+    ///   - stored: not removed.
+    ///   - evenIfCurrent: sign also what has nothing to gain from it.
+    /// - Throws: `PackagingError` `.signing`, which is not the order's fault.
+    func renew(
+        _ stored: OrderStore.StoredOrder, evenIfCurrent: Bool = false, nowEpochSeconds: Int64
+    ) throws(PackagingError) -> OrderRenewal {
+        let order = stored.state.orderJSON(rules: self.rules)
+        let digest = self.digest?(order)
+        if digest == stored.content, stored.signer == self.signer, !evenIfCurrent { return .current }
+        do {
+            if digest == nil || digest == stored.content {
+                let package = try self.build(order, nowEpochSeconds)
+                if package.contentDigest == stored.content {
+                    return package.signer == stored.signer && !evenIfCurrent ? .current : .signature(package)
+                }
+            }
+            let next = OrderFold.renewed(stored.state, nowEpochSeconds: nowEpochSeconds)
+            let renewed = next.orderJSON(rules: self.rules)
+            // The brand gives part of the order, and a brand that was changed may give something wrong.
+            let violations = OrderValidator.violations(
+                in: renewed, allowUnknownMembers: self.rules.passUnknownMembers, nowEpochSeconds: nowEpochSeconds)
+            guard violations.isEmpty else {
+                let shown = violations.prefix(3).map(\.description).joined(separator: "; ")
+                return .refused("with its brand as it is now the order would not be valid: \(shown)")
+            }
+            return .version(next, try self.build(renewed, nowEpochSeconds))
+        } catch {
+            guard error.code == .tooLarge else { throw error }
+            return .refused(error.message)
+        }
     }
 
     private func workSingly(

@@ -15,6 +15,11 @@ public struct Brand: Sendable {
     public let push: PushAuthentication
     /// Its files by their name in packages.
     public let assets: [String: Asset]
+
+    /// Stands for the certificates that are inside each signature: 32 hexadecimal digits.
+    public var signer: String {
+        String(SHA256.hex(self.signing.certificate.der + self.signing.intermediate.der).prefix(32))
+    }
 }
 
 /// All brands of a service.

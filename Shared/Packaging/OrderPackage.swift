@@ -10,6 +10,11 @@ public struct OrderPackage: Hashable, Sendable {
     public let tail: [UInt8]
     /// Changes with every byte of the archive. 32 hexadecimal digits, without quotes.
     public let entityTag: String
+    /// Who signed, as `Brand.signer`.
+    public let signer: String
+    /// Stands for order.json and all files: packages that differ in nothing but the signature have the same one.
+    /// 32 hexadecimal digits.
+    public let contentDigest: String
     /// Bytes of the whole archive.
     public let size: Int
     /// What the order names and the brand does not have, as JSON path and value: `$.lineItems[0].image: lamp.png`.

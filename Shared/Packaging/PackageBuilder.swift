@@ -10,11 +10,13 @@ import Synchronization
 /// Source: Wallet Orders §2
 public struct PackageBuilder: Sendable {
     private let signing: SigningIdentity
+    private let signer: String
     private let catalog: AssetCatalog
     private let deflaters: [DeflaterSlot]
 
     public init(_ brand: Brand) {
         self.signing = brand.signing
+        self.signer = brand.signer
         self.catalog = AssetCatalog(brand.assets)
         self.deflaters = (0..<max(1, Int(sysconf(Int32(_SC_NPROCESSORS_ONLN))))).map { _ in DeflaterSlot() }
     }
@@ -30,7 +32,7 @@ public struct PackageBuilder: Sendable {
         let document = order.serialized
         // Made once so that nothing is compressed that could never be sent; the exact size is checked below.
         guard document.count <= OrderPackage.sizeLimit else { throw Self.tooLarge(document.count) }
-        let manifest = assets.manifestStart + Hexadecimal.digits(SHA256.digest(document)) + assets.manifestEnd
+        let manifest = Self.manifest(of: document, assets)
         let signature: [UInt8]
         do {
             signature = try self.signing.sign(manifest, signingEpochSeconds: signingEpochSeconds)
@@ -42,9 +44,23 @@ public struct PackageBuilder: Sendable {
         let size = head.count + assets.size + tail.count
         guard size <= OrderPackage.sizeLimit else { throw Self.tooLarge(size) }
         return OrderPackage(
-            head: head, assets: assets.digests, tail: tail, entityTag: Self.entityTag(signature), size: size,
-            omittedFiles: omitted)
+            head: head, assets: assets.digests, tail: tail, entityTag: Self.entityTag(signature),
+            signer: self.signer, contentDigest: Self.contentDigest(manifest), size: size, omittedFiles: omitted)
     }
+
+    /// The `OrderPackage.contentDigest` that the package of an order would have, without signing it.
+    public func contentDigest(of orderJSON: JSON) -> String {
+        let (order, assets, _) = self.resolveFiles(orderJSON)
+        return Self.contentDigest(Self.manifest(of: order.serialized, assets))
+    }
+
+    /// Source: Wallet Orders §2.3
+    private static func manifest(of document: [UInt8], _ assets: AssetSet) -> [UInt8] {
+        assets.manifestStart + Hexadecimal.digits(SHA256.digest(document)) + assets.manifestEnd
+    }
+
+    /// The manifest has the digests of all files, so its own stands for all of them.
+    private static func contentDigest(_ manifest: [UInt8]) -> String { String(SHA256.hex(manifest).prefix(32)) }
 
     /// Finds the assets of an order; if files are missing, the order without the members that name them.
     private func resolveFiles(_ json: JSON) -> (order: JSON, assets: AssetSet, omitted: [String]) {

@@ -22,6 +22,12 @@ public struct OrderStore: Sendable {
         public let entityTag: String
         /// Digests, in the order of the archive.
         public let assets: [String]
+        /// Which certificates the package's signature has inside; empty if that is not known.
+        public var signer = ""
+        /// Digest of all that the package holds but for the signature; empty if that is not known.
+        public var content = ""
+        /// The version whose announcement is not known to be done, empty if there is none.
+        public var unannounced = ""
     }
 
     /// Reads some orders.
@@ -32,7 +38,8 @@ public struct OrderStore: Sendable {
     ///   order: nobody may take an order for damaged that could only not be read now.
     public func orders(_ keys: [OrderKey]) async throws(StoreError) -> [Result<StoredOrder?, StoreError>] {
         let fields: [OrderField] = [
-            .token, .version, .modified, .document, .sources, .recent, .etag, .assets, .revision,
+            .token, .version, .modified, .document, .sources, .recent, .etag, .assets, .revision, .signer,
+            .content, .unannounced,
         ]
         let commands = keys.map { key in
             RedisCommand(["HMGET", .string(StoreKeys.order(key))] + fields.map { .string($0.rawValue) })
@@ -45,8 +52,8 @@ public struct OrderStore: Sendable {
 
     private static func stored(_ key: OrderKey, _ reply: RedisValue) -> Result<StoredOrder?, StoreError> {
         if case .error(let message) = reply { return .failure(StoreError("reading order \(key)", reply: message)) }
-        guard let values = reply.array, values.count == 9 else {
-            return .failure(StoreError(.corrupt, "reading order \(key): nine fields were expected"))
+        guard let values = reply.array, values.count == 12 else {
+            return .failure(StoreError(.corrupt, "reading order \(key): twelve fields were expected"))
         }
         guard values[1] != .null else { return .success(nil) }
         guard let token = values[0].text, let version = values[1].integer, let modified = values[2].integer,
@@ -59,7 +66,9 @@ public struct OrderStore: Sendable {
                 sources: sources, recent: recent)
             let assets = (values[7].text ?? "").split(separator: " ").map(String.init)
             return .success(
-                StoredOrder(state: state, revision: revision, entityTag: values[6].text ?? "", assets: assets))
+                StoredOrder(
+                    state: state, revision: revision, entityTag: values[6].text ?? "", assets: assets,
+                    signer: values[9].text ?? "", content: values[10].text ?? "", unannounced: values[11].text ?? ""))
         } catch {
             return .failure(StoreError(.corrupt, "reading order \(key): \(error)"))
         }
@@ -70,6 +79,10 @@ public struct OrderStore: Sendable {
         public enum Content: Sendable {
             /// A new version with its package.
             case version(StoredPackage)
+            /// A new version that follows from no change, marked as unannounced until `settle`.
+            case unannouncedVersion(StoredPackage)
+            /// The same version in a package that is signed anew. Devices need not know.
+            case signature(StoredPackage)
             /// The same version; only what was applied moved on.
             case positions
             /// The order is gone; only what idempotence needs stays, for a week.
@@ -95,12 +108,24 @@ public struct OrderStore: Sendable {
         public let tail: [UInt8]
         /// Without quotes.
         public let entityTag: String
+        /// Which certificates the signature has inside.
+        public let signer: String
+        /// Digest of all that the package holds but for the signature.
+        public let content: String
 
-        public init(head: [UInt8], assets: [String], tail: [UInt8], entityTag: String) {
+        /// - Parameters:
+        ///   - signer: empty makes the order one to be signed anew.
+        ///   - content: empty makes the order one to be packaged anew.
+        public init(
+            head: [UInt8], assets: [String], tail: [UInt8], entityTag: String, signer: String = "",
+            content: String = ""
+        ) {
             self.head = head
             self.assets = assets
             self.tail = tail
             self.entityTag = entityTag
+            self.signer = signer
+            self.content = content
         }
     }
 
@@ -141,6 +166,28 @@ public struct OrderStore: Sendable {
         }
     }
 
+    /// Takes the marks of announced versions off, each unless another one was set meanwhile.
+    ///
+    /// - Parameter marks: as read, `StoredOrder.unannounced`.
+    public func settle(_ marks: [(key: OrderKey, mark: String)]) async throws(StoreError) {
+        guard !marks.isEmpty else { return }
+        let invocations = marks.map {
+            RedisInvocation(
+                StoreScripts.settle, keys: [StoreKeys.order($0.key)], arguments: [.string($0.mark)])
+        }
+        do {
+            for case .error(let message) in try await self.redis.evaluate(invocations) {
+                throw StoreError("settling orders", reply: message)
+            }
+        } catch let error as RedisError {
+            throw StoreError("settling orders", error)
+        } catch let error as StoreError {
+            throw error
+        } catch {
+            throw StoreError(.unavailable, "settling orders: \(error)")
+        }
+    }
+
     /// Puts assets where they are missing.
     ///
     /// - Parameter assets: digest and ready ZIP entry.
@@ -169,8 +216,9 @@ extension OrderStore.Write {
     /// How the script treats the hash.
     var mode: String {
         switch self.content {
-        case .version: "version"
-        case .positions: "positions"
+        case .version, .unannouncedVersion: "version"
+        // Both leave the rest of the hash, and the stamp, as they are.
+        case .positions, .signature: "positions"
         case .removal: "removal"
         }
     }
@@ -184,14 +232,21 @@ extension OrderStore.Write {
             (.token, .string(self.state.token.rawValue)), (.version, .integer(self.state.version)),
             (.modified, .integer(self.state.modifiedEpochSeconds)), (.document, .bytes(self.state.documentBytes)),
         ]
-        switch self.content {
-        case .positions: return applied
-        case .removal: return applied + version + [(.removed, "1")]
-        case .version(let package):
-            return applied + version + [
+        func fields(_ package: OrderStore.StoredPackage) -> [(OrderField, RedisArgument)] {
+            [
                 (.etag, .string(package.entityTag)), (.head, .bytes(package.head)),
                 (.assets, .string(package.assets.joined(separator: " "))), (.tail, .bytes(package.tail)),
+                (.signer, .string(package.signer)), (.content, .string(package.content)),
             ]
+        }
+        switch self.content {
+        case .positions: return applied
+        case .signature(let package): return fields(package)
+        case .removal: return applied + version + [(.removed, "1")]
+        case .version(let package): return applied + version + fields(package)
+        case .unannouncedVersion(let package):
+            let mark = RedisArgument.string(String(self.state.version))
+            return applied + version + fields(package) + [(.unannounced, mark)]
         }
     }
 }

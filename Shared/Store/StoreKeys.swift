@@ -47,6 +47,13 @@ enum OrderField: String {
     case stamp
     /// Counts the writes of the hash, from 1.
     case revision
+    /// Which certificates the package's signature has inside.
+    case signer
+    /// Digest of all that the package holds but for the signature.
+    case content
+    /// A version that was written by others than the owner of the order's partition, and whose record on
+    /// `waybill.orders` is not acknowledged yet.
+    case unannounced
     /// `1` when the order was removed and only what idempotence needs is left.
     case removed
 }

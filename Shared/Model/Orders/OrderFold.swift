@@ -124,7 +124,7 @@ public struct OrderFold: Sendable {
     /// Wallet refuses what is not newer and HTTP dates have one-second steps, so it grows by a second at least; and an
     /// order is not updated before it was created.
     /// Source: DESIGN.md §4; Wallet Orders §3.20
-    private static func modification(of document: OrderDocument, after last: Int64?, _ now: Int64) -> Int64 {
+    static func modification(of document: OrderDocument, after last: Int64?, _ now: Int64) -> Int64 {
         let created = document.members["createdAt"]?.string.flatMap { RFC3339.instant($0)?.roundedUp } ?? now
         return max(now, last.map { min($0, RFC3339.latest) + 1 } ?? now, created)
     }

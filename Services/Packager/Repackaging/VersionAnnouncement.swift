@@ -1,0 +1,67 @@
+import Kafka
+import Model
+import Store
+
+/// Publishes versions to `waybill.orders` that were written by others than the owner of the order's partition.
+///
+/// The owner writes and publishes in turn, so its last record is of its last version. Somebody else's record may come
+/// behind one of a later version, and would then be the one that a compacted topic keeps. So what stands is read again
+/// after each acknowledgement, and published again until it is what was published last: a write that comes behind that
+/// reading is published behind our record by the one who wrote it.
+struct VersionAnnouncement: Sendable {
+    /// How often what stands is published before it is left to the next attempt. Each time means that the order changed
+    /// within the milliseconds of an acknowledgement.
+    private static let limit = 20
+
+    let topics: Topics
+    let store: OrderStore
+    /// Nil where nothing has to be announced.
+    let producer: KafkaProducer?
+
+    /// - Throws: `StoreError`, `ChangeProcessor.NotDone`; the orders keep their marks.
+    func announce(_ keys: [OrderKey]) async throws {
+        var open = try await self.read(keys)
+        for _ in 0..<Self.limit {
+            guard !open.isEmpty else { return }
+            try await self.publish(open)
+            var moved: [OrderStore.StoredOrder] = []
+            var settled: [(key: OrderKey, mark: String)] = []
+            for (published, standing) in zip(open, try await self.read(open.map(\.state.key))) {
+                if standing.state.version != published.state.version {
+                    moved.append(standing)
+                } else if !standing.unannounced.isEmpty {
+                    settled.append((standing.state.key, standing.unannounced))
+                }
+            }
+            try await self.store.settle(settled)
+            open = moved
+        }
+        throw ChangeProcessor.NotDone(description: "announcing \(open.count) orders: they change all the time")
+    }
+
+    /// What stands of some orders. One that is gone altogether ends the attempt; the next one will not see it any more.
+    private func read(_ keys: [OrderKey]) async throws -> [OrderStore.StoredOrder] {
+        try await self.store.orders(keys).map { result in
+            guard let stored = try result.get() else {
+                throw ChangeProcessor.NotDone(description: "announcing orders: one is gone from Redis meanwhile")
+            }
+            return stored
+        }
+    }
+
+    private func publish(_ orders: [OrderStore.StoredOrder]) async throws {
+        guard let producer = self.producer else {
+            throw ChangeProcessor.NotDone(description: "announcing orders: there is no way to Kafka here")
+        }
+        let messages = orders.map { stored in
+            let record = OrderRecord(
+                stored.state, recipe: PackageRecipe(assets: stored.assets, entityTag: stored.entityTag))
+            return KafkaMessage(
+                topic: self.topics.orders, key: Array(stored.state.key.description.utf8),
+                value: stored.state.isRemoved ? nil : record.encoded)
+        }
+        for case .failure(let error) in await producer.produce(messages) {
+            throw ChangeProcessor.NotDone(description: "publishing order versions: \(error.message)")
+        }
+    }
+}

@@ -1,0 +1,220 @@
+import Kafka
+import Model
+import Packaging
+import Redis
+import Store
+import TestKit
+import Testing
+
+@testable import Packager
+
+@Suite struct OrderRepackagerTests {
+    private func repackager(_ scene: PackagerScene, _ brand: Brand) throws -> OrderRepackager {
+        let workshop = OrderWorkshop(brand, secrets: try BrandFixture.secrets())
+        var repackager = OrderRepackager(
+            topics: scene.topics, store: OrderStore(redis: scene.redis), producer: scene.producer,
+            workshops: { [brand.orderType: workshop] })
+        repackager.now = { ChangeLog.noon * 1000 }
+        return repackager
+    }
+
+    /// Packages orders with a brand, as a change would.
+    private func fill(_ scene: PackagerScene, _ brand: Brand, _ orders: [String]) async throws {
+        var log = ChangeLog()
+        let workshop = OrderWorkshop(brand, secrets: try BrandFixture.secrets())
+        try await scene.processor(workshop: workshop).process(
+            orders.map { log.change("order.replaced", $0, ChangeLog.document($0)) })
+    }
+
+    /// Repeats what two writers of one order take from each other, as their callers do.
+    private func untilDone(_ body: () async throws -> Void) async throws {
+        for _ in 0..<100 {
+            do { return try await body() } catch is ChangeProcessor.NotDone { continue }
+        }
+        try await body()
+    }
+
+    @Test func whatIsCurrentIsLeftAlone() async throws {
+        try await PackagerScene.run { scene in
+            let brand = scene.fixture.brand
+            try await self.fill(scene, brand, ["a"])
+            let before = try await scene.stored("a")
+            let keys = [try ChangeLog.key("a"), try ChangeLog.key("unknown")]
+            let repackager = try self.repackager(scene, brand)
+            #expect(try await repackager.repackage(keys) == [.current, .absent])
+            #expect(try await scene.stored("a")?.revision == before?.revision)
+            #expect(try await scene.count(scene.topics.orders) == 1)
+            #expect(try await repackager.repackage(keys, evenIfCurrent: true) == [.signed, .absent])
+            #expect(try await scene.stored("a")?.revision == 2)
+        }
+    }
+
+    @Test func aNewCertificateSignsTheSameVersionAnewAndTellsNobody() async throws {
+        let renewed = try RenewedBrand()
+        let old = try renewed.load()
+        try await PackagerScene.run { scene in
+            try await self.fill(scene, old, ["a", "b"])
+            let keys = [try ChangeLog.key("a"), try ChangeLog.key("b")]
+            let before = try #require(try await StoredArchive.read(keys[0], from: scene.redis))
+            #expect(try before.verify(root: renewed.root).contains(try renewed.certificate()))
+            let key = "waybill:order:{\(keys[0])}"
+            let stamp = try await scene.redis.send(RedisCommand("HGET", .string(key), "stamp")).text
+            try renewed.renewCertificate()
+            let repackager = try self.repackager(scene, try renewed.load())
+            #expect(try await repackager.repackage(keys, isRehearsal: true) == [.signed, .signed])
+            #expect(try await scene.stored("a")?.revision == 1)
+            #expect(try await repackager.repackage(keys) == [.signed, .signed])
+            let after = try #require(try await StoredArchive.read(keys[0], from: scene.redis))
+            #expect(try after.verify(root: renewed.root).contains(try renewed.certificate()))
+            #expect(after.stamp.version == 1)
+            #expect(after.stamp.modifiedEpochSeconds == before.stamp.modifiedEpochSeconds)
+            #expect(after.stamp.entityTag != before.stamp.entityTag)
+            #expect(try after.file("order.json") == before.file("order.json"))
+            #expect(try await scene.redis.send(RedisCommand("HGET", .string(key), "stamp")).text == stamp)
+            #expect(try await scene.count(scene.topics.orders) == 2)
+            #expect(try await repackager.repackage(keys) == [.current, .current])
+        }
+    }
+
+    @Test func aNewPictureMakesANewVersionThatIsAnnounced() async throws {
+        let renewed = try RenewedBrand()
+        try renewed.remove(asset: "lamp.png")
+        let old = try renewed.load()
+        try await PackagerScene.run { scene in
+            try await self.fill(scene, old, ["a"])
+            let key = try ChangeLog.key("a")
+            let before = try #require(try await scene.stored("a"))
+            try renewed.write(asset: "lamp.png", SampleFile.png(seed: 99))
+            let repackager = try self.repackager(scene, try renewed.load())
+            #expect(try await repackager.repackage([key]) == [.renewed])
+            let after = try #require(try await scene.stored("a"))
+            #expect(after.state.version == 2)
+            #expect(after.state.modifiedEpochSeconds == before.state.modifiedEpochSeconds + 1)
+            #expect(after.state.document == before.state.document)
+            #expect(after.state.positions == before.state.positions)
+            #expect(after.unannounced.isEmpty)
+            #expect(after.assets.count == before.assets.count + 1)
+            let archive = try #require(try await StoredArchive.read(key, from: scene.redis))
+            #expect(try archive.file("lamp.png") == SampleFile.png(seed: 99))
+            _ = try archive.verify(root: renewed.root)
+            let last = try #require(try await scene.read(scene.topics.orders, 2).last)
+            let record = try OrderRecord.decode(try #require(last.value))
+            #expect(record.version == 2)
+            #expect(record.recipe.assets == after.assets && record.recipe.entityTag == after.entityTag)
+            // The next change goes on from there.
+            var log = ChangeLog(offset: 50)
+            try await scene.processor(workshop: OrderWorkshop(try renewed.load(), secrets: try BrandFixture.secrets()))
+                .process([log.change("order.patched", "a", ["orderNumber": "7"])])
+            #expect(try await scene.state("a")?.version == 3)
+        }
+    }
+
+    @Test func aBrandThatWouldMakeAnOrderInvalidChangesNothing() async throws {
+        let renewed = try RenewedBrand()
+        let merchant: JSON = [
+            "merchantIdentifier": "merchant.com.example", "displayName": "Shop", "url": "https://shop.example.com/",
+        ]
+        try renewed.write(defaults: ["merchant": merchant])
+        let old = try renewed.load()
+        try await PackagerScene.run { scene in
+            var log = ChangeLog()
+            var document = ChangeLog.document().object ?? JSONObject()
+            document["merchant"] = nil
+            let workshop = OrderWorkshop(old, secrets: try BrandFixture.secrets())
+            try await scene.processor(workshop: workshop).process([
+                log.change("order.replaced", "a", .object(document))
+            ])
+            try renewed.write(defaults: ["merchant": ["displayName": 5]])
+            let repackager = try self.repackager(scene, try renewed.load())
+            guard case .refused(let reason)? = try await repackager.repackage([try ChangeLog.key("a")]).first else {
+                Issue.record("not refused")
+                return
+            }
+            #expect(reason.contains("$.merchant"))
+            #expect(try await scene.stored("a")?.revision == 1)
+        }
+    }
+
+    @Test func aRemovedOrderStaysRemoved() async throws {
+        let renewed = try RenewedBrand()
+        let old = try renewed.load()
+        try await PackagerScene.run { scene in
+            try await self.fill(scene, old, ["a"])
+            var log = ChangeLog(offset: 10)
+            let workshop = OrderWorkshop(old, secrets: try BrandFixture.secrets())
+            try await scene.processor(workshop: workshop).process([log.change("order.removed", "a", nil)])
+            try renewed.renewCertificate()
+            try renewed.write(asset: "logo.png", SampleFile.png(seed: 77))
+            let repackager = try self.repackager(scene, try renewed.load())
+            let key = try ChangeLog.key("a")
+            #expect(try await repackager.repackage([key], evenIfCurrent: true) == [.absent])
+            #expect(try await StoredArchive.read(key, from: scene.redis) == nil)
+            #expect(try await scene.count(scene.topics.orders) == 2)
+        }
+    }
+
+    @Test func aWriteInBetweenIsSeenAndNotLost() async throws {
+        let renewed = try RenewedBrand()
+        let old = try renewed.load()
+        try await PackagerScene.run { scene in
+            try await self.fill(scene, old, ["a"])
+            try renewed.write(asset: "logo.png", SampleFile.png(seed: 78))
+            let brand = try renewed.load()
+            let workshop = OrderWorkshop(brand, secrets: try BrandFixture.secrets())
+            let repackager = try self.repackager(scene, brand)
+            let key = try ChangeLog.key("a")
+            // Writes as fast as it can while the repackager works: each of the two must come through.
+            try await withThrowingTaskGroup { group in
+                group.addTask {
+                    var log = ChangeLog(offset: 100)
+                    for number in 0..<20 {
+                        let record = log.change("order.patched", "a", ["orderNumber": .string("n\(number)")])
+                        try await self.untilDone {
+                            try await scene.processor(workshop: workshop).process([record])
+                        }
+                    }
+                }
+                group.addTask {
+                    for _ in 0..<20 {
+                        try await self.untilDone { _ = try await repackager.repackage([key], evenIfCurrent: true) }
+                    }
+                }
+                try await group.waitForAll()
+            }
+            let state = try #require(try await scene.state("a"))
+            #expect(state.document.members["orderNumber"] == "n19")
+            let last = try #require(
+                try await scene.read(scene.topics.orders, Int(try await scene.count(scene.topics.orders))).last)
+            #expect(try OrderRecord.decode(try #require(last.value)).version == state.version)
+        }
+    }
+
+    @Test func anAnnouncementThatWasCutOffIsMadeUpFor() async throws {
+        let renewed = try RenewedBrand()
+        let old = try renewed.load()
+        try await PackagerScene.run { scene in
+            try await self.fill(scene, old, ["a"])
+            try renewed.write(asset: "logo.png", SampleFile.png(seed: 79))
+            let brand = try renewed.load()
+            let workshop = OrderWorkshop(brand, secrets: try BrandFixture.secrets())
+            let key = try ChangeLog.key("a")
+            // Without a producer it writes and cannot announce, as if killed in between.
+            let cut = OrderRepackager(
+                topics: scene.topics, store: OrderStore(redis: scene.redis), producer: nil,
+                workshops: { [brand.orderType: workshop] })
+            await #expect(throws: ChangeProcessor.NotDone.self) { _ = try await cut.repackage([key]) }
+            #expect(try await scene.stored("a")?.unannounced == "2")
+            #expect(try await scene.count(scene.topics.orders) == 1)
+            // A change that comes before the next attempt does not take the mark away.
+            var log = ChangeLog(offset: 60)
+            try await scene.processor(workshop: workshop).process([
+                log.change("order.patched", "a", ["orderNumber": "8"])
+            ])
+            #expect(try await scene.stored("a")?.unannounced == "2")
+            #expect(try await self.repackager(scene, brand).repackage([key]) == [.current])
+            #expect(try await scene.stored("a")?.unannounced == "")
+            let last = try #require(try await scene.read(scene.topics.orders, 3).last)
+            #expect(try OrderRecord.decode(try #require(last.value)).version == 3)
+        }
+    }
+}

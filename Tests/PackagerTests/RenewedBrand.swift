@@ -1,0 +1,61 @@
+import Foundation
+import Model
+import Packaging
+import TestKit
+
+/// A brand's directory under one authority, whose certificate and files tests renew.
+final class RenewedBrand: Sendable {
+    let directory: TemporaryDirectory
+    /// The directory of brands.
+    var brands: String { self.directory.path("brands") }
+    var path: String { self.directory.path("brands/shop") }
+    var root: String { self.directory.path("certificates/root.pem") }
+
+    init() throws {
+        self.directory = try TemporaryDirectory("renewed-brand")
+        let certificates = try DevelopmentCertificates.make(
+            in: self.directory.path("certificates"), orderType: BrandFixture.orderType)
+        try DevelopmentBrand.make(in: self.path, orderType: BrandFixture.orderType, certificates: certificates)
+    }
+
+    func load() throws -> Brand {
+        try Brand.load(directory: self.path, webServiceURL: BrandFixture.webServiceURL)
+    }
+
+    /// The certificate as it stands in PEM files, without what stands around it.
+    func certificate() throws -> String {
+        let text = String(decoding: try self.directory.read("brands/shop/certificate.pem"), as: UTF8.self)
+        guard let start = text.range(of: "-----BEGIN CERTIFICATE-----"),
+            let end = text.range(of: "-----END CERTIFICATE-----")
+        else { return "none" }
+        return String(text[start.lowerBound..<end.upperBound])
+    }
+
+    /// Puts a new certificate with a new key in place, from the same authority.
+    func renewCertificate() throws {
+        let folder = self.directory.path("renewed-\(UUID().uuidString.prefix(8))")
+        let renewed = try DevelopmentCertificates.make(
+            in: folder, .init(orderType: BrandFixture.orderType, authority: self.directory.path("certificates")))
+        try Data(contentsOf: URL(filePath: renewed.certificate)).write(
+            to: URL(filePath: "\(self.path)/certificate.pem"))
+        try Data(contentsOf: URL(filePath: renewed.key)).write(to: URL(filePath: "\(self.path)/key.pem"))
+    }
+
+    func write(asset name: String, _ content: [UInt8]) throws {
+        try Data(content).write(to: URL(filePath: "\(self.path)/assets/\(name)"))
+    }
+
+    func remove(asset name: String) throws {
+        try FileManager.default.removeItem(atPath: "\(self.path)/assets/\(name)")
+    }
+
+    /// Gives the brand a default merchant, or a wrong one.
+    func write(defaults: JSON) throws {
+        let json: JSON = [
+            "orderTypeIdentifier": .string(BrandFixture.orderType), "certificate": "certificate.pem",
+            "key": "key.pem", "intermediate": "intermediate.pem", "push": ["authentication": "certificate"],
+            "defaults": defaults,
+        ]
+        try Data(json.serialized).write(to: URL(filePath: "\(self.path)/brand.json"))
+    }
+}
