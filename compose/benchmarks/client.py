@@ -1,0 +1,66 @@
+"""One HTTP/1.1 connection that asks and lets its owner decide when to read."""
+
+import socket
+
+
+class Response:
+    def __init__(self, status, headers, body):
+        self.status, self.headers, self.body = status, headers, body
+
+
+class Connection:
+    def __init__(self, port, source="127.0.0.1"):
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=15, source_address=(source, 0))
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.buffer = b""
+
+    def close(self):
+        self.socket.close()
+
+    def send(self, path, headers=()):
+        lines = "".join(f"{name}: {value}\r\n" for name, value in headers)
+        self.socket.sendall(f"GET {path} HTTP/1.1\r\nhost: localhost\r\n{lines}\r\n".encode())
+
+    def receive(self):
+        while b"\r\n\r\n" not in self.buffer:
+            self.fill()
+        head, _, self.buffer = self.buffer.partition(b"\r\n\r\n")
+        first, *lines = head.decode("latin-1").split("\r\n")
+        headers = {}
+        for line in lines:
+            name, _, value = line.partition(":")
+            headers[name.lower()] = value.strip()
+        length = int(headers.get("content-length", "0"))
+        status = int(first.split()[1])
+        if status in (204, 304):
+            length = 0
+        elif headers.get("transfer-encoding") == "chunked":
+            return Response(status, headers, self.chunks())
+        while len(self.buffer) < length:
+            self.fill()
+        body, self.buffer = self.buffer[:length], self.buffer[length:]
+        return Response(status, headers, body)
+
+    def chunks(self):
+        body = b""
+        while True:
+            while b"\r\n" not in self.buffer:
+                self.fill()
+            size, _, self.buffer = self.buffer.partition(b"\r\n")
+            length = int(size, 16)
+            while len(self.buffer) < length + 2:
+                self.fill()
+            body += self.buffer[:length]
+            self.buffer = self.buffer[length + 2:]
+            if length == 0:
+                return body
+
+    def fill(self):
+        data = self.socket.recv(1 << 16)
+        if not data:
+            raise ConnectionError("the server closed the connection")
+        self.buffer += data
+
+    def get(self, path, headers=()):
+        self.send(path, headers)
+        return self.receive()

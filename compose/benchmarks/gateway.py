@@ -1,0 +1,189 @@
+"""Measures the gateway beside its peers; started by compose/bench."""
+
+import argparse
+import os
+import signal
+import statistics
+import sys
+import time
+
+import idle
+from client import Connection
+from freshness import Freshness
+from load import Load
+from peers import Peers
+from report import Report
+from stack import Failure, Publisher, Stack, example, picture
+
+ORDERS = 2000
+TOKEN = "waybill-bench-waybill-bench-0000"
+AUTHORIZATION = [("authorization", f"AppleOrder {TOKEN}")]
+# Of the orders whose memory is looked at, all pictures together.
+SHARED_PICTURES, SHARED_BYTES = 10, 300_000
+
+
+class GatewayBench:
+    def __init__(self, arguments):
+        self.arguments = arguments
+        self.stack = Stack(arguments.root, arguments.dir)
+        self.folder = f"{arguments.dir}/bench"
+        os.makedirs(self.folder, exist_ok=True)
+        self.load = Load(self.folder, arguments.connections, arguments.seconds)
+        self.peers = Peers(self.stack, self.folder)
+        self.publisher = Publisher(self.stack)
+        self.report = Report()
+        self.orders = [f"bench-{number}" for number in range(ORDERS)]
+        self.paths = [self.stack.path(order) for order in self.orders]
+
+    def run(self):
+        try:
+            self.add_assets()
+            self.measure_orders()
+            since = self.prepare_peers()
+            self.measure_rates(since)
+            self.measure_waiting()
+            self.measure_freshness()
+            self.measure_connections()
+        finally:
+            self.load.stop()
+            self.peers.stop()
+        self.report.show()
+        return 0
+
+    # --- what is measured with ---------------------------------------------------------------------------------------
+
+    def add_assets(self):
+        folder = f"{self.stack.env['BRANDS']}/{self.stack.type}/assets"
+        sizes = {"bench-a": 8000, "bench-b": 8000}
+        sizes |= {f"bench-shared-{n}": SHARED_BYTES // SHARED_PICTURES for n in range(SHARED_PICTURES)}
+        for name, size in sizes.items():
+            with open(f"{folder}/{name}.png", "wb") as file:
+                file.write(picture(size))
+        self.stack.restart("packager")
+
+    def documents(self, orders, logo, images):
+        for order in orders:
+            document = example(self.stack.root)
+            document |= {"orderNumber": order, "authenticationToken": TOKEN}
+            document["merchant"]["logo"] = logo
+            items = document["lineItems"]
+            while len(items) < len(images):
+                items.append(dict(items[0], sku=f"SKU-{len(items)}"))
+            for item, image in zip(items, images):
+                item["image"] = image
+            yield order, document
+
+    def measure_orders(self):
+        """Redis' memory, orders and assets together."""
+        pictures = [f"bench-shared-{number}.png" for number in range(SHARED_PICTURES)]
+        before = self.stack.redis.used_memory()
+        orders = [f"shared-{number}" for number in range(ORDERS)]
+        self.publisher.replace_all(dict(self.documents(orders, pictures[0], pictures[1:])))
+        per_order = (self.stack.redis.used_memory() - before) / ORDERS / 1000
+        self.report.figure("redis.kb_per_order", per_order, 12, "at most")
+        self.publisher.replace_all(dict(self.documents(self.orders, "bench-a.png", ["bench-b.png"])))
+
+    def prepare_peers(self):
+        """Returns a date on which no order was older than it is."""
+        connection = Connection(self.stack.gateway_port)
+        latest = ("", 0.0)
+        for order, path in zip(self.orders, self.paths):
+            response = connection.get(path, AUTHORIZATION)
+            if response.status != 200:
+                raise Failure(f"{path}: {response.status}")
+            self.peers.save(order, response)
+            file = os.stat(f"{self.folder}/static{path}")
+            latest = max(latest, (response.headers["last-modified"], file.st_mtime), key=lambda pair: pair[1])
+        connection.close()
+        self.report.note(f"{ORDERS} orders, packages of {len(response.body)} bytes")
+        self.peers.start(response.headers)
+        self.peers.check(self.orders[:: ORDERS // 20], AUTHORIZATION)
+        return latest[0]
+
+    # --- measurements ------------------------------------------------------------------------------------------------
+
+    def measure_rates(self, since):
+        gateway = {"gateway": [self.stack.pid("gateway")], "redis": [self.stack.pid("redis")]}
+        lua = {"nginx": self.peers.workers(), "redis": [self.stack.pid("redis")]}
+        static = {"nginx": self.peers.workers()}
+        condition = AUTHORIZATION + [("if-modified-since", since)]
+        port = self.stack.gateway_port
+        subjects = {
+            "GET gateway": (port, AUTHORIZATION, gateway, 200),
+            "GET nginx+Lua": (self.peers.lua_port, AUTHORIZATION, lua, 200),
+            "GET nginx static": (self.peers.static_port, AUTHORIZATION, static, 200),
+            "304 gateway": (port, condition, gateway, 304),
+            "304 nginx+Lua": (self.peers.lua_port, condition, lua, 304),
+        }
+        results = {name: [] for name in subjects}
+        for number in range(self.arguments.rounds):
+            # Each round starts with another, so that none is always the first after a pause.
+            names = list(subjects)
+            for name in names[number % len(names):] + names[: number % len(names)]:
+                where, headers, pids, status = subjects[name]
+                results[name].append(self.load.run(where, self.paths, headers, pids, status))
+        for name, rounds in results.items():
+            self.report.rate(name, rounds)
+
+        def ratio(ours, theirs):
+            return statistics.median(a.rate / b.rate for a, b in zip(results[ours], results[theirs]))
+
+        ours = results["GET gateway"]
+        self.maximum = statistics.median(result.rate for result in ours)
+        cost = statistics.median(result.shares["gateway"] / result.rate for result in ours)
+        self.report.figure("gateway.ratio_lua", ratio("GET gateway", "GET nginx+Lua"), 1.5, "at least")
+        self.report.figure("gateway.ratio_static", ratio("GET gateway", "GET nginx static"), 0.35, "at least")
+        self.report.figure("gateway.ratio_304_lua", ratio("304 gateway", "304 nginx+Lua"), 1.5, "at least")
+        self.report.figure("gateway.get_per_second", self.maximum)
+        self.report.figure("gateway.cpu_us_per_get", cost * 1e6)
+
+    def measure_waiting(self):
+        pids = {"gateway": [self.stack.pid("gateway")], "redis": [self.stack.pid("redis")]}
+        rounds = [
+            self.load.run(self.stack.gateway_port, self.paths, AUTHORIZATION, pids, 200, rate=self.maximum / 2)
+            for _ in range(3)
+        ]
+        reached = statistics.median(result.rate for result in rounds)
+        if reached < 0.9 * self.maximum / 2:
+            self.report.note(f"half load was to be {self.maximum / 2:.0f}/s, {reached:.0f}/s came about")
+        for part, name in ((0.5, "p50"), (0.99, "p99"), (0.999, "p999")):
+            value = statistics.median(result.percentile(part) for result in rounds)
+            limit = (5, "at most") if name == "p99" else ()
+            self.report.figure(f"gateway.{name}_ms_half_load", value, *limit)
+
+    def measure_freshness(self):
+        check = Freshness(self.stack, self.publisher, self.orders[:100], AUTHORIZATION)
+        seen = check.run(self.arguments.seconds * 3)
+        self.report.note(f"freshness: {seen} versions, each fetched four times as it was published")
+        for violation in check.violations[:5]:
+            self.report.note(f"stale: {violation}")
+        self.report.figure("gateway.stale", len(check.violations), 0, "at most")
+
+    def measure_connections(self):
+        loaded = idle.resident_kb(self.stack.pid("gateway"))
+        started, warm, untouched, used = idle.measure(self.stack, self.paths[0], AUTHORIZATION)
+        self.report.note(
+            f"gateway memory: {started / 1024:.0f} MB started, {warm / 1024:.0f} MB warmed up, "
+            f"{loaded / 1024:.0f} MB after the load above; "
+            f"a connection {untouched:.1f} kB untouched, {used:.1f} kB after a request")
+        self.report.figure("gateway.idle_connection_kb", max(untouched, used), 20, "at most")
+        self.report.figure("gateway.rss_mb", started / 1024, 64, "at most")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--dir", required=True)
+    parser.add_argument("--root", required=True)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--connections", type=int, default=64)
+    parser.add_argument("--seconds", type=int, default=4)
+    # As an error, so that what was started is stopped on the way out.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        return GatewayBench(parser.parse_args()).run()
+    except (Failure, OSError) as failure:
+        print(f"bench: {failure}", file=sys.stderr)
+        return 1
+
+
+sys.exit(main())

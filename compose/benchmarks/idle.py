@@ -1,0 +1,52 @@
+"""What an open connection costs that nothing happens on."""
+
+import gc
+import time
+
+from client import Connection
+from stack import Failure, resident_kb
+
+CONNECTIONS = 10_000
+# As many addresses as a limit of connections per address could ask for.
+ADDRESSES = 250
+
+
+def measure(stack, path, authorization):
+    """
+    Returns the resident kB of a gateway that was just started, the same warmed up, and per connection when 10,000 are
+    open: untouched, and after one request each, which is how Wallet leaves them.
+    """
+    stack.restart("gateway")
+    pid = stack.pid("gateway")
+    time.sleep(2)
+    idle = resident_kb(pid)
+    # Code that was never run before is read in now, so that it does not count as the connections'.
+    first = Connection(stack.gateway_port)
+    since = ("if-modified-since", first.get(path, authorization).headers["last-modified"])
+    for _ in range(2000):
+        first.get(path, authorization + [since])
+        first.get(path, authorization)
+    warm = resident_kb(pid)
+    opened = []
+    gc.disable()
+    try:
+        for index in range(CONNECTIONS):
+            number = index % ADDRESSES
+            opened.append(Connection(stack.gateway_port, f"127.0.{1 + number // 200}.{1 + number % 200}"))
+            if index % 500 == 499:
+                time.sleep(0.02)
+        time.sleep(1)
+        untouched = resident_kb(pid)
+        for connection in opened:
+            answer = connection.get(path, authorization + [since])
+            if answer.status != 304:
+                raise Failure(f"an idle connection is answered {answer.status} instead of 304")
+        time.sleep(1)
+        used = resident_kb(pid)
+        first.get(path, authorization)
+    finally:
+        gc.enable()
+        first.close()
+        for connection in opened:
+            connection.close()
+    return idle, warm, (untouched - warm) / CONNECTIONS, (used - warm) / CONNECTIONS

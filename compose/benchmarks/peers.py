@@ -1,0 +1,131 @@
+"""nginx, serving what the gateway serves: from files, and from Redis by Lua."""
+
+import email.utils
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import time
+
+from client import Connection
+from stack import Failure
+
+NGINX = shutil.which("nginx", path=os.environ.get("PATH", "") + ":/usr/sbin")
+
+
+class Peers:
+    def __init__(self, stack, folder):
+        self.stack, self.folder, self.process = stack, folder, None
+        self.static_port, self.lua_port = free_ports(2)
+
+    def save(self, order, response):
+        """Puts a package where nginx finds it as a file, as old as the gateway says it is."""
+        file = f"{self.folder}/static{self.stack.path(order)}"
+        os.makedirs(os.path.dirname(file), exist_ok=True)
+        with open(file, "wb") as opened:
+            opened.write(response.body)
+        modified = email.utils.parsedate_to_datetime(response.headers["last-modified"]).timestamp()
+        os.utime(file, (modified, modified))
+
+    def start(self, headers):
+        """headers: of the gateway's answer; what it says about caching the peers say as well."""
+        here = os.path.dirname(os.path.abspath(__file__)) + "/gateway"
+        with open(f"{here}/nginx.conf") as file:
+            text = file.read()
+        words = {
+            "USER": pwd.getpwuid(os.getuid()).pw_name, "DIR": self.folder, "LUA": here,
+            "STATIC_PORT": self.static_port, "LUA_PORT": self.lua_port, "REDIS_PORT": self.stack.redis_port,
+            "CACHE_CONTROL": headers.get("cache-control", ""), "VARY": headers.get("vary", ""),
+        }
+        for word, value in words.items():
+            text = text.replace(f"@{word}@", str(value))
+        if os.getuid() != 0:
+            text = "".join(line for line in text.splitlines(True) if not line.startswith("user "))
+        with open(f"{self.folder}/nginx.conf", "w") as file:
+            file.write(text)
+        self.process = subprocess.Popen(
+            [NGINX, "-e", f"{self.folder}/nginx.log", "-p", self.folder, "-c", f"{self.folder}/nginx.conf"],
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        deadline = time.monotonic() + 10
+        while not self.listens():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise Failure(f"nginx does not start: {self.log()}")
+            time.sleep(0.05)
+
+    def listens(self):
+        try:
+            for port in (self.static_port, self.lua_port):
+                Connection(port).close()
+            return True
+        except OSError:
+            return False
+
+    def log(self):
+        try:
+            with open(f"{self.folder}/nginx.log") as file:
+                return file.read()[-500:].strip()
+        except FileNotFoundError:
+            return "it left no log"
+
+    def workers(self):
+        with open(f"/proc/{self.process.pid}/task/{self.process.pid}/children") as file:
+            return [int(word) for word in file.read().split()]
+
+    def stop(self):
+        if self.process and self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(10)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+
+    def check(self, orders, authorization):
+        """Refuses to compare what does not answer alike."""
+        gateway, lua, static = (Connection(p) for p in (self.stack.gateway_port, self.lua_port, self.static_port))
+        shared = ("content-type", "content-length", "last-modified", "cache-control", "vary")
+        for order in orders:
+            path = self.stack.path(order)
+            ours = gateway.get(path, authorization)
+            require(ours.status == 200 and len(ours.body) > 16000, f"{path} is {ours.status} of {len(ours.body)} bytes")
+            for name, peer, same in (("Lua", lua, shared + ("etag",)), ("static", static, shared)):
+                theirs = peer.get(path, authorization)
+                require(theirs.status == 200, f"{name} answers {theirs.status} where 200 is right")
+                require(theirs.body == ours.body, f"{name} answers other bytes")
+                for header in same:
+                    require(
+                        theirs.headers.get(header) == ours.headers.get(header),
+                        f"{name} says {header}: {theirs.headers.get(header)}, the gateway {ours.headers.get(header)}")
+            since = ("if-modified-since", ours.headers["last-modified"])
+            match = ("if-none-match", ours.headers["etag"])
+            early = ("if-modified-since", "Sun, 06 Nov 1994 08:49:37 GMT")
+            wrong = [("authorization", "AppleOrder " + "0" * 32)]
+            for name, peer in (("gateway", gateway), ("Lua", lua)):
+                cases = [
+                    ("since", authorization + [since], 304), ("match", authorization + [match], 304),
+                    ("an early date", authorization + [early], 200), ("a wrong token", wrong, 401), ("no token", [], 401),
+                ]
+                for case, headers, status in cases:
+                    given = peer.get(path, headers)
+                    require(given.status == status, f"{name} answers {given.status} to {case}, {status} is right")
+                    if status == 304:
+                        require(given.headers.get("etag") == ours.headers["etag"], f"{name}'s 304 has no etag")
+            require(static.get(path, [since]).status == 304, "static does not answer 304")
+        for connection in (gateway, lua, static):
+            connection.close()
+
+
+def require(condition, message):
+    if not condition:
+        raise Failure(f"the three do not answer alike: {message}")
+
+
+def free_ports(count):
+    sockets = [socket.socket() for _ in range(count)]
+    for opened in sockets:
+        opened.bind(("127.0.0.1", 0))
+    ports = [opened.getsockname()[1] for opened in sockets]
+    for opened in sockets:
+        opened.close()
+    return ports
