@@ -46,7 +46,9 @@ class Peers:
             file.write(text)
         self.process = subprocess.Popen(
             [NGINX, "-e", f"{self.folder}/nginx.log", "-p", self.folder, "-c", f"{self.folder}/nginx.conf"],
-            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            # A session of its own, as the stack's services have: the kernel may share processors by session.
+            start_new_session=True)
         deadline = time.monotonic() + 10
         while not self.listens():
             if self.process.poll() is not None or time.monotonic() > deadline:
