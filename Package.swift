@@ -67,7 +67,7 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-collections", exact: "1.6.0"),
     ],
     targets: [
-        c("CRDKafka"), c("CHiredis"), c("CCrypto"), c("CNGHTTP2"), c("CZlib"),
+        c("CRDKafka"), c("CHiredis"), c("CCrypto"), c("CNGHTTP2"), c("CZlib"), c("CCurl"),
         c("CRDKafkaMock", path: "Tests/CRDKafkaMock"),
         .target(name: "CBindPort", path: "Tests/CBindPort"),
 
@@ -76,6 +76,7 @@ let package = Package(
         shared("Redis", ["CHiredis", .nioCore, .nioPosix, .nioSSL, .deque]),
         shared("Cryptography", ["CCrypto"]),
         shared("HTTP2", ["CNGHTTP2", .nioCore]),
+        shared("Fetch", ["CCurl"]),
         shared("Packaging", ["Model", "Cryptography", "CZlib"]),
         shared("Store", ["Model", "Redis", .nioCore]),
         shared("APNS", ["Model", "HTTP2", "Cryptography", .nioCore, .nioPosix, .nioSSL, .deque]),
@@ -97,7 +98,7 @@ let package = Package(
         service(
             "Packager",
             [
-                "Model", "Kafka", "Redis", "Cryptography", "Packaging", "Store", "Operations", .nioCore, .nioPosix,
+                "Model", "Kafka", "Redis", "Cryptography", "Fetch", "Packaging", "Store", "Operations", .nioCore, .nioPosix,
                 .logging, .coreMetrics, .serviceLifecycle, .argumentParser,
             ]),
         service(
@@ -126,6 +127,7 @@ let package = Package(
         tests("RedisTests", ["Redis", "TestKit", .nioCore, .nioPosix, .nioEmbedded]),
         tests("CryptographyTests", ["Cryptography", "TestKit"]),
         tests("HTTP2Tests", ["HTTP2", "TestKit", .nioCore]),
+        tests("FetchTests", ["Fetch", "TestKit"]),
         tests("PackagingTests", ["Packaging", "Model", "Cryptography", "TestKit"]),
         tests("StoreTests", ["Store", "Model", "Redis", "TestKit", .nioCore, .nioPosix]),
         tests(
@@ -146,8 +148,8 @@ let package = Package(
         tests(
             "PackagerTests",
             [
-                "Packager", "Model", "Store", "Redis", "Kafka", "Packaging", "Operations", "Cryptography", "TestKit",
-                .nioCore, .nioPosix, .logging, .coreMetrics, .configuration, .serviceLifecycle,
+                "Packager", "Model", "Store", "Redis", "Kafka", "Fetch", "Packaging", "Operations", "Cryptography",
+                "TestKit", .nioCore, .nioPosix, .logging, .coreMetrics, .configuration, .serviceLifecycle,
             ]),
         tests(
             "PusherTests",

@@ -6,13 +6,14 @@ import Testing
     /// The arrows of the house: what each room may import of ours. A module that is not named here is a package's.
     static let arrows: [String: Set<String>] = [
         "Services/Gateway": ["Model", "Kafka", "Redis", "Cryptography", "Packaging", "Store", "Operations"],
-        "Services/Packager": ["Model", "Kafka", "Redis", "Packaging", "Store", "Operations"],
+        "Services/Packager": ["Model", "Kafka", "Redis", "Fetch", "Packaging", "Store", "Operations"],
         "Services/Pusher": ["Model", "Kafka", "Redis", "Cryptography", "Packaging", "Store", "APNS", "Operations"],
         "Shared/Model": [],
         "Shared/Kafka": ["CRDKafka"],
         "Shared/Redis": ["CHiredis"],
         "Shared/Cryptography": ["CCrypto"],
         "Shared/HTTP2": ["CNGHTTP2"],
+        "Shared/Fetch": ["CCurl"],
         "Shared/Packaging": ["Model", "Cryptography", "CZlib"],
         "Shared/Store": ["Model", "Redis"],
         "Shared/APNS": ["Model", "HTTP2", "Cryptography"],

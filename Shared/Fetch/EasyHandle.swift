@@ -1,0 +1,112 @@
+import CCurl
+import Glibc
+
+/// The sole owner of one `CURL *`, its lists of lines and its callbacks' reference, on the fetcher's thread only.
+@safe
+struct EasyHandle: ~Copyable {
+    let raw: UnsafeMutableRawPointer
+    /// +1 on what the callbacks write to, given back when no callback can run any more.
+    private let sink: Unmanaged<TransferSink>
+    private var lines: UnsafeMutablePointer<curl_slist>?
+    private var pins: UnsafeMutablePointer<curl_slist>?
+
+    /// Which handle it is, for a dictionary.
+    struct Identity: Hashable {
+        private let value: UInt
+        init(_ raw: UnsafeMutableRawPointer?) { self.value = UInt(bitPattern: raw) }
+    }
+
+    init(_ sink: TransferSink) throws(FetchError) {
+        guard let raw = unsafe curl_easy_init() else { throw FetchError(.library, "making a transfer: refused") }
+        unsafe self.raw = raw
+        unsafe self.sink = Unmanaged.passRetained(sink)
+        unsafe self.lines = nil
+        unsafe self.pins = nil
+    }
+
+    /// Makes libcurl report to the sink; without it nothing may be performed.
+    func setCallbacks() throws(FetchError) {
+        for option in [CURLOPT_WRITEDATA, CURLOPT_HEADERDATA, CURLOPT_OPENSOCKETDATA] {
+            let code = unsafe ccurl_set_context(self.raw, option, self.sink.toOpaque())
+            try Self.check(code, option)
+        }
+        try Self.check(
+            unsafe ccurl_set_receiver(self.raw, CURLOPT_WRITEFUNCTION, TransferSink.receiveBody), CURLOPT_WRITEFUNCTION)
+        try Self.check(
+            unsafe ccurl_set_receiver(self.raw, CURLOPT_HEADERFUNCTION, TransferSink.receiveHeader),
+            CURLOPT_HEADERFUNCTION)
+        try Self.check(
+            unsafe ccurl_set_open_socket(self.raw, TransferSink.openSocket), CURLOPT_OPENSOCKETFUNCTION)
+    }
+
+    deinit {
+        unsafe curl_easy_cleanup(self.raw)
+        // Behind the handle, which uses them. Both calls take nil.
+        unsafe curl_slist_free_all(self.lines)
+        unsafe curl_slist_free_all(self.pins)
+        unsafe self.sink.release()
+    }
+
+    var identity: Identity { unsafe Identity(self.raw) }
+
+    func set(_ option: CURLoption, _ value: Int) throws(FetchError) {
+        try Self.check(unsafe ccurl_set_long(self.raw, option, value), option)
+    }
+
+    func set(_ option: CURLoption, offset value: Int64) throws(FetchError) {
+        try Self.check(unsafe ccurl_set_offset(self.raw, option, Int(value)), option)
+    }
+
+    func set(_ option: CURLoption, _ value: String?) throws(FetchError) {
+        try Self.check(unsafe ccurl_set_text(self.raw, option, value), option)
+    }
+
+    func set(_ option: CURLoption, copying bytes: [UInt8]) throws(FetchError) {
+        try Self.check(unsafe ccurl_set_blob(self.raw, option, bytes, bytes.count), option)
+    }
+
+    /// No other protocol, whatever the URL says.
+    func setHTTPSOnly() throws(FetchError) {
+        try Self.check(unsafe ccurl_set_https_only(self.raw), CURLOPT_PROTOCOLS)
+        try Self.check(unsafe ccurl_set_quick_exit(self.raw), CURLOPT_PROTOCOLS)
+    }
+
+    /// The lines of the request besides those of libcurl.
+    mutating func setHeaders(_ lines: [String]) throws(FetchError) {
+        for line in lines { try unsafe Self.append(line, to: &self.lines) }
+        try Self.check(unsafe ccurl_set_list(self.raw, CURLOPT_HTTPHEADER, self.lines), CURLOPT_HTTPHEADER)
+    }
+
+    /// `host:port:address`, each instead of a look-up.
+    mutating func setPins(_ pins: [String]) throws(FetchError) {
+        for pin in pins { try unsafe Self.append(pin, to: &self.pins) }
+        try Self.check(unsafe ccurl_set_list(self.raw, CURLOPT_RESOLVE, self.pins), CURLOPT_RESOLVE)
+    }
+
+    /// The status of the answer, 0 if there was none.
+    var status: Int {
+        var value = 0
+        return unsafe ccurl_info_long(self.raw, CURLINFO_RESPONSE_CODE, &value) == CURLE_OK ? value : 0
+    }
+
+    /// What `Retry-After` says in seconds, 0 without.
+    var retryAfterSeconds: Int64 {
+        var value: curl_off_t = 0
+        return unsafe ccurl_info_offset(self.raw, CURLINFO_RETRY_AFTER, &value) == CURLE_OK ? Int64(value) : 0
+    }
+
+    private static func append(
+        _ line: String, to list: inout UnsafeMutablePointer<curl_slist>?
+    ) throws(FetchError) {
+        guard let longer = unsafe curl_slist_append(list, line) else {
+            throw FetchError(.library, "making a list of lines: no memory")
+        }
+        unsafe list = longer
+    }
+
+    private static func check(_ code: CURLcode, _ option: CURLoption) throws(FetchError) {
+        guard code == CURLE_OK else {
+            throw FetchError(.library, "setting option \(option.rawValue): code \(code.rawValue)")
+        }
+    }
+}

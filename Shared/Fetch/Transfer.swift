@@ -1,0 +1,96 @@
+import CCurl
+
+/// One hop of a job on its easy handle. Lives on the fetcher's thread only.
+final class Transfer {
+    let job: FetchJob
+    private(set) var easy: EasyHandle
+    private let sink: TransferSink
+
+    /// - Throws: `FetchError` with code `.library`.
+    init(_ job: FetchJob, _ configuration: FetcherConfiguration, now: ContinuousClock.Instant) throws(FetchError) {
+        self.job = job
+        self.sink = TransferSink(addresses: configuration.addresses, sizeLimit: job.request.sizeLimit)
+        self.easy = try EasyHandle(self.sink)
+        try self.easy.setCallbacks()
+        try self.setRequest(configuration, remaining: now.duration(to: job.deadline))
+    }
+
+    private func setRequest(_ configuration: FetcherConfiguration, remaining: Duration) throws(FetchError) {
+        let request = self.job.request
+        try self.easy.set(CURLOPT_URL, self.job.url.text)
+        try self.easy.setHTTPSOnly()
+        try self.easy.set(CURLOPT_FOLLOWLOCATION, 0)
+        // An empty proxy is none, also if the environment names one: behind a proxy no address could be judged.
+        try self.easy.set(CURLOPT_PROXY, "")
+        try self.easy.set(CURLOPT_NETRC, 0)
+        try self.easy.set(CURLOPT_NOSIGNAL, 1)
+        try self.easy.set(CURLOPT_SSLVERSION, CURL_SSLVERSION_TLSv1_2)
+        try self.easy.set(CURLOPT_SSL_VERIFYPEER, 1)
+        try self.easy.set(CURLOPT_SSL_VERIFYHOST, 2)
+        if let roots = configuration.rootsPEM {
+            try self.easy.set(CURLOPT_CAINFO_BLOB, copying: roots)
+            try self.easy.set(CURLOPT_CAPATH, nil)
+        }
+        try self.easy.set(CURLOPT_HTTP_VERSION, Int(CURL_HTTP_VERSION_1_1))
+        try self.easy.set(CURLOPT_HTTP_CONTENT_DECODING, 0)
+        try self.easy.set(CURLOPT_USERAGENT, "Waybill")
+        // At least a millisecond: 0 would be for ever.
+        try self.easy.set(CURLOPT_TIMEOUT_MS, max(1, Self.milliseconds(remaining)))
+        try self.easy.set(CURLOPT_CONNECTTIMEOUT_MS, max(1, Self.milliseconds(request.connectTimeout)))
+        try self.easy.set(CURLOPT_MAXFILESIZE_LARGE, offset: Int64(request.sizeLimit))
+        var lines = ["Accept: \(request.accept)"]
+        // What cannot stand in a line is left out: the content then comes whole.
+        if let tag = request.entityTag, ResponseHeaders.isEntityTag(tag) { lines.append("If-None-Match: \(tag)") }
+        if let date = request.lastModified, ResponseHeaders.mayBeSentBack(date) {
+            lines.append("If-Modified-Since: \(date)")
+        }
+        try self.easy.setHeaders(lines)
+        try self.easy.setPins(
+            configuration.pinned.map { pin in
+                let address = pin.address.bytes.count == 16 ? "[\(pin.address)]" : "\(pin.address)"
+                return "\(pin.host):\(pin.port):\(address)"
+            })
+    }
+
+    private static func milliseconds(_ duration: Duration) -> Int {
+        let limited = min(max(duration, .zero), .seconds(3600))
+        return Int(limited / .milliseconds(1))
+    }
+
+    /// What became of the hop.
+    func step(after code: CURLcode) -> FetchStep {
+        guard code == CURLE_OK else { return .failed(self.error(code)) }
+        return FetchStep.after(
+            status: self.easy.status, headers: self.sink.headers, body: self.sink.body, url: self.job.url,
+            redirects: self.job.redirects, request: self.job.request,
+            retryAfterSeconds: self.easy.retryAfterSeconds)
+    }
+
+    private func error(_ code: CURLcode) -> FetchError {
+        let host = self.job.url.origin.host
+        if self.sink.isTooLarge || code == CURLE_FILESIZE_EXCEEDED {
+            return FetchError(.tooLarge, "fetching from \(host): more than \(self.job.request.sizeLimit) bytes")
+        }
+        // Another address of the same name may have been tried and failed for a reason of its own.
+        if self.sink.refusedAddress, !self.sink.openedSocket {
+            return FetchError(.addressNotAllowed, "fetching from \(host): its address is not a public one")
+        }
+        let text = unsafe String(cString: curl_easy_strerror(code))
+        let kind: FetchError.Code =
+            switch code {
+            case CURLE_OPERATION_TIMEDOUT: .timeout
+            case CURLE_COULDNT_RESOLVE_HOST, CURLE_COULDNT_CONNECT, CURLE_SEND_ERROR, CURLE_RECV_ERROR,
+                CURLE_GOT_NOTHING, CURLE_PARTIAL_FILE:
+                .connection
+            case CURLE_SSL_CONNECT_ERROR, CURLE_PEER_FAILED_VERIFICATION, CURLE_SSL_CIPHER, CURLE_SSL_ISSUER_ERROR,
+                CURLE_SSL_CACERT_BADFILE:
+                .tls
+            case CURLE_URL_MALFORMAT, CURLE_UNSUPPORTED_PROTOCOL: .url
+            case CURLE_WEIRD_SERVER_REPLY, CURLE_WRITE_ERROR, CURLE_HTTP2,
+                CURLE_BAD_CONTENT_ENCODING:
+                .malformed
+            default: .library
+            }
+        return FetchError(kind, "fetching from \(host): \(text)")
+    }
+}
