@@ -1,0 +1,47 @@
+import Testing
+
+@testable import Fetch
+
+@Suite struct FetchURLTests {
+    @Test func aURLIsTakenApartAsItIsConnectedTo() throws {
+        let url = try FetchURL("https://CDN.Example.com/a%20b.png?key=1#part")
+        #expect(url.origin == FetchOrigin(host: "cdn.example.com", port: 443))
+        #expect(url.text.hasSuffix("/a%20b.png?key=1"))
+        #expect(try FetchURL("https://cdn.example.com:8443").origin.port == 8443)
+        #expect(try FetchURL("https://[2001:db8::1]/").origin.host == "[2001:db8::1]")
+    }
+
+    @Test(arguments: [
+        "", "/logo.png", "logo.png", "http://cdn.example.com/", "ftp://cdn.example.com/", "file:///etc/passwd",
+        "https://", "https://user@cdn.example.com/", "https://user:word@cdn.example.com/",
+        "https://cdn.example.com@127.0.0.1/", "https://cdn.example.com:99999/", "https://cdn.example.com:x/",
+        "https://cdn.example.com/\r\nHost: other", "https://cdn.example.com/\0", "gopher://127.0.0.1:6379/_PING",
+    ])
+    func whatIsNoPlainHTTPSURLIsRefused(_ text: String) {
+        let error = #expect(throws: FetchError.self) { try FetchURL(text) }
+        #expect(error?.code == .url)
+    }
+
+    @Test func numbersThatAreAddressesAreReadAsSuch() throws {
+        // Were they taken for names, an allow-list might be led to think so as well.
+        #expect(try FetchURL("https://0x7f.1/").origin.host == "127.0.0.1")
+        #expect(try FetchURL("https://2130706433/").origin.host == "127.0.0.1")
+    }
+
+    @Test(arguments: [
+        ("/b.png", "https://cdn.example.com/b.png"), ("b.png?x=1", "https://cdn.example.com/dir/b.png?x=1"),
+        ("../c.png", "https://cdn.example.com/c.png"), ("//other.example.com/d", "https://other.example.com/d"),
+        ("https://other.example.com:8443/e", "https://other.example.com:8443/e"),
+    ])
+    func aRedirectMayBeRelative(_ location: String, _ expected: String) throws {
+        let base = try FetchURL("https://cdn.example.com/dir/a.png")
+        #expect(try FetchURL(location, relativeTo: base).text == expected)
+    }
+
+    @Test(arguments: ["http://cdn.example.com/", "javascript:alert(1)", "https://u@cdn.example.com/", "file:///etc"])
+    func aRedirectIsReadAsStrictly(_ location: String) throws {
+        let base = try FetchURL("https://cdn.example.com/a.png")
+        let error = #expect(throws: FetchError.self) { try FetchURL(location, relativeTo: base) }
+        #expect(error?.code == .url)
+    }
+}

@@ -1,0 +1,177 @@
+import Foundation
+import Synchronization
+
+/// A HTTPS server for pictures that answers as it is told, well or badly, and remembers who asked for what.
+///
+/// It is Python's `ssl` on a raw socket, so that it is not our own reading of HTTP that is tested against itself.
+public final class PictureServer: Sendable {
+    /// What is sent for a path.
+    public struct Answer: Sendable {
+        public var status = 200
+        public var headers: [String: String] = [:]
+        public var body: [UInt8] = []
+        /// Whether `Content-Length` is sent; else the end of the connection ends the body.
+        public var tellsLength = true
+        /// Waits before the status line, in seconds.
+        public var delay = 0.0
+        /// Sends the body in pieces of 100 bytes with this pause between them, in seconds.
+        public var drip = 0.0
+
+        public init(_ body: [UInt8] = [], headers: [String: String] = [:]) {
+            self.body = body
+            self.headers = headers
+        }
+
+        public static func status(_ status: Int, _ headers: [String: String] = [:]) -> Answer {
+            var answer = Answer(headers: headers)
+            answer.status = status
+            return answer
+        }
+    }
+
+    /// One request that came.
+    public struct Request: Hashable, Sendable {
+        public let host: String
+        public let path: String
+        /// `If-None-Match`, or empty.
+        public let condition: String
+        /// All header names and values, as they came.
+        public let headers: [String: String]
+    }
+
+    /// Where it listens on 127.0.0.1.
+    public let port: Int
+    /// What its certificate leads to: the certificate itself.
+    public let rootPEM: [UInt8]
+
+    private let child: ChildProcess
+    private let directory: TemporaryDirectory
+    private let answers = Mutex<[String: Wire]>([:])
+
+    private init(port: Int, rootPEM: [UInt8], child: ChildProcess, directory: TemporaryDirectory) {
+        self.port = port
+        self.rootPEM = rootPEM
+        self.child = child
+        self.directory = directory
+    }
+
+    /// - Parameter hosts: the names that its certificate is for.
+    public static func start(hosts: [String] = ["cdn.example.com", "*.images.example.com"]) async throws
+        -> PictureServer
+    {
+        let directory = try TemporaryDirectory("pictures")
+        try OpenSSLProgram.run([
+            "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
+            "-subj", "/CN=pictures", "-addext", "subjectAltName=" + hosts.map { "DNS:\($0)" }.joined(separator: ","),
+            "-keyout", directory.path("key.pem"), "-out", directory.path("certificate.pem"),
+        ])
+        try directory.write("answers.json", "{}")
+        let script = try directory.write("server.py", Self.script)
+        let child = try ChildProcess("python3", ["-u", script, directory.path])
+        let line = try await child.line(containing: "listening ")
+        guard let port = Int(line.split(separator: " ").last ?? "") else {
+            throw ChildProcess.Failure(description: "no port in: \(line)")
+        }
+        return PictureServer(
+            port: port, rootPEM: try directory.read("certificate.pem"), child: child, directory: directory)
+    }
+
+    /// Answers a path so from now on; 404 before.
+    public func answer(_ path: String, _ answer: Answer) throws {
+        let file = URL(filePath: self.directory.path("answers.json"))
+        try self.answers.withLock { answers in
+            answers[path] = Wire(answer)
+            // In one step: the server reads it whenever a request comes.
+            try JSONEncoder().encode(answers).write(to: file, options: .atomic)
+        }
+    }
+
+    /// An answer as the server reads it: bytes in base64.
+    private struct Wire: Encodable {
+        let status: Int
+        let headers: [String: String]
+        let body: Data
+        let tellsLength: Bool
+        let delay: Double
+        let drip: Double
+
+        init(_ answer: Answer) {
+            self.status = answer.status
+            self.headers = answer.headers
+            self.body = Data(answer.body)
+            self.tellsLength = answer.tellsLength
+            self.delay = answer.delay
+            self.drip = answer.drip
+        }
+    }
+
+    /// What came so far, in order.
+    public var requests: [Request] {
+        self.child.output.split(separator: "\n").compactMap { line in
+            guard line.hasPrefix("{"), let data = line.data(using: .utf8),
+                let object = try? JSONSerialization.jsonObject(with: data) as? [String: Any],
+                let headers = object["headers"] as? [String: String], let path = object["path"] as? String
+            else { return nil }
+            return Request(
+                host: headers["host"] ?? "", path: path, condition: headers["if-none-match"] ?? "", headers: headers)
+        }
+    }
+
+    public func stop() async { await self.child.stop() }
+
+    private static let script = #"""
+        import base64, json, socket, ssl, sys, threading, time
+
+        folder = sys.argv[1]
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(folder + "/certificate.pem", folder + "/key.pem")
+        listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+        said = threading.Lock()
+
+        def say(text):
+            with said:
+                print(text, flush=True)
+
+        def answer(connection, path, headers):
+            with open(folder + "/answers.json") as file:
+                answer = json.load(file).get(path) or {"status": 404, "headers": {}, "body": "", "tellsLength": True}
+            time.sleep(answer.get("delay", 0))
+            status, fields, body = answer["status"], dict(answer["headers"]), base64.b64decode(answer["body"])
+            if status == 200 and fields.get("ETag") and headers.get("if-none-match") == fields["ETag"]:
+                status, body = 304, b""
+            if answer["tellsLength"] and status != 304:
+                fields.setdefault("Content-Length", str(len(body)))
+            head = "HTTP/1.1 %d Whatever\r\n" % status + "".join("%s: %s\r\n" % pair for pair in fields.items())
+            connection.sendall((head + "Connection: close\r\n\r\n").encode())
+            if answer.get("drip"):
+                for start in range(0, len(body), 100):
+                    connection.sendall(body[start:start + 100])
+                    time.sleep(answer["drip"])
+            else:
+                connection.sendall(body)
+
+        def serve(raw):
+            try:
+                raw.settimeout(30)
+                with context.wrap_socket(raw, server_side=True) as connection:
+                    received = b""
+                    while b"\r\n\r\n" not in received:
+                        piece = connection.recv(4096)
+                        if not piece:
+                            return
+                        received += piece
+                    lines = received.decode("latin-1").split("\r\n")
+                    headers = dict(line.split(": ", 1) for line in lines[1:] if ": " in line)
+                    headers = {name.lower(): value for name, value in headers.items()}
+                    path = lines[0].split(" ")[1]
+                    say(json.dumps({"path": path, "headers": headers}))
+                    answer(connection, path, headers)
+            except (OSError, ValueError):
+                pass
+
+        say("listening %d" % listener.getsockname()[1])
+        while True:
+            accepted, _ = listener.accept()
+            threading.Thread(target=serve, args=(accepted,), daemon=True).start()
+        """#
+}
