@@ -8,10 +8,12 @@ public import Redis
 /// instant: one order could be read, then change, then another could change and be read with a higher stamp. A tag of
 /// that higher stamp would hide the first change for ever. So a tag is always lower than the store's clock was before
 /// the reading began; what changed during the reading is reported again the next time, which is harmless.
+/// An order that the device registered for after it got its tag counts as changed at that moment: it may have changed
+/// between its fetch and its registration, and an older stamp than the tag would hide that.
 /// Only a clock that is set back can hide a change, for those devices that asked in the time that then runs twice.
 public struct DeviceOrders: Sendable {
-    /// Most orders that one answer reads; a device with more is answered about these first.
-    static let limit = 5000
+    /// Most orders that are read in one go.
+    static let page = 500
 
     private let redis: RedisClient
 
@@ -30,36 +32,58 @@ public struct DeviceOrders: Sendable {
     public func changes(
         of device: DeviceIdentifier, type: OrderTypeIdentifier, since tag: String, on eventLoop: any EventLoop
     ) -> EventLoopFuture<Changes?> {
-        let first = [RedisCommand("TIME"), RedisCommand("SMEMBERS", .string(StoreKeys.device(device, type)))]
+        let first = [RedisCommand("TIME"), RedisCommand("HGETALL", .string(StoreKeys.device(device, type)))]
         return self.redis.pipeline(first, on: eventLoop).flatMap { replies -> EventLoopFuture<Changes?> in
-            guard replies.count == 2, let clock = Self.microseconds(replies[0]), let members = replies[1].array else {
+            guard replies.count == 2, let clock = Self.microseconds(replies[0]), let fields = replies[1].array else {
                 return eventLoop.makeFailedFuture(StoreError(.unavailable, "listing changes: an unexpected reply"))
             }
-            let orders = members.prefix(Self.limit).compactMap { $0.text.flatMap { try? OrderIdentifier($0) } }
+            let orders = Self.registered(fields)
             guard !orders.isEmpty else { return eventLoop.makeSucceededFuture(nil) }
-            let commands = orders.map { order in
-                let key = OrderKey(orderType: type, order: order)
-                return RedisCommand("HMGET", .string(StoreKeys.order(key)), "stamp", "removed")
+            return self.stamps(orders[...], type, [], on: eventLoop).map { stamps in
+                Self.changes(stamps, since: Self.stamp(tag), clock: clock)
             }
-            return self.redis.pipeline(commands, on: eventLoop).flatMapThrowing { replies in
-                let stamps = try zip(orders, replies).compactMap { order, reply -> (OrderIdentifier, Int64)? in
-                    if case .error(let message) = reply {
-                        let error = StoreError("listing changes", reply: message)
-                        guard error.code == .corrupt else { throw error }
-                        return nil
-                    }
-                    guard let values = reply.array, values.count == 2, values[1].text != "1" else { return nil }
-                    return values[0].integer.map { (order, $0) }
+        }
+    }
+
+    /// The orders of a device's hash, each with the microsecond in which the device registered for it.
+    private static func registered(_ fields: [RedisValue]) -> [(OrderIdentifier, Int64)] {
+        stride(from: 0, to: fields.count - 1, by: 2).compactMap { index in
+            guard let order = fields[index].text.flatMap({ try? OrderIdentifier($0) }) else { return nil }
+            let rest = fields[index + 1].bytes.flatMap { RegistrationStamp.split($0)?.rest }
+            return (order, rest.flatMap { Int64(String(decoding: $0, as: UTF8.self)) } ?? 0)
+        }
+    }
+
+    /// Reads when each order changed for the device, page by page: other commands need not wait for all of them.
+    private func stamps(
+        _ orders: ArraySlice<(OrderIdentifier, Int64)>, _ type: OrderTypeIdentifier,
+        _ before: [(OrderIdentifier, Int64)], on eventLoop: any EventLoop
+    ) -> EventLoopFuture<[(OrderIdentifier, Int64)]> {
+        guard !orders.isEmpty else { return eventLoop.makeSucceededFuture(before) }
+        let page = orders.prefix(Self.page)
+        let commands = page.map { order, _ in
+            let key = OrderKey(orderType: type, order: order)
+            return RedisCommand("HMGET", .string(StoreKeys.order(key)), "stamp", "removed")
+        }
+        return self.redis.pipeline(commands, on: eventLoop).flatMapThrowing { replies in
+            try zip(page, replies).compactMap { order, reply -> (OrderIdentifier, Int64)? in
+                if case .error(let message) = reply {
+                    let error = StoreError("listing changes", reply: message)
+                    guard error.code == .corrupt else { throw error }
+                    return nil
                 }
-                return Self.changes(stamps, since: Self.stamp(tag), clock: clock)
+                guard let values = reply.array, values.count == 2, values[1].text != "1" else { return nil }
+                return values[0].integer.map { (order.0, max($0, order.1)) }
             }
+        }.flatMap { stamps in
+            self.stamps(orders.dropFirst(Self.page), type, before + stamps, on: eventLoop)
         }
     }
 
     /// The answer, from what was read.
     ///
     /// - Parameters:
-    ///   - stamps: of the device's orders.
+    ///   - stamps: of the device's orders, or of their registration where that came later.
     ///   - since: the tag's stamp.
     ///   - clock: the store's clock before the stamps were read, microseconds.
     static func changes(_ stamps: [(OrderIdentifier, Int64)], since: Int64, clock: Int64) -> Changes? {

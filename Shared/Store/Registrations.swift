@@ -5,8 +5,12 @@ public import Redis
 ///
 /// A registration stands in two places that may lie in different slots: with the order (who is pushed) and with the
 /// device (what it may list). The order's side is written last and taken off first: a device that is pushed can
-/// always list.
+/// always list. Both sides keep the newest by `RegistrationStamp`, each for itself, so that requests that race leave the
+/// same on both, whatever the order of their steps.
 public struct Registrations: Sendable {
+    /// How long the end of a registration is remembered, in seconds: longer than any request takes that was sent before.
+    static let endedSeconds: Int64 = 3600
+
     private let redis: RedisClient
 
     public init(redis: RedisClient) { self.redis = redis }
@@ -22,39 +26,34 @@ public struct Registrations: Sendable {
         }
     }
 
-    /// Registers a device for an order, or gives it its new push token.
+    /// Registers a device for an order, or gives it its new push token; or does nothing if something newer came first.
     ///
+    /// - Parameter stamp: where the record stands in Kafka; without it the moment of the registration decides.
     /// - Returns: whether it was registered before.
+    @discardableResult
     public func register(
-        _ key: RegistrationKey, _ registration: RegistrationRecord
+        _ key: RegistrationKey, _ registration: RegistrationRecord, at stamp: RegistrationStamp? = nil
     ) async throws(StoreError) -> Bool {
-        let set = StoreKeys.device(key.device, key.order.orderType)
-        do {
-            _ = try await self.redis.send(RedisCommand("SADD", .string(set), .string(key.order.order.rawValue)))
-            let replies = try await self.redis.evaluate([
-                RedisInvocation(
-                    StoreScripts.register, keys: [StoreKeys.devices(key.order)],
-                    arguments: [.string(key.device.rawValue), .bytes(registration.encoded)])
-            ])
-            guard case .integer(let existed)? = replies.first else {
-                throw StoreError(.unavailable, "registering a device: an unexpected reply")
-            }
-            return existed == 1
-        } catch let error as RedisError {
-            throw StoreError("registering a device", error)
-        } catch let error as StoreError {
-            throw error
-        } catch {
-            throw StoreError(.unavailable, "registering a device: \(error)")
-        }
+        let stamp =
+            stamp
+            ?? RegistrationStamp(offset: -1, epochMilliseconds: registration.registeredEpochMilliseconds)
+        let what = "registering a device"
+        _ = try await self.evaluate(Self.deviceSide(StoreScripts.register, key, stamp, "*"), what)
+        let existed = try await self.evaluate(
+            Self.orderSide(StoreScripts.register, key, stamp, .bytes(registration.encoded)), what)
+        guard let existed = existed.integer else { throw StoreError(.unavailable, "\(what): an unexpected reply") }
+        return existed == 1
     }
 
-    /// Takes a registration off. One that is not there is no error.
-    public func unregister(_ key: RegistrationKey) async throws(StoreError) {
-        _ = try await self.pipeline(
-            [RedisCommand("HDEL", .string(StoreKeys.devices(key.order)), .string(key.device.rawValue))],
-            "unregistering a device")
-        try await self.forget(key)
+    /// Takes a registration off, unless a newer one came first. One that is not there is no error.
+    ///
+    /// - Parameter stamp: where the tombstone stands in Kafka; without it whatever stands there goes.
+    public func unregister(_ key: RegistrationKey, at stamp: RegistrationStamp? = nil) async throws(StoreError) {
+        let remembered: RedisArgument = stamp == nil ? "0" : .integer(Self.endedSeconds)
+        let stamp = stamp ?? .always
+        let what = "unregistering a device"
+        _ = try await self.evaluate(Self.orderSide(StoreScripts.unregister, key, stamp, remembered), what)
+        _ = try await self.evaluate(Self.deviceSide(StoreScripts.unregister, key, stamp, remembered), what)
     }
 
     /// Takes a registration off if it still is the given one, so that a newer one survives.
@@ -64,20 +63,43 @@ public struct Registrations: Sendable {
         let invocation = RedisInvocation(
             StoreScripts.retire, keys: [StoreKeys.devices(key.order)],
             arguments: [.string(key.device.rawValue), .bytes(registration.encoded)])
-        do {
-            guard case .integer(1)? = try await self.redis.evaluate([invocation]).first else { return false }
-        } catch {
-            throw StoreError("retiring a device", error)
-        }
-        try await self.forget(key)
+        guard let stood = try await self.evaluate(invocation, "retiring a device").bytes else { return false }
+        let stamp = RegistrationStamp.split(stood)?.stamp ?? .always
+        _ = try await self.evaluate(Self.deviceSide(StoreScripts.unregister, key, stamp, "0"), "retiring a device")
         return true
     }
 
-    /// Takes an order out of the list of a device.
-    private func forget(_ key: RegistrationKey) async throws(StoreError) {
-        let set = StoreKeys.device(key.device, key.order.orderType)
-        _ = try await self.pipeline(
-            [RedisCommand("SREM", .string(set), .string(key.order.order.rawValue))], "unregistering a device")
+    private static func orderSide(
+        _ script: RedisScript, _ key: RegistrationKey, _ stamp: RegistrationStamp, _ last: RedisArgument
+    ) -> RedisInvocation {
+        RedisInvocation(
+            script, keys: [StoreKeys.devices(key.order), StoreKeys.ended(key.order)],
+            arguments: [
+                .string(key.device.rawValue), .integer(stamp.offset), .integer(stamp.epochMilliseconds), last,
+            ])
+    }
+
+    private static func deviceSide(
+        _ script: RedisScript, _ key: RegistrationKey, _ stamp: RegistrationStamp, _ last: RedisArgument
+    ) -> RedisInvocation {
+        let type = key.order.orderType
+        return RedisInvocation(
+            script, keys: [StoreKeys.device(key.device, type), StoreKeys.ended(key.device, type)],
+            arguments: [
+                .string(key.order.order.rawValue), .integer(stamp.offset), .integer(stamp.epochMilliseconds), last,
+            ])
+    }
+
+    private func evaluate(_ invocation: RedisInvocation, _ what: String) async throws(StoreError) -> RedisValue {
+        let reply: RedisValue?
+        do {
+            reply = try await self.redis.evaluate([invocation]).first
+        } catch {
+            throw StoreError(what, error)
+        }
+        guard let reply else { throw StoreError(.unavailable, "\(what): no reply") }
+        if case .error(let message) = reply { throw StoreError(what, reply: message) }
+        return reply
     }
 
     /// Who is registered for each of some orders.
@@ -91,8 +113,8 @@ public struct Registrations: Sendable {
             let values = reply.array ?? []
             return stride(from: 0, to: values.count - 1, by: 2).compactMap { index in
                 guard let name = values[index].text, let bytes = values[index + 1].bytes,
-                    let device = try? DeviceIdentifier(name),
-                    let registration = try? RegistrationRecord.decode(bytes)
+                    let device = try? DeviceIdentifier(name), let (_, record) = RegistrationStamp.split(bytes),
+                    let registration = try? RegistrationRecord.decode(Array(record))
                 else { return nil }
                 return Registered(device: device, registration: registration)
             }
@@ -103,7 +125,7 @@ public struct Registrations: Sendable {
     public func orders(
         of device: DeviceIdentifier, type: OrderTypeIdentifier
     ) async throws(StoreError) -> [OrderIdentifier] {
-        let command = RedisCommand("SMEMBERS", .string(StoreKeys.device(device, type)))
+        let command = RedisCommand("HKEYS", .string(StoreKeys.device(device, type)))
         let replies = try await self.pipeline([command], "looking up a device's orders")
         return (replies.first?.array ?? []).compactMap { $0.text.flatMap { try? OrderIdentifier($0) } }
     }

@@ -18,6 +18,11 @@ enum StoreKeys {
     static func device(_ device: DeviceIdentifier, _ type: OrderTypeIdentifier) -> String {
         "waybill:device:{\(device.rawValue)/\(type)}"
     }
+    /// Where the ends of registrations of an order are remembered, or those of a device.
+    static func ended(_ key: OrderKey) -> String { "waybill:devices-ended:{\(key)}" }
+    static func ended(_ device: DeviceIdentifier, _ type: OrderTypeIdentifier) -> String {
+        "waybill:device-ended:{\(device.rawValue)/\(type)}"
+    }
     static func asset(_ digest: String) -> String { "waybill:asset:{\(digest)}" }
 }
 

@@ -44,24 +44,4 @@ enum StoreScripts {
         if redis.call('HGET', KEYS[1], 'unannounced') ~= ARGV[1] then return 0 end
         return redis.call('HDEL', KEYS[1], 'unannounced')
         """)
-
-    /// Registers a device, or gives it its new push token.
-    ///
-    /// KEYS: the order's devices. ARGV: device, registration as text.
-    /// Returns 1 if the device was registered already, else 0.
-    static let register = RedisScript(
-        """
-        local added = redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
-        return 1 - added
-        """)
-
-    /// Takes a registration off if it still is the one that was read.
-    ///
-    /// KEYS: the order's devices. ARGV: device, registration as text.
-    /// Returns 1 if it was taken off, else 0.
-    static let retire = RedisScript(
-        """
-        if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return 0 end
-        return redis.call('HDEL', KEYS[1], ARGV[1])
-        """)
 }

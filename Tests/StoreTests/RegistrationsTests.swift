@@ -11,9 +11,9 @@ import Testing
             let key = try registration("device", "1")
             #expect(try await !bench.registrations.register(key, record("aa")))
             #expect(try await bench.registrations.register(key, record("aa")))
-            #expect(try await bench.registrations.register(key, record("bb", at: 2)))
+            #expect(try await bench.registrations.register(key, record("bb", at: 1_741_190_531_001)))
             let devices = try await bench.registrations.devices(of: [key.order])
-            let newest = Registrations.Registered(device: key.device, registration: try record("bb", at: 2))
+            let newest = Registrations.Registered(device: key.device, registration: try record("bb", at: 1_741_190_531_001))
             #expect(devices == [[newest]])
             #expect(try await bench.registrations.orders(of: key.device, type: key.order.orderType) == [key.order.order])
         }

@@ -1,0 +1,125 @@
+import Model
+import Redis
+import TestKit
+import Testing
+
+@testable import Store
+
+/// Requests for one registration that race. One after the other: each has a server of its own.
+@Suite(.serialized) struct RegistrationRaceTests {
+    static let noon: Int64 = 1_767_268_800_000
+
+    func stamp(_ offset: Int64, _ moment: Int64 = noon) -> RegistrationStamp {
+        RegistrationStamp(offset: offset, epochMilliseconds: moment)
+    }
+
+    /// The push token that stands on the order's side, and whether the device's side stands.
+    func standing(_ bench: StoreBench, _ key: RegistrationKey) async throws -> (token: String?, isListed: Bool) {
+        let devices = try await bench.registrations.devices(of: [key.order])[0]
+        let orders = try await bench.registrations.orders(of: key.device, type: key.order.orderType)
+        return (devices.first { $0.device == key.device }?.registration.pushToken.rawValue, orders.contains(key.order.order))
+    }
+
+    @Test func whatKafkaHasLaterStandsWhoeverComesFirst() async throws {
+        try await StoreBench.with { bench in
+            let key = try registration("device", "1")
+            #expect(try await !bench.registrations.register(key, record("bb"), at: self.stamp(7)))
+            #expect(try await bench.registrations.register(key, record("aa"), at: self.stamp(6)), "it says what is so")
+            #expect(try await self.standing(bench, key) == ("bb", true))
+            try await bench.registrations.unregister(key, at: self.stamp(5))
+            #expect(try await self.standing(bench, key) == ("bb", true))
+            try await bench.registrations.unregister(key, at: self.stamp(9))
+            #expect(try await self.standing(bench, key) == (nil, false))
+            _ = try await bench.registrations.register(key, record("cc"), at: self.stamp(8))
+            #expect(try await self.standing(bench, key) == (nil, false), "the end came later")
+            #expect(try await !bench.registrations.register(key, record("dd"), at: self.stamp(10)))
+            #expect(try await self.standing(bench, key) == ("dd", true))
+        }
+    }
+
+    @Test func whatIsMoreThanAMinuteApartIsOrderedByItsMoment() async throws {
+        try await StoreBench.with { bench in
+            let key = try registration("device", "1")
+            _ = try await bench.registrations.register(key, record("aa"), at: self.stamp(1000))
+            _ = try await bench.registrations.register(key, record("bb"), at: self.stamp(3, Self.noon + 61_000))
+            #expect(try await self.standing(bench, key) == ("bb", true), "the topic was made anew")
+            try await bench.registrations.unregister(key, at: self.stamp(1001, Self.noon))
+            #expect(try await self.standing(bench, key) == ("bb", true))
+            _ = try await bench.registrations.register(key, record("cc"), at: self.stamp(-1, Self.noon + 60_999))
+            #expect(try await self.standing(bench, key) == ("bb", true), "without an offset the moment decides")
+            _ = try await bench.registrations.register(key, record("cc"), at: self.stamp(-1, Self.noon + 61_001))
+            #expect(try await self.standing(bench, key) == ("cc", true))
+            try await bench.registrations.unregister(key)
+            #expect(try await self.standing(bench, key) == (nil, false))
+        }
+    }
+
+    @Test func endsAreForgottenInTime() async throws {
+        try await StoreBench.with { bench in
+            let key = try registration("device", "1")
+            try await bench.registrations.unregister(key, at: self.stamp(1))
+            for name in [StoreKeys.ended(key.order), StoreKeys.ended(key.device, key.order.orderType)] {
+                let seconds = try #require(try await bench.raw("TTL", name).integer)
+                #expect((1...Registrations.endedSeconds).contains(seconds))
+            }
+            try await bench.registrations.unregister(key)
+            _ = try await bench.registrations.register(key, record("aa"), at: self.stamp(2))
+            #expect(try await bench.raw("EXISTS", StoreKeys.ended(key.order)).integer == 0, "nothing is left behind")
+            #expect(try await bench.registrations.retire(key, record("aa")))
+            #expect(try await self.standing(bench, key) == (nil, false))
+        }
+    }
+
+    @Test func extremeStampsAreTakenAsTheyCome() async throws {
+        try await StoreBench.with { bench in
+            let key = try registration("device:1:2", "1")
+            for number in [Int64.min, -1, 0, .max] {
+                _ = try await bench.registrations.register(
+                    key, record("aa"), at: RegistrationStamp(offset: number, epochMilliseconds: number))
+            }
+            #expect(try await self.standing(bench, key) == ("aa", true))
+        }
+    }
+
+    /// Several gateways each carry out some of the requests, every step when it likes. At the end both sides are what
+    /// the record with the highest offset says.
+    @Test(arguments: [UInt64(1), 2, 3, 4, 5])
+    func bothSidesEndAsKafkaDoes(seed: UInt64) async throws {
+        try await StoreBench.with { bench in
+            var random = Seeded(seed)
+            let keys = try (0..<8).map { try registration("d\($0 % 3)", "o\($0 / 3)") }
+            var work: [(key: RegistrationKey, offset: Int64, token: String?)] = []
+            for (index, key) in keys.enumerated() {
+                for offset in Int64(0)..<25 {
+                    let isEnd = Bool.random(using: &random)
+                    work.append((key, offset, isEnd ? nil : "\(index)a\(offset)b"))
+                }
+            }
+            work.shuffle(using: &random)
+            let shares = (0..<10).map { share in work.enumerated().filter { $0.offset % 10 == share }.map(\.element) }
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for share in shares {
+                    group.addTask {
+                        for request in share {
+                            // Gateways' clocks differ by some seconds.
+                            let moment = Self.noon + (request.offset * 7919) % 10_000
+                            let stamp = RegistrationStamp(offset: request.offset, epochMilliseconds: moment)
+                            if let token = request.token {
+                                let record = RegistrationRecord(
+                                    pushToken: try PushToken(token), registeredEpochMilliseconds: moment)
+                                _ = try await bench.registrations.register(request.key, record, at: stamp)
+                            } else {
+                                try await bench.registrations.unregister(request.key, at: stamp)
+                            }
+                        }
+                    }
+                }
+                try await group.waitForAll()
+            }
+            for key in keys {
+                let last = work.filter { $0.key == key }.max { $0.offset < $1.offset }?.token
+                #expect(try await self.standing(bench, key) == (last, last != nil), "seed \(seed)")
+            }
+        }
+    }
+}

@@ -1,0 +1,118 @@
+import Model
+import NIOCore
+import NIOPosix
+import Redis
+import Synchronization
+import TestKit
+import Testing
+
+@testable import Store
+
+/// A device that follows nothing but tags. One after the other: each has a server of its own.
+@Suite(.serialized, .timeLimit(.minutes(2))) struct TagFollowerTests {
+    /// What a device knows: it asks what changed, and fetches that.
+    struct Device {
+        let identifier: DeviceIdentifier
+        var tag = ""
+        var versions: [OrderIdentifier: Int64] = [:]
+
+        /// - Returns: whether there was something to fetch.
+        mutating func poll(_ bench: StoreBench) async throws -> Bool {
+            guard let changes = try await bench.changes(self.identifier, self.tag) else { return false }
+            self.tag = changes.tag
+            try await self.fetch(changes.orders, bench)
+            return true
+        }
+
+        mutating func fetch(_ orders: [OrderIdentifier], _ bench: StoreBench) async throws {
+            let stamps = try orders.map { bench.reader.stamp(of: try key($0.rawValue), on: bench.loop) }
+            for (order, stamp) in zip(orders, stamps) { self.versions[order] = try await stamp.get()?.version }
+        }
+
+        /// Fetches an order and then registers for it, as Wallet does.
+        mutating func follow(_ order: String, _ bench: StoreBench) async throws {
+            try await self.fetch([OrderIdentifier(order)], bench)
+            let key = RegistrationKey(device: self.identifier, order: try key(order))
+            _ = try await bench.registrations.register(key, record("aa"))
+        }
+    }
+
+    private final class Counter: Sendable {
+        let value = Atomic(0)
+    }
+
+    /// Many orders of one device, so that reading them takes several turns of the server, and writers with connections
+    /// of their own, so that their writes come in between. Half of the orders the device comes to know on the way.
+    @Test(arguments: [UInt64(11), 12, 13, 14])
+    func aDeviceThatFollowsTagsKnowsEachLastVersion(seed: UInt64) async throws {
+        try await StoreBench.with { bench in
+            var random = Seeded(seed)
+            var device = Device(identifier: try DeviceIdentifier("device"))
+            let orders = (0..<1200).map { "o\($0)" }
+            _ = try await bench.store.write(try orders.map { try version($0, 1) })
+            for order in orders[..<600] { try await device.follow(order, bench) }
+            var later = orders[600...]
+            let shares = (0..<4).map { writer in
+                orders.enumerated().filter { $0.offset % 4 == writer }.map(\.element).shuffled(using: &random)
+            }
+            let last = Int64(6)
+            let done = Counter()
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for share in shares {
+                    group.addTask {
+                        let redis = RedisClient(
+                            try RedisConfiguration(url: bench.server.url),
+                            eventLoopGroup: MultiThreadedEventLoopGroup.singleton)
+                        for round in 2...last {
+                            for order in share {
+                                let outcomes = try await OrderStore(redis: redis).write([try version(order, round)])
+                                #expect(outcomes == [.written])
+                            }
+                        }
+                        await redis.close()
+                        done.value.wrappingAdd(1, ordering: .relaxed)
+                    }
+                }
+                while done.value.load(ordering: .relaxed) < shares.count {
+                    for order in later.prefix(20) { try await device.follow(order, bench) }
+                    later = later.dropFirst(20)
+                    _ = try await device.poll(bench)
+                }
+                try await group.waitForAll()
+            }
+            for order in later { try await device.follow(order, bench) }
+            while try await device.poll(bench) {}
+            let behind = try orders.filter { device.versions[try OrderIdentifier($0)] != last }
+            #expect(behind.isEmpty, "seed \(seed): \(behind.count) orders are not up to date")
+        }
+    }
+
+    /// The order changes between its fetch and its registration, and another change gives the device a tag above that.
+    @Test func aChangeBetweenFetchAndRegistrationIsReported() async throws {
+        try await StoreBench.with { bench in
+            var device = Device(identifier: try DeviceIdentifier("device"))
+            for order in ["x", "y"] { _ = try await bench.write(version(order, 1)) }
+            try await device.follow("y", bench)
+            try await device.fetch([OrderIdentifier("x")], bench)
+            _ = try await bench.write(version("x", 2))
+            _ = try await bench.write(version("y", 2))
+            #expect(try await device.poll(bench))
+            _ = try await bench.registrations.register(registration("device", "x"), record("aa"))
+            #expect(try await device.poll(bench), "the registration is later than the tag")
+            #expect(try device.versions[OrderIdentifier("x")] == 2)
+            #expect(try await !device.poll(bench), "and reported once")
+            _ = try await bench.registrations.register(registration("device", "x"), record("bb", at: 1_741_190_531_002))
+            #expect(try await !device.poll(bench), "a new push token is no change")
+        }
+    }
+
+    @Test func aDeviceMayHaveMoreOrdersThanOnePage() async throws {
+        try await StoreBench.with { bench in
+            let orders = (0..<(2 * DeviceOrders.page + 1)).map { "o\($0)" }
+            _ = try await bench.store.write(try orders.map { try version($0, 1) })
+            for order in orders { _ = try await bench.registrations.register(registration("device", order), record("aa")) }
+            let changes = try await bench.changes(DeviceIdentifier("device"))
+            #expect(changes?.orders.map(\.rawValue) == orders.sorted())
+        }
+    }
+}
