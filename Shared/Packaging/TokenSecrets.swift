@@ -18,6 +18,11 @@ public struct TokenSecrets: Sendable {
     /// The first one mints, all of them are taken.
     private let secrets: [[UInt8]]
 
+    /// The secret that new tokens and links are made with.
+    var minting: [UInt8] { self.secrets[0] }
+    /// The secrets that tokens and links are taken under.
+    var all: [[UInt8]] { self.secrets }
+
     /// - Parameter file: one secret a line; empty lines are passed over.
     public init(file: [UInt8]) throws(Failure) {
         var secrets: [[UInt8]] = []

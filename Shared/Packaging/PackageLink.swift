@@ -1,0 +1,55 @@
+import Cryptography
+public import Model
+
+/// A link to an order's package for a "Track with Apple Wallet" button: whoever has it may fetch the package for a
+/// short while, without the order's token.
+///
+/// `GET /v1/orders/{type}/{id}/package?expires={UNIX seconds}&signature={signature}`. The signature is HMAC-SHA256, in
+/// small hexadecimal digits, of `link:<type>/<id>:<expires>`. No key of an order has a colon, so no link is anybody's
+/// token and no token part of a link, though both come from the same secrets.
+/// Source: Wallet Orders §6: not guessable, not enumerable, short-lived
+public struct PackageLink: Hashable, Sendable {
+    /// How far ahead a link may expire at most, in seconds. One that leaks is of no use the next day.
+    public static let longestSeconds: Int64 = 24 * 3600
+
+    public let key: OrderKey
+    /// The first second in which the link is no longer good.
+    public let expiresEpochSeconds: Int64
+
+    /// What a link is good for.
+    public enum Verdict: Hashable, Sendable {
+        case valid
+        /// It was good once.
+        case expired
+        /// It was signed, but for longer than a link may be good.
+        case tooFarAhead
+        /// Nobody who knows a secret signed this.
+        case forged
+    }
+
+    public init(key: OrderKey, expiresEpochSeconds: Int64) {
+        self.key = key
+        self.expiresEpochSeconds = expiresEpochSeconds
+    }
+
+    /// The signature under the secret that mints.
+    public func signature(_ secrets: TokenSecrets) -> String {
+        String(decoding: self.signature(secrets.minting), as: UTF8.self)
+    }
+
+    /// Judges a link. Under any of the secrets, in constant time for each; only who signed it hears of its time.
+    public func verdict(signature: String, secrets: TokenSecrets, nowEpochSeconds: Int64) -> Verdict {
+        let given = Array(signature.utf8)
+        var isSigned = false
+        for secret in secrets.all where constantTimeEqual(given, self.signature(secret)) { isSigned = true }
+        guard isSigned else { return .forged }
+        if self.expiresEpochSeconds <= nowEpochSeconds { return .expired }
+        return self.expiresEpochSeconds - Self.longestSeconds > nowEpochSeconds ? .tooFarAhead : .valid
+    }
+
+    private func signature(_ secret: [UInt8]) -> [UInt8] {
+        let message = Array("link:\(self.key):\(self.expiresEpochSeconds)".utf8)
+        let digits: [UInt8] = Array("0123456789abcdef".utf8)
+        return HMACSHA256.authenticate(message, key: secret).flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }
+    }
+}
