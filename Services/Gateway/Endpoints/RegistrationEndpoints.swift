@@ -33,8 +33,8 @@ struct RegistrationEndpoints: Sendable {
         }
         return self.authorized(key.order, fields, on: eventLoop) {
             let record = RegistrationRecord(pushToken: token, registeredEpochMilliseconds: self.now())
-            try await self.publish(key, record.encoded)
-            let existed = try await self.registrations.register(key, record)
+            let stamp = try await self.publish(key, record.encoded, at: record.registeredEpochMilliseconds)
+            let existed = try await self.registrations.register(key, record, at: stamp)
             return Answer(existed ? .ok : .created)
         }
     }
@@ -44,8 +44,8 @@ struct RegistrationEndpoints: Sendable {
         _ key: RegistrationKey, _ fields: Request.Fields, on eventLoop: any EventLoop
     ) -> EventLoopFuture<Answer> {
         self.authorized(key.order, fields, on: eventLoop) {
-            try await self.publish(key, nil)
-            try await self.registrations.unregister(key)
+            let stamp = try await self.publish(key, nil, at: self.now())
+            try await self.registrations.unregister(key, at: stamp)
             return Answer(.ok)
         }
     }
@@ -79,9 +79,16 @@ struct RegistrationEndpoints: Sendable {
         }
     }
 
-    private func publish(_ key: RegistrationKey, _ value: [UInt8]?) async throws {
-        _ = try await self.producer.produce(
+    /// Publishes a registration or its end.
+    ///
+    /// Requests for one registration may race, here and in other gateways. Kafka puts them in an order, and Redis is
+    /// told that order, so both end with the same whoever comes to Redis first.
+    private func publish(
+        _ key: RegistrationKey, _ value: [UInt8]?, at milliseconds: Int64
+    ) async throws -> RegistrationStamp {
+        let position = try await self.producer.produce(
             KafkaMessage(topic: self.topics.registrations, key: Array(key.text.utf8), value: value))
+        return RegistrationStamp(offset: position.offset, epochMilliseconds: milliseconds)
     }
 
     /// Why a body is refused.

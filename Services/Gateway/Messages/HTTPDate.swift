@@ -1,3 +1,4 @@
+import FoundationEssentials
 import Model
 
 /// Dates of HTTP headers.
@@ -22,21 +23,48 @@ enum HTTPDate {
         return "\(weekday), \(part(8..<10)) \(month) \(part(0..<4)) \(part(11..<19)) GMT"
     }
 
-    /// - Parameter text: IMF-fixdate, RFC 850 date, asctime date, or seconds since 1970, which some clients send.
+    /// - Parameters:
+    ///   - text: IMF-fixdate, RFC 850 date, asctime date, or seconds since 1970, which some clients send, also with a
+    ///     fraction. The day of the week is not looked at.
+    ///   - now: UNIX seconds, for the century of a year of two digits; asked for such a year alone.
     /// - Returns: UNIX seconds, nil if it is none of these.
-    static func parse(_ text: String) -> Int64? {
+    static func parse(_ text: String, now: @autoclosure () -> Int64 = Self.now) -> Int64? {
         let words = text.split(separator: " ")
         switch words.count {
-        case 1: return Double(text).flatMap { $0.isFinite && abs($0) < 1e12 ? Int64($0) : nil }
+        case 1: return Self.epochSeconds(words[0])
         case 6 where words[5] == "GMT": return Self.date(words[1], words[2], words[3], words[4])
         case 4 where words[3] == "GMT":
             let parts = words[1].split(separator: "-")
-            guard parts.count == 3, parts[2].utf8.count == 2 else { return nil }
-            // Two-digit years of 70 and above belong to the last century; Waybill is younger than that.
-            return Self.date(parts[0], parts[1], (parts[2] < "70" ? "20" : "19") + parts[2], words[2])
+            guard parts.count == 3, parts[2].utf8.count == 2, let year = Self.number(parts[2], digits: 2) else {
+                return nil
+            }
+            return Self.date(parts[0], parts[1], String(Self.year(endingIn: year, now: now())), words[2])
         case 5: return Self.date(words[2], words[1], words[4], words[3])
         default: return nil
         }
+    }
+
+    /// The system's clock.
+    static var now: Int64 { Int64(Date().timeIntervalSince1970) }
+
+    /// A year that seems to lie more than 50 years ahead is of the century before. Source: RFC 9110 §5.6.7
+    private static func year(endingIn digits: Int64, now: Int64) -> Int64 {
+        // The mean length of a Gregorian year is exact enough: the rule is about half a century.
+        let current = 1970 + max(0, now) / 31_556_952
+        let year = current / 100 * 100 + digits
+        return year > current + 50 ? year - 100 : year
+    }
+
+    /// Digits, perhaps with a fraction, which is cut off. Thirteen digits would be milliseconds.
+    private static func epochSeconds(_ text: Substring) -> Int64? {
+        let parts = text.split(separator: ".", maxSplits: 1, omittingEmptySubsequences: false)
+        guard parts.count == 1 || Self.number(parts[1], digits: 18) != nil else { return nil }
+        return Self.number(parts[0], digits: 12)
+    }
+
+    private static func number(_ text: Substring, digits: Int) -> Int64? {
+        let isNumber = (1...digits).contains(text.utf8.count) && text.utf8.allSatisfy { (0x30...0x39).contains($0) }
+        return isNumber ? Int64(text) : nil
     }
 
     private static func date(

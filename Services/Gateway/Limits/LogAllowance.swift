@@ -1,0 +1,50 @@
+import NIOCore
+
+/// How many messages from devices may go to the log: anybody can send them, and a log costs money and attention.
+///
+/// Bounded per address and for all together, since addresses are cheap.
+struct LogAllowance<Client: Hashable & Sendable>: Sendable {
+    /// How much is let through.
+    struct Limits: Sendable {
+        /// Messages of one address at once.
+        var burst = 20
+        /// The time of one address that earns it one more.
+        var interval = TimeAmount.seconds(3)
+        /// Messages of all addresses at once.
+        var totalBurst = 200
+        /// The time that earns all of them one more.
+        var totalInterval = TimeAmount.milliseconds(100)
+        /// Addresses that are remembered at once.
+        var clients = 4096
+    }
+
+    private let limits: Limits
+    private var table: DebtTable<Client>
+    private var total = Debt()
+
+    init(_ limits: Limits = Limits()) {
+        self.limits = limits
+        self.table = DebtTable(capacity: limits.clients)
+    }
+
+    /// Takes some messages.
+    ///
+    /// - Returns: how many of them may be logged.
+    mutating func admit(_ count: Int, from client: Client, at now: NIODeadline) -> Int {
+        var debt = self.table[client]
+        let own = Self.room(debt, burst: self.limits.burst, interval: self.limits.interval, at: now)
+        let all = Self.room(self.total, burst: self.limits.totalBurst, interval: self.limits.totalInterval, at: now)
+        let admitted = max(0, min(count, own, all))
+        guard admitted > 0 else { return 0 }
+        debt.grow(by: self.limits.interval * admitted, atMost: self.limits.interval * self.limits.burst, at: now)
+        self.table[client] = debt
+        self.total.grow(
+            by: self.limits.totalInterval * admitted, atMost: self.limits.totalInterval * self.limits.totalBurst,
+            at: now)
+        return admitted
+    }
+
+    private static func room(_ debt: Debt, burst: Int, interval: TimeAmount, at now: NIODeadline) -> Int {
+        burst - Int((debt.amount(at: now).nanoseconds + interval.nanoseconds - 1) / max(1, interval.nanoseconds))
+    }
+}

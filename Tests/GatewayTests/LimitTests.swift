@@ -1,0 +1,99 @@
+import NIOCore
+import Testing
+
+@testable import Gateway
+
+/// The limits on what one client may do, with a clock that the test moves.
+@Suite struct LimitTests {
+    static let start = NIODeadline.uptimeNanoseconds(1_000_000_000)
+
+    func at(_ seconds: Int64) -> NIODeadline { Self.start + .seconds(seconds) }
+
+    @Test func debtsMeltWithTheClock() {
+        var debt = Debt()
+        #expect(debt.amount(at: .uptimeNanoseconds(0)) == .zero)
+        debt.grow(by: .seconds(3), atMost: .seconds(100), at: self.at(0))
+        debt.grow(by: .seconds(3), atMost: .seconds(100), at: self.at(1))
+        #expect(debt.amount(at: self.at(1)) == .seconds(5))
+        #expect(debt.amount(at: self.at(6)) == .zero)
+        debt.grow(by: .seconds(200), atMost: .seconds(100), at: self.at(7))
+        #expect(debt.amount(at: self.at(7)) == .seconds(100))
+    }
+
+    @Test func theTableNeverGrowsAndForgetsTheSmallestDebt() {
+        var table = DebtTable<Int>(capacity: 8)
+        for client in 0..<8 { table[client].grow(by: .seconds(Int64(10 + client)), atMost: .hours(1), at: self.at(0)) }
+        for client in 0..<8 { #expect(table[client].amount(at: self.at(0)) == .seconds(Int64(10 + client))) }
+        table[100].grow(by: .seconds(60), atMost: .hours(1), at: self.at(0))
+        #expect(table[0] == Debt(), "it was out of debt soonest")
+        #expect(table[100].amount(at: self.at(0)) == .seconds(60) && table[1] != Debt())
+        for client in 1000..<20_000 { table[client].grow(by: .seconds(1), atMost: .hours(1), at: self.at(1)) }
+        #expect(table.capacity == 8)
+        #expect(table[7].amount(at: self.at(1)) == .seconds(16), "small fry does not wash out who owes much")
+        #expect(DebtTable<Int>(capacity: 0).capacity == 8 && DebtTable<Int>(capacity: 4096).capacity == 4096)
+    }
+
+    @Test func theFirstWrongTokensAreRefusedPlainlyAndThenTheWaitGrows() {
+        var backoff = FailureBackoff<String>(
+            .init(free: 3, forgiveness: .seconds(10), longest: .seconds(60), clients: 64))
+        for _ in 0..<3 { #expect(backoff.failed("a", at: self.at(0)) == nil) }
+        #expect(backoff.failed("a", at: self.at(0)) == 20)
+        #expect(backoff.failed("a", at: self.at(0)) == 30)
+        #expect(backoff.failed("b", at: self.at(0)) == nil, "others have their own")
+        #expect(backoff.failed("a", at: self.at(20)) == 20, "who does not wait waits longer")
+    }
+
+    @Test func whoWaitedAsToldIsPlainlyRefusedAgain() throws {
+        for extra in 1..<20 {
+            var backoff = FailureBackoff<String>(
+                .init(free: 3, forgiveness: .seconds(10), longest: .seconds(60), clients: 64))
+            var wait: Int64?
+            for _ in 0..<(3 + extra) { wait = backoff.failed("a", at: self.at(0)) }
+            let told = try #require(wait)
+            #expect(told <= 60, "a wait is bounded")
+            var early = backoff
+            #expect(early.failed("a", at: self.at(told - 11)) != nil)
+            #expect(backoff.failed("a", at: self.at(told)) == nil, "\(extra)")
+        }
+    }
+
+    @Test func manyAddressesDoNotGrowTheBackoffAndLockNobodyOut() {
+        var backoff = FailureBackoff<Int>(.init(free: 3, clients: 64))
+        for client in 0..<10_000 { #expect(backoff.failed(client, at: self.at(0)) == nil) }
+    }
+
+    @Test func messagesOfAnAddressAreBoundedAndEarnedAgain() {
+        var allowance = LogAllowance<String>(
+            .init(burst: 5, interval: .seconds(2), totalBurst: 100, totalInterval: .milliseconds(1), clients: 64))
+        #expect(allowance.admit(0, from: "a", at: self.at(0)) == 0)
+        #expect(allowance.admit(3, from: "a", at: self.at(0)) == 3)
+        #expect(allowance.admit(3, from: "a", at: self.at(0)) == 2)
+        #expect(allowance.admit(1, from: "a", at: self.at(1)) == 0)
+        #expect(allowance.admit(5, from: "a", at: self.at(2)) == 1)
+        #expect(allowance.admit(5, from: "b", at: self.at(2)) == 5)
+        #expect(allowance.admit(.max, from: "a", at: self.at(1000)) == 5, "no more than a burst is saved up")
+    }
+
+    @Test func messagesOfAllAddressesAreBoundedToo() {
+        var allowance = LogAllowance<Int>(
+            .init(burst: 5, interval: .seconds(2), totalBurst: 12, totalInterval: .seconds(1), clients: 64))
+        let admitted = (0..<1000).map { allowance.admit(5, from: $0, at: self.at(0)) }
+        #expect(admitted.prefix(4) == [5, 5, 2, 0] && admitted.reduce(0, +) == 12)
+        #expect(allowance.admit(5, from: -1, at: self.at(3)) == 3)
+    }
+
+    @Test func anOutageIsALineAtOnceAndThenOneAnInterval() {
+        var log = FailureLog(length: .seconds(10))
+        #expect(log.failed("package", "first", at: self.at(0)) == .write)
+        #expect(log.failed("package", "a", at: self.at(1)) == .summarise(at: self.at(10)))
+        for second in 2..<10 { #expect(log.failed("package", "b\(second)", at: self.at(Int64(second))) == .count) }
+        #expect(log.failed("changes", "other", at: self.at(5)) == .write, "each kind has its own")
+        #expect(log.failed("package", "late", at: self.at(11)) == .count, "the summary is on its way")
+        #expect(log.summary(of: "package", at: self.at(11)) == .init(count: 10, reason: "late"))
+        #expect(log.summary(of: "package", at: self.at(11)) == nil)
+        #expect(log.failed("package", "c", at: self.at(12)) == .summarise(at: self.at(21)), "the summary was a line")
+        #expect(log.summary(of: "package", at: self.at(21)) == .init(count: 1, reason: "c"))
+        #expect(log.failed("package", "d", at: self.at(31)) == .write)
+        #expect(log.summary(of: "nothing", at: self.at(31)) == nil)
+    }
+}
