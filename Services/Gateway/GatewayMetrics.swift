@@ -6,6 +6,8 @@ struct GatewayMetrics: Sendable {
     let held: Counter
     /// Messages that devices sent to the log.
     let deviceLogs: Counter
+    /// Those of them that were too many to be written.
+    let deviceLogsDropped: Counter
     /// By endpoint: from the request's last byte to the answer's first.
     private let durations: [Timer]
     /// By endpoint, and in it by status.
@@ -13,7 +15,7 @@ struct GatewayMetrics: Sendable {
 
     /// The endpoints, as labels.
     enum Endpoint: String, CaseIterable {
-        case package, register, unregister, changes, log
+        case package, link, register, unregister, changes, log
         /// What was asked for is not known.
         case none
 
@@ -25,17 +27,19 @@ struct GatewayMetrics: Sendable {
             case .changes: 3
             case .log: 4
             case .none: 5
+            case .link: 6
             }
         }
     }
 
     private static let statuses = [
-        200, 304, 401, 201, 204, 400, 404, 405, 408, 413, 414, 417, 429, 431, 500, 501, 503, 505,
+        200, 304, 401, 201, 204, 400, 403, 404, 405, 408, 413, 414, 417, 429, 431, 500, 501, 503, 505,
     ]
 
     init(factory: any MetricsFactory) {
         self.held = Counter(label: "waybill_fetches_held_total", factory: factory)
         self.deviceLogs = Counter(label: "waybill_device_log_messages_total", factory: factory)
+        self.deviceLogsDropped = Counter(label: "waybill_device_log_messages_dropped_total", factory: factory)
         let labels = Endpoint.allCases.sorted { $0.index < $1.index }.map { [("endpoint", $0.rawValue)] }
         self.durations = labels.map { Timer(label: "waybill_request_seconds", dimensions: $0, factory: factory) }
         self.responses = labels.flatMap { label in
@@ -59,6 +63,7 @@ extension Route {
     var endpoint: GatewayMetrics.Endpoint {
         switch self {
         case .package: .package
+        case .link: .link
         case .register: .register
         case .unregister: .unregister
         case .changes: .changes

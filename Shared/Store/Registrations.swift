@@ -8,7 +8,7 @@ public import Redis
 /// always list. Both sides keep the newest by `RegistrationStamp`, each for itself, so that requests that race leave the
 /// same on both, whatever the order of their steps.
 public struct Registrations: Sendable {
-    /// How long the end of a registration is remembered, in seconds: longer than any request takes that was sent before.
+    /// How long the end of a registration is remembered, in seconds: longer than any request takes.
     static let endedSeconds: Int64 = 3600
 
     private let redis: RedisClient
@@ -26,7 +26,7 @@ public struct Registrations: Sendable {
         }
     }
 
-    /// Registers a device for an order, or gives it its new push token; or does nothing if something newer came first.
+    /// Registers a device for an order or gives it its new push token, unless something newer came first.
     ///
     /// - Parameter stamp: where the record stands in Kafka; without it the moment of the registration decides.
     /// - Returns: whether it was registered before.

@@ -41,6 +41,9 @@ struct GatewayBench: Sendable {
     struct Options: Sendable {
         var holding = PackageEndpoint.Hold()
         var idleLimit = GatewayServer.idleLimit
+        var limits = GatewayLimits()
+        /// Where what the gateway logs is written as well.
+        var journal: LogJournal?
         /// Ends the server by cancellation instead of a graceful shutdown.
         var isCancelled = false
     }
@@ -56,7 +59,7 @@ struct GatewayBench: Sendable {
         let redis = RedisClient(configuration, eventLoopGroup: MultiThreadedEventLoopGroup.singleton)
         let kafka = KafkaConfiguration(bootstrap: broker.bootstrap, properties: ["message.timeout.ms": "1500"])
         let producer = try KafkaProducer(kafka)
-        let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+        let logger = Logger(label: "test") { _ in options.journal ?? SwiftLogNoOpLogHandler() as any LogHandler }
         let common = try CommonSettings(Settings(environment: [:]))
         let environment = ServiceEnvironment(
             common: common, group: .singleton, metrics: MetricsRegistry(),
@@ -64,15 +67,17 @@ struct GatewayBench: Sendable {
         let metrics = GatewayMetrics(factory: environment.metrics)
         let reader = PackageReader(redis: redis)
         let secrets = try TokenSecrets(file: Array("the first secret of the test\nthe second secret\n".utf8))
+        let package = PackageEndpoint(
+            reader: reader, secrets: secrets, cache: AssetCache(limit: 1 << 20), metrics: metrics,
+            holding: options.holding)
         let endpoints = Endpoints(
-            basePath: "/apple", brands: try Self.brands.get(),
-            package: PackageEndpoint(
-                reader: reader, secrets: secrets, cache: AssetCache(limit: 1 << 20), metrics: metrics,
-                holding: options.holding),
+            basePath: "/apple", brands: try Self.brands.get(), package: package,
+            link: LinkEndpoint(package: package, secrets: secrets),
             registrations: RegistrationEndpoints(
                 reader: reader, registrations: Registrations(redis: redis), deviceOrders: DeviceOrders(redis: redis),
                 producer: producer, topics: common.topics),
-            log: LogEndpoint(metrics: metrics, logger: logger), metrics: metrics, logger: logger)
+            log: LogEndpoint(metrics: metrics, logger: logger), metrics: metrics, logger: logger,
+            limits: options.limits)
         let (ports, continuation) = AsyncStream.makeStream(of: Int.self)
         let gateway = GatewayServer(
             address: ListenAddress(host: "127.0.0.1", port: 0), endpoints: endpoints, environment: environment,

@@ -12,10 +12,12 @@ struct Endpoints: Sendable {
     let basePath: String
     let brands: Brands
     let package: PackageEndpoint
+    let link: LinkEndpoint
     let registrations: RegistrationEndpoints
     let log: LogEndpoint
     let metrics: GatewayMetrics
     let logger: Logger
+    var limits = GatewayLimits()
 
     /// Answers a request; never fails.
     ///
@@ -34,8 +36,8 @@ struct Endpoints: Sendable {
         self.act(on: route, request, eventLoop).whenComplete { result in
             let answer: Answer
             switch result {
-            case .success(let made): answer = made
-            case .failure(let error): answer = self.unavailable(error, route)
+            case .success(let made): answer = self.slowedDown(made, request.client)
+            case .failure(let error): answer = self.unavailable(error, route, eventLoop)
             }
             self.count(route.endpoint, answer, since: started)
             promise.succeed(answer)
@@ -51,13 +53,19 @@ struct Endpoints: Sendable {
             return eventLoop.makeSucceededFuture(.failure(.notFound, message))
         }
         switch route {
-        case .package(let key): return self.package.answer(key, request.fields, on: eventLoop)
+        case .package(let key):
+            return self.package.answer(key, request.fields, for: request.presence, on: eventLoop)
+        case .link(let key, let expires, let signature):
+            return self.link.answer(
+                key, expires: expires, signature: signature, for: request.presence, on: eventLoop)
         case .register(let key):
             return self.registrations.register(key, request.fields, body: request.body, on: eventLoop)
         case .unregister(let key): return self.registrations.unregister(key, request.fields, on: eventLoop)
         case .changes(let device, let type, let tag):
             return self.registrations.changes(of: device, type: type, since: tag, on: eventLoop)
-        case .log: return eventLoop.makeSucceededFuture(self.log.answer(request.body))
+        case .log:
+            let answer = self.log.answer(request.body) { self.limits.admit($0, from: request.client) }
+            return eventLoop.makeSucceededFuture(answer)
         }
     }
 
@@ -70,9 +78,33 @@ struct Endpoints: Sendable {
         }
     }
 
+    /// Who shows wrong tokens again and again is told to wait. What was not refused is never touched: a right token is
+    /// answered whatever came from its address before.
+    private func slowedDown(_ answer: Answer, _ client: ClientAddress) -> Answer {
+        guard answer.status == .unauthorized || answer.status == .forbidden,
+            let seconds = self.limits.refused(client)
+        else { return answer }
+        return .failure(
+            .tooManyRequests, "too many wrong tokens came from this address",
+            headers: ["retry-after": String(seconds)])
+    }
+
     /// What failed behind us is for us to know: the client learns when to come again.
-    private func unavailable(_ error: any Error, _ route: Route) -> Answer {
-        self.logger.warning("request failed", metadata: ["endpoint": "\(route.endpoint)", "error": "\(error)"])
+    private func unavailable(_ error: any Error, _ route: Route, _ eventLoop: any EventLoop) -> Answer {
+        let endpoint = route.endpoint
+        switch self.limits.failed(endpoint, "\(error)") {
+        case .write: self.logger.warning("request failed", metadata: ["endpoint": "\(endpoint)", "error": "\(error)"])
+        case .summarise(let moment):
+            eventLoop.scheduleTask(deadline: moment) {
+                guard let summary = self.limits.summary(of: endpoint) else { return }
+                self.logger.warning(
+                    "more requests failed",
+                    metadata: [
+                        "endpoint": "\(endpoint)", "count": "\(summary.count)", "error": "\(summary.reason)",
+                    ])
+            }
+        case .count: break
+        }
         let isUpstream = error is RedisError || error is StoreError || error is KafkaError
         return isUpstream
             ? .unavailable("the service is not available right now", retryAfterSeconds: 5)
@@ -96,7 +128,7 @@ extension Route {
     /// The order type that the request is about; nil for one that is about none.
     var orderType: OrderTypeIdentifier? {
         switch self {
-        case .package(let key): key.orderType
+        case .package(let key), .link(let key, _, _): key.orderType
         case .register(let key), .unregister(let key): key.order.orderType
         case .changes(_, let type, _): type
         case .log: nil

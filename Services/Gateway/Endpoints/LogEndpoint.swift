@@ -9,20 +9,25 @@ import NIOHTTP1
 /// Anybody can send this, so nothing in it is believed: it is counted, bounded and made harmless before it is logged.
 /// Source: Wallet Orders §1.2e
 struct LogEndpoint: Sendable {
-    /// Most messages taken from one request, and most Unicode scalars of each.
-    static let messageLimit = 20
+    /// Most Unicode scalars of a message.
     static let characterLimit = 500
 
     let metrics: GatewayMetrics
     let logger: Logger
 
-    /// - Parameter body: `{"logs": ["…"]}` or a bare array of strings.
-    func answer(_ body: ByteBuffer) -> Answer {
+    /// Wallet takes nothing but 200 for success, so messages that are too many are counted and dropped without a word.
+    ///
+    /// - Parameters:
+    ///   - body: `{"logs": ["…"]}` or a bare array of strings.
+    ///   - admit: says how many of some messages may be logged.
+    func answer(_ body: ByteBuffer, admit: (Int) -> Int) -> Answer {
         guard let messages = Self.messages(body) else {
             return .failure(.badRequest, "the body must be {\"logs\": [\"…\"]}")
         }
         self.metrics.deviceLogs.increment(by: messages.count)
-        for message in messages.prefix(Self.messageLimit) {
+        let admitted = messages.isEmpty ? 0 : admit(messages.count)
+        self.metrics.deviceLogsDropped.increment(by: messages.count - admitted)
+        for message in messages.prefix(admitted) {
             self.logger.notice("message from a device", metadata: ["text": "\(Self.harmless(message))"])
         }
         return Answer(.ok)

@@ -42,18 +42,40 @@ final class PackageEndpoint: Sendable {
     /// What one request asks for.
     private struct Fetch: Sendable {
         let key: OrderKey
-        let token: String
+        /// Nil for somebody who has proved otherwise that the package may be given to them.
+        let token: String?
         let condition: ConditionalFetch
+        /// Of the client, which may go away while it is held.
+        let presence: Presence?
+
+        func opens(_ stamp: PackageReader.Stamp) -> Bool {
+            self.token.map { Authorization.isEqual($0, stamp.token) } ?? true
+        }
     }
 
     /// What looking gave; nil for an unknown order.
     private typealias Look = @Sendable (Result<Answer?, any Error>) -> Void
 
-    func answer(_ key: OrderKey, _ fields: Request.Fields, on eventLoop: any EventLoop) -> EventLoopFuture<Answer> {
+    /// - Parameter presence: of the client, which may go away while it is held.
+    func answer(
+        _ key: OrderKey, _ fields: Request.Fields, for presence: Presence?, on eventLoop: any EventLoop
+    ) -> EventLoopFuture<Answer> {
         guard let token = Authorization.token(fields.authorization) else {
             return eventLoop.makeSucceededFuture(.unauthorized)
         }
-        let fetch = Fetch(key: key, token: token, condition: ConditionalFetch(fields))
+        return self.answer(
+            Fetch(key: key, token: token, condition: ConditionalFetch(fields), presence: presence), on: eventLoop)
+    }
+
+    /// Answers somebody who has proved otherwise that the package may be given to them.
+    func answer(
+        granted key: OrderKey, for presence: Presence?, on eventLoop: any EventLoop
+    ) -> EventLoopFuture<Answer> {
+        self.answer(
+            Fetch(key: key, token: nil, condition: ConditionalFetch(.init()), presence: presence), on: eventLoop)
+    }
+
+    private func answer(_ fetch: Fetch, on eventLoop: any EventLoop) -> EventLoopFuture<Answer> {
         let promise = eventLoop.makePromise(of: Answer.self)
         self.look(fetch, on: eventLoop) { result in
             switch result {
@@ -75,7 +97,7 @@ final class PackageEndpoint: Sendable {
             case .failure(let error): completion(.failure(error))
             case .success(nil): completion(.success(nil))
             case .success(let stamp?):
-                if !Authorization.isEqual(fetch.token, stamp.token) {
+                if !fetch.opens(stamp) {
                     completion(.success(.unauthorized))
                 } else if fetch.condition.isFresh(stamp) {
                     completion(.success(Answer(.notModified, headers: Self.headers(stamp))))
@@ -92,9 +114,7 @@ final class PackageEndpoint: Sendable {
             case .failure(let error): completion(.failure(error))
             case .success(nil): completion(.success(nil))
             case .success(let spans?):
-                guard Authorization.isEqual(fetch.token, spans.stamp.token) else {
-                    return completion(.success(.unauthorized))
-                }
+                guard fetch.opens(spans.stamp) else { return completion(.success(.unauthorized)) }
                 if let assets = self.cache.entries(list: spans.assetList) {
                     return completion(.success(Self.package(spans, assets)))
                 }
@@ -144,12 +164,16 @@ final class PackageEndpoint: Sendable {
     ///
     /// The fetch right after a payment can arrive before the change went through Kafka. Source: DESIGN §5
     private func await(_ fetch: Fetch, on eventLoop: any EventLoop, _ promise: EventLoopPromise<Answer>) {
-        guard self.secrets.isToken(fetch.token, of: fetch.key) else { return promise.succeed(.unauthorized) }
+        if let token = fetch.token, !self.secrets.isToken(token, of: fetch.key) {
+            return promise.succeed(.unauthorized)
+        }
         self.reader.isRemoved(fetch.key, on: eventLoop).whenComplete { result in
             switch result {
             case .failure(let error): promise.fail(error)
             // What was removed is not on its way (DESIGN §3).
-            case .success(true): promise.succeed(.unauthorized)
+            case .success(true):
+                promise.succeed(
+                    fetch.token != nil ? .unauthorized : .failure(.notFound, "this order is not there any more"))
             case .success(false): self.hold(fetch, on: eventLoop, promise)
             }
         }
@@ -169,8 +193,11 @@ final class PackageEndpoint: Sendable {
             self.look(fetch, on: eventLoop) { result in
                 switch result {
                 case .success(let answer?): promise.succeed(answer)
-                case .success(nil) where NIODeadline.now() < deadline: return looked.succeed()
-                case .success(nil): promise.succeed(late)
+                case .success(nil):
+                    // A client that closed its half of the connection gets an answer as well, if it still listens.
+                    let isOver = NIODeadline.now() >= deadline || fetch.presence?.isGone == true
+                    guard isOver else { return looked.succeed() }
+                    promise.succeed(late)
                 case .failure(let error): promise.fail(error)
                 }
                 task.cancel()

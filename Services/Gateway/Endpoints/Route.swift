@@ -2,10 +2,12 @@ import Model
 
 /// What a request asks for, from its method and target alone.
 ///
-/// Source: Wallet Orders §1.2
+/// Source: Wallet Orders §1.2, §6
 enum Route: Hashable {
     /// `GET /v1/orders/{type}/{id}`
     case package(OrderKey)
+    /// `GET /v1/orders/{type}/{id}/package?expires={UNIX seconds}&signature={signature}`; empty for what is missing.
+    case link(OrderKey, expires: String, signature: String)
     /// `POST /v1/devices/{device}/registrations/{type}/{id}`
     case register(RegistrationKey)
     /// `DELETE` of the same path
@@ -38,6 +40,11 @@ enum Route: Hashable {
         case 3 where segments[0] == "orders":
             try Self.require(method == .get || method == .head, "GET, HEAD")
             self = .package(try Self.key(segments[1], segments[2]))
+        case 4 where segments[0] == "orders" && segments[3] == "package":
+            try Self.require(method == .get || method == .head, "GET, HEAD")
+            let key = try Self.key(segments[1], segments[2])
+            self = .link(
+                key, expires: target.parameter("expires") ?? "", signature: target.parameter("signature") ?? "")
         case 4 where segments[0] == "devices" && segments[2] == "registrations":
             try Self.require(method == .get || method == .head, "GET, HEAD")
             let device = try Self.identifier { () throws(IdentifierError) in try DeviceIdentifier(segments[1]) }

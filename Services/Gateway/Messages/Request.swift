@@ -34,4 +34,6 @@ struct Request: Sendable {
     var body: ByteBuffer
     /// For limits that hold per client.
     let client: ClientAddress
+    /// For answers that take their time; nil where nobody can tell.
+    var presence: Presence?
 }

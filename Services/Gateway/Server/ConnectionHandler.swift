@@ -45,6 +45,7 @@ final class ConnectionHandler: ChannelDuplexHandler {
     /// The server takes no further requests.
     private var isStopping = false
     private var dates = DateLine()
+    private let presence = Presence()
 
     /// - Parameter requestLimit: from the connection or the last answer to the last byte of a request.
     init(endpoints: Endpoints, client: ClientAddress, requestLimit: TimeAmount) {
@@ -56,7 +57,10 @@ final class ConnectionHandler: ChannelDuplexHandler {
 
     func handlerAdded(context: ChannelHandlerContext) { self.arm(context) }
 
-    func handlerRemoved(context: ChannelHandlerContext) { self.timer?.cancel() }
+    func handlerRemoved(context: ChannelHandlerContext) {
+        self.timer?.cancel()
+        self.presence.leave()
+    }
 
     // MARK: What comes in
 
@@ -88,6 +92,8 @@ final class ConnectionHandler: ChannelDuplexHandler {
 
     private func answer(_ request: Request, _ head: RequestHead, _ context: ChannelHandlerContext) {
         self.state = .answering
+        var request = request
+        request.presence = self.presence
         let answer = self.endpoints.answer(request, on: context.eventLoop)
         // Nothing is captured but what belongs to this loop, on which the answer comes.
         answer.assumeIsolated().whenSuccess { answer in
@@ -190,6 +196,7 @@ final class ConnectionHandler: ChannelDuplexHandler {
         switch event {
         case ChannelEvent.inputClosed:
             self.isInputClosed = true
+            self.presence.leave()
             if case .closing = self.state { context.close(promise: nil) } else { self.proceed(context) }
         case is ChannelShouldQuiesceEvent:
             self.isStopping = true

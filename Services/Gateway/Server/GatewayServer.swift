@@ -94,11 +94,11 @@ final class GatewayServer: Service {
         let producer = try KafkaProducer(environment.producing(within: Self.deliveryLimit))
         let metrics = GatewayMetrics(factory: environment.metrics)
         let reader = PackageReader(redis: redis)
+        let package = PackageEndpoint(
+            reader: reader, secrets: settings.secrets, cache: AssetCache(limit: Self.assetCacheBytes), metrics: metrics)
         let endpoints = Endpoints(
-            basePath: settings.basePath, brands: settings.brands,
-            package: PackageEndpoint(
-                reader: reader, secrets: settings.secrets, cache: AssetCache(limit: Self.assetCacheBytes),
-                metrics: metrics),
+            basePath: settings.basePath, brands: settings.brands, package: package,
+            link: LinkEndpoint(package: package, secrets: settings.secrets),
             registrations: RegistrationEndpoints(
                 reader: reader, registrations: Registrations(redis: redis), deviceOrders: DeviceOrders(redis: redis),
                 producer: producer, topics: common.topics),

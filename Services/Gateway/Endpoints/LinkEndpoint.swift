@@ -1,0 +1,52 @@
+import FoundationEssentials
+import Model
+import NIOCore
+import NIOHTTP1
+import Packaging
+
+/// `GET /v1/orders/{type}/{id}/package?expires=…&signature=…`: the package for a browser, by a signed link.
+///
+/// A person reads the answer when the link is of no use, so it says why; but a link that nobody signed is told the same
+/// whether the order exists or not. Source: Wallet Orders §6
+struct LinkEndpoint: Sendable {
+    let package: PackageEndpoint
+    let secrets: TokenSecrets
+    /// UNIX seconds.
+    var now: @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970) }
+
+    /// - Parameters:
+    ///   - expires: from the query; anything but digits is no link.
+    ///   - signature: from the query.
+    func answer(
+        _ key: OrderKey, expires: String, signature: String, for presence: Presence?, on eventLoop: any EventLoop
+    ) -> EventLoopFuture<Answer> {
+        let isNumber = (1...12).contains(expires.utf8.count) && expires.utf8.allSatisfy { (0x30...0x39).contains($0) }
+        let moment = isNumber ? Int64(expires) ?? 0 : 0
+        let link = PackageLink(key: key, expiresEpochSeconds: moment)
+        switch link.verdict(signature: signature, secrets: self.secrets, nowEpochSeconds: self.now()) {
+        case .valid:
+            return self.package.answer(granted: key, for: presence, on: eventLoop).map { Self.inline($0, key) }
+        case .expired: return Self.refuse("this link has expired: go back to your order for a new one", eventLoop)
+        case .tooFarAhead:
+            let hours = PackageLink.longestSeconds / 3600
+            return Self.refuse("this link was made for more than the \(hours) hours that are allowed", eventLoop)
+        case .forged: return Self.refuse("this link is not valid: a part of it is missing or was changed", eventLoop)
+        }
+    }
+
+    private static func refuse(_ message: String, _ eventLoop: any EventLoop) -> EventLoopFuture<Answer> {
+        eventLoop.makeSucceededFuture(.failure(.forbidden, message))
+    }
+
+    /// The package as a browser takes it: opened at once, kept nowhere. An identifier needs no quoting.
+    ///
+    /// Source: Wallet Orders §6; RFC 6266 §4
+    private static func inline(_ answer: Answer, _ key: OrderKey) -> Answer {
+        guard answer.status == .ok else { return answer }
+        var answer = answer
+        for name in ["etag", "last-modified", "vary"] { answer.headers.remove(name: name) }
+        answer.headers.replaceOrAdd(name: "cache-control", value: "private, no-store")
+        answer.headers.add(name: "content-disposition", value: "inline; filename=\"\(key.order.rawValue).order\"")
+        return answer
+    }
+}

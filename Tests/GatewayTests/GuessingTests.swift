@@ -1,0 +1,89 @@
+import NIOCore
+import TestKit
+import Testing
+
+@testable import Gateway
+
+/// Wrong tokens, many messages, many failures. One after the other: each has servers of its own.
+@Suite(.serialized, .timeLimit(.minutes(2))) struct GuessingTests {
+    typealias Bench = GatewayBench
+
+    @Test func whoGuessesIsToldToWaitAndARightTokenIsAnsweredAtOnce() async throws {
+        let limits = GatewayLimits(backoff: .init(free: 5, forgiveness: .seconds(60), longest: .minutes(10), clients: 64))
+        try await Bench.with(.init(limits: limits)) { bench in
+            try await bench.put("1")
+            try await bench.connected { connection in
+                var answers: [RawConnection.Response] = []
+                let wrong = "not-the-token-of-it"
+                for round in 0..<4 {
+                    for request in [
+                        bench.request("GET", bench.package("1"), token: wrong + "\(round)"),
+                        bench.request("GET", bench.package("unknown"), token: wrong),
+                        bench.request("DELETE", bench.registration("d", "1"), token: wrong),
+                    ] { answers.append(try await connection.exchange(request)) }
+                }
+                #expect(answers.prefix(5).map(\.status) == Array(repeating: 401, count: 5))
+                for answer in answers.dropFirst(5) {
+                    #expect(answer.status == 429 && answer.text.contains("error"))
+                    let seconds = answer["retry-after"].flatMap { Int($0) } ?? 0
+                    #expect((1...600).contains(seconds), "a wait that a client can wait for")
+                }
+                let link = try await connection.exchange(bench.request("GET", bench.package("1") + "/package"))
+                #expect(link.status == 429, "guessing links is guessing")
+
+                let right = try await connection.exchange(bench.request("GET", bench.package("1"), token: Bench.ownToken))
+                #expect(right.status == 200 && right.body == Bench.package)
+                let fresh = try await connection.exchange(
+                    bench.request("GET", bench.package("1"), token: Bench.ownToken, ["If-None-Match: \"tag-1\""]))
+                #expect(fresh.status == 304)
+                let registered = try await connection.exchange(
+                    bench.request("POST", bench.registration("d", "1"), token: Bench.ownToken, body: #"{"pushToken":"aa"}"#))
+                #expect(registered.status == 201)
+                #expect(try await connection.exchange(bench.request("GET", bench.list("d"))).status == 200)
+            }
+            #expect(bench.metricsText.contains("waybill_responses_total{endpoint=\"package\",status=\"429\"}"))
+        }
+    }
+
+    @Test func messagesBeyondTheLimitAreCountedAndDroppedAndStillSuccess() async throws {
+        let journal = LogJournal()
+        let limits = GatewayLimits(
+            log: .init(burst: 10, interval: .hours(1), totalBurst: 1000, totalInterval: .hours(1), clients: 64))
+        try await Bench.with(.init(limits: limits, journal: journal)) { bench in
+            for _ in 0..<5 {
+                let answer = try await bench.once("POST", "/apple//v1/log", body: #"{"logs":["a\u0000b","c\r\nd","e"]}"#)
+                #expect(answer.status == 200)
+            }
+            let many = "[" + Array(repeating: #""x""#, count: 5000).joined(separator: ",") + "]"
+            #expect(try await bench.once("POST", "/v1/log", body: many).status == 200)
+            let texts = journal.lines.filter { $0.message == "message from a device" }.compactMap { $0.metadata["text"] }
+            #expect(texts == ["a b", "c  d", "e", "a b", "c  d", "e", "a b", "c  d", "e", "a b"])
+            #expect(bench.metricsText.contains("waybill_device_log_messages_total 5015"))
+            #expect(bench.metricsText.contains("waybill_device_log_messages_dropped_total 5005"))
+        }
+    }
+
+    @Test func anOutageIsTwoLinesAndNotOneForEachRequest() async throws {
+        let journal = LogJournal()
+        let limits = GatewayLimits(failureLines: .seconds(1))
+        try await Bench.with(.init(limits: limits, journal: journal)) { bench in
+            await bench.server.kill()
+            try await bench.connected { connection in
+                for _ in 0..<20 {
+                    let answer = try await connection.exchange(bench.request("GET", bench.list("device")))
+                    #expect(answer.status == 503)
+                }
+            }
+            func lines() -> [LogJournal.Line] { journal.lines.filter { $0.message.contains("failed") } }
+            let deadline = ContinuousClock.now + .seconds(20)
+            func counted() -> Int { lines().reduce(0) { $0 + (Int($1.metadata["count"] ?? "1") ?? 0) } }
+            while counted() < 20 {
+                try #require(ContinuousClock.now < deadline, "\(lines())")
+                try await Task.sleep(for: .milliseconds(20))
+            }
+            #expect(counted() == 20)
+            #expect(lines().first?.message == "request failed" && lines().first?.metadata["endpoint"] == "changes")
+            #expect(lines().count < 20)
+        }
+    }
+}

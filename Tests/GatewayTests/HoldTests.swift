@@ -1,0 +1,72 @@
+import NIOCore
+import TestKit
+import Testing
+
+@testable import Gateway
+
+/// The first fetch after a payment. One after the other: each has servers of its own.
+@Suite(.serialized, .timeLimit(.minutes(2))) struct HoldTests {
+    typealias Bench = GatewayBench
+
+    @Test func aHeldFetchIsAnsweredSoonAfterTheWrite() async throws {
+        try await Bench.with { bench in
+            // More than one try: what else the machine does must not decide.
+            var shortest = Duration.seconds(60)
+            for order in ["1", "2", "3"] {
+                let token = try bench.derived(order)
+                try await bench.connected { connection in
+                    try await connection.send(bench.request("GET", bench.package(order), token: token))
+                    try await Task.sleep(for: .milliseconds(300))
+                    #expect(connection.isQuiet)
+                    try await bench.put(order, token: token)
+                    let written = ContinuousClock.now
+                    let answer = try await connection.response()
+                    shortest = min(shortest, .now - written)
+                    #expect(answer.status == 200 && answer.body == Bench.package)
+                }
+            }
+            #expect(shortest < .milliseconds(150), "\(shortest)")
+        }
+    }
+
+    @Test func whoIsNotServedInTimeIsToldToComeAgain() async throws {
+        try await Bench.with(.init(holding: .init(time: .milliseconds(300), step: .milliseconds(20)))) { bench in
+            for method in ["GET", "HEAD"] {
+                let answer = try await bench.once(method, bench.package("1"), token: try bench.derived("1"))
+                #expect(answer.status == 503 && answer["retry-after"] == "1")
+            }
+        }
+    }
+
+    @Test func aClientThatHangsUpFreesItsPlace() async throws {
+        let holding = PackageEndpoint.Hold(requests: 1, time: .seconds(60), step: .milliseconds(20))
+        try await Bench.with(.init(holding: holding)) { bench in
+            let token = try bench.derived("1")
+            let request = bench.request("GET", bench.package("1"), token: token)
+            for _ in 0..<3 {
+                try await bench.connected { first in
+                    try await self.held(first, request)
+                    #expect(try await bench.once("GET", bench.package("1"), token: token).status == 503, "there is one place")
+                }
+            }
+            // Now nobody is there; the place is free within a step or two.
+            try await bench.connected { next in
+                try await self.held(next, request)
+                try await bench.put("1", token: token)
+                #expect(try await next.response().status == 200)
+            }
+        }
+    }
+
+    /// Asks until the request is held and not refused for want of a place.
+    private func held(_ connection: RawConnection, _ request: String) async throws {
+        let deadline = ContinuousClock.now + .seconds(10)
+        while true {
+            try await connection.send(request)
+            try await Task.sleep(for: .milliseconds(150))
+            if connection.isQuiet { return }
+            #expect(try await connection.response().status == 503)
+            try #require(ContinuousClock.now < deadline, "the place is never free")
+        }
+    }
+}

@@ -1,0 +1,125 @@
+import Foundation
+import Model
+import NIOCore
+import Packaging
+import TestKit
+import Testing
+
+@testable import Gateway
+
+/// Links for browsers. One after the other: each has servers of its own.
+@Suite(.serialized, .timeLimit(.minutes(2))) struct LinkTests {
+    typealias Bench = GatewayBench
+
+    static var now: Int64 { Int64(Date().timeIntervalSince1970) }
+
+    func link(_ bench: Bench, _ order: String, in seconds: Int64 = 600, _ secrets: TokenSecrets? = nil) throws -> String {
+        let link = PackageLink(key: try Bench.key(order), expiresEpochSeconds: Self.now + seconds)
+        let signature = link.signature(secrets ?? bench.secrets)
+        return "\(bench.package(order))/package?expires=\(link.expiresEpochSeconds)&signature=\(signature)"
+    }
+
+    @Test func aSignedLinkGivesABrowserThePackage() async throws {
+        try await Bench.with { bench in
+            try await bench.put("1")
+            let path = try self.link(bench, "1")
+            for method in ["GET", "HEAD"] {
+                // A browser may bring conditions from nowhere and other people's headers; they say nothing here.
+                let answer = try await bench.once(method, path, ["If-None-Match: *", "Authorization: Basic eDp5"])
+                #expect(answer.status == 200 && answer["content-length"] == "\(Bench.package.count)")
+                #expect(answer.body == (method == "GET" ? Bench.package : []))
+                #expect(answer["content-type"] == "application/vnd.apple.finance.order")
+                #expect(answer["content-disposition"] == "inline; filename=\"1.order\"")
+                #expect(answer["cache-control"] == "private, no-store")
+                #expect(answer["etag"] == nil && answer["last-modified"] == nil)
+            }
+            let swapped = path.split(separator: "?")[1].split(separator: "&").reversed().joined(separator: "&")
+            let other = "/apple//v1/orders/\(Bench.orderType)/%31/package?\(swapped)&utm=x"
+            #expect(try await bench.once("GET", other).status == 200)
+            let post = try await bench.once("POST", path)
+            #expect(post.status == 405 && post["allow"] == "GET, HEAD")
+            let old = try TokenSecrets(file: Array("the second secret\n".utf8))
+            #expect(try await bench.once("GET", self.link(bench, "1", old)).status == 200, "all secrets are taken")
+        }
+    }
+
+    @Test func nobodyLearnsFromALinkThatNobodySigned() async throws {
+        try await Bench.with { bench in
+            try await bench.put("1")
+            try await bench.put("3")
+            try await bench.put("3", version: 2, isRemoved: true)
+            let stranger = try TokenSecrets(file: Array("a secret of somebody else\n".utf8))
+            var answers: [RawConnection.Response] = []
+            for order in ["1", "2", "3"] {
+                answers.append(try await bench.once("GET", self.link(bench, order, stranger)))
+                answers.append(try await bench.once("GET", self.link(bench, order, in: -600, stranger)))
+            }
+            let good = try self.link(bench, "1")
+            answers.append(try await bench.once("GET", "\(bench.package("1"))/package"))
+            answers.append(try await bench.once("GET", "\(bench.package("1"))/package", token: Bench.ownToken))
+            answers.append(try await bench.once("GET", good.replacing("expires=", with: "expires=0")
+                .replacing("=01", with: "=1").replacing("signature=", with: "signature=x")))
+            answers.append(try await bench.once("GET", good.replacing("expires=", with: "expires=+")))
+            answers.append(try await bench.once("GET", good.replacing("/1/", with: "/2/")))
+            for answer in answers {
+                #expect(answer.status == 403 && answer.body == answers[0].body)
+                #expect(answer.headers.map(\.name) == answers[0].headers.map(\.name))
+            }
+            #expect(try JSON(parsing: answers[0].body).object?["error"]?.object?["message"]?.string != nil)
+        }
+    }
+
+    @Test func whoHasASignedLinkIsToldWhatIsWrongWithIt() async throws {
+        try await Bench.with(.init(holding: .init(time: .milliseconds(200)))) { bench in
+            try await bench.put("1")
+            let expired = try await bench.once("GET", self.link(bench, "1", in: -1))
+            #expect(expired.status == 403 && expired.text.contains("expired"))
+            let long = try await bench.once("GET", self.link(bench, "1", in: 25 * 3600))
+            #expect(long.status == 403 && long.text.contains("24 hours"))
+            let early = try await bench.once("GET", self.link(bench, "2"))
+            #expect(early.status == 503 && early["retry-after"] == "1", "it is on its way")
+            try await bench.put("1", version: 2, isRemoved: true)
+            #expect(try await bench.once("GET", self.link(bench, "1")).status == 404)
+        }
+    }
+
+    @Test func aBrowserThatIsFasterThanThePackagerWaits() async throws {
+        try await Bench.with { bench in
+            try await bench.connected { connection in
+                try await connection.send(bench.request("GET", self.link(bench, "1")))
+                try await Task.sleep(for: .milliseconds(200))
+                #expect(connection.isQuiet)
+                try await bench.put("1")
+                let answer = try await connection.response()
+                #expect(answer.status == 200 && answer.body == Bench.package)
+                #expect(answer["content-disposition"] == "inline; filename=\"1.order\"")
+            }
+        }
+    }
+
+    /// What the README tells people to type is run as it stands there.
+    @Test func theLinesOfTheREADMEMintWhatTheGatewayTakes() async throws {
+        let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+            .deletingLastPathComponent()
+        let readme = try String(contentsOf: root.appending(path: "README.md"), encoding: .utf8)
+        let lines = readme.split(separator: "\n").filter { $0.contains("openssl dgst -sha256 -hmac") }.map(String.init)
+        try #require(lines.count == 2, "one line for the token, one for the link")
+        let directory = try TemporaryDirectory("readme")
+        _ = try directory.write("token-secrets", "the first secret of the test\nthe second secret\n")
+        try await Bench.with { bench in
+            func run(_ line: String) async throws -> String {
+                let script = "cd '\(directory.path("."))' && export WAYBILL_WEB_SERVICE_URL='https://wallet.example/apple' && \(line)"
+                let printed = try Program.run("sh", ["-c", script])
+                #expect(printed.hasSuffix("\n") && printed.split(separator: "\n").count == 1)
+                return String(printed.dropLast())
+            }
+            let token = try await run(lines[0])
+            #expect(try token == bench.derived("1234"))
+            try await bench.put("1234", token: token)
+            #expect(try await bench.once("GET", bench.package("1234"), token: token).status == 200)
+            let link = try await run(lines[1])
+            #expect(link.hasPrefix("https://wallet.example/apple/v1/orders/\(Bench.orderType)/1234/package?"))
+            #expect(try await bench.once("GET", link).body == Bench.package)
+        }
+    }
+}

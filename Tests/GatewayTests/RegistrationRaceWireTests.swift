@@ -1,0 +1,65 @@
+import Kafka
+import Model
+import Store
+import TestKit
+import Testing
+
+@testable import Gateway
+
+/// A device that contradicts itself. One after the other: each has servers of its own.
+@Suite(.serialized, .timeLimit(.minutes(2))) struct RegistrationRaceWireTests {
+    typealias Bench = GatewayBench
+
+    @Test func kafkaAndRedisAgreeOnTheLastWordWhateverRaces() async throws {
+        try await Bench.with { bench in
+            try await bench.put("1")
+            let devices = (0..<4).map { "device-\($0)" }
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for writer in 0..<8 {
+                    group.addTask {
+                        try await bench.connected { connection in
+                            for round in 0..<12 {
+                                let path = bench.registration(devices[(writer + round) % 4], "1")
+                                let isEnd = (writer * 5 + round) % 3 == 0
+                                let request =
+                                    isEnd
+                                    ? bench.request("DELETE", path, token: Bench.ownToken)
+                                    : bench.request(
+                                        "POST", path, token: Bench.ownToken,
+                                        body: "{\"pushToken\":\"\(writer)a\(String(round, radix: 16))\"}")
+                                let status = try await connection.exchange(request).status
+                                #expect(status == 200 || (status == 201 && !isEnd))
+                            }
+                        }
+                    }
+                }
+                try await group.waitForAll()
+            }
+            let consumer = try KafkaConsumer(
+                KafkaConfiguration(bootstrap: bench.broker.bootstrap, properties: KafkaBroker.quick), group: "g",
+                topics: ["waybill.registrations"])
+            var last: [String: String?] = [:]
+            var count = 0
+            let deadline = ContinuousClock.now + .seconds(30)
+            while count < 96 {
+                try #require(ContinuousClock.now < deadline)
+                for record in try await consumer.nextBatch(records: 100, bytes: 1 << 20, wait: .milliseconds(300)) {
+                    let key = try RegistrationKey(String(decoding: record.key ?? [], as: UTF8.self))
+                    let token = try record.value.map { try RegistrationRecord.decode($0).pushToken.rawValue }
+                    last[key.device.rawValue] = .some(token)
+                    count += 1
+                }
+            }
+            await consumer.close()
+            let registrations = Registrations(redis: bench.redis)
+            let standing = try await registrations.devices(of: [Bench.key("1")])[0]
+            for device in devices {
+                let token = standing.first { $0.device.rawValue == device }?.registration.pushToken.rawValue
+                #expect(token == last[device] ?? nil)
+                let orders = try await registrations.orders(
+                    of: DeviceIdentifier(device), type: OrderTypeIdentifier(Bench.orderType))
+                #expect(orders.isEmpty == (token == nil), "who is pushed can list")
+            }
+        }
+    }
+}
