@@ -91,7 +91,7 @@ struct Endpoints: Sendable {
 
     /// What failed behind us is for us to know: the client learns when to come again.
     private func unavailable(_ error: any Error, _ route: Route, _ eventLoop: any EventLoop) -> Answer {
-        let endpoint = route.endpoint
+        let endpoint = route.endpoint.rawValue
         switch self.limits.failed(endpoint, "\(error)") {
         case .write: self.logger.warning("request failed", metadata: ["endpoint": "\(endpoint)", "error": "\(error)"])
         case .summarise(let moment):
