@@ -33,8 +33,9 @@ public struct OrderState: Hashable, Sendable {
     ///
     /// Image members may still name `https` URLs; the packager decides what becomes of them.
     public func orderJSON(rules: BrandRules) -> JSON {
-        self.document.complete(
+        let order = self.document.complete(
             key: self.key, token: self.token, modifiedEpochSeconds: self.modifiedEpochSeconds, rules: rules)
+        return order.object.map { .object($0.inWholeSeconds) } ?? order
     }
 }
 
