@@ -6,6 +6,8 @@ final class AssetCatalog: Sendable {
     private let assets: [Asset]
     /// For each name an order may use, the indices of the file and its variants.
     private let families: [String: [Int]]
+    /// For each name of a picture without its suffix, the names it may mean.
+    private let stems: [String: [String]]
     /// The files that go into every package: the translations.
     private let always: [Int]
     private let sets = Mutex<[[Int]: AssetSet]>([:])
@@ -21,11 +23,12 @@ final class AssetCatalog: Sendable {
         var families: [String: [Int]] = [:]
         for (index, asset) in sorted.enumerated() {
             let plain = Self.withoutScale(asset.name)
-            families[plain, default: []].append(index)
-            // A picture in a language's folder stands in for the one at the root, under the same name.
-            if let slash = plain.firstIndex(of: "/"), plain[..<slash].hasSuffix(".lproj") {
+            // A picture in a language's folder is named as if it stood at the root.
+            if let slash = plain.firstIndex(of: "/"), plain[..<slash].hasSuffix(LanguageFolder.suffix) {
                 families[String(plain[plain.index(after: slash)...]), default: []].append(index)
+                continue
             }
+            families[plain, default: []].append(index)
             // A file that itself looks like a variant may also be named as it is.
             if plain != asset.name { families[asset.name, default: []].append(index) }
         }
@@ -33,10 +36,32 @@ final class AssetCatalog: Sendable {
         self.families = families.filter { name, members in
             members.contains { sorted[$0].name == name || sorted[$0].name.hasSuffix(".lproj/\(name)") }
         }
+        var stems: [String: [String]] = [:]
+        for name in self.families.keys where AssetKind(name: name)?.isPicture == true {
+            // A variant is not what an order means, whichever way it is written.
+            if Self.withoutScale(name) == name, let dot = name.lastIndex(of: ".") {
+                stems[String(name[..<dot]), default: []].append(name)
+            }
+        }
+        self.stems = stems
     }
 
     /// The indices for a name, nil if the brand does not have that file.
     func family(_ name: String) -> [Int]? { self.families[name] }
+
+    /// The file that an order means, nil if the brand does not have it or it cannot be shown at this place.
+    ///
+    /// A picture may be named without its suffix, as Apple's text does, if there is only one of that name.
+    /// Source: Wallet Orders §2.6
+    /// - Returns: the name that order.json must say, which has the suffix, and the indices.
+    func find(_ name: String, for place: FilePlace) -> (name: String, indices: [Int])? {
+        guard let indices = self.families[name] else {
+            guard place.isForPictures, let names = self.stems[name], names.count == 1 else { return nil }
+            return self.families[names[0]].map { (names[0], $0) }
+        }
+        guard !place.isForPictures || AssetKind(name: name)?.isPicture == true else { return nil }
+        return (name, indices)
+    }
 
     /// The set of some assets and those that are always there.
     /// - Parameter indices: from `family`, in any order, any number of times.
@@ -59,7 +84,7 @@ final class AssetCatalog: Sendable {
     /// `logo.png` for `logo@2x.png` and `logo@3x.png`.
     ///
     /// Source: Wallet Orders §2.6
-    private static func withoutScale(_ name: String) -> String {
+    static func withoutScale(_ name: String) -> String {
         let dot = name.lastIndex(of: ".") ?? name.endIndex
         let stem = name[..<dot]
         guard stem.hasSuffix("@2x") || stem.hasSuffix("@3x") else { return name }

@@ -14,6 +14,8 @@ final class AssetSet: Sendable {
     let directory: [UInt8]
     /// Where in `directory` each offset stands, and its value.
     let offsets: [(position: Int, value: UInt32)]
+    /// What takes most of the space, the largest first; for messages.
+    let largest: [(name: String, size: Int)]
 
     /// - Parameter assets: sorted by name, each once.
     init(_ assets: [Asset]) {
@@ -44,6 +46,8 @@ final class AssetSet: Sendable {
         self.directory = directory
         self.offsets = offsets
         self.size = offset
+        self.largest = assets.sorted { ($1.entry.count, $0.name) < ($0.entry.count, $1.name) }.prefix(5)
+            .map { ($0.name, $0.entry.count) }
     }
 }
 

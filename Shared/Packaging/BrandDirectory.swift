@@ -27,7 +27,8 @@ struct BrandDirectory {
         let folder = "\(self.path)/assets"
         guard FileManager.default.fileExists(atPath: folder) else { return [:] }
         let inside = Self.resolve(self.path)
-        var assets: [String: Asset] = [:]
+        var collection = AssetCollection(folder: folder)
+        var count = 0
         var total = 0
         var open = [(path: folder, prefix: "", depth: 0)]
         while let next = open.popLast() {
@@ -41,20 +42,21 @@ struct BrandDirectory {
                     throw BrandError(.asset, "\(path): the link leads out of the brand's directory; copy the file")
                 }
                 if try Self.type(real) == .typeDirectory {
+                    try collection.add(folder: next.prefix + name)
                     open.append((path, "\(next.prefix)\(name)/", next.depth + 1))
                     continue
                 }
                 let content = try Self.read(path, limit: Self.assetSizeLimit)
-                let asset = Asset(name: try Self.checkedName(next.prefix + name, path), content: content)
-                assets[asset.name] = asset
+                try collection.add(try Self.checkedName(next.prefix + name, path), content)
+                count += 1
                 total += content.count
-                guard assets.count <= Self.assetCountLimit, total <= Self.totalSizeLimit else {
+                guard count <= Self.assetCountLimit, total <= Self.totalSizeLimit else {
                     throw BrandError(
                         .asset, "\(folder): more than \(Self.assetCountLimit) files or \(Self.totalSizeLimit) bytes")
                 }
             }
         }
-        return assets
+        return try collection.finished()
     }
 
     /// Refuses names that ZIP readers take differently, and those that every package has itself.
@@ -71,11 +73,11 @@ struct BrandDirectory {
         return name
     }
 
-    /// What is in a folder, sorted, without dot files.
+    /// What is in a folder, sorted, without dot files and what a Mac's archiver leaves behind.
     static func names(in folder: String) throws(BrandError) -> [String] {
         do {
             return try FileManager.default.contentsOfDirectory(atPath: folder)
-                .filter { !$0.hasPrefix(".") }.sorted(by: precedes)
+                .filter { !$0.hasPrefix(".") && $0 != "__MACOSX" }.sorted(by: precedes)
         } catch {
             throw BrandError(.file, "\(folder): the folder cannot be read")
         }

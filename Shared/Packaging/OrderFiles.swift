@@ -28,20 +28,20 @@ enum OrderFiles {
         elements(order["payment"]?.object, "transactions") { visit($1, "receipt", .receipt($0)) }
     }
 
-    /// Takes out what is at the end of a path. What is gone already stays gone.
-    static func remove(_ path: ArraySlice<FilePlace.Step>, from value: inout JSON) {
+    /// Takes out what is at the end of a path, or puts something else there. What is gone already stays gone.
+    static func remove(_ path: ArraySlice<FilePlace.Step>, from value: inout JSON, replacing new: JSON? = nil) {
         guard let step = path.first else { return }
         switch (step, value) {
         case (.member(let name), .object(var object)):
             if path.count == 1 {
-                object[name] = nil
+                object[name] = new
             } else if var inner = object[name] {
-                self.remove(path.dropFirst(), from: &inner)
+                self.remove(path.dropFirst(), from: &inner, replacing: new)
                 object[name] = inner
             }
             value = .object(object)
         case (.element(let index), .array(var elements)) where elements.indices.contains(index):
-            self.remove(path.dropFirst(), from: &elements[index])
+            self.remove(path.dropFirst(), from: &elements[index], replacing: new)
             value = .array(elements)
         default: break
         }

@@ -31,7 +31,9 @@ public struct PackageBuilder: Sendable {
         let (order, assets, omitted) = self.resolveFiles(orderJSON)
         let document = order.serialized
         // Made once so that nothing is compressed that could never be sent; the exact size is checked below.
-        guard document.count <= OrderPackage.sizeLimit else { throw Self.tooLarge(document.count) }
+        guard document.count <= OrderPackage.sizeLimit else {
+            throw Self.tooLarge(document.count, order: document.count, assets)
+        }
         let manifest = Self.manifest(of: document, assets)
         let signature: [UInt8]
         do {
@@ -42,7 +44,7 @@ public struct PackageBuilder: Sendable {
         let (head, entries) = self.head(document: document, manifest: manifest, signature: signature)
         let tail = Self.tail(entries, headSize: head.count, assets)
         let size = head.count + assets.size + tail.count
-        guard size <= OrderPackage.sizeLimit else { throw Self.tooLarge(size) }
+        guard size <= OrderPackage.sizeLimit else { throw Self.tooLarge(size, order: document.count, assets) }
         return OrderPackage(
             head: head, assets: assets.digests, tail: tail, entityTag: Self.entityTag(signature),
             signer: self.signer, contentDigest: Self.contentDigest(manifest), size: size, omittedFiles: omitted)
@@ -67,11 +69,15 @@ public struct PackageBuilder: Sendable {
         guard let object = json.object else { return (json, self.catalog.set([]), []) }
         var indices: [Int] = []
         var missing: [(name: String, place: FilePlace)] = []
+        var renamed: [(name: String, place: FilePlace)] = []
         OrderFiles.forEach(in: object) { name, place in
-            if let family = self.catalog.family(name) { indices += family } else { missing.append((name, place)) }
+            guard let found = self.catalog.find(name, for: place) else { return missing.append((name, place)) }
+            indices += found.indices
+            if found.name != name { renamed.append((found.name, place)) }
         }
-        guard !missing.isEmpty else { return (json, self.catalog.set(indices), []) }
+        guard !missing.isEmpty || !renamed.isEmpty else { return (json, self.catalog.set(indices), []) }
         var order = json
+        for (name, place) in renamed { OrderFiles.remove(place.path[...], from: &order, replacing: .string(name)) }
         for (_, place) in missing { OrderFiles.remove(place.omittedPath, from: &order) }
         // With an order provider goes its other logo, which is then named no more.
         indices = []
@@ -143,11 +149,13 @@ public struct PackageBuilder: Sendable {
         String(decoding: Hexadecimal.digits(Array(signature.suffix(16))), as: UTF8.self)
     }
 
-    private static func tooLarge(_ size: Int) -> PackagingError {
-        PackagingError(
+    private static func tooLarge(_ size: Int, order: Int, _ assets: AssetSet) -> PackagingError {
+        let files = ([("order.json", order)] + assets.largest).sorted { $0.1 > $1.1 }.prefix(5)
+        let list = files.map { "\($0.0) with \($0.1)" }.joined(separator: ", ")
+        return PackagingError(
             .tooLarge,
             "packaging an order: it would have \(size) bytes and Wallet takes \(OrderPackage.sizeLimit); "
-                + "use smaller pictures, receipts or labels")
+                + "the largest files are \(list); use smaller pictures, receipts or labels")
     }
 }
 

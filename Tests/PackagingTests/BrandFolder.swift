@@ -44,13 +44,32 @@ struct BrandFolder {
 
     func load() throws -> Brand { try Brand.load(directory: self.path, webServiceURL: Self.webServiceURL) }
 
-    /// Pictures whose bytes do not deflate, and a few that do.
+    /// Files that are what their names say, each with content of its own.
     func writeAssets(_ names: [String]) throws {
-        for name in names {
-            let start: [UInt8] = name.hasSuffix(".png") ? [0x89, 0x50, 0x4E, 0x47] : []
-            try self.write(
-                "assets/\(name)", start + Array(repeatElement("content of \(name) ", count: 50).joined().utf8))
+        for name in names { try self.write("assets/\(name)", Self.content(of: name)) }
+    }
+
+    /// A small valid file for a name.
+    static func content(of name: String) -> [UInt8] {
+        let seed = name.utf8.reduce(0) { $0 &* 31 &+ $1 }
+        return switch name.split(separator: ".").last {
+        case "png": SampleFile.png(seed: seed, side: 64)
+        case "jpg", "jpeg": SampleFile.jpeg(seed: seed)
+        case "pdf": SampleFile.pdf(text: name)
+        case "strings": Array("\"TITLE\" = \"\(name)\";\n".utf8)
+        default: Array(repeatElement("content of \(name) ", count: 50).joined().utf8)
         }
+    }
+
+    /// Writes an archive into the folder, for other programs to read.
+    func writeArchive(_ name: String, of package: OrderPackage, _ brand: Brand) throws -> String {
+        try self.write(name, archive(package, brand))
+        return "\(self.path)/\(name)"
+    }
+
+    /// What a Python program says.
+    static func python(_ script: String, _ arguments: String...) throws -> JSON {
+        try JSON(parsing: Array(Program.run("python3", ["-c", script] + arguments).utf8))
     }
 }
 

@@ -170,7 +170,7 @@ import Testing
     /// Kubernetes mounts files as links into a folder beside them whose name begins with dots.
     @Test func linksInsideTheDirectoryAreFollowed() throws {
         try BrandFolder.with { folder in
-            try folder.write("..2026/logo.png", text: "picture")
+            try folder.write("..2026/logo.png", SampleFile.png(seed: 1))
             try FileManager.default.createSymbolicLink(
                 atPath: folder.path + "/..data", withDestinationPath: "..2026")
             try FileManager.default.createDirectory(

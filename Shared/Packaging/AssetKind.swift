@@ -1,0 +1,56 @@
+/// What a file in a package can be, as its suffix says: Wallet shows nothing else.
+///
+/// Source: Wallet Orders §2.6, §2.7
+enum AssetKind: Hashable {
+    case picture(Picture.Format)
+    case pdf
+
+    /// - Parameter name: a file's name; capitals in the suffix do not matter.
+    /// - Returns: nil for any other suffix.
+    init?(name: String) {
+        guard let dot = name.lastIndex(of: "."), name[dot...].firstIndex(of: "/") == nil else { return nil }
+        switch name[dot...].dropFirst().lowercased() {
+        case "png": self = .picture(.png)
+        case "jpg", "jpeg": self = .picture(.jpeg)
+        case "pdf": self = .pdf
+        default: return nil
+        }
+    }
+
+    var isPicture: Bool { if case .picture = self { true } else { false } }
+
+    /// Checks that a file is what its suffix says.
+    /// - Throws: `PictureFault`, whose message ends the sentence "it …".
+    func check(_ content: [UInt8]) throws(PictureFault) {
+        switch self {
+        case .picture(let format):
+            let picture = try Picture.inspect(content)
+            guard picture.format == format else {
+                throw PictureFault("is a \(picture.format.rawValue); its name must end in .\(picture.format.suffix)")
+            }
+        case .pdf:
+            guard Self.isPDF(content) else {
+                throw PictureFault("is no PDF that begins with %PDF and ends with %%EOF; export or copy it again")
+            }
+        }
+    }
+
+    /// Source: ISO 32000-1 §7.5.2, §7.5.5; readers look for the end in the last 1,024 bytes
+    private static func isPDF(_ content: [UInt8]) -> Bool {
+        let end = content.suffix(1024)
+        return content.starts(with: "%PDF-".utf8)
+            && end.indices.contains { end[$0...].starts(with: "%%EOF".utf8) }
+    }
+}
+
+extension FilePlace {
+    /// Whether only a picture may stand here; receipts and labels may be PDF as well.
+    ///
+    /// Source: Wallet Orders §2.6, §2.7
+    var isForPictures: Bool {
+        switch self {
+        case .merchantLogo, .providerLightLogo, .providerDarkLogo, .image, .fulfillmentImage, .returnImage: true
+        case .returnLabel, .receipt: false
+        }
+    }
+}
