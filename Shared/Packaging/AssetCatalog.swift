@@ -56,16 +56,19 @@ final class AssetCatalog: Sendable {
     /// - Returns: the name that order.json must say, which has the suffix, and the indices.
     func find(_ name: String, for place: FilePlace) -> (name: String, indices: [Int])? {
         guard let indices = self.families[name] else {
-            guard place.isForPictures, let names = self.stems[name], names.count == 1 else { return nil }
+            guard place.isPicture, let names = self.stems[name], names.count == 1 else { return nil }
             return self.families[names[0]].map { (names[0], $0) }
         }
-        guard !place.isForPictures || AssetKind(name: name)?.isPicture == true else { return nil }
+        guard !place.isPicture || AssetKind(name: name)?.isPicture == true else { return nil }
         return (name, indices)
     }
 
     /// The set of some assets and those that are always there.
-    /// - Parameter indices: from `family`, in any order, any number of times.
-    func set(_ indices: [Int]) -> AssetSet {
+    /// - Parameters:
+    ///   - indices: from `family`, in any order, any number of times.
+    ///   - pictures: that go with them, each once; sets with such ones are not remembered, for they differ from order to
+    ///     order.
+    func set(_ indices: [Int], pictures: [AssetListing] = []) -> AssetSet {
         var unique = self.always + indices
         unique.sort()
         var last = -1
@@ -73,8 +76,14 @@ final class AssetCatalog: Sendable {
             defer { last = index }
             return index == last
         }
+        guard pictures.isEmpty else {
+            let own = unique.map { self.assets[$0].listing }
+            // Should the brand have a file of that very name, it is the one that is shown.
+            let others = pictures.filter { picture in !own.contains { $0.name == picture.name } }
+            return AssetSet((own + others).sorted { precedes($0.name, $1.name) })
+        }
         if let known = self.sets.withLock({ $0[unique] }) { return known }
-        let made = AssetSet(unique.map { self.assets[$0] })
+        let made = AssetSet(unique.map { self.assets[$0].listing })
         self.sets.withLock { sets in
             if sets.count < Self.setLimit { sets[unique] = made }
         }

@@ -42,15 +42,3 @@ enum AssetKind: Hashable {
             && end.indices.contains { end[$0...].starts(with: "%%EOF".utf8) }
     }
 }
-
-extension FilePlace {
-    /// Whether only a picture may stand here; receipts and labels may be PDF as well.
-    ///
-    /// Source: Wallet Orders §2.6, §2.7
-    var isForPictures: Bool {
-        switch self {
-        case .merchantLogo, .providerLightLogo, .providerDarkLogo, .image, .fulfillmentImage, .returnImage: true
-        case .returnLabel, .receipt: false
-        }
-    }
-}

@@ -18,7 +18,7 @@ final class AssetSet: Sendable {
     let largest: [(name: String, size: Int)]
 
     /// - Parameter assets: sorted by name, each once.
-    init(_ assets: [Asset]) {
+    init(_ assets: [AssetListing]) {
         self.digests = assets.map(\.entryDigest)
         var start = Array("{".utf8)
         var end = Array("\"".utf8)
@@ -41,13 +41,13 @@ final class AssetSet: Sendable {
         for asset in assets {
             offsets.append((directory.count + ZIPEntry.offsetPosition, UInt32(clamping: offset)))
             asset.header.appendCentralRecord(offset: 0, to: &directory)
-            offset += asset.entry.count
+            offset += asset.entrySize
         }
         self.directory = directory
         self.offsets = offsets
         self.size = offset
-        self.largest = assets.sorted { ($1.entry.count, $0.name) < ($0.entry.count, $1.name) }.prefix(5)
-            .map { ($0.name, $0.entry.count) }
+        self.largest = assets.sorted { ($1.entrySize, $0.name) < ($0.entrySize, $1.name) }.prefix(5)
+            .map { ($0.name, $0.entrySize) }
     }
 }
 

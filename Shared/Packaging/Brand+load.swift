@@ -43,7 +43,8 @@ extension Brand {
                 passUnknownMembers: file.passUnknownMembers, webServiceURL: webServiceURL),
             signing: signing,
             push: try Self.push(file, files, chain: certificate + Array("\n".utf8) + intermediate, key: key),
-            assets: try files.assets())
+            assets: try files.assets(),
+            pictureHosts: file.pictureHosts)
     }
 
     private static func push(

@@ -15,6 +15,8 @@ public struct Brand: Sendable {
     public let push: PushAuthentication
     /// Its files by their name in packages.
     public let assets: [String: Asset]
+    /// Where pictures that orders name by URL may come from.
+    public let pictureHosts: PictureHosts
 
     /// Stands for the certificates that are inside each signature: 32 hexadecimal digits.
     public var signer: String {

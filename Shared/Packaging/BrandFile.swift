@@ -10,6 +10,7 @@ struct BrandFile {
     let merchant: JSONObject?
     let returnInfo: JSONObject?
     let passUnknownMembers: Bool
+    let pictureHosts: PictureHosts
 
     enum Push: Hashable {
         case certificate
@@ -37,7 +38,19 @@ struct BrandFile {
         self.returnInfo = try defaults?.object("returnInfo")
         try defaults?.refuseRest()
         self.passUnknownMembers = try root.bool("passUnknownMembers") ?? false
+        self.pictureHosts = try Self.pictureHosts(root.optionalMembers("pictures"))
         try root.refuseRest()
+    }
+
+    private static func pictureHosts(_ given: Members?) throws(BrandError) -> PictureHosts {
+        guard var members = given else { return .none }
+        let texts = try members.texts("hosts")
+        try members.refuseRest()
+        do {
+            return try PictureHosts(texts)
+        } catch {
+            throw BrandError(.configuration, "$.pictures.hosts: \(error.message)")
+        }
     }
 
     private static func push(_ given: Members) throws(BrandError) -> Push {
@@ -118,6 +131,14 @@ private struct Members {
         guard let value else { return nil }
         guard case .bool(let truth) = value else { throw self.wrong(name, value, "true or false") }
         return truth
+    }
+
+    mutating func texts(_ name: String) throws(BrandError) -> [String] {
+        let value = self.take(name)
+        guard case .array(let elements)? = value else { throw self.wrong(name, value, "an array of texts") }
+        let texts = elements.compactMap(\.string)
+        guard texts.count == elements.count else { throw self.wrong(name, value, "an array of texts only") }
+        return texts
     }
 
     mutating func object(_ name: String) throws(BrandError) -> JSONObject? {

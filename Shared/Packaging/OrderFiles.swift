@@ -28,20 +28,29 @@ enum OrderFiles {
         elements(order["payment"]?.object, "transactions") { visit($1, "receipt", .receipt($0)) }
     }
 
-    /// Takes out what is at the end of a path, or puts something else there. What is gone already stays gone.
-    static func remove(_ path: ArraySlice<FilePlace.Step>, from value: inout JSON, replacing new: JSON? = nil) {
+    /// Takes out what is at the end of a path. What is gone already stays gone.
+    static func remove(_ path: ArraySlice<FilePlace.Step>, from value: inout JSON) {
+        self.change(path, in: &value, to: nil)
+    }
+
+    /// Puts another name at the end of a path.
+    static func replace(_ path: ArraySlice<FilePlace.Step>, with name: String, in value: inout JSON) {
+        self.change(path, in: &value, to: .string(name))
+    }
+
+    private static func change(_ path: ArraySlice<FilePlace.Step>, in value: inout JSON, to new: JSON?) {
         guard let step = path.first else { return }
         switch (step, value) {
         case (.member(let name), .object(var object)):
             if path.count == 1 {
                 object[name] = new
             } else if var inner = object[name] {
-                self.remove(path.dropFirst(), from: &inner, replacing: new)
+                self.change(path.dropFirst(), in: &inner, to: new)
                 object[name] = inner
             }
             value = .object(object)
         case (.element(let index), .array(var elements)) where elements.indices.contains(index):
-            self.remove(path.dropFirst(), from: &elements[index], replacing: new)
+            self.change(path.dropFirst(), in: &elements[index], to: new)
             value = .array(elements)
         default: break
         }
@@ -90,6 +99,16 @@ enum FilePlace: Hashable {
         switch self {
         case .providerLightLogo, .providerDarkLogo: self.path.prefix(1)
         case .merchantLogo, .image, .fulfillmentImage, .returnLabel, .returnImage, .receipt: self.path[...]
+        }
+    }
+
+    /// Whether only a picture may stand there, which may also be a URL; receipts and labels may be PDF as well.
+    ///
+    /// Source: Wallet Orders §2.6, §2.7; DESIGN §3
+    var isPicture: Bool {
+        switch self {
+        case .merchantLogo, .providerLightLogo, .providerDarkLogo, .image, .fulfillmentImage, .returnImage: true
+        case .returnLabel, .receipt: false
         }
     }
 

@@ -4,7 +4,7 @@
 public struct OrderPackage: Hashable, Sendable {
     /// The ZIP entries of order.json, manifest.json and signature.
     public let head: [UInt8]
-    /// The entries that follow, in their order; their bytes are the brand's `Asset.entry`.
+    /// The entries that follow, in their order; their bytes are the brand's `Asset.entry`, or were fetched.
     public let assets: [AssetDigest]
     /// Central directory and end record.
     public let tail: [UInt8]
@@ -19,6 +19,9 @@ public struct OrderPackage: Hashable, Sendable {
     public let size: Int
     /// What the order names and the brand does not have, as JSON path and value: `$.lineItems[0].image: lamp.png`.
     public let omittedFiles: [String]
+    /// URLs in the order that may be fetched and whose pictures were not there, each once. They may carry keys: not for
+    /// logs.
+    public let missingPictures: [String]
 
     /// A package is this many bytes at most.
     ///

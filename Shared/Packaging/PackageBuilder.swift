@@ -11,25 +11,30 @@ import Synchronization
 public struct PackageBuilder: Sendable {
     private let signing: SigningIdentity
     private let signer: String
-    private let catalog: AssetCatalog
+    private let finder: PackageFileFinder
     private let deflaters: [DeflaterSlot]
 
     public init(_ brand: Brand) {
         self.signing = brand.signing
         self.signer = brand.signer
-        self.catalog = AssetCatalog(brand.assets)
+        self.finder = PackageFileFinder(brand)
         self.deflaters = (0..<max(1, Int(sysconf(Int32(_SC_NPROCESSORS_ONLN))))).map { _ in DeflaterSlot() }
     }
 
     /// Packages one order.
     ///
-    /// A file that the brand does not have never stands in the way: its member is left out of order.json and listed
-    /// in `omittedFiles`.
-    /// - Parameter orderJSON: the complete order, already validated.
+    /// A file that is not there never stands in the way: its member is left out of order.json and listed in
+    /// `omittedFiles` or `missingPictures`.
+    /// - Parameters:
+    ///   - orderJSON: the complete order, already validated.
+    ///   - pictures: those that were fetched, by URL.
     /// - Throws: `PackagingError` `.tooLarge` or `.signing`.
-    public func build(_ orderJSON: JSON, signingEpochSeconds: Int64) throws(PackagingError) -> OrderPackage {
-        let (order, assets, omitted) = self.resolveFiles(orderJSON)
-        let document = order.serialized
+    public func build(
+        _ orderJSON: JSON, pictures: [String: PictureFile] = [:], signingEpochSeconds: Int64
+    ) throws(PackagingError) -> OrderPackage {
+        let files = self.finder.files(of: orderJSON, pictures: pictures)
+        let assets = files.assets
+        let document = files.order.serialized
         // Made once so that nothing is compressed that could never be sent; the exact size is checked below.
         guard document.count <= OrderPackage.sizeLimit else {
             throw Self.tooLarge(document.count, order: document.count, assets)
@@ -47,14 +52,18 @@ public struct PackageBuilder: Sendable {
         guard size <= OrderPackage.sizeLimit else { throw Self.tooLarge(size, order: document.count, assets) }
         return OrderPackage(
             head: head, assets: assets.digests, tail: tail, entityTag: Self.entityTag(signature),
-            signer: self.signer, contentDigest: Self.contentDigest(manifest), size: size, omittedFiles: omitted)
+            signer: self.signer, contentDigest: Self.contentDigest(manifest), size: size,
+            omittedFiles: files.omitted, missingPictures: files.missingPictures)
     }
 
     /// The `OrderPackage.contentDigest` that the package of an order would have, without signing it.
-    public func contentDigest(of orderJSON: JSON) -> String {
-        let (order, assets, _) = self.resolveFiles(orderJSON)
-        return Self.contentDigest(Self.manifest(of: order.serialized, assets))
+    public func contentDigest(of orderJSON: JSON, pictures: [String: PictureFile] = [:]) -> String {
+        let files = self.finder.files(of: orderJSON, pictures: pictures)
+        return Self.contentDigest(Self.manifest(of: files.order.serialized, files.assets))
     }
+
+    /// The URLs in an order that the brand allows to be fetched, each once.
+    public func pictureURLs(in orderJSON: JSON) -> [String] { self.finder.pictureURLs(in: orderJSON) }
 
     /// Source: Wallet Orders §2.3
     private static func manifest(of document: [UInt8], _ assets: AssetSet) -> [UInt8] {
@@ -63,34 +72,6 @@ public struct PackageBuilder: Sendable {
 
     /// The manifest has the digests of all files, so its own stands for all of them.
     private static func contentDigest(_ manifest: [UInt8]) -> String { String(SHA256.hex(manifest).prefix(32)) }
-
-    /// Finds the assets of an order; if files are missing, the order without the members that name them.
-    private func resolveFiles(_ json: JSON) -> (order: JSON, assets: AssetSet, omitted: [String]) {
-        guard let object = json.object else { return (json, self.catalog.set([]), []) }
-        var indices: [Int] = []
-        var missing: [(name: String, place: FilePlace)] = []
-        var renamed: [(name: String, place: FilePlace)] = []
-        OrderFiles.forEach(in: object) { name, place in
-            guard let found = self.catalog.find(name, for: place) else { return missing.append((name, place)) }
-            indices += found.indices
-            if found.name != name { renamed.append((found.name, place)) }
-        }
-        guard !missing.isEmpty || !renamed.isEmpty else { return (json, self.catalog.set(indices), []) }
-        var order = json
-        for (name, place) in renamed { OrderFiles.remove(place.path[...], from: &order, replacing: .string(name)) }
-        for (_, place) in missing { OrderFiles.remove(place.omittedPath, from: &order) }
-        // With an order provider goes its other logo, which is then named no more.
-        indices = []
-        if let object = order.object {
-            OrderFiles.forEach(in: object) { name, _ in indices += self.catalog.family(name) ?? [] }
-        }
-        return (order, self.catalog.set(indices), missing.map(Self.describe))
-    }
-
-    /// A URL is not repeated: it may carry a key that gives access to the picture.
-    private static func describe(_ name: String, _ place: FilePlace) -> String {
-        name.hasPrefix("https://") ? "\(place.text): a URL" : "\(place.text): \(name)"
-    }
 
     private func head(
         document: [UInt8], manifest: [UInt8], signature: [UInt8]

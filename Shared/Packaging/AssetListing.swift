@@ -1,0 +1,19 @@
+/// What a package says about an asset in manifest and central directory.
+struct AssetListing: Hashable, Sendable {
+    let name: String
+    /// SHA-256 of the content.
+    let contentDigest: String
+    let entryDigest: AssetDigest
+    let header: ZIPEntry
+
+    /// Bytes of the ready ZIP entry.
+    var entrySize: Int { ZIPEntry.localHeaderSize + self.header.name.count + Int(self.header.storedSize) }
+}
+
+extension Asset {
+    /// What packages say about it.
+    var listing: AssetListing {
+        AssetListing(
+            name: self.name, contentDigest: self.contentDigest, entryDigest: self.entryDigest, header: self.header)
+    }
+}

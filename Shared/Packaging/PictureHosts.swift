@@ -1,0 +1,101 @@
+/// The hosts that a brand's pictures may be fetched from.
+///
+/// A host is named in full (`cdn.example.com`) or as all hosts below one (`*.images.example.com`, which is not
+/// `images.example.com` itself), with a port if it is not 443 (`cdn.example.com:8443`).
+public struct PictureHosts: Hashable, Sendable {
+    private struct Pattern: Hashable, Sendable {
+        /// The whole name, or what names end in, with its dot.
+        let name: String
+        let isSuffix: Bool
+        let port: Int
+    }
+
+    private let patterns: [Pattern]
+
+    /// No host: no URL is fetched.
+    public static let none = PictureHosts(patterns: [])
+
+    /// Hosts that a brand may have.
+    static let countLimit = 100
+    /// A longer URL is not fetched: it would stand in keys of Redis.
+    private static let urlLimit = 2048
+
+    public var isEmpty: Bool { self.patterns.isEmpty }
+
+    private init(patterns: [Pattern]) { self.patterns = patterns }
+
+    /// - Throws: `PictureHostFault` about the first text that is no host.
+    init(_ texts: [String]) throws(PictureHostFault) {
+        guard texts.count <= Self.countLimit else {
+            throw PictureHostFault(message: "more than \(Self.countLimit) hosts")
+        }
+        var patterns: [Pattern] = []
+        for text in texts {
+            guard let pattern = Self.pattern(text) else {
+                throw PictureHostFault(
+                    message: "\"\(text)\" must be a host such as cdn.example.com, *.images.example.com or "
+                        + "cdn.example.com:8443, without scheme and path")
+            }
+            patterns.append(pattern)
+        }
+        self.patterns = patterns
+    }
+
+    private static func pattern(_ text: String) -> Pattern? {
+        let isSuffix = text.hasPrefix("*.")
+        guard let (host, port) = Self.hostAndPort(isSuffix ? text.dropFirst(2) : text[...]) else { return nil }
+        // All of `.com` is not what anybody wants to allow.
+        guard !isSuffix || host.contains(".") else { return nil }
+        return Pattern(name: isSuffix ? "." + host : host, isSuffix: isSuffix, port: port)
+    }
+
+    /// Whether pictures may be fetched from a host.
+    ///
+    /// - Parameter host: as names are looked up; the case does not matter.
+    public func allows(host: String, port: Int) -> Bool {
+        let host = host.lowercased()
+        return self.patterns.contains { pattern in
+            guard pattern.port == port else { return false }
+            return pattern.isSuffix
+                ? host.hasSuffix(pattern.name) && host.utf8.count > pattern.name.utf8.count : host == pattern.name
+        }
+    }
+
+    /// Whether a URL names an allowed host; false for anything that is not plainly one.
+    ///
+    /// Who fetches judges again, by what is connected to.
+    public func allows(url: String) -> Bool {
+        guard !self.isEmpty, url.hasPrefix("https://"), url.utf8.count <= Self.urlLimit,
+            url.utf8.allSatisfy({ (0x21...0x7E).contains($0) })
+        else { return false }
+        let authority = url.dropFirst(8).prefix { !"/?#\\".contains($0) }
+        guard let (host, port) = Self.hostAndPort(authority) else { return false }
+        return self.allows(host: host, port: port)
+    }
+
+    /// Takes a DNS name and a port apart; nil for anything else, also for user names and addresses in brackets.
+    ///
+    /// Source: RFC 1123 §2.1
+    private static func hostAndPort(_ text: Substring) -> (host: String, port: Int)? {
+        let parts = text.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
+        guard let host = parts.first, !host.isEmpty, host.utf8.count <= 253 else { return nil }
+        for label in host.split(separator: ".", omittingEmptySubsequences: false) {
+            guard (1...63).contains(label.utf8.count), label.utf8.allSatisfy(Self.isNameCharacter) else { return nil }
+        }
+        guard parts.count == 2 else { return (host.lowercased(), 443) }
+        guard parts[1].utf8.count <= 5, parts[1].utf8.allSatisfy({ $0 &- UInt8(ascii: "0") < 10 }),
+            let port = Int(parts[1]), (1...65535).contains(port)
+        else { return nil }
+        return (host.lowercased(), port)
+    }
+
+    private static func isNameCharacter(_ byte: UInt8) -> Bool {
+        (byte | 0x20) &- UInt8(ascii: "a") < 26 || byte &- UInt8(ascii: "0") < 10 || byte == UInt8(ascii: "-")
+            || byte == UInt8(ascii: "_")
+    }
+}
+
+/// What is wrong with a list of hosts.
+struct PictureHostFault: Error {
+    let message: String
+}
