@@ -1,23 +1,51 @@
 import ArgumentParser
 import Foundation
+import Model
 
-/// `waybill-dev verify FILE.order --roots root.pem [--openssl]`
+/// `waybill-dev verify FILE.order --root root.pem`
 struct VerifyCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "verify", abstract: "Check an order package as Wallet would; exit code 1 with the list of violations.")
+        commandName: "verify", abstract: "Judge an order package as Wallet would, and name each violation.",
+        discussion: """
+            One line for each violation: FILE: code: place: what to mend. The codes are stable. The root is Apple Root CA \
+            in PEM for a real package, root.pem of the development certificates for one of ours.
+
+            Exit code 0: valid. 1: violations. 2: the package, the root or the openssl program cannot be had.
+            """)
 
     @Argument(help: "The package.") var file: String
-    @Option(help: "PEM file with the root that stands for Apple's.") var roots: String
-    @Flag(help: "Let the openssl program check the signature.") var openssl = false
+    @Option(name: [.customLong("root"), .customLong("roots")], help: "PEM file with the root that stands for Apple's.")
+    var root: String
+    @Option(help: "The moment to judge for, such as 2026-01-31T12:00:00Z, instead of now.") var at: String?
+    @Flag(help: "One JSON object instead of lines.") var json = false
+    @Flag(inversion: .prefixedNo, help: "Let the openssl program check the signature, else libcrypto in this process.")
+    var openssl = true
 
     func run() async throws {
-        let verifier = try PackageVerifier(
-            rootsPEM: readFile(self.roots), signatureCheck: self.openssl ? .openssl : .cryptography)
-        let report = await verifier.verify(
-            try readFile(self.file), nowEpochSeconds: Int64(Date().timeIntervalSince1970))
-        for violation in report.violations { Console.line("\(self.file): \(violation)") }
+        var now = Int64(Date().timeIntervalSince1970)
+        if let at = self.at {
+            guard let moment = RFC3339.parse(at) else { throw ValidationError("--at \(at) is no RFC 3339 date-time") }
+            now = moment
+        }
+        let report: PackageReport
+        do {
+            let verifier = try PackageVerifier(
+                rootsPEM: readFile(self.root), signatureCheck: self.openssl ? .openssl : .cryptography)
+            report = await verifier.verify(try readFile(self.file), nowEpochSeconds: now)
+        } catch {
+            Console.progress("waybill-dev verify: \(error)")
+            throw ExitCode(2)
+        }
+        if self.json {
+            Console.line(report.json(file: self.file).text)
+        } else {
+            for violation in report.violations { Console.line("\(self.file): \(violation)") }
+            if report.violations.isEmpty {
+                Console.line("\(self.file): valid: \(report.summary)")
+                for file in report.files { Console.line("    \(file.size)\t\(file.name)") }
+            }
+        }
+        if report.violations.contains(where: { $0.code == .signatureNotChecked }) { throw ExitCode(2) }
         guard report.violations.isEmpty else { throw ExitCode(1) }
-        Console.line("\(self.file): valid: \(report.summary)")
-        for file in report.files { Console.line("    \(file.size)\t\(file.name)") }
     }
 }

@@ -9,6 +9,9 @@ import TestKit
 /// A good package with what it was made of, so that tests can spoil one thing at a time.
 struct PackageStage: Sendable {
     static let orderType = "order.com.example.shop"
+    static let englishStrings = "\"WAITS\" = \"It waits\";\n\"CONTAINS_NUTS\" = \"Contains nuts\";\n"
+    static let germanStrings =
+        "/* Lager */\n\"CONTAINS_NUTS\" = \"Enthält Nüsse\"; // nuts\n\"WAITS\" = \"Es \\\"wartet\\\"\";\n"
     /// Made once; nothing of it stays on the disk.
     static let shared = Result { try PackageStage() }
 
@@ -18,7 +21,15 @@ struct PackageStage: Sendable {
     let strangerPEM: [String: [UInt8]]
     /// A certificate of the same authority for the order type, that ended a minute ago.
     let expiredPEM: [String: [UInt8]]
-    /// As Shared/Packaging builds it.
+    /// The same authority and type, valid from tomorrow.
+    let earlyPEM: [String: [UInt8]]
+    /// The same authority, another order type.
+    let otherTypePEM: [String: [UInt8]]
+    /// The five example orders as Shared/Packaging builds them.
+    let examples: [(name: String, package: [UInt8])]
+    /// An order of the replay.
+    let replayed: [UInt8]
+    /// A rich order in two languages and two resolutions, what the tests spoil.
     let package: [UInt8]
     /// Its files in their order.
     let files: [(name: String, content: [UInt8])]
@@ -31,74 +42,106 @@ struct PackageStage: Sendable {
         let now = Int64(Date().timeIntervalSince1970)
         let authority = directory.path("authority")
         let certificates = try DevelopmentCertificates.make(in: authority, orderType: Self.orderType)
-        _ = try DevelopmentCertificates.make(in: directory.path("stranger"), orderType: "order.com.example.other")
-        _ = try DevelopmentCertificates.make(
-            in: directory.path("expired"),
-            .init(
-                orderType: Self.orderType, notBeforeEpochSeconds: now - 7200, notAfterEpochSeconds: now - 60,
-                authority: authority))
-        let pem = { (folder: String) throws -> [String: [UInt8]] in
+        try OddCertificates.make(in: authority, orderType: Self.orderType)
+        let stranger = "order.com.example.other"
+        _ = try DevelopmentCertificates.make(in: directory.path("stranger"), orderType: stranger)
+        func make(_ folder: String, _ orderType: String, from start: Int64, until end: Int64) throws {
+            _ = try DevelopmentCertificates.make(
+                in: directory.path(folder),
+                .init(
+                    orderType: orderType, notBeforeEpochSeconds: start, notAfterEpochSeconds: end, authority: authority)
+            )
+        }
+        try make("expired", Self.orderType, from: now - 7200, until: now - 60)
+        try make("early", Self.orderType, from: now + 86_400, until: now + 2 * 86_400)
+        try make("other", stranger, from: now - 60, until: now + 86_400)
+        let pem = { (folder: String, more: [String]) throws -> [String: [UInt8]] in
             let names = ["root", "root-key", "intermediate", "intermediate-key", "certificate", "key", "server-key"]
-            let read = try names.map { ($0, try directory.read("\(folder)/\($0).pem")) }
+            let read = try (names + more).map { ($0, try directory.read("\(folder)/\($0).pem")) }
             return Dictionary(uniqueKeysWithValues: read)
         }
-        self.pem = try pem("authority")
-        self.strangerPEM = try pem("stranger")
-        self.expiredPEM = try pem("expired")
+        self.pem = try pem("authority", OddCertificates.names)
+        self.strangerPEM = try pem("stranger", [])
+        self.expiredPEM = try pem("expired", [])
+        self.earlyPEM = try pem("early", [])
+        self.otherTypePEM = try pem("other", [])
         // Not before the last certificate, which holds from its making on.
         self.nowEpochSeconds = Int64(Date().timeIntervalSince1970)
-        try DevelopmentBrand.make(
-            in: directory.path("brand"), orderType: Self.orderType, certificates: certificates)
-        let brand = try Brand.load(
-            directory: directory.path("brand"), webServiceURL: "https://wallet.example.com/apple")
-        let package = try PackageBuilder(brand).build(Self.order(brand.rules), signingEpochSeconds: self.nowEpochSeconds)
-        let assets = Dictionary(uniqueKeysWithValues: brand.assets.values.map { ($0.entryDigest, $0.entry) })
-        self.package = package.head + package.assets.flatMap { assets[$0] ?? [] } + package.tail
+
+        let plain = directory.path("plain")
+        try DevelopmentBrand.make(in: plain, orderType: Self.orderType, certificates: certificates)
+        let brand = try Brand.load(directory: plain, webServiceURL: "https://wallet.example.com/apple")
+        let moment = self.nowEpochSeconds
+        self.examples = try Self.exampleNames.map { name in
+            (name, try Self.package(brand, Self.order(Self.example(name), brand.rules), moment))
+        }
+        let story = OrderStory(OlistTable.generate(1, seed: 1)[0])
+        self.replayed = try Self.package(
+            brand, Self.order((story.order.identifier, story.expected), brand.rules), moment)
+
+        let localized = directory.path("localized")
+        try DevelopmentBrand.make(in: localized, orderType: Self.orderType, certificates: certificates)
+        try Self.localize("\(localized)/assets")
+        let languages = try Brand.load(directory: localized, webServiceURL: "https://wallet.example.com/apple")
+        self.package = try Self.package(languages, Self.order(Self.richOrder(), languages.rules), moment)
         self.files = ZipReader(self.package).entries.map { ($0.name, $0.content) }
     }
 
-    private static func order(_ rules: BrandRules) throws -> JSON {
-        let story = OrderStory(OlistTable.generate(1, seed: 1)[0])
-        let key = try OrderKey("\(Self.orderType)/\(story.order.identifier)")
+    /// Two languages with a picture of their own, one of which needs UTF-16; a logo in two resolutions.
+    private static func localize(_ assets: String) throws {
+        let url = { (name: String) in URL(fileURLWithPath: "\(assets)/\(name)") }
+        for language in ["de", "en"] {
+            try FileManager.default.createDirectory(at: url("\(language).lproj"), withIntermediateDirectories: true)
+            try Data(SampleFile.png(seed: language == "de" ? 40 : 41)).write(to: url("\(language).lproj/plum.png"))
+        }
+        try FileManager.default.removeItem(at: url("plum.png"))
+        try Data(SampleFile.png(seed: 42, side: 600)).write(to: url("logo@2x.png"))
+        try Data(Self.englishStrings.utf8).write(to: url("en.lproj/order.strings"))
+        let units = Self.germanStrings.utf16.flatMap { [UInt8(truncatingIfNeeded: $0), UInt8($0 >> 8)] }
+        try Data([0xFF, 0xFE] + units).write(to: url("de.lproj/order.strings"))
+    }
+
+    private static let exampleNames = [
+        "01-shipping-multi-fulfillment", "02-pickup-barcode", "03-return-refund", "04-static-receipt-minimal",
+        "05-schema2-order-provider",
+    ]
+
+    /// An example order's document and its identifier.
+    static func example(_ name: String) throws -> (identifier: String, document: JSONObject) {
+        let schemas = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+            .deletingLastPathComponent().appendingPathComponent("Shared/Model/Schemas/examples")
+        let file = try Data(contentsOf: schemas.appendingPathComponent("\(name).order.json"))
+        let (document, identifier) = try OrderFile.document(from: JSON(parsing: Array(file)), keepsToken: false)
+        return (identifier ?? "", document.object ?? JSONObject())
+    }
+
+    /// The return with its receipts and label, and the pickup with its place and barcode, in one order.
+    private static func richOrder() throws -> (identifier: String, document: JSONObject) {
+        var (identifier, order) = try Self.example("03-return-refund")
+        let pickup = try Self.example("02-pickup-barcode").document["fulfillments"]?.array ?? []
+        order["fulfillments"] = .array((order["fulfillments"]?.array ?? []) + pickup)
+        return (identifier, order)
+    }
+
+    private static func order(
+        _ order: (identifier: String, document: JSONObject), _ rules: BrandRules
+    ) throws -> JSON {
         let state = OrderState(
-            key: key, document: OrderDocument(members: story.expected),
+            key: try OrderKey("\(Self.orderType)/\(order.identifier)"),
+            document: OrderDocument(members: order.document),
             token: try AuthenticationToken("0123456789abcdef0123456789abcdef"), version: 1,
             modifiedEpochSeconds: 1_800_000_000)
         return state.orderJSON(rules: rules)
     }
 
+    private static func package(_ brand: Brand, _ order: JSON, _ moment: Int64) throws -> [UInt8] {
+        let package = try PackageBuilder(brand).build(order, signingEpochSeconds: moment)
+        let assets = Dictionary(uniqueKeysWithValues: brand.assets.values.map { ($0.entryDigest, $0.entry) })
+        return package.head + package.assets.flatMap { assets[$0] ?? [] } + package.tail
+    }
+
     /// The content of one file.
     func content(_ name: String) -> [UInt8] { self.files.first { $0.name == name }?.content ?? [] }
-
-    /// The files with one changed, added or (with nil) left out; manifest and signature made anew if wished.
-    func changed(
-        _ name: String, _ content: [UInt8]?, manifest remakesManifest: Bool = true, sign: Bool = true
-    ) throws -> [(name: String, content: [UInt8])] {
-        var files = self.files
-        if let index = files.firstIndex(where: { $0.name == name }) {
-            if let content { files[index].content = content } else { files.remove(at: index) }
-        } else if let content {
-            files.append((name, content))
-        }
-        guard let place = files.firstIndex(where: { $0.name == "manifest.json" }) else { return files }
-        if remakesManifest {
-            let listed = files.filter { $0.name != "manifest.json" && $0.name != "signature" }
-            files[place].content =
-                JSON.object(JSONObject(listed.map { ($0.name, JSON.string(SHA256.hex($0.content))) })).serialized
-        }
-        if sign, let signature = files.firstIndex(where: { $0.name == "signature" }) {
-            files[signature].content = try self.identity(self.pem).sign(
-                files[place].content, signingEpochSeconds: self.nowEpochSeconds)
-        }
-        return files
-    }
-
-    /// The files with order.json changed, and all that follows from it.
-    func changedOrder(_ change: (inout JSONObject) -> Void) throws -> [(name: String, content: [UInt8])] {
-        var order = try JSON(parsing: self.content("order.json")).object ?? JSONObject()
-        change(&order)
-        return try self.changed("order.json", JSON.object(order).serialized)
-    }
 
     func identity(_ pem: [String: [UInt8]]) throws -> SigningIdentity {
         try SigningIdentity(
@@ -106,34 +149,36 @@ struct PackageStage: Sendable {
             intermediatePEM: pem["intermediate"] ?? [])
     }
 
-    /// The files with a signature that the `openssl` program made with these arguments.
+    /// A signature of the manifest that the `openssl` program made with these arguments.
     ///
-    /// Names such as `certificate.pem` in the arguments are files of the authority.
-    func signedByOpenSSL(_ arguments: [String]) throws -> [(name: String, content: [UInt8])] {
+    /// Names such as `certificate.pem` in the arguments are files of the authority. The program takes one `-certfile`:
+    /// several become one file.
+    func signatureByOpenSSL(_ arguments: [String]) throws -> [UInt8] {
         let directory = try TemporaryDirectory("cms")
         defer { directory.remove() }
         for (name, content) in self.pem { try directory.write("\(name).pem", content) }
         try directory.write("manifest.json", self.content("manifest.json"))
-        let placed = arguments.map { $0.hasSuffix(".pem") ? directory.path($0) : $0 }
+        var placed: [String] = []
+        var inside: [UInt8] = []
+        for (index, argument) in arguments.enumerated() where argument != "-certfile" {
+            if index > 0, arguments[index - 1] == "-certfile" {
+                inside += try directory.read(argument)
+            } else {
+                placed.append(argument.hasSuffix(".pem") ? directory.path(argument) : argument)
+            }
+        }
+        if !inside.isEmpty { placed += ["-certfile", try directory.write("inside.pem", inside)] }
         try OpenSSLProgram.run(
             ["cms", "-sign", "-binary", "-outform", "DER", "-in", directory.path("manifest.json"), "-out"]
                 + [directory.path("signature")] + placed)
-        return try self.changed("signature", directory.read("signature"), manifest: false, sign: false)
-    }
-
-    /// What the verifier says of these files, packed by Python.
-    func violations(
-        _ files: [(name: String, content: [UInt8])], check: PackageVerifier.SignatureCheck = .cryptography
-    ) async throws -> [String] {
-        try await self.violations(package: PythonZip.archive(files, compressing: ["order.json"]), check: check)
+        return try directory.read("signature")
     }
 
     /// What the verifier says of a package.
     /// - Parameter later: seconds between the signing and the look at it.
     func violations(
-        package: [UInt8], check: PackageVerifier.SignatureCheck = .cryptography, roots: [UInt8]? = nil,
-        later: Int64 = 0
-    ) async throws -> [String] {
+        _ package: [UInt8], check: SignatureCheck = .cryptography, roots: [UInt8]? = nil, later: Int64 = 0
+    ) async throws -> [PackageViolation] {
         let verifier = try PackageVerifier(rootsPEM: roots ?? self.pem["root"] ?? [], signatureCheck: check)
         return await verifier.verify(package, nowEpochSeconds: self.nowEpochSeconds + later).violations
     }

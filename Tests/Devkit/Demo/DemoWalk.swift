@@ -144,15 +144,3 @@ final class DemoWalk: Sendable {
         return "archive, manifest, certificates and signature in order: \(report.files.count) files, status \(status)\(parts)"
     }
 }
-
-extension PackageVerifier {
-    /// Looks at a package with the `openssl` program for the signature.
-    static func byOpenSSL(_ package: [UInt8], roots: [UInt8]) async -> PackageReport {
-        do {
-            return try await PackageVerifier(rootsPEM: roots, signatureCheck: .openssl).verify(
-                package, nowEpochSeconds: Int64(Date().timeIntervalSince1970))
-        } catch {
-            return PackageReport(violations: [error.message])
-        }
-    }
-}

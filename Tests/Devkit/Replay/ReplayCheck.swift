@@ -36,14 +36,14 @@ struct ReplayCheck: Sendable {
         do {
             let package = try await self.package(of: story.order.identifier)
             let archive = ZipReader(package)
-            if let violation = archive.violations.first { return violation }
+            if let violation = archive.violations.first { return "\(violation)" }
             guard let entry = archive.entries.first(where: { $0.name == "order.json" }) else { return "no order.json" }
             if let difference = OrderDifference.between(try JSON(parsing: entry.content), expected: story.expected) {
                 return difference
             }
             guard isSample else { return nil }
             let roots = try readFile(self.run.stack.roots)
-            return await PackageVerifier.byOpenSSL(package, roots: roots).violations.first
+            return await PackageVerifier.byOpenSSL(package, roots: roots).violations.first?.description
         } catch {
             return "\(error)"
         }

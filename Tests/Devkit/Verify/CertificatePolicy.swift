@@ -5,6 +5,7 @@ import Model
 /// Source: Wallet Orders §2.4 (form) and §2.5 (policy)
 struct CertificatePolicy: Sendable {
     let roots: [CertificateAnatomy]
+    /// What validity and signing time are compared with.
     let nowEpochSeconds: Int64
 
     /// Markers of Apple's certificates. Source: Wallet Orders §2.5
@@ -19,67 +20,154 @@ struct CertificatePolicy: Sendable {
 
     /// The order type that the signer's certificate is for.
     func orderType(of signature: SignatureAnatomy) -> String? {
-        signature.signer.flatMap { $0.text(Self.orderTypeMarker) ?? $0.userIdentifier }
+        guard signature.signerCount == 1 else { return nil }
+        return signature.signer.flatMap { $0.text(Self.orderTypeMarker) ?? $0.userIdentifier }
     }
 
-    /// What Wallet would refuse, one sentence each.
-    func violations(in signature: SignatureAnatomy, manifestDigest: [UInt8]) -> [String] {
-        self.formViolations(signature, manifestDigest) + self.chainViolations(signature)
-    }
-
-    private func formViolations(_ signature: SignatureAnatomy, _ manifestDigest: [UInt8]) -> [String] {
-        var found: [String] = []
-        if !signature.isDetached { found.append("The signature carries its content; it must be detached.") }
-        if signature.contentType != Self.data { found.append("The signature is not one of plain data.") }
-        if signature.signerCount != 1 { found.append("The signature has \(signature.signerCount) signers instead of one.") }
-        if !signature.hasFittingVersions { found.append("The signature's version is not the one of its form.") }
+    /// What is wrong with the form of the signature.
+    func formViolations(_ signature: SignatureAnatomy, manifestDigest: [UInt8]) -> [PackageViolation] {
+        var found: [PackageViolation] = []
+        func note(_ code: ViolationCode, _ message: String) { found.note(code, "signature", message) }
+        if !signature.isDetached {
+            note(.signatureAttached, "It carries its content; it must be detached (openssl: no -nodetach).")
+        }
+        if signature.contentType != Self.data {
+            note(.signatureContentType, "It signs content of type \(signature.contentType) instead of plain data.")
+        }
+        guard signature.signerCount == 1 else {
+            note(.signatureSigners, "It has \(signature.signerCount) signers instead of one.")
+            return found
+        }
+        if !signature.hasFittingVersions { note(.signatureVersion, "Its version is not the one of its form.") }
         if signature.digestAlgorithm != Self.sha256 {
-            found.append("The signature's digest is \(signature.digestAlgorithm) instead of SHA-256.")
+            note(.signatureDigest, "Its digest is \(signature.digestAlgorithm) instead of SHA-256.")
         }
         if ![Self.rsaEncryption, Self.sha256WithRSA].contains(signature.signatureAlgorithm) {
-            found.append("The signature's algorithm is \(signature.signatureAlgorithm) instead of RSA.")
+            note(.signatureAlgorithm, "Its algorithm is \(signature.signatureAlgorithm) instead of RSA (PKCS #1 v1.5).")
+        } else if !signature.hasPlainAlgorithms {
+            note(.signatureAlgorithm, "One of its algorithms has parameters.")
         }
-        if !signature.hasPlainAlgorithms { found.append("An algorithm of the signature has parameters.") }
-        if signature.messageDigest == nil {
-            found.append("The signature has no message digest: its attributes are missing.")
-        } else if signature.messageDigest != manifestDigest {
-            found.append("The signature is not one of this manifest.json: its message digest differs.")
+        return found + self.attributeViolations(signature, manifestDigest)
+    }
+
+    /// Source: RFC 5652 §5.3, §11
+    private func attributeViolations(_ signature: SignatureAnatomy, _ manifestDigest: [UInt8]) -> [PackageViolation] {
+        var found: [PackageViolation] = []
+        func note(_ code: ViolationCode, _ message: String) { found.note(code, "signature", message) }
+        guard signature.hasAttributes else {
+            note(
+                .signatureAttributes,
+                "It has no signed attributes; contentType, messageDigest and signingTime are needed (no -noattr).")
+            return found
+        }
+        if signature.signedContentType != signature.contentType {
+            note(.signatureAttributes, "Its signed attribute contentType is missing or another one than the content's.")
+        }
+        if let digest = signature.messageDigest {
+            // A digest of another algorithm has its violation already.
+            if digest != manifestDigest, signature.digestAlgorithm == Self.sha256 {
+                note(
+                    .signatureOtherContent,
+                    "It is not one of this manifest.json: the message digest differs. Sign the exact bytes, last.")
+            }
+        } else {
+            note(.signatureAttributes, "Its signed attribute messageDigest is missing.")
         }
         if let time = signature.signingTime {
             if time > self.nowEpochSeconds + PackageVerifier.clockSkewSeconds {
-                found.append("The signing time \(RFC3339.format(epochSeconds: time)) lies in the future.")
+                note(
+                    .signingTimeFuture,
+                    "Its signing time \(RFC3339.format(epochSeconds: time)) lies in the future; check the clock.")
             }
         } else {
-            found.append("The signature has no signing time.")
+            note(.signingTimeMissing, "Its signed attribute signingTime is missing.")
         }
         return found
     }
 
-    private func chainViolations(_ signature: SignatureAnatomy) -> [String] {
-        guard let leaf = signature.signer else { return ["The signer's certificate is not in the signature."] }
-        var found: [String] = []
+    /// What is wrong with the certificates themselves, and with how they hang together.
+    func chainViolations(_ signature: SignatureAnatomy) -> [PackageViolation] {
+        // With several signers it is not said whose chain counts.
+        guard signature.signerCount == 1 else { return [] }
+        let chain = self.chain(of: signature)
+        guard let leaf = chain.first else {
+            return [
+                PackageViolation(
+                    .signerMissing, "signature", "The signer's certificate is not inside; it must be, with the WWDR's.")
+            ]
+        }
+        var found: [PackageViolation] = []
         if leaf.text(Self.orderTypeMarker) == nil {
-            found.append("The signer's certificate has no order type (extension \(Self.orderTypeMarker)).")
+            found.note(
+                .orderTypeMarker, "signer's certificate",
+                "It has no order type (extension \(Self.orderTypeMarker)): it is no Order Type ID certificate.")
         }
         if !leaf.purposes.contains(Self.orderSigningPurpose) {
-            found.append("The signer's certificate is not for order bundles (purpose \(Self.orderSigningPurpose)).")
+            found.note(
+                .orderSigningPurpose, "signer's certificate",
+                "It is not for order bundles (extended key usage \(Self.orderSigningPurpose)).")
         }
-        guard let intermediate = signature.certificates.first(where: {
-            $0.subject == leaf.issuer && $0.subject != leaf.subject
-        }) else {
-            return found + ["The intermediate certificate that issued the signer's is not in the signature."]
+        if chain.count > 1, chain[1].extensions[Self.intermediateMarker] == nil {
+            found.note(
+                .intermediateMarker, "intermediate certificate",
+                "It lacks the marker \(Self.intermediateMarker) of Apple's WWDR certificates.")
         }
-        if intermediate.extensions[Self.intermediateMarker] == nil {
-            found.append("The intermediate certificate lacks the marker \(Self.intermediateMarker).")
-        }
-        if !self.roots.contains(where: { $0.subject == intermediate.issuer && $0.subject == $0.issuer }) {
-            found.append("The chain is not signer, intermediate, root: the intermediate was not issued by a given root.")
-        }
-        for (certificate, name) in [(leaf, "signer's"), (intermediate, "intermediate")] {
-            if !(certificate.notBefore...max(certificate.notBefore, certificate.notAfter)).contains(self.nowEpochSeconds) {
-                found.append("The \(name) certificate is not valid now.")
-            }
+        found += self.lengthViolations(chain, signature)
+        for (certificate, name) in zip(chain, ["signer's", "intermediate", "root"]) {
+            found += self.validityViolations(certificate, "\(name) certificate")
         }
         return found
+    }
+
+    /// The signer's certificate, the intermediate that issued it, the root that issued that: as far as they are there.
+    func chain(of signature: SignatureAnatomy) -> [CertificateAnatomy] {
+        guard let leaf = signature.signer else { return [] }
+        // A root is no intermediate, wherever it stands.
+        let issuer = signature.certificates.first { $0.subject == leaf.issuer && $0.subject != $0.issuer }
+        guard let issuer, issuer.subject != leaf.subject else { return [leaf] }
+        return [leaf, issuer] + (self.root(of: issuer).map { [$0] } ?? [])
+    }
+
+    /// Source: Wallet Orders §2.5: exactly three certificates up to the anchor
+    private func lengthViolations(
+        _ chain: [CertificateAnatomy], _ signature: SignatureAnatomy
+    ) -> [PackageViolation] {
+        guard let last = chain.last, chain.count < 3 else { return [] }
+        if chain.count == 1 {
+            let isTwo = self.root(of: last) != nil
+            return [
+                isTwo
+                    ? PackageViolation(
+                        .chainLength, "signature",
+                        "A root issued the signer's certificate itself; signer, intermediate and root are needed.")
+                    : PackageViolation(
+                        .intermediateMissing, "signature",
+                        "The intermediate that issued the signer's certificate is not inside; add that WWDR certificate."
+                    )
+            ]
+        }
+        let hasMore = signature.certificates.contains { $0.subject == last.issuer && $0.subject != $0.issuer }
+        return [
+            hasMore
+                ? PackageViolation(.chainLength, "signature", "The chain has more than signer, intermediate and root.")
+                : PackageViolation(
+                    .rootUnknown, "intermediate certificate", "It was not issued by a root that was given.")
+        ]
+    }
+
+    private func root(of certificate: CertificateAnatomy) -> CertificateAnatomy? {
+        self.roots.first { $0.subject == certificate.issuer && $0.subject == $0.issuer }
+    }
+
+    private func validityViolations(_ certificate: CertificateAnatomy, _ place: String) -> [PackageViolation] {
+        if self.nowEpochSeconds < certificate.notBefore {
+            let date = RFC3339.format(epochSeconds: certificate.notBefore)
+            return [PackageViolation(.certificateNotYetValid, place, "It is valid from \(date) only.")]
+        }
+        if self.nowEpochSeconds > certificate.notAfter {
+            let date = RFC3339.format(epochSeconds: certificate.notAfter)
+            return [PackageViolation(.certificateExpired, place, "It ended \(date); sign with a renewed one.")]
+        }
+        return []
     }
 }

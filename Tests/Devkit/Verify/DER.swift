@@ -18,8 +18,12 @@ struct DER: Sendable {
         var length = Int(bytes[start + 1])
         if length >= 0x80 {
             let count = length & 0x7F
-            guard (1...4).contains(count), bytes.count >= 2 + count else { throw Self.fault("a length that is not DER") }
+            guard (1...4).contains(count), bytes.count >= 2 + count else {
+                throw Self.fault("a length that is not DER")
+            }
             length = bytes[contentStart..<contentStart + count].reduce(0) { $0 << 8 | Int($1) }
+            // The shortest form is the only one. Source: X.690 §10.1
+            guard length >= 0x80, bytes[contentStart] != 0 else { throw Self.fault("a length that is not DER") }
             contentStart += count
         }
         guard length <= bytes.endIndex - contentStart else { throw Self.fault("the data ends in a value") }

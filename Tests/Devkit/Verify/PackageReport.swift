@@ -2,8 +2,8 @@ import Model
 
 /// What a look into a package found.
 struct PackageReport: Sendable {
-    /// What Wallet would refuse, one sentence each. Empty: the package is right.
-    var violations: [String] = []
+    /// What Wallet would refuse. Empty: the package is right.
+    var violations: [PackageViolation] = []
     /// Names and sizes of the files in the order of the archive.
     var files: [(name: String, size: Int)] = []
     /// The order document, as far as it could be read.
@@ -23,5 +23,24 @@ struct PackageReport: Sendable {
         let updated = members?["updatedAt"]?.string ?? "?"
         let signed = self.signingEpochSeconds.map { RFC3339.format(epochSeconds: $0) } ?? "?"
         return "order \(identifier), updated \(updated), signed \(signed), \(self.files.count) files, \(size) bytes"
+    }
+
+    /// The same for programs, one object. `file` is the name that the package goes by.
+    func json(file: String) -> JSON {
+        var object: JSONObject = [
+            "file": .string(file), "valid": .bool(self.violations.isEmpty),
+            "violations": .array(
+                self.violations.map { violation in
+                    [
+                        "code": .string(violation.code.rawValue), "place": .string(violation.place),
+                        "message": .string(violation.message),
+                    ]
+                }),
+            "files": .array(self.files.map { ["name": .string($0.name), "size": .integer(Int64($0.size))] }),
+        ]
+        let members = self.order?.object
+        for name in ["orderTypeIdentifier", "orderIdentifier", "updatedAt"] { object[name] = members?[name] }
+        object["signedAt"] = self.signingEpochSeconds.map { .string(RFC3339.format(epochSeconds: $0)) }
+        return .object(object)
     }
 }

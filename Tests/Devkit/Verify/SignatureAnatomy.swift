@@ -10,6 +10,8 @@ struct SignatureAnatomy: Sendable {
     let signatureAlgorithm: String
     /// Whether both algorithms have no parameters or NULL. Nothing signs them. Source: RFC 5754 §2, §3.2
     let hasPlainAlgorithms: Bool
+    /// Whether there are signed attributes at all.
+    let hasAttributes: Bool
     /// Types of the signed attributes with their first value.
     private let attributes: [String: DER]
     private let signerIdentifier: DER
@@ -43,7 +45,9 @@ struct SignatureAnatomy: Sendable {
         }
         self.signerIdentifier = signer[1]
         let version: [UInt8] = signer[1].tag == 0x80 ? [3] : [1]
-        self.hasFittingVersions = [fields[0], signer[0]].allSatisfy { $0.tag == 0x02 && $0.content.elementsEqual(version) }
+        self.hasFittingVersions = [fields[0], signer[0]].allSatisfy {
+            $0.tag == 0x02 && $0.content.elementsEqual(version)
+        }
         self.digestAlgorithm = try signer[2].children().first?.objectIdentifier ?? "none"
         var attributes: [String: DER] = [:]
         var next = 3
@@ -57,6 +61,7 @@ struct SignatureAnatomy: Sendable {
             }
         }
         self.attributes = attributes
+        self.hasAttributes = !attributes.isEmpty
         let algorithm = try signer[next].children()
         self.signatureAlgorithm = algorithm.first?.objectIdentifier ?? "none"
         self.hasPlainAlgorithms = [algorithm, try signer[2].children()].allSatisfy { parts in
@@ -64,6 +69,8 @@ struct SignatureAnatomy: Sendable {
         }
     }
 
+    /// The content's type once more, as it was signed. Source: RFC 5652 §11.1
+    var signedContentType: String? { self.attributes["1.2.840.113549.1.9.3"]?.objectIdentifier }
     /// Source: RFC 5652 §11.3
     var signingTime: Int64? { self.attributes["1.2.840.113549.1.9.5"]?.time }
     /// Source: RFC 5652 §11.2
@@ -74,14 +81,17 @@ struct SignatureAnatomy: Sendable {
         self.certificates.first { certificate in
             if self.signerIdentifier.tag == 0x80 {
                 // SubjectKeyIdentifier is an OCTET STRING inside the extension (RFC 5280 §4.2.1.2).
-                guard let value = certificate.extensions["2.5.29.14"], let key = try? DER(value[...]) else { return false }
+                guard let value = certificate.extensions["2.5.29.14"], let key = try? DER(value[...]) else {
+                    return false
+                }
                 return key.content.elementsEqual(self.signerIdentifier.content)
             }
             guard let parts = try? self.signerIdentifier.children(), parts.count == 2,
                 let body = try? DER(certificate.der[...]).children().first?.children()
             else { return false }
             let serial = body.first { $0.tag == 0x02 }
-            return parts[0].whole.elementsEqual(certificate.issuer) && serial?.content.elementsEqual(parts[1].content) == true
+            return parts[0].whole.elementsEqual(certificate.issuer)
+                && serial?.content.elementsEqual(parts[1].content) == true
         }
     }
 }

@@ -17,187 +17,159 @@ struct ZipReader {
     static let entryLimit = 16 << 20
     /// Most bytes that all entries together may grow to, so that a small archive cannot fill the memory.
     static let totalLimit = 64 << 20
-    /// Most entries that are looked at.
-    static let countLimit = 4096
 
     /// Files in the order of the central directory; those that could not be read are left out.
     private(set) var entries: [Entry] = []
-    /// What is wrong, one sentence each.
-    private(set) var violations: [String] = []
+    /// Names of the files that are there and could not be read.
+    private(set) var unreadable: Set<String> = []
+    /// Whether there was a directory at all.
+    let isReadable: Bool
+    /// What is wrong.
+    private(set) var violations: [PackageViolation] = []
 
     private let bytes: [UInt8]
     private var unpacked = 0
 
     init(_ bytes: [UInt8]) {
-        self.bytes = bytes
-        do {
-            try self.read()
+        do throws(PackageViolation) {
+            let directory = try ZipDirectory(bytes)
+            self.bytes = directory.archive
+            self.isReadable = true
+            self.violations = directory.violations
+            self.read(directory)
         } catch {
-            self.violations.append(error.message)
+            self.bytes = []
+            self.isReadable = false
+            self.violations = [error]
         }
     }
 
-    private func number16(_ offset: Int) -> Int { Int(self.bytes[offset]) | Int(self.bytes[offset + 1]) << 8 }
-    private func number32(_ offset: Int) -> Int { self.number16(offset) | self.number16(offset + 2) << 16 }
-
-    /// The end record has 22 bytes and a comment of up to 65,535. Source: APPNOTE.TXT §4.3.16
-    private func endRecord() throws(ToolError) -> Int {
-        guard self.bytes.count >= 22 else { throw ToolError(.protocol, "The archive is too short to be a ZIP.") }
-        var offset = self.bytes.count - 22
-        let last = max(0, offset - 65_535)
-        while offset >= last {
-            if self.number32(offset) == 0x0605_4B50, offset + 22 + self.number16(offset + 20) == self.bytes.count {
-                return offset
-            }
-            offset -= 1
-        }
-        throw ToolError(.protocol, "The archive has no end of central directory: it is not a ZIP or it was cut.")
-    }
-
-    private mutating func read() throws(ToolError) {
-        let end = try self.endRecord()
-        let count = self.number16(end + 10)
-        let size = self.number32(end + 12)
-        let start = self.number32(end + 16)
-        if self.number16(end + 20) > 0 { self.violations.append("The archive carries a comment.") }
-        guard self.number16(end + 4) == 0, self.number16(end + 6) == 0, self.number16(end + 8) == count else {
-            throw ToolError(.protocol, "The archive is one part of several.")
-        }
-        guard count != 0xFFFF, size != 0xFFFF_FFFF, start != 0xFFFF_FFFF else {
-            throw ToolError(.protocol, "The archive is a ZIP64, which packages must not be.")
-        }
-        guard start + size == end else {
-            throw ToolError(.protocol, "The central directory does not end where the end record starts.")
-        }
-        guard count <= Self.countLimit else { throw ToolError(.protocol, "The archive has \(count) entries.") }
+    private mutating func read(_ directory: ZipDirectory) {
         var spans: [(start: Int, end: Int, name: String)] = []
         var names: Set<String> = []
-        var offset = start
-        for _ in 0..<count {
-            let header = try self.centralHeader(at: offset, directoryEnd: end)
-            offset = header.end
-            self.check(header.name, &names)
-            if let span = self.readEntry(header, directoryStart: start) { spans.append((span.0, span.1, header.name)) }
+        for record in directory.records {
+            self.check(record.name, &names)
+            if let span = self.readEntry(record, directoryStart: directory.start) {
+                spans.append((span.0, span.1, record.name))
+            }
+            if !record.isFolder, self.entries.last?.name != record.name { self.unreadable.insert(record.name) }
         }
-        if offset != end { self.violations.append("There are bytes behind the last record of the central directory.") }
-        self.check(spans, count: count, upTo: start)
-    }
-
-    private struct Header {
-        var name: String, flags: Int, method: Int, crc: UInt32, compressed: Int, size: Int, local: Int, end: Int
-        var nameBytes: ArraySlice<UInt8>
-    }
-
-    /// Source: APPNOTE.TXT §4.3.12
-    private func centralHeader(at offset: Int, directoryEnd: Int) throws(ToolError) -> Header {
-        guard offset + 46 <= directoryEnd, self.number32(offset) == 0x0201_4B50 else {
-            throw ToolError(.protocol, "The central directory has fewer records than the end record says.")
-        }
-        let nameEnd = offset + 46 + self.number16(offset + 28)
-        let end = nameEnd + self.number16(offset + 30) + self.number16(offset + 32)
-        guard end <= directoryEnd else { throw ToolError(.protocol, "A record of the central directory is cut.") }
-        let nameBytes = self.bytes[offset + 46..<nameEnd]
-        guard let name = String(validating: nameBytes, as: UTF8.self) else {
-            throw ToolError(.protocol, "An entry's name is not UTF-8.")
-        }
-        return Header(
-            name: name, flags: self.number16(offset + 8), method: self.number16(offset + 10),
-            crc: UInt32(truncatingIfNeeded: self.number32(offset + 16)), compressed: self.number32(offset + 20),
-            size: self.number32(offset + 24), local: self.number32(offset + 42), end: end, nameBytes: nameBytes)
+        self.check(spans, count: directory.records.count, upTo: directory.start)
     }
 
     private mutating func check(_ name: String, _ names: inout Set<String>) {
-        if !names.insert(name).inserted { self.violations.append("The name \(quoted(name)) stands twice in the archive.") }
-        let isDirectory = name.hasSuffix("/")
-        let parts = (isDirectory ? name.dropLast() : name[...]).split(separator: "/", omittingEmptySubsequences: false)
-        if name.hasPrefix("/") || name.utf8.dropFirst().first == UInt8(ascii: ":") {
-            self.violations.append("The name \(quoted(name)) is an absolute path.")
-        } else if parts.contains(where: { $0.isEmpty || $0 == "." || $0 == ".." }) {
-            self.violations.append("The name \(quoted(name)) has an empty, '.' or '..' part.")
+        let place = quoted(name)
+        if !names.insert(name).inserted {
+            self.violations.note(.entryNameTwice, place, "The name stands twice in the archive; keep one of them.")
         }
-        if name.contains("\\") { self.violations.append("The name \(quoted(name)) has a backslash.") }
+        let parts = (name.hasSuffix("/") ? name.dropLast() : name[...]).split(
+            separator: "/", omittingEmptySubsequences: false)
+        if name.hasPrefix("/") || name.utf8.dropFirst().first == UInt8(ascii: ":") {
+            self.violations.note(.entryNamePath, place, "The name is an absolute path; make it relative to the root.")
+        } else if parts.contains(where: { $0.isEmpty || $0 == "." || $0 == ".." }) {
+            self.violations.note(.entryNamePath, place, "The name has an empty, '.' or '..' part.")
+        }
+        if name.contains("\\") {
+            self.violations.note(.entryNamePath, place, "The name has a backslash; folders are divided by '/'.")
+        }
         if name.unicodeScalars.contains(where: { $0.value < 0x20 || $0.value == 0x7F }) {
-            self.violations.append("The name \(quoted(name)) has a control character.")
+            self.violations.note(.entryNameText, place, "The name has a control character.")
         }
     }
 
     /// - Returns: where the entry starts and ends, nil if it could not be found.
-    private mutating func readEntry(_ header: Header, directoryStart: Int) -> (Int, Int)? {
-        let local = header.local
-        guard local + 30 <= directoryStart, self.number32(local) == 0x0403_4B50 else {
-            self.violations.append("No local header stands where the directory says \(quoted(header.name)) is.")
+    private mutating func readEntry(_ record: ZipDirectory.Record, directoryStart: Int) -> (Int, Int)? {
+        let place = quoted(record.name)
+        let local = record.offset
+        guard local + 30 <= directoryStart, self.bytes.number32(local) == 0x0403_4B50 else {
+            self.violations.note(.entryLost, place, "No local header stands where the directory says.")
             return nil
         }
-        let nameEnd = local + 30 + self.number16(local + 26)
-        let start = nameEnd + self.number16(local + 28)
-        guard nameEnd <= directoryStart, start + header.compressed <= directoryStart else {
-            self.violations.append("The data of \(quoted(header.name)) reaches into the central directory.")
+        let nameEnd = local + 30 + self.bytes.number16(local + 26)
+        let start = nameEnd + self.bytes.number16(local + 28)
+        let end = start + record.compressedSize
+        guard nameEnd <= directoryStart, end <= directoryStart else {
+            self.violations.note(.entryLost, place, "The data reaches into the central directory.")
             return nil
         }
-        let span = (local, start + header.compressed)
         let describesSame =
-            self.bytes[local + 30..<nameEnd].elementsEqual(header.nameBytes)
-            && self.number16(local + 6) == header.flags && self.number16(local + 8) == header.method
+            self.bytes[local + 30..<nameEnd].elementsEqual(record.nameBytes)
+            && self.bytes.number16(local + 6) == record.flags && self.bytes.number16(local + 8) == record.method
         guard describesSame else {
-            self.violations.append("Local header and directory disagree about \(quoted(header.name)).")
-            return span
+            self.violations.note(
+                .entryHeadersDiffer, place, "Local header and directory disagree about name, flags or method.")
+            return (local, end)
         }
-        guard header.flags & 0x2041 == 0 else {
-            self.violations.append("The entry \(quoted(header.name)) is encrypted.")
-            return span
+        guard record.flags & 0x2041 == 0 else {
+            self.violations.note(.entryEncrypted, place, "The entry is encrypted, Wallet has no password.")
+            return (local, end)
         }
-        guard header.flags & 0x08 == 0 else {
-            self.violations.append("The entry \(quoted(header.name)) has its sizes behind its data (data descriptor).")
-            return span
+        if record.flags & 0x08 != 0 {
+            self.violations.note(
+                .entryDataDescriptor, place, "Sizes stand behind the data (data descriptor); write them in front.")
+            self.unpack(record, self.bytes[start..<end])
+            return (local, self.descriptorEnd(end, directoryStart))
         }
-        guard self.number32(local + 14) == Int(header.crc), self.number32(local + 18) == header.compressed,
-            self.number32(local + 22) == header.size
+        guard self.bytes.number32(local + 14) == Int(record.checksum),
+            self.bytes.number32(local + 18) == record.compressedSize, self.bytes.number32(local + 22) == record.size
         else {
-            self.violations.append("Local header and directory disagree about the size or checksum of \(quoted(header.name)).")
-            return span
+            self.violations.note(
+                .entryHeadersDiffer, place, "Local header and directory disagree about size or checksum.")
+            return (local, end)
         }
-        if header.flags & 0x800 == 0, !header.name.utf8.allSatisfy({ $0 < 0x80 }) {
-            self.violations.append("The name \(quoted(header.name)) is not marked as UTF-8.")
+        if record.flags & 0x800 == 0, !record.name.utf8.allSatisfy({ $0 < 0x80 }) {
+            self.violations.note(.entryNameText, place, "The name is not marked as UTF-8 (bit 11 of the flags).")
         }
-        self.unpack(header, self.bytes[start..<start + header.compressed])
-        return span
+        self.unpack(record, self.bytes[start..<end])
+        return (local, end)
     }
 
-    private mutating func unpack(_ header: Header, _ data: ArraySlice<UInt8>) {
-        guard header.size <= Self.entryLimit, self.unpacked + header.size <= Self.totalLimit else {
-            self.violations.append("The entry \(quoted(header.name)) unpacks to \(header.size) bytes, which is too much.")
+    /// A descriptor has 12 bytes, with its optional signature 16. Source: APPNOTE.TXT §4.3.9
+    private func descriptorEnd(_ end: Int, _ directoryStart: Int) -> Int {
+        let isMarked = end + 16 <= directoryStart && self.bytes.number32(end) == 0x0807_4B50
+        return min(end + (isMarked ? 16 : 12), directoryStart)
+    }
+
+    private mutating func unpack(_ record: ZipDirectory.Record, _ data: ArraySlice<UInt8>) {
+        let place = quoted(record.name)
+        guard !record.isLink else {
+            self.violations.note(.entryLink, place, "The entry is a symbolic link; put the file itself in.")
             return
         }
-        self.unpacked += header.size
+        guard record.size <= Self.entryLimit, self.unpacked + record.size <= Self.totalLimit else {
+            self.violations.note(.entryTooLarge, place, "It unpacks to \(record.size) bytes, which is too much.")
+            return
+        }
+        self.unpacked += record.size
         let content: [UInt8]
-        switch header.method {
+        switch record.method {
         case 0: content = Array(data)
         case 8:
             do {
-                content = try Inflate.decompress(data, limit: header.size)
+                content = try Inflate.decompress(data, limit: record.size)
             } catch {
-                self.violations.append("The entry \(quoted(header.name)) cannot be unpacked: \(error.message).")
+                self.violations.note(.entryDamaged, place, "It cannot be unpacked: \(error.message).")
                 return
             }
         default:
-            self.violations.append(
-                "The entry \(quoted(header.name)) uses method \(header.method); only stored and deflate are allowed.")
+            self.violations.note(
+                .entryMethod, place, "It uses method \(record.method); only stored (0) and deflate (8) are allowed.")
             return
         }
-        guard content.count == header.size else {
-            self.violations.append(
-                "The entry \(quoted(header.name)) has \(content.count) bytes, the directory says \(header.size).")
+        guard content.count == record.size else {
+            self.violations.note(
+                .entryDamaged, place, "It has \(content.count) bytes, the directory says \(record.size).")
             return
         }
-        guard CRC32.checksum(content) == header.crc else {
-            self.violations.append("The checksum of \(quoted(header.name)) is wrong.")
+        guard CRC32.checksum(content) == record.checksum else {
+            self.violations.note(.entryChecksum, place, "The CRC-32 of its content is not the one in the headers.")
             return
         }
-        if header.name.hasSuffix("/") {
-            if !content.isEmpty { self.violations.append("The directory \(quoted(header.name)) has content.") }
-        } else {
-            self.entries.append(Entry(name: header.name, content: content, isCompressed: header.method == 8))
+        guard !record.isFolder else {
+            if !content.isEmpty { self.violations.note(.entryDamaged, place, "It is a folder and has content.") }
+            return
         }
+        self.entries.append(Entry(name: record.name, content: content, isCompressed: record.method == 8))
     }
 
     /// The entries must lie one behind the other from the first byte on: nothing hides between them.
@@ -206,20 +178,18 @@ struct ZipReader {
         var position = 0
         for span in spans.sorted(by: { ($0.start, $0.end) < ($1.start, $1.end) }) {
             if span.start < position {
-                self.violations.append("The entry \(quoted(span.name)) overlaps the one before it.")
+                self.violations.note(.entryOverlap, quoted(span.name), "It overlaps the entry before it.")
             } else if span.start > position {
-                self.violations.append("There are \(span.start - position) bytes before \(quoted(span.name)) in no entry.")
+                self.violations.note(
+                    position == 0 ? .archiveLeadingBytes : .archiveStrayBytes, "archive",
+                    "There are \(span.start - position) bytes before \(quoted(span.name)) that belong to no entry.")
             }
             position = max(position, span.end)
         }
         if position < directory {
-            self.violations.append("There are \(directory - position) bytes before the directory in no entry.")
+            self.violations.note(
+                .archiveStrayBytes, "archive",
+                "There are \(directory - position) bytes before the directory that belong to no entry.")
         }
     }
-}
-
-/// A value from outside in a message: in quotes, short, without control characters.
-func quoted(_ text: String) -> String {
-    let clean = String(String.UnicodeScalarView(text.unicodeScalars.prefix(80).map { $0.value < 0x20 ? "?" : $0 }))
-    return "\"\(clean)\(text.unicodeScalars.count > 80 ? "…" : "")\""
 }

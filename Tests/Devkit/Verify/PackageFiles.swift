@@ -1,0 +1,83 @@
+/// The files of a package by their names.
+struct PackageFiles: Sendable {
+    /// What every package has. Source: Wallet Orders §2.1
+    static let required = ["order.json", "manifest.json", "signature"]
+
+    private let contents: [String: [UInt8]]
+    /// Files that are there and could not be read.
+    private let unreadable: Set<String>
+    /// All names, sorted.
+    let names: [String]
+
+    init(_ archive: ZipReader) {
+        self.contents = Dictionary(archive.entries.map { ($0.name, $0.content) }) { first, _ in first }
+        self.unreadable = archive.unreadable
+        self.names = Set(archive.entries.map(\.name)).union(archive.unreadable).sorted()
+    }
+
+    /// The content of a file, nil if it is not there or could not be read.
+    subscript(name: String) -> [UInt8]? { self.contents[name] }
+
+    /// Whether a file of this name is there, readable or not.
+    func has(_ name: String) -> Bool { self.contents[name] != nil || self.unreadable.contains(name) }
+
+    /// What is missing, and what should not be there.
+    var violations: [PackageViolation] {
+        var found: [PackageViolation] = []
+        let missing = Self.required.filter { !self.has($0) }
+        if let folder = self.enclosingFolder, !missing.isEmpty {
+            found.note(
+                .enclosingFolder, quoted(folder + "/"), "All files stand in this folder; they must lie at the root.")
+        } else {
+            for name in missing {
+                found.note(.fileMissing, quoted(name), "The package has no such file; it needs one.")
+            }
+        }
+        for name in self.names where Self.isStray(name) {
+            found.note(.fileStray, quoted(name), "Hidden files and those of Finder do not belong into a package.")
+        }
+        return found
+    }
+
+    /// The one folder that everything stands in, packed with its files.
+    private var enclosingFolder: String? {
+        guard let first = self.names.first(where: { $0.hasSuffix("/order.json") })?.dropLast(11) else { return nil }
+        return self.names.allSatisfy { $0.hasPrefix("\(first)/") || Self.isStray($0) } ? String(first) : nil
+    }
+
+    /// Hidden files and what Finder leaves behind. Source: Wallet Orders §2.1
+    static func isStray(_ name: String) -> Bool {
+        name.split(separator: "/").contains { $0.hasPrefix(".") && $0 != "." && $0 != ".." || $0 == "__MACOSX" }
+    }
+}
+
+/// What a file is by its first bytes, whatever it is called.
+///
+/// Source: PNG (ISO/IEC 15948) §5.2; ITU-T T.81 B.1.1.3; ISO 32000-1 §7.5.2
+enum FileKind: String, Sendable {
+    case png = "PNG"
+    case jpeg = "JPEG"
+    case pdf = "PDF"
+
+    init?(_ content: [UInt8]) {
+        if content.starts(with: [0x89, 0x50, 0x4E, 0x47, 0x0D, 0x0A, 0x1A, 0x0A]) {
+            self = .png
+        } else if content.starts(with: [0xFF, 0xD8, 0xFF]) {
+            self = .jpeg
+        } else if content.starts(with: Array("%PDF-".utf8)) {
+            self = .pdf
+        } else {
+            return nil
+        }
+    }
+
+    /// What a file with this name should be, nil where the name does not say.
+    init?(name: String) {
+        switch name.split(separator: ".").last?.lowercased() {
+        case "png": self = .png
+        case "jpg", "jpeg": self = .jpeg
+        case "pdf": self = .pdf
+        default: return nil
+        }
+    }
+}

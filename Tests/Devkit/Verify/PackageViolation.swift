@@ -1,0 +1,31 @@
+/// Something in a package that Wallet refuses or misreads.
+struct PackageViolation: Error, Hashable, Sendable, CustomStringConvertible {
+    let code: ViolationCode
+    /// Where to look: an entry, or a file with the JSON path or the line in it.
+    let place: String
+    /// What is wrong and what to do, one sentence or two.
+    let message: String
+
+    init(_ code: ViolationCode, _ place: String, _ message: String) {
+        self.code = code
+        self.place = place
+        self.message = message
+    }
+
+    var description: String { "\(self.code.rawValue): \(self.place): \(self.message)" }
+}
+
+extension [PackageViolation] {
+    /// Adds one.
+    mutating func note(_ code: ViolationCode, _ place: String, _ message: String) {
+        self.append(PackageViolation(code, place, message))
+    }
+}
+
+/// A value from outside in a message: in quotes, short, without control characters.
+func quoted(_ text: String) -> String {
+    let clean = String(
+        String.UnicodeScalarView(
+            text.unicodeScalars.prefix(80).map { $0.value < 0x20 || (0x7F...0x9F).contains($0.value) ? "?" : $0 }))
+    return "\"\(clean)\(text.unicodeScalars.count > 80 ? "…" : "")\""
+}

@@ -1,0 +1,76 @@
+import Cryptography
+import Foundation
+
+/// Who does the arithmetic of a signature: Shared/Cryptography in this process, or the `openssl` program as a second
+/// opinion. Neither looks at the clock, which is the policy's.
+enum SignatureCheck: Sendable {
+    case cryptography
+    case openssl
+
+    /// What is asked.
+    struct Question: Sendable {
+        let signature: [UInt8]
+        let content: [UInt8]
+        let rootsPEM: [UInt8]
+        /// False when the policy found already that the chain does not lead to a root.
+        let checksChain: Bool
+        /// A moment at which all certificates of the chain hold, nil if there is none.
+        let chainEpochSeconds: Int64?
+    }
+
+    /// - Returns: what is wrong, nil when the numbers are right.
+    func violation(_ question: Question) async -> PackageViolation? {
+        switch self {
+        case .cryptography: Self.byCryptography(question)
+        case .openssl: await Self.byOpenSSL(question)
+        }
+    }
+
+    private static func byCryptography(_ question: Question) -> PackageViolation? {
+        // It knows no signature without its chain; one that is broken or over has its violation already.
+        guard question.checksChain, let moment = question.chainEpochSeconds else { return nil }
+        do {
+            _ = try CMS.verify(
+                signature: question.signature, content: question.content, rootsPEM: question.rootsPEM,
+                atEpochSeconds: moment)
+            return nil
+        } catch {
+            // How OpenSSL names the step that failed.
+            let isChain = error.message.contains("certificate verify error")
+            return Self.refused(isChain ? .chainUntrusted : .signatureWrong, error.message)
+        }
+    }
+
+    /// Source: the command of Wallet Orders §2.4
+    private static func byOpenSSL(_ question: Question) async -> PackageViolation? {
+        do {
+            return try await RunProgram.withScratchDirectory { directory in
+                let path = { (name: String) in directory.appendingPathComponent(name).path }
+                try Data(question.signature).write(to: URL(fileURLWithPath: path("signature")))
+                try Data(question.content).write(to: URL(fileURLWithPath: path("manifest.json")))
+                try Data(question.rootsPEM).write(to: URL(fileURLWithPath: path("roots.pem")))
+                let command = [
+                    "openssl", "cms", "-verify", "-inform", "DER", "-in", path("signature"), "-content",
+                    path("manifest.json"), "-binary", "-CAfile", path("roots.pem"), "-purpose", "any",
+                    "-no_check_time", "-out", "/dev/null",
+                ]
+                let withoutChain = command + ["-noverify"]
+                let outcome = try await RunProgram.run(question.checksChain ? command : withoutChain)
+                if outcome.status == 0 { return nil }
+                let isChain = question.checksChain ? try await RunProgram.run(withoutChain).status == 0 : false
+                return Self.refused(
+                    isChain ? .chainUntrusted : .signatureWrong, "openssl says \(quoted(outcome.output))")
+            }
+        } catch {
+            return PackageViolation(.signatureNotChecked, "signature", "It could not be checked: \(error)")
+        }
+    }
+
+    private static func refused(_ code: ViolationCode, _ reason: String) -> PackageViolation {
+        let sentence =
+            code == .chainUntrusted
+            ? "The chain has the right names, but a certificate in it was not signed by the one above"
+            : "It does not verify with the signer's key"
+        return PackageViolation(code, "signature", "\(sentence): \(reason)")
+    }
+}

@@ -1,0 +1,55 @@
+import Testing
+
+@testable import Devkit
+
+/// A good package with one thing spoilt, and what must be said of it.
+struct BrokenPackage: Sendable, CustomTestStringConvertible {
+    /// What is made anew after the change, so that only the change is wrong.
+    enum Seal: Sendable { case all, signature, nothing }
+
+    let name: String
+    /// All that must be found, in any order.
+    let codes: [ViolationCode]
+    /// What the place or the sentence of one of them must have in it.
+    let mention: String
+    let seal: Seal
+    let change: @Sendable (inout PackageDraft, PackageStage) throws -> Void
+    let spoil: @Sendable (inout ArchiveDraft) throws -> Void
+
+    var testDescription: String { self.name }
+
+    init(
+        _ name: String, _ codes: ViolationCode..., mention: String, seal: Seal = .all,
+        _ change: @escaping @Sendable (inout PackageDraft, PackageStage) throws -> Void
+    ) {
+        self.name = name
+        self.codes = codes
+        self.mention = mention
+        self.seal = seal
+        self.change = change
+        self.spoil = { _ in }
+    }
+
+    /// A case that spoils the archive around the files.
+    init(
+        archive name: String, _ codes: ViolationCode..., mention: String,
+        _ spoil: @escaping @Sendable (inout ArchiveDraft) throws -> Void
+    ) {
+        self.name = name
+        self.codes = codes
+        self.mention = mention
+        self.seal = .nothing
+        self.change = { _, _ in }
+        self.spoil = spoil
+    }
+
+    func package(_ stage: PackageStage) throws -> [UInt8] {
+        var draft = PackageDraft(files: stage.files)
+        try self.change(&draft, stage)
+        if self.seal == .all { draft.remakeManifest() }
+        if self.seal != .nothing { try draft.sign(stage) }
+        var archive = ArchiveDraft(draft.files)
+        try self.spoil(&archive)
+        return archive.bytes
+    }
+}

@@ -1,0 +1,54 @@
+import Testing
+
+@testable import Devkit
+
+/// Packages with one thing wrong are refused for that and for nothing else.
+@Suite(.timeLimit(.minutes(5)))
+struct BrokenPackageTests {
+    let stage: PackageStage
+
+    init() throws { self.stage = try PackageStage.shared.get() }
+
+    @Test(arguments: BrokenPackage.archives + BrokenPackage.manifests)
+    func aBrokenContainerOrManifestIsRefusedForItsReason(_ broken: BrokenPackage) async throws {
+        try await self.judge(broken, by: .cryptography)
+    }
+
+    @Test(arguments: BrokenPackage.orders + BrokenPackage.languages)
+    func aBrokenOrderOrLanguageIsRefusedForItsReason(_ broken: BrokenPackage) async throws {
+        try await self.judge(broken, by: .cryptography)
+    }
+
+    /// Whoever does the arithmetic.
+    @Test(arguments: BrokenPackage.signatures, [SignatureCheck.cryptography, .openssl])
+    func aBrokenSignatureIsRefusedForItsReason(_ broken: BrokenPackage, _ check: SignatureCheck) async throws {
+        try await self.judge(broken, by: check)
+    }
+
+    private func judge(_ broken: BrokenPackage, by check: SignatureCheck) async throws {
+        let found = try await self.stage.violations(broken.package(self.stage), check: check)
+        #expect(found.map(\.code.rawValue).sorted() == broken.codes.map(\.rawValue).sorted(), "\(found)")
+        #expect(found.contains { $0.description.contains(broken.mention) }, "\(found)")
+    }
+
+    /// What the cases spoil is good before: written by the tests' own archive writer and signed anew.
+    @Test(arguments: [SignatureCheck.cryptography, .openssl], [BrokenPackage.Seal.all, .signature, .nothing])
+    func withoutTheChangeAPackagePasses(_ check: SignatureCheck, _ seal: BrokenPackage.Seal) async throws {
+        let whole = BrokenPackage("nothing", mention: "", seal: seal) { _, _ in }
+        #expect(try await self.stage.violations(whole.package(self.stage), check: check) == [])
+    }
+
+    @Test func eachCodeHasACaseOrIsTestedElsewhere() {
+        let cases =
+            BrokenPackage.archives + BrokenPackage.manifests + BrokenPackage.signatures + BrokenPackage.orders
+            + BrokenPackage.languages
+        let names = Dictionary(grouping: cases, by: \.name)
+        #expect(names.filter { $0.value.count > 1 }.isEmpty && cases.count >= 100)
+        // Covered by `ZipReaderTests` and `PackageSignatureTests`, or only there when a program is missing.
+        let elsewhere: Set<ViolationCode> = [
+            .archiveTooManyEntries, .entryLost, .entryOverlap, .entryTooLarge, .signatureContentType,
+            .signatureVersion, .signingTimeMissing, .rootUnknown, .signatureNotChecked,
+        ]
+        #expect(Set(cases.flatMap(\.codes)) == Set(ViolationCode.allCases).subtracting(elsewhere))
+    }
+}

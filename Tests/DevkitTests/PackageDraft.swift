@@ -1,0 +1,48 @@
+import Cryptography
+import Model
+
+/// The files of a package on the way to become another one.
+struct PackageDraft {
+    var files: [(name: String, content: [UInt8])]
+
+    /// The content of a file; nil takes it out, a new name is added at the end.
+    subscript(name: String) -> [UInt8]? {
+        get { self.files.first { $0.name == name }?.content }
+        set {
+            let index = self.files.firstIndex { $0.name == name }
+            switch (index, newValue) {
+            case (let index?, let content?): self.files[index].content = content
+            case (let index?, nil): self.files.remove(at: index)
+            case (nil, let content?): self.files.append((name, content))
+            case (nil, nil): break
+            }
+        }
+    }
+
+    /// Replaces a value of order.json, or takes it out.
+    mutating func order(_ path: String, _ value: JSON?) throws {
+        self["order.json"] = try JSON(parsing: self["order.json"] ?? []).setting(path, value).serialized
+    }
+
+    /// Replaces a member of manifest.json, or takes it out.
+    mutating func manifest(_ name: String, _ value: JSON?) throws {
+        var members = try JSON(parsing: self["manifest.json"] ?? []).object ?? JSONObject()
+        members[name] = value
+        self["manifest.json"] = JSON.object(members).serialized
+    }
+
+    /// Makes manifest.json anew, if it is there.
+    mutating func remakeManifest() {
+        guard self["manifest.json"] != nil else { return }
+        let listed = self.files.filter { $0.name != "manifest.json" && $0.name != "signature" }
+        self["manifest.json"] =
+            JSON.object(JSONObject(listed.map { ($0.name, JSON.string(SHA256.hex($0.content))) })).serialized
+    }
+
+    /// Makes the signature anew, if it is there.
+    mutating func sign(_ stage: PackageStage, _ pem: [String: [UInt8]]? = nil, later: Int64 = 0) throws {
+        guard self["signature"] != nil else { return }
+        self["signature"] = try stage.identity(pem ?? stage.pem).sign(
+            self["manifest.json"] ?? [], signingEpochSeconds: stage.nowEpochSeconds + later)
+    }
+}
