@@ -54,6 +54,14 @@ import Testing
         #expect(error?.message.contains(what) == true, "\(error?.message ?? "")")
     }
 
+    @Test func anOrderThatStandsTwiceIsRefusedWithBothLines() {
+        let other = Self.row.replacing("o1,", with: "o2,")
+        let error = #expect(throws: ToolError.self) {
+            try OlistTable.parse("\(Self.header)\n\(Self.row)\n\n\(other)\n\(Self.row)\n")
+        }
+        #expect(error?.message.contains("line 5: order o1 stands in line 2 already") == true, "\(error?.message ?? "")")
+    }
+
     @Test(arguments: ["", "\n", "order_id,customer_id", row, header.uppercased(), header + ",more"])
     func anotherTableIsRefused(_ text: String) {
         let error = #expect(throws: ToolError.self) { try OlistTable.parse(text) }

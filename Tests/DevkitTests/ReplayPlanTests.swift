@@ -56,4 +56,15 @@ import Testing
         #expect(messages(1) == messages(1))
         #expect(messages(1) != messages(2))
     }
+
+    @Test func samplesAreDrawnFromAllOrdersByTheSeed() {
+        let plan = Self.plan(broken: 0)
+        let drawn = plan.samples(30, seed: 1)
+        #expect(drawn.count == 30 && drawn.isSubset(of: Set(plan.stories.indices)))
+        #expect(drawn == plan.samples(30, seed: 1) && drawn != plan.samples(30, seed: 2))
+        // Not every tenth: the steps between them differ.
+        let sorted = drawn.sorted()
+        #expect(Set(zip(sorted, sorted.dropFirst()).map { $1 - $0 }).count > 3)
+        #expect(plan.samples(1000, seed: 1).count == 300 && plan.samples(0, seed: 1).isEmpty)
+    }
 }

@@ -21,6 +21,9 @@ import Testing
         #expect(stack.gateway == "http://127.0.0.1:1" && stack.kafka == "127.0.0.1:2")
         #expect(stack.apnsAdmin == "http://127.0.0.1:3" && stack.orderType.rawValue == "order.com.example.shop")
         #expect(stack.tokenSecrets == "/s=1/secrets.json" && stack.roots == "/root.pem")
+        #expect(stack.webServiceURL == nil)
+        let named = try Self.read((Self.lines + ["WEB_SERVICE_URL=https://wallet.example.com"]).joined(separator: "\n"))
+        #expect(named.webServiceURL == "https://wallet.example.com")
     }
 
     @Test(arguments: lines.indices)

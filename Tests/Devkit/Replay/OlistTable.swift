@@ -24,15 +24,24 @@ enum OlistTable {
         "order_delivered_carrier_date", "order_delivered_customer_date", "order_estimated_delivery_date",
     ]
 
-    /// - Throws: `ToolError` naming the line and what is wrong with it.
+    /// - Throws: `ToolError` naming the line and what is wrong with it; an order that stands twice is wrong too.
     static func parse(_ text: String) throws(ToolError) -> [OlistOrder] {
         var lines = text.split(omittingEmptySubsequences: false, whereSeparator: \.isNewline)[...]
         guard let header = lines.popFirst(), Self.fields(header) == Self.columns else {
             throw ToolError(.input, "reading the table: the first line must be \(Self.columns.joined(separator: ","))")
         }
         var orders: [OlistOrder] = []
+        var places: [String: Int] = [:]
         for (index, line) in lines.enumerated() where !line.isEmpty {
-            orders.append(try Self.order(Self.fields(line), line: index + 2))
+            let order = try Self.order(Self.fields(line), line: index + 2)
+            // Two lives under one identifier would be mixed, and no end of them could be expected.
+            if let first = places.updateValue(index + 2, forKey: order.identifier) {
+                throw ToolError(
+                    .input,
+                    "reading the table: line \(index + 2): order \(order.identifier) stands in line \(first) already; "
+                        + "take one of the lines out")
+            }
+            orders.append(order)
         }
         return orders
     }

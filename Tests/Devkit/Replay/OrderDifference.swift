@@ -12,4 +12,31 @@ enum OrderDifference {
             "\(name) is \(found[name]?.text.prefix(200) ?? "missing"), expected \(expected[name]?.text.prefix(200) ?? "none")"
         }.joined(separator: "; ")
     }
+
+    /// What Waybill sets itself, compared with what the order is known by.
+    ///
+    /// - Parameter webServiceURL: nil where it is not known; then it only has to be there.
+    /// - Returns: nil when all agree. A token is never repeated: whoever has it may fetch the order.
+    static func ofIdentity(_ order: JSON, key: OrderKey, token: String, webServiceURL: String?) -> String? {
+        let members = order.object
+        let expected = [
+            ("orderIdentifier", key.order.rawValue), ("orderTypeIdentifier", key.orderType.rawValue),
+            ("webServiceURL", webServiceURL ?? members?["webServiceURL"]?.string ?? "there"),
+        ]
+        for (name, value) in expected where members?[name]?.string != value {
+            return "\(name) is \(members?[name]?.text.prefix(200) ?? "missing"), expected \(value)"
+        }
+        guard let found = members?["authenticationToken"]?.string else { return "authenticationToken is missing" }
+        return found == token ? nil : "authenticationToken is not the one that checkout derives"
+    }
+
+    /// What a device has, compared with what the gateway serves at the end: the same version, to the last member.
+    static func ofDevice(_ order: JSON?, served: JSON?) -> String? {
+        guard let order else { return "it has no version" }
+        guard let served else { return "the gateway served none to compare with" }
+        guard order != served else { return nil }
+        let names = Set((order.object?.members ?? []).map(\.name)).union((served.object?.members ?? []).map(\.name))
+        let differing = names.sorted().filter { order.object?[$0] != served.object?[$0] }
+        return "it differs from what is served in \(differing.joined(separator: ", "))"
+    }
 }

@@ -5,74 +5,97 @@ import Model
 /// Compares what came out of a replay with what had to.
 struct ReplayCheck: Sendable {
     let run: ReplayRun
-    /// How many packages the `openssl` program verifies.
-    let samples: Int
+    /// The orders whose packages the `openssl` program verifies.
+    let samples: Set<Int>
+    /// The orders that a device follows.
+    let followed: Set<Int>
+
+    private struct Outcome: Sendable {
+        var differences: [String] = []
+        /// The order.json of the orders that a device follows.
+        var served: [Int: JSON] = [:]
+    }
 
     /// Each order's package in the gateway against the document built from the table, and samples by `openssl`.
-    func packages(_ report: inout ReplayReport) async {
+    /// - Returns: what is served of the orders that a device follows.
+    func packages(_ report: inout ReplayReport) async -> [Int: JSON] {
         let stories = self.run.plan.stories
-        let step = max(1, stories.count / max(1, self.samples))
         let lanes = 16
-        let results = await withTaskGroup(of: [String].self) { group in
+        let outcome = await withTaskGroup(of: Outcome.self) { group in
             for lane in 0..<lanes {
                 group.addTask {
-                    var differences: [String] = []
+                    var outcome = Outcome()
                     for index in stride(from: lane, to: stories.count, by: lanes) {
-                        let isSample = self.samples > 0 && index % step == 0 && index / step < self.samples
-                        if let difference = await self.difference(stories[index], isSample: isSample) {
-                            differences.append("order \(stories[index].order.identifier): \(difference)")
-                        }
+                        await self.look(at: index, &outcome)
                     }
-                    return differences
+                    return outcome
                 }
             }
-            return await group.reduce(into: [String]()) { $0 += $1 }
-        }
-        report.samples = min(self.samples, (stories.count + step - 1) / step)
-        report.differences += results
-    }
-
-    private func difference(_ story: OrderStory, isSample: Bool) async -> String? {
-        do {
-            let package = try await self.package(of: story.order.identifier)
-            let archive = ZipReader(package)
-            if let violation = archive.violations.first { return "\(violation)" }
-            guard let entry = archive.entries.first(where: { $0.name == "order.json" }) else { return "no order.json" }
-            if let difference = OrderDifference.between(try JSON(parsing: entry.content), expected: story.expected) {
-                return difference
+            return await group.reduce(into: Outcome()) { whole, part in
+                whole.differences += part.differences
+                whole.served.merge(part.served) { first, _ in first }
             }
-            guard isSample else { return nil }
+        }
+        report.samples = self.samples.count
+        report.differences += outcome.differences
+        return outcome.served
+    }
+
+    private func look(at index: Int, _ outcome: inout Outcome) async {
+        let story = self.run.plan.stories[index]
+        do {
+            let key = OrderKey(orderType: self.run.stack.orderType, order: try OrderIdentifier(story.order.identifier))
+            let token = self.run.tokens.token(for: key)
+            let package = try await self.package(of: key, token: token)
+            let archive = ZipReader(package)
+            if let violation = archive.violations.first { throw ToolError(.check, "\(violation)") }
+            guard let entry = archive.entries.first(where: { $0.name == "order.json" }) else {
+                throw ToolError(.check, "no order.json")
+            }
+            let order = try JSON(parsing: entry.content)
+            if self.followed.contains(index) { outcome.served[index] = order }
+            let differences = [
+                OrderDifference.between(order, expected: story.expected),
+                OrderDifference.ofIdentity(
+                    order, key: key, token: token, webServiceURL: self.run.stack.webServiceURL),
+            ]
+            if let difference = differences.compactMap(\.self).first { throw ToolError(.check, difference) }
+            guard self.samples.contains(index) else { return }
             let roots = try readFile(self.run.stack.roots)
-            return await PackageVerifier.byOpenSSL(package, roots: roots).violations.first?.description
+            if let violation = await PackageVerifier.byOpenSSL(package, roots: roots).violations.first {
+                throw ToolError(.check, "\(violation)")
+            }
         } catch {
-            return "\(error)"
+            outcome.differences.append("order \(story.order.identifier): \(error)")
         }
     }
 
-    private func package(of identifier: String) async throws -> [UInt8] {
-        let key = OrderKey(orderType: self.run.stack.orderType, order: try OrderIdentifier(identifier))
+    private func package(of key: OrderKey, token: String) async throws -> [UInt8] {
         let request = HTTPRequest(
-            url: "\(self.run.stack.gateway)/v1/orders/\(key)",
-            headers: [("authorization", "AppleOrder \(self.run.tokens.token(for: key))")])
+            url: "\(self.run.stack.gateway)/v1/orders/\(key)", headers: [("authorization", "AppleOrder \(token)")])
         let response = try await self.run.http.send(request)
         guard response.status == 200 else { throw ToolError(.check, "the gateway answers \(response.status)") }
         return response.body
     }
 
-    /// Each device ended with the last version.
-    func devices(_ devices: [Int: WalletDevice], _ report: inout ReplayReport) async {
+    /// Each device ended with the last version: what the table says, and exactly what the gateway serves.
+    func devices(_ devices: [Int: WalletDevice], served: [Int: JSON], _ report: inout ReplayReport) async {
         for (story, device) in devices {
             let life = self.run.plan.stories[story]
-            let order = await device.order(life.order.identifier) ?? .null
-            if let difference = OrderDifference.between(order, expected: life.expected) {
+            let order = await device.order(life.order.identifier)
+            let differences = [
+                OrderDifference.between(order ?? .null, expected: life.expected),
+                OrderDifference.ofDevice(order, served: served[story]),
+            ]
+            if let difference = differences.compactMap(\.self).first {
                 report.differences.append("device of order \(life.order.identifier): \(difference)")
             }
         }
     }
 
-    /// Exactly the broken changes are dead letters, each with its code and a reason that says where to look.
+    /// Exactly the broken changes are dead letters, each as it came, with its code and a reason that says where to look.
     func deadLetters(
-        _ broken: [String: BrokenChange], since offsets: [Int32: Int64], _ report: inout ReplayReport
+        _ broken: [String: BrokenRecord], since offsets: [Int32: Int64], _ report: inout ReplayReport
     ) async throws {
         let topic = Topics().deadLetters
         let admin = try KafkaAdmin(KafkaConfiguration(bootstrap: self.run.stack.kafka))
@@ -95,25 +118,17 @@ struct ReplayCheck: Sendable {
         }
         await consumer.close()
         report.deadLetters = letters
-        report.differences += left.map { "broken change at \($0.key) (\($0.value)) is no dead letter" }
+        report.differences += left.map { "broken change at \($0.key) (\($0.value.kind)) is no dead letter" }
     }
 
-    private func judge(_ record: KafkaRecord, _ left: inout [String: BrokenChange], _ report: inout ReplayReport) {
-        func header(_ name: String) -> String {
-            let value = record.headers.last { $0.name == name }?.value ?? []
-            return String(decoding: value, as: UTF8.self)
-        }
-        let origin = header(DeadLetterHeader.origin)
-        let code = header(DeadLetterHeader.error)
-        let reason = header(DeadLetterHeader.reason)
-        guard let kind = left.removeValue(forKey: origin) else {
-            report.differences.append("unexpected dead letter from \(origin): \(code): \(reason)")
+    private func judge(_ record: KafkaRecord, _ left: inout [String: BrokenRecord], _ report: inout ReplayReport) {
+        let origin = record.text(of: DeadLetterHeader.origin)
+        let said = "\(record.text(of: DeadLetterHeader.error)): \(record.text(of: DeadLetterHeader.reason))"
+        guard let broken = left.removeValue(forKey: origin) else {
+            report.differences.append("unexpected dead letter from \(origin): \(said)")
             return
         }
-        report.reasons[kind] = "\(code): \(reason)"
-        if code != kind.code || !reason.contains(kind.mention) {
-            report.differences.append(
-                "dead letter of \(kind): \(code): \(reason); expected \(kind.code) and a word of \(kind.mention)")
-        }
+        report.reasons[broken.kind] = said
+        report.differences += broken.differences(record).map { "dead letter of \(broken.kind): \($0)" }
     }
 }

@@ -44,4 +44,10 @@ struct ReplayPlan: Sendable {
         }
         self.steps = steps
     }
+
+    /// Which orders are looked at more closely: so many of them, chosen by the seed.
+    func samples(_ count: Int, seed: UInt64) -> Set<Int> {
+        var random = SeededGenerator(seed: seed ^ 0x5A4D_91E5)
+        return Set(self.stories.indices.shuffled(using: &random).prefix(count))
+    }
 }

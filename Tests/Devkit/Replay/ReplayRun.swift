@@ -5,8 +5,6 @@ import Synchronization
 
 /// Publishes a plan, lets devices follow, and waits until all is done.
 final class ReplayRun: Sendable {
-    /// How many changes are published in one go.
-    private static let chunk = 500
     /// How long the system may take when everything is published.
     private static let patience = Duration.seconds(600)
 
@@ -14,19 +12,21 @@ final class ReplayRun: Sendable {
     let plan: ReplayPlan
     let http: HTTPClient
     let tokens: DerivedTokens
-    private let rate: Int
+    private let pace: ReplayPace
+    private let seed: UInt64
     private let producer: KafkaProducer
     private let admin: KafkaAdmin
     private let journal: APNSJournal
     private let devices: [Int: WalletDevice]
     private let published = Atomic<Int>(0)
-    /// Where the broken changes went, as a dead letter names it.
-    private let broken = Mutex<[String: BrokenChange]>([:])
+    /// The broken changes by where they went, as a dead letter names it.
+    private let broken = Mutex<[String: BrokenRecord]>([:])
 
     init(stack: StackEnvironment, plan: ReplayPlan, rate: Int, devices: Int, seed: UInt64) throws {
         self.stack = stack
         self.plan = plan
-        self.rate = rate
+        self.pace = ReplayPace(rate: rate)
+        self.seed = seed
         self.http = try HTTPClient(connectionsPerHost: 64)
         self.tokens = try DerivedTokens(file: stack.tokenSecrets)
         let kafka = KafkaConfiguration(bootstrap: stack.kafka)
@@ -75,13 +75,16 @@ final class ReplayRun: Sendable {
             self.journal.finish()
             group.cancelAll()
             var failures: [String] = []
-            while let result = await group.nextResult() { if case .success(let failure?) = result { failures.append(failure) } }
+            while let result = await group.nextResult() {
+                if case .success(let failure?) = result { failures.append(failure) }
+            }
             return failures
         }
         report.differences += failures
-        let check = ReplayCheck(run: self, samples: samples)
-        await check.packages(&report)
-        await check.devices(self.devices, &report)
+        let check = ReplayCheck(
+            run: self, samples: self.plan.samples(samples, seed: self.seed), followed: Set(self.devices.keys))
+        let served = await check.packages(&report)
+        await check.devices(self.devices, served: served, &report)
         try await check.deadLetters(self.broken.withLock { $0 }, since: deadLetters, &report)
         await self.producer.close()
         await self.admin.close()
@@ -91,20 +94,25 @@ final class ReplayRun: Sendable {
 
     private func publish(placed: (Int) -> Void) async throws {
         let begin = ContinuousClock.now
-        for start in stride(from: 0, to: self.plan.steps.count, by: Self.chunk) {
-            let steps = self.plan.steps[start..<min(start + Self.chunk, self.plan.steps.count)]
+        var sent = 0
+        while sent < self.plan.steps.count {
+            let due = self.pace.due(sent: sent, of: self.plan.steps.count, after: .now - begin)
+            guard due > 0 else {
+                try await Task.sleep(until: begin + self.pace.moment(of: sent))
+                continue
+            }
+            let steps = self.plan.steps[sent..<sent + due]
             let results = await self.producer.produce(steps.map(\.message))
             for (step, result) in zip(steps, results) {
                 let position = try result.get()
                 if let kind = step.broken {
                     let origin = "\(position.topic)/\(position.partition)/\(position.offset)"
-                    self.broken.withLock { $0[origin] = kind }
+                    self.broken.withLock { $0[origin] = BrokenRecord(kind: kind, message: step.message) }
                 }
                 if let story = step.placed { placed(story) }
             }
-            let count = self.published.add(steps.count, ordering: .relaxed).newValue
-            guard self.rate > 0 else { continue }
-            try await Task.sleep(until: begin + .seconds(Double(count) / Double(self.rate)))
+            sent += due
+            self.published.store(sent, ordering: .relaxed)
         }
     }
 
@@ -145,7 +153,9 @@ final class ReplayRun: Sendable {
         while true {
             let lag = try await self.admin.lag(group: group, topic: topic).values.reduce(0, +)
             if lag == 0 { return }
-            guard .now < end else { throw ToolError(.timeout, "waiting for \(group) on \(topic): \(lag) records behind") }
+            guard .now < end else {
+                throw ToolError(.timeout, "waiting for \(group) on \(topic): \(lag) records behind")
+            }
             try await Task.sleep(for: .milliseconds(100))
         }
     }

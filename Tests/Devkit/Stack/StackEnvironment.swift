@@ -6,6 +6,8 @@ struct StackEnvironment: Sendable {
     let kafka: String
     let apnsAdmin: String
     let orderType: OrderTypeIdentifier
+    /// What stands in every order as `webServiceURL`; nil where the file does not say.
+    let webServiceURL: String?
     /// Path of the file with the token secrets.
     let tokenSecrets: String
     /// Path of the PEM file with the root that stands for Apple's.
@@ -30,6 +32,7 @@ struct StackEnvironment: Sendable {
         } catch let error as IdentifierError {
             throw ToolError(.input, "reading \(file): ORDER_TYPE: \(error)")
         }
+        self.webServiceURL = values["WEB_SERVICE_URL"].flatMap { $0.isEmpty ? nil : $0 }
         self.tokenSecrets = try value("TOKEN_SECRETS")
         self.roots = try value("ROOT_CA")
     }

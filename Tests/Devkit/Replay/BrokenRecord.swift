@@ -1,0 +1,41 @@
+import Kafka
+import Model
+
+/// A broken change as it was published, and the judgement of the dead letter that it became.
+struct BrokenRecord: Sendable {
+    let kind: BrokenChange
+    let message: KafkaMessage
+
+    /// The packager takes changes of up to 1 MiB; larger ones may leave their value behind. Source: DESIGN §3
+    private static let valueLimit = 1 << 20
+
+    /// What is not as it must be: the code, a reason that says where to look, and the record as it came.
+    func differences(_ letter: KafkaRecord) -> [String] {
+        var found: [String] = []
+        let names = [DeadLetterHeader.error, DeadLetterHeader.reason, DeadLetterHeader.origin]
+        for name in names where letter.headers.count(where: { $0.name == name }) != 1 {
+            found.append("the header \(name) does not stand there once")
+        }
+        let code = letter.text(of: DeadLetterHeader.error)
+        let reason = letter.text(of: DeadLetterHeader.reason)
+        if code != self.kind.code || !reason.contains(self.kind.mention) {
+            found.append("\(code): \(reason); expected \(self.kind.code) and a word of \(self.kind.mention)")
+        }
+        if letter.key != self.message.key { found.append("its key is not the record's") }
+        let isTooLarge = (self.message.value?.count ?? 0) > Self.valueLimit
+        // Said in the reason, so that a person knows where the rest stands.
+        if isTooLarge, letter.value == nil, reason.contains("left out") { return found }
+        if letter.value != self.message.value { found.append("its value is not the record's") }
+        if letter.headers.filter({ !names.contains($0.name) }) != self.message.headers {
+            found.append("its headers are not the record's")
+        }
+        return found
+    }
+}
+
+extension KafkaRecord {
+    /// The text of the last header of a name, empty if there is none.
+    func text(of header: String) -> String {
+        String(decoding: self.headers.last { $0.name == header }?.value ?? [], as: UTF8.self)
+    }
+}
