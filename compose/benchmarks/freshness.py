@@ -20,8 +20,8 @@ class Freshness:
     """
     Changes orders without a pause, follows `waybill.orders`, and fetches each version the moment it is told.
 
-    Over several connections, so that all threads of the gateway are asked; half of the requests name the version before,
-    which must not be answered 304.
+    Over several connections, so that all threads of the gateway are asked; half of the requests name the version
+    before, which must not be answered 304.
     """
 
     def __init__(self, stack, publisher, orders, authorization):

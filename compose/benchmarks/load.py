@@ -5,7 +5,7 @@ import re
 import subprocess
 import time
 
-from stack import Failure, cpu_seconds
+from stack import Failure, cpu_seconds, machine_seconds
 
 # Clients of one h2load ask for the same orders at about the same time. Several, each with an order of its own, see to
 # it that what is asked for at once differs, as it does in life.
@@ -42,15 +42,17 @@ class Load:
         generators = [process.pid for process in self.running]
         # In the middle of the measurement, when all generators are at work.
         self.wait_until(started + WARM_UP + 0.3)
-        before = {name: cpu_seconds(*ids) for name, ids in pids.items()} | {"h2load": cpu_seconds(*generators)}
+        who = pids | {"h2load": generators}
+        before, machine = {name: cpu_seconds(*ids) for name, ids in who.items()}, machine_seconds()
         began = time.monotonic()
         self.wait_until(started + WARM_UP + self.seconds - 0.3)
         wall = time.monotonic() - began
-        after = {name: cpu_seconds(*ids) for name, ids in pids.items()} | {"h2load": cpu_seconds(*generators)}
+        after, worked = {name: cpu_seconds(*ids) for name, ids in who.items()}, machine_seconds() - machine
         outputs = [process.communicate(timeout=self.seconds + 30)[0] for process in self.running]
         self.running = []
         total = sum(self.parse(output, expected) for output in outputs)
-        shares = {name: (after[name] - before[name]) / wall for name in after}
+        shares = {name: (after[name] - before[name]) / wall for name in who}
+        shares["others"] = max(0, worked / wall - sum(shares.values()))
         latencies = self.read_logs(count) if rate else []
         return Result(total, shares, latencies)
 

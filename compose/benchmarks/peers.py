@@ -106,7 +106,8 @@ class Peers:
             for name, peer in (("gateway", gateway), ("Lua", lua)):
                 cases = [
                     ("since", authorization + [since], 304), ("match", authorization + [match], 304),
-                    ("an early date", authorization + [early], 200), ("a wrong token", wrong, 401), ("no token", [], 401),
+                    ("an early date", authorization + [early], 200),
+                    ("a wrong token", wrong, 401), ("no token", [], 401),
                 ]
                 for case, headers, status in cases:
                     given = peer.get(path, headers)

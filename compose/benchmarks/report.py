@@ -26,10 +26,11 @@ class Report:
         for name, median, least, most, shares in self.rates:
             total = sum(shares.values())
             text = ", ".join(f"{who} {share:.2f}" for who, share in shares.items())
-            busiest = max(shares, key=shares.get)
-            # Whoever waits for others is not what bounds the rate.
-            bound = f"the machine is full, most of it {busiest}" if total > 0.9 * cores else f"{busiest} bounds"
-            print(f"{name:18} {median:9.0f} {least:9.0f} {most:9.0f}   {text}; {bound}")
+            busiest = max((who for who in shares if who != "others"), key=shares.get)
+            # With idle processors it is a single thread that bounds the rate.
+            full = total > 0.93 * cores
+            bound = "no idle processor, most time goes to" if full else "processors idle, the bottleneck is"
+            print(f"{name:18} {median:9.0f} {least:9.0f} {most:9.0f}   {text}; {bound} {busiest}")
         print()
         for name, value, target, way in self.figures:
             wanted = ""

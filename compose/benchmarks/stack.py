@@ -167,6 +167,13 @@ def cpu_seconds(*pids):
     return total / TICKS
 
 
+def machine_seconds():
+    """What all processors of the machine have worked so far, for whomever."""
+    with open("/proc/stat") as file:
+        user, nice, system, _, _, irq, softirq, steal = map(int, file.readline().split()[1:9])
+    return (user + nice + system + irq + softirq + steal) / TICKS
+
+
 def resident_kb(pid):
     with open(f"/proc/{pid}/status") as file:
         return int(next(line for line in file if line.startswith("VmRSS:")).split()[1])
