@@ -31,6 +31,9 @@ import Testing
                 let link = try await connection.exchange(bench.request("GET", bench.package("1") + "/package"))
                 #expect(link.status == 429, "guessing links is guessing")
 
+                let none = try await connection.exchange(bench.request("GET", bench.package("1")))
+                #expect(none.status == 401 && none["www-authenticate"] != nil, "who shows no token guesses nothing")
+
                 let right = try await connection.exchange(bench.request("GET", bench.package("1"), token: Bench.ownToken))
                 #expect(right.status == 200 && right.body == Bench.package)
                 let fresh = try await connection.exchange(

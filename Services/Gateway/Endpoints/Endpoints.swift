@@ -36,7 +36,7 @@ struct Endpoints: Sendable {
         self.act(on: route, request, eventLoop).whenComplete { result in
             let answer: Answer
             switch result {
-            case .success(let made): answer = self.slowedDown(made, request.client)
+            case .success(let made): answer = self.slowedDown(made, request)
             case .failure(let error): answer = self.unavailable(error, route, eventLoop)
             }
             self.count(route.endpoint, answer, since: started)
@@ -79,11 +79,14 @@ struct Endpoints: Sendable {
     }
 
     /// Who shows wrong tokens again and again is told to wait. What was not refused is never touched: a right token is
-    /// answered whatever came from its address before.
-    private func slowedDown(_ answer: Answer, _ client: ClientAddress) -> Answer {
-        guard answer.status == .unauthorized || answer.status == .forbidden,
-            let seconds = self.limits.refused(client)
-        else { return answer }
+    /// answered whatever came from its address before. Who shows no token guesses nothing: the answer is the challenge.
+    ///
+    /// Source: RFC 9110 §15.5.2
+    private func slowedDown(_ answer: Answer, _ request: Request) -> Answer {
+        let isGuess =
+            answer.status == .forbidden
+            || answer.status == .unauthorized && Authorization.token(request.fields.authorization) != nil
+        guard isGuess, let seconds = self.limits.refused(request.client) else { return answer }
         return .failure(
             .tooManyRequests, "too many wrong tokens came from this address",
             headers: ["retry-after": String(seconds)])
