@@ -5,8 +5,8 @@ public import Redis
 ///
 /// A registration stands in two places that may lie in different slots: with the order (who is pushed) and with the
 /// device (what it may list). The order's side is written last and taken off first: a device that is pushed can
-/// always list. Both sides keep the newest by `RegistrationStamp`, each for itself, so that requests that race leave the
-/// same on both, whatever the order of their steps.
+/// always list. Both sides keep the newest by `RegistrationStamp`, each for itself: requests that race leave the same on
+/// both, whatever the order of their steps.
 public struct Registrations: Sendable {
     /// How long the end of a registration is remembered, in seconds: longer than any request takes.
     static let endedSeconds: Int64 = 3600

@@ -4,6 +4,7 @@ import Logging
 import Model
 import NIOPosix
 import Operations
+import Redis
 import ServiceLifecycle
 import TestKit
 import Testing
@@ -77,6 +78,30 @@ import Testing
                 try await eventually("committed") { try await self.lag(scene, admin) == 0 }
             }
             #expect(try await scene.apns.deliveries().deliveries.filter { $0.status == 200 }.count == 1)
+        }
+    }
+
+    /// What the gateway publishes about a device that registered a minute after a change, and about one that came late.
+    @Test(.timeLimit(.minutes(2)))
+    func whoRegistersSoonAfterAChangeIsToldByWayOfKafka() async throws {
+        try await PusherScene.run { scene in
+            let directory = try TemporaryDirectory("pusher-service")
+            _ = try await scene.redis.send(
+                RedisCommand(
+                    "HSET", .string("waybill:order:{\(try PusherScene.order("o"))}"), "version", "1", "modified",
+                    .integer(PusherScene.noon - 60)))
+            for (number, moment) in [PusherScene.noon + 3600, PusherScene.noon].enumerated() {
+                let (key, record) = try await scene.register("d\(number)", for: "o", token: number, at: moment * 1000)
+                _ = try await scene.producer.produce(
+                    KafkaMessage(topic: scene.topics.registrations, key: Array(key.text.utf8), value: record.encoded))
+            }
+            try await self.serve(scene, directory) { admin in
+                try await eventually("committed") {
+                    let lag = try await admin.lag(group: Pusher.group, topic: scene.topics.registrations)
+                    return lag.values.reduce(0, +) == 0
+                }
+            }
+            #expect(try await scene.told() == [PusherScene.token(1)])
         }
     }
 
