@@ -45,13 +45,13 @@ import Testing
             let request = bench.request("GET", bench.package("1"), token: token)
             for _ in 0..<3 {
                 try await bench.connected { first in
-                    try await self.held(first, request)
+                    try await self.held(first, request, bench)
                     #expect(try await bench.once("GET", bench.package("1"), token: token).status == 503, "there is one place")
                 }
             }
             // Now nobody is there; the place is free within a step or two.
             try await bench.connected { next in
-                try await self.held(next, request)
+                try await self.held(next, request, bench)
                 try await bench.put("1", token: token)
                 #expect(try await next.response().status == 200)
             }
@@ -59,12 +59,19 @@ import Testing
     }
 
     /// Asks until the request is held and not refused for want of a place.
-    private func held(_ connection: RawConnection, _ request: String) async throws {
+    private func held(_ connection: RawConnection, _ request: String, _ bench: Bench) async throws {
         let deadline = ContinuousClock.now + .seconds(10)
+        func count() -> Substring? {
+            bench.metricsText.split(separator: "\n").first { $0.hasPrefix("waybill_fetches_held_total ") }
+        }
+        let before = count()
         while true {
             try await connection.send(request)
-            try await Task.sleep(for: .milliseconds(150))
-            if connection.isQuiet { return }
+            while connection.isQuiet, count() == before {
+                try #require(ContinuousClock.now < deadline, "no answer and no place")
+                try await Task.sleep(for: .milliseconds(2))
+            }
+            if count() != before { return }
             #expect(try await connection.response().status == 503)
             try #require(ContinuousClock.now < deadline, "the place is never free")
         }
