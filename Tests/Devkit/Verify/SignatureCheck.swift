@@ -57,6 +57,10 @@ enum SignatureCheck: Sendable {
                 let withoutChain = command + ["-noverify"]
                 let outcome = try await RunProgram.run(question.checksChain ? command : withoutChain)
                 if outcome.status == 0 { return nil }
+                // A shell's way to say that there is no such program, or that a signal ended it.
+                guard outcome.status < 126 else {
+                    throw ToolError(.program, "running openssl: \(quoted(outcome.output))")
+                }
                 let isChain = question.checksChain ? try await RunProgram.run(withoutChain).status == 0 : false
                 return Self.refused(
                     isChain ? .chainUntrusted : .signatureWrong, "openssl says \(quoted(outcome.output))")
