@@ -39,6 +39,9 @@ public struct Brands: Sendable {
     /// The brand of an order type, nil if there is none.
     public subscript(orderType: OrderTypeIdentifier) -> Brand? { self.indices[orderType].map { self.brands[$0] } }
 
+    /// Whether there is a brand for an order type.
+    public func serves(_ orderType: OrderTypeIdentifier) -> Bool { self.indices[orderType] != nil }
+
     /// All order types, sorted.
     public var orderTypes: [OrderTypeIdentifier] { self.brands.map(\.orderType) }
 }

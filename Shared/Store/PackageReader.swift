@@ -50,16 +50,33 @@ public struct PackageReader: Sendable {
     }
 
     /// Reads stamp and package in one go.
-    public func spans(of key: OrderKey, on eventLoop: any EventLoop) -> EventLoopFuture<Spans?> {
+    ///
+    /// - Parameter completion: gets nil for an order that is unknown or removed, or a `RedisError` or `StoreError`; on
+    ///   the event loop. Not a future, whose three allocations this path can do without.
+    public func spans(
+        of key: OrderKey, on eventLoop: any EventLoop,
+        _ completion: @escaping @Sendable (Result<Spans?, any Error>) -> Void
+    ) {
         let command = RedisCommand("HMGET", .string(StoreKeys.order(key)), Self.spanFields)
-        return self.redis.pipeline([command], on: eventLoop).flatMapThrowing { replies in
-            let values = try Self.values(replies)
-            guard let stamp = try Self.stamp(values) else { return nil }
-            guard values.count == 8, case .string(let head) = values[5], let assets = values[6].text,
-                case .string(let tail) = values[7]
-            else { throw StoreError(.corrupt, "reading package: a span is missing") }
-            return Spans(stamp: stamp, head: head, assetList: assets, tail: tail)
+        self.redis.pipeline([command], on: eventLoop).whenComplete { result in
+            completion(Result { try Self.spans(result.get()) })
         }
+    }
+
+    /// As above, for callers that have time.
+    public func spans(of key: OrderKey, on eventLoop: any EventLoop) -> EventLoopFuture<Spans?> {
+        let promise = eventLoop.makePromise(of: Spans?.self)
+        self.spans(of: key, on: eventLoop) { promise.completeWith($0) }
+        return promise.futureResult
+    }
+
+    private static func spans(_ replies: [RedisValue]) throws -> Spans? {
+        let values = try Self.values(replies)
+        guard let stamp = try Self.stamp(values) else { return nil }
+        guard values.count == 8, case .string(let head) = values[5], let assets = values[6].text,
+            case .string(let tail) = values[7]
+        else { throw StoreError(.corrupt, "reading package: a span is missing") }
+        return Spans(stamp: stamp, head: head, assetList: assets, tail: tail)
     }
 
     /// Whether an order was removed, and that lately enough for its trace to be here still.

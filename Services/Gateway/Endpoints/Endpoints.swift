@@ -8,7 +8,9 @@ import Redis
 import Store
 
 /// All endpoints: a request in, an answer out.
-struct Endpoints: Sendable {
+///
+/// A class so that what waits for Redis keeps one reference and not a copy of everything.
+final class Endpoints: Sendable {
     let basePath: String
     let brands: Brands
     let package: PackageEndpoint
@@ -17,7 +19,23 @@ struct Endpoints: Sendable {
     let log: LogEndpoint
     let metrics: GatewayMetrics
     let logger: Logger
-    var limits = GatewayLimits()
+    let limits: GatewayLimits
+
+    init(
+        basePath: String, brands: Brands, package: PackageEndpoint, link: LinkEndpoint,
+        registrations: RegistrationEndpoints, log: LogEndpoint, metrics: GatewayMetrics, logger: Logger,
+        limits: GatewayLimits = GatewayLimits()
+    ) {
+        self.basePath = basePath
+        self.brands = brands
+        self.package = package
+        self.link = link
+        self.registrations = registrations
+        self.log = log
+        self.metrics = metrics
+        self.logger = logger
+        self.limits = limits
+    }
 
     /// Answers a request; never fails.
     ///
@@ -33,7 +51,7 @@ struct Endpoints: Sendable {
             return eventLoop.makeSucceededFuture(answer)
         }
         let promise = eventLoop.makePromise(of: Answer.self)
-        self.act(on: route, request, eventLoop).whenComplete { result in
+        let complete: PackageEndpoint.Completion = { result in
             let answer: Answer
             switch result {
             case .success(let made): answer = self.slowedDown(made, request)
@@ -42,19 +60,27 @@ struct Endpoints: Sendable {
             self.count(route.endpoint, answer, since: started)
             promise.succeed(answer)
         }
+        // Most requests are fetches, so they have the shortest way.
+        if case .package(let key) = route, self.brands.serves(key.orderType) {
+            self.package.answer(key, request.fields, for: request.presence, on: eventLoop, complete)
+        } else {
+            self.act(on: route, request, eventLoop).whenComplete(complete)
+        }
         return promise.futureResult
     }
 
     private func act(
         on route: Route, _ request: Request, _ eventLoop: any EventLoop
     ) -> EventLoopFuture<Answer> {
-        if let type = route.orderType, self.brands[type] == nil {
+        if let type = route.orderType, !self.brands.serves(type) {
             let message = "order type \(type) is not served here"
             return eventLoop.makeSucceededFuture(.failure(.notFound, message))
         }
         switch route {
         case .package(let key):
-            return self.package.answer(key, request.fields, for: request.presence, on: eventLoop)
+            let promise = eventLoop.makePromise(of: Answer.self)
+            self.package.answer(key, request.fields, for: request.presence, on: eventLoop, promise.completeWith)
+            return promise.futureResult
         case .link(let key, let expires, let signature):
             return self.link.answer(
                 key, expires: expires, signature: signature, for: request.presence, on: eventLoop)

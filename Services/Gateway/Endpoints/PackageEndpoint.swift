@@ -53,38 +53,42 @@ final class PackageEndpoint: Sendable {
         }
     }
 
+    /// Takes the answer, on the event loop.
+    typealias Completion = @Sendable (Result<Answer, any Error>) -> Void
+
     /// What looking gave; nil for an unknown order.
     private typealias Look = @Sendable (Result<Answer?, any Error>) -> Void
 
     /// - Parameter presence: of the client, which may go away while it is held.
     func answer(
-        _ key: OrderKey, _ fields: Request.Fields, for presence: Presence?, on eventLoop: any EventLoop
-    ) -> EventLoopFuture<Answer> {
-        guard let token = Authorization.token(fields.authorization) else {
-            return eventLoop.makeSucceededFuture(.unauthorized)
-        }
-        return self.answer(
-            Fetch(key: key, token: token, condition: ConditionalFetch(fields), presence: presence), on: eventLoop)
+        _ key: OrderKey, _ fields: Request.Fields, for presence: Presence?, on eventLoop: any EventLoop,
+        _ completion: @escaping Completion
+    ) {
+        guard let token = Authorization.token(fields.authorization) else { return completion(.success(.unauthorized)) }
+        self.answer(
+            Fetch(key: key, token: token, condition: ConditionalFetch(fields), presence: presence), on: eventLoop,
+            completion)
     }
 
     /// Answers somebody who has proved otherwise that the package may be given to them.
     func answer(
         granted key: OrderKey, for presence: Presence?, on eventLoop: any EventLoop
     ) -> EventLoopFuture<Answer> {
+        let promise = eventLoop.makePromise(of: Answer.self)
         self.answer(
-            Fetch(key: key, token: nil, condition: ConditionalFetch(.init()), presence: presence), on: eventLoop)
+            Fetch(key: key, token: nil, condition: ConditionalFetch(.init()), presence: presence), on: eventLoop
+        ) { promise.completeWith($0) }
+        return promise.futureResult
     }
 
-    private func answer(_ fetch: Fetch, on eventLoop: any EventLoop) -> EventLoopFuture<Answer> {
-        let promise = eventLoop.makePromise(of: Answer.self)
+    private func answer(_ fetch: Fetch, on eventLoop: any EventLoop, _ completion: @escaping Completion) {
         self.look(fetch, on: eventLoop) { result in
             switch result {
-            case .success(let answer?): promise.succeed(answer)
-            case .success(nil): self.await(fetch, on: eventLoop, promise)
-            case .failure(let error): promise.fail(error)
+            case .success(let answer?): completion(.success(answer))
+            case .success(nil): self.await(fetch, on: eventLoop, completion)
+            case .failure(let error): completion(.failure(error))
             }
         }
-        return promise.futureResult
     }
 
     // Completions instead of chained futures: each link of a chain costs a fetch three allocations.
@@ -109,7 +113,7 @@ final class PackageEndpoint: Sendable {
     }
 
     private func read(_ fetch: Fetch, on eventLoop: any EventLoop, _ completion: @escaping Look) {
-        self.reader.spans(of: fetch.key, on: eventLoop).whenComplete { result in
+        self.reader.spans(of: fetch.key, on: eventLoop) { result in
             switch result {
             case .failure(let error): completion(.failure(error))
             case .success(nil): completion(.success(nil))
@@ -163,45 +167,47 @@ final class PackageEndpoint: Sendable {
     /// Waits for an order that must be on its way, since somebody has its derived token.
     ///
     /// The fetch right after a payment can arrive before the change went through Kafka. Source: DESIGN §5
-    private func await(_ fetch: Fetch, on eventLoop: any EventLoop, _ promise: EventLoopPromise<Answer>) {
+    private func await(_ fetch: Fetch, on eventLoop: any EventLoop, _ completion: @escaping Completion) {
         if let token = fetch.token, !self.secrets.isToken(token, of: fetch.key) {
-            return promise.succeed(.unauthorized)
+            return completion(.success(.unauthorized))
         }
         self.reader.isRemoved(fetch.key, on: eventLoop).whenComplete { result in
             switch result {
-            case .failure(let error): promise.fail(error)
+            case .failure(let error): completion(.failure(error))
             // What was removed is not on its way (DESIGN §3).
             case .success(true):
-                promise.succeed(
-                    fetch.token != nil ? .unauthorized : .failure(.notFound, "this order is not there any more"))
-            case .success(false): self.hold(fetch, on: eventLoop, promise)
+                let gone = Answer.failure(.notFound, "this order is not there any more")
+                completion(.success(fetch.token != nil ? .unauthorized : gone))
+            case .success(false): self.hold(fetch, on: eventLoop, completion)
             }
         }
     }
 
-    private func hold(_ fetch: Fetch, on eventLoop: any EventLoop, _ promise: EventLoopPromise<Answer>) {
+    private func hold(_ fetch: Fetch, on eventLoop: any EventLoop, _ completion: @escaping Completion) {
         let late = Answer.unavailable("the package is on its way", retryAfterSeconds: 1)
         guard self.held.wrappingAdd(1, ordering: .relaxed).newValue <= self.holding.requests else {
             self.held.wrappingSubtract(1, ordering: .relaxed)
-            return promise.succeed(late)
+            return completion(.success(late))
         }
         self.metrics.held.increment()
-        promise.futureResult.whenComplete { _ in self.held.wrappingSubtract(1, ordering: .relaxed) }
         let deadline = NIODeadline.now() + self.holding.time
         eventLoop.scheduleRepeatedAsyncTask(initialDelay: self.holding.step, delay: self.holding.step) { task in
             let looked = eventLoop.makePromise(of: Void.self)
             self.look(fetch, on: eventLoop) { result in
+                defer { looked.succeed() }
+                let answer: Result<Answer, any Error>
                 switch result {
-                case .success(let answer?): promise.succeed(answer)
+                case .success(let found?): answer = .success(found)
                 case .success(nil):
                     // A client that closed its half of the connection gets an answer as well, if it still listens.
                     let isOver = NIODeadline.now() >= deadline || fetch.presence?.isGone == true
-                    guard isOver else { return looked.succeed() }
-                    promise.succeed(late)
-                case .failure(let error): promise.fail(error)
+                    guard isOver else { return }
+                    answer = .success(late)
+                case .failure(let error): answer = .failure(error)
                 }
                 task.cancel()
-                looked.succeed()
+                self.held.wrappingSubtract(1, ordering: .relaxed)
+                completion(answer)
             }
             return looked.futureResult
         }

@@ -16,11 +16,23 @@ enum HTTPDate {
     static func format(epochSeconds: Int64) -> String {
         let seconds = max(0, epochSeconds)
         // 1994-11-06T08:49:37Z
-        let text = Array(RFC3339.format(epochSeconds: seconds).utf8)
-        func part(_ range: Range<Int>) -> String { String(decoding: text[range], as: UTF8.self) }
-        let weekday = Self.weekdays[Int(seconds / 86400 % 7)]
-        let month = Self.months[(Int(part(5..<7)) ?? 1) - 1]
-        return "\(weekday), \(part(8..<10)) \(month) \(part(0..<4)) \(part(11..<19)) GMT"
+        let source = RFC3339.format(epochSeconds: seconds)
+        let digits = source.utf8.span
+        let month = Int(digits[5] - 0x30) * 10 + Int(digits[6] - 0x30)
+        var text: [UInt8] = []
+        text.reserveCapacity(29)
+        func copy(_ range: Range<Int>) { for index in range { text.append(digits[index]) } }
+        text += Self.weekdays[Int(seconds / 86400 % 7)].utf8
+        text += ", ".utf8
+        copy(8..<10)
+        text.append(.space)
+        text += Self.months[month - 1].utf8
+        text.append(.space)
+        copy(0..<4)
+        text.append(.space)
+        copy(11..<19)
+        text += " GMT".utf8
+        return String(decoding: text, as: UTF8.self)
     }
 
     /// - Parameters:
