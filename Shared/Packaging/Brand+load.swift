@@ -26,9 +26,11 @@ extension Brand {
         let key = try files.file(file.key)
         let intermediate = try files.file(file.intermediate)
         let signing: SigningIdentity
+        let issuer: [UInt8]
         do {
+            issuer = try BrandIntermediate.choose(from: intermediate, issuerOf: Certificate(pem: certificate))
             signing = try SigningIdentity(
-                certificatePEM: certificate, privateKeyPEM: key, intermediatePEM: intermediate)
+                certificatePEM: certificate, privateKeyPEM: key, intermediatePEM: issuer)
             try signing.checkValidity(atEpochSeconds: now ?? Int64(time(nil)))
             try Self.checkPolicy(signing, file)
         } catch {
@@ -42,7 +44,7 @@ extension Brand {
                 orderType: file.orderType, merchant: file.merchant, returnInfo: file.returnInfo,
                 passUnknownMembers: file.passUnknownMembers, webServiceURL: webServiceURL),
             signing: signing,
-            push: try Self.push(file, files, chain: certificate + Array("\n".utf8) + intermediate, key: key),
+            push: try Self.push(file, files, chain: certificate + Array("\n".utf8) + issuer, key: key),
             assets: try files.assets(),
             pictureHosts: file.pictureHosts)
     }
@@ -88,8 +90,10 @@ extension Brand {
         }
     }
 
+    /// Refuses an address that Wallet would not call.
+    ///
     /// Source: Wallet Orders §1.1
-    private static func checkWebServiceURL(_ url: String) throws(BrandError) {
+    static func checkWebServiceURL(_ url: String) throws(BrandError) {
         let scheme = "https://"
         let rest = url.dropFirst(scheme.count)
         let host = rest.prefix { $0 != "/" && $0 != ":" }
@@ -108,21 +112,9 @@ extension Brands {
     public static func load(
         directory: String, webServiceURL: String, nowEpochSeconds now: Int64? = nil
     ) throws(BrandError) -> Brands {
-        var brands: [(directory: String, brand: Brand)] = []
-        for name in try BrandDirectory.names(in: directory) {
-            let path = "\(directory)/\(name)"
-            guard BrandDirectory.isFolder(path) else { continue }
-            let brand = try Brand.load(directory: path, webServiceURL: webServiceURL, nowEpochSeconds: now)
-            if let other = brands.first(where: { $0.brand.orderType == brand.orderType }) {
-                throw BrandError(
-                    .configuration,
-                    "\(path): \(other.directory) has the order type \(brand.orderType.rawValue) already; remove one")
-            }
-            brands.append((path, brand))
-        }
-        guard !brands.isEmpty else {
-            throw BrandError(.file, "\(directory): there is no brand; make a directory with a brand.json in it")
-        }
-        return Brands(brands.map(\.brand))
+        let library = try BrandLibrary(
+            directory: directory, webServiceURL: webServiceURL, nowEpochSeconds: now)
+        if let failure = library.failures.first { throw failure.error }
+        return library.brands
     }
 }

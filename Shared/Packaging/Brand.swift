@@ -24,6 +24,22 @@ public struct Brand: Sendable {
     }
 }
 
+extension Brand {
+    /// Stands for everything that decides what a package of an order is: certificates, assets, defaults.
+    public var stamp: String {
+        let assets = self.assets.values.map(\.entryDigest.rawValue).sorted(by: precedes)
+        let rules: JSON = [
+            "merchant": self.rules.merchant.map { .object($0) } ?? .null,
+            "returnInfo": self.rules.returnInfo.map { .object($0) } ?? .null,
+            "passUnknownMembers": .bool(self.rules.passUnknownMembers), "url": .string(self.rules.webServiceURL),
+        ]
+        return SHA256.hex(Array((assets + [self.signer]).joined(separator: " ").utf8) + rules.serialized)
+    }
+
+    /// Whether two values came from one loading; then all made of one serves for the other.
+    public func isSameLoading(as other: Brand) -> Bool { self.signing === other.signing }
+}
+
 /// All brands of a service.
 public struct Brands: Sendable {
     private let brands: [Brand]

@@ -53,6 +53,14 @@ struct BrandFile {
         }
     }
 
+    /// The order type that a folder's brand.json names, nil if it cannot be read that far.
+    static func declaredOrderType(in folder: String) -> OrderTypeIdentifier? {
+        guard let bytes = try? BrandDirectory(path: folder).file("brand.json"),
+            let name = try? JSON(parsing: bytes).object?["orderTypeIdentifier"]?.string
+        else { return nil }
+        return try? OrderTypeIdentifier(name)
+    }
+
     private static func push(_ given: Members) throws(BrandError) -> Push {
         var members = given
         let push: Push

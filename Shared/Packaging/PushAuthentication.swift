@@ -1,7 +1,7 @@
 /// How a brand shows APNs who is pushing.
 ///
 /// Source: Wallet Orders §4.4
-public enum PushAuthentication: Sendable, CustomStringConvertible {
+public enum PushAuthentication: Hashable, Sendable, CustomStringConvertible {
     /// The order type's certificate as TLS client certificate, with its intermediate behind it.
     case certificate(chainPEM: [UInt8], keyPEM: [UInt8])
     /// A token signed with a key of the team.

@@ -21,6 +21,11 @@ public struct DevelopmentCertificates: Sendable {
         /// A directory with root and intermediate of an earlier call, to issue another certificate under; nil makes
         /// new ones.
         public var authority: String?
+        /// What the order type's certificate lacks of what it should have, to see it refused.
+        public var omitted: Set<Part> = []
+
+        /// What says what the certificate is for. Source: Wallet Orders §7
+        public enum Part: Hashable, Sendable { case userIdentifier, orderTypeExtension, keyUsage }
 
         public init(
             orderType: String, team: String = "TEAM123456", notBeforeEpochSeconds: Int64? = nil,
@@ -191,6 +196,10 @@ extension DevelopmentCertificates {
 
     /// The leaf is issued with `openssl ca`, the only command of version 3.0 that takes both dates.
     private func makeOrderTypeCertificate(_ options: Options, work: String) throws {
+        let marker =
+            options.omitted.contains(.orderTypeExtension)
+            ? "" : "1.2.840.113635.100.14.2 = ASN1:UTF8String:\(options.orderType)"
+        let userIdentifier = options.omitted.contains(.userIdentifier) ? "" : "/UID=\(options.orderType)"
         let configuration = """
             [req]
             distinguished_name = none
@@ -205,7 +214,7 @@ extension DevelopmentCertificates {
             default_md = sha256
             policy = anything
             [anything]
-            UID = supplied
+            UID = optional
             commonName = supplied
             organizationalUnitName = supplied
             organizationName = optional
@@ -213,10 +222,10 @@ extension DevelopmentCertificates {
             [leaf]
             basicConstraints = critical, CA:false
             keyUsage = critical, digitalSignature
-            extendedKeyUsage = clientAuth, 1.2.840.113635.100.4.19
+            extendedKeyUsage = clientAuth\(options.omitted.contains(.keyUsage) ? "" : ", 1.2.840.113635.100.4.19")
             subjectKeyIdentifier = hash
             authorityKeyIdentifier = keyid:always
-            1.2.840.113635.100.14.2 = ASN1:UTF8String:\(options.orderType)
+            \(marker)
 
             """
         try configuration.write(toFile: work + "/leaf.cnf", atomically: false, encoding: .utf8)
@@ -225,7 +234,7 @@ extension DevelopmentCertificates {
         let commonName = String("Order Type ID: \(options.orderType)".prefix(64))
         try OpenSSLProgram.run([
             "req", "-new", "-config", work + "/leaf.cnf", "-newkey", "rsa:2048", "-nodes", "-sha256", "-utf8",
-            "-subj", "/UID=\(options.orderType)/CN=\(commonName)/OU=\(options.team)/O=Waybill/C=US",
+            "-subj", "\(userIdentifier)/CN=\(commonName)/OU=\(options.team)/O=Waybill/C=US",
             "-keyout", self.key, "-out", work + "/leaf.csr",
         ])
         let now = Int64(Date().timeIntervalSince1970)

@@ -1,0 +1,114 @@
+import Model
+
+/// Decides what to load and what to drop when the brands' directory is looked at, without reading a file.
+///
+/// - A folder is loaded when it looks different from the last attempt and has looked the same twice in a row: who
+///   copies files is not done after the first.
+/// - A brand that fails keeps its last good version, and is tried again when its files change, and every minute: a
+///   certificate may not hold yet.
+/// - A folder must be missing twice in a row to be dropped, and the last ones are never dropped: a directory without
+///   any brand is one that is not mounted.
+struct BrandCatalog {
+    private struct Entry {
+        var brand: Brand?
+        var failure: BrandFailure?
+        /// How the folder looked when it was loaded last, and when that was.
+        var attempt: (fingerprint: BrandFingerprint, epochSeconds: Int64)?
+        /// How it looked the last time.
+        var seen: BrandFingerprint?
+        var isMissing = false
+    }
+
+    /// How long after a failure a brand is tried again though its files look the same.
+    static let retrySeconds: Int64 = 60
+
+    private var entries: [String: Entry] = [:]
+    private var isEmptyKnown = false
+
+    /// The brands as they are to be used.
+    var brands: Brands { Brands(self.entries.values.compactMap(\.brand)) }
+
+    /// What fails now, sorted by folder.
+    var failures: [BrandFailure] {
+        self.entries.sorted { precedes($0.key, $1.key) }.compactMap(\.value.failure)
+    }
+
+    /// Takes in how the directory looks.
+    ///
+    /// - Parameters:
+    ///   - found: how each folder looks, by its name; empty also if the directory cannot be read.
+    ///   - isForced: somebody says that all is in place.
+    /// - Returns: the folders to load now, sorted, and what happened.
+    mutating func look(
+        _ found: [String: BrandFingerprint], isForced: Bool, nowEpochSeconds now: Int64
+    ) -> (load: [String], events: [BrandEvent]) {
+        guard !found.isEmpty else {
+            defer { self.isEmptyKnown = true }
+            return ([], self.isEmptyKnown ? [] : [.directoryEmpty])
+        }
+        self.isEmptyKnown = false
+        var events: [BrandEvent] = []
+        for (folder, entry) in self.entries where found[folder] == nil {
+            if entry.isMissing || isForced {
+                self.entries[folder] = nil
+                if let brand = entry.brand { events.append(.removed(brand.orderType)) }
+            } else {
+                self.entries[folder]?.isMissing = true
+            }
+        }
+        var load: [String] = []
+        for (folder, fingerprint) in found.sorted(by: { precedes($0.key, $1.key) }) {
+            var entry = self.entries[folder] ?? Entry()
+            let isSettled = entry.seen == fingerprint || isForced
+            entry.seen = fingerprint
+            entry.isMissing = false
+            self.entries[folder] = entry
+            if let attempt = entry.attempt, attempt.fingerprint == fingerprint {
+                guard entry.failure != nil else { continue }
+                let isDue = now - attempt.epochSeconds >= Self.retrySeconds || now < attempt.epochSeconds
+                guard isDue || isForced else { continue }
+            }
+            if isSettled { load.append(folder) }
+        }
+        return (load, events)
+    }
+
+    /// Takes in what came of loading a folder.
+    ///
+    /// - Parameters:
+    ///   - before: how the folder looked before it was read; `after`: when that was done. If they differ, what was read
+    ///     may be half of each, and counts for nothing.
+    ///   - declared: the order type that brand.json names, if the rest cannot be used.
+    mutating func take(
+        _ result: Result<Brand, BrandError>, of folder: String, before: BrandFingerprint, after: BrandFingerprint,
+        declared: OrderTypeIdentifier?, nowEpochSeconds now: Int64
+    ) -> [BrandEvent] {
+        guard var entry = self.entries[folder], before == after else { return [] }
+        defer { self.entries[folder] = entry }
+        entry.attempt = (before, now)
+        let old = entry.brand
+        let error: BrandError
+        switch result {
+        case .success(let brand):
+            guard let other = self.holder(of: brand.orderType, besides: folder) else {
+                entry.brand = brand
+                entry.failure = nil
+                guard let old else { return [.added(brand.orderType)] }
+                return old.orderType == brand.orderType
+                    ? [.changed(brand.orderType)] : [.removed(old.orderType), .added(brand.orderType)]
+            }
+            error = BrandError(
+                .configuration,
+                "\(folder): \(other) has the order type \(brand.orderType.rawValue) already; remove one")
+        case .failure(let failure): error = failure
+        }
+        let failure = BrandFailure(
+            folder: folder, orderType: old?.orderType ?? declared, error: error, isKept: old != nil)
+        defer { entry.failure = failure }
+        return entry.failure == failure ? [] : [.failed(failure)]
+    }
+
+    private func holder(of orderType: OrderTypeIdentifier, besides folder: String) -> String? {
+        self.entries.first { $0.key != folder && $0.value.brand?.orderType == orderType }?.key
+    }
+}

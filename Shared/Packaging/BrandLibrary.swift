@@ -1,0 +1,106 @@
+import Glibc
+public import Model
+import Synchronization
+
+/// The brands of a service as they are now: loaded at the start, looked after while it runs.
+///
+/// Everybody takes a snapshot for a batch or a request and works with that to the end; a look swaps all at once.
+public final class BrandLibrary: Sendable {
+    private struct Current {
+        var brands: Brands
+        /// Order types whose brand never loaded here, though its brand.json names them.
+        var declared: Set<OrderTypeIdentifier>
+        var failures: [BrandFailure]
+    }
+
+    /// Nil for brands that never change.
+    private let directory: String?
+    private let webServiceURL: String
+    private let current: Mutex<Current>
+    /// Held during a look, which reads files; nobody but another look waits for it.
+    private let catalog: Mutex<BrandCatalog>
+
+    /// Loads all brands of a directory, which has a folder for each.
+    ///
+    /// A brand that fails does not keep the others from starting: an outage of one retailer must not become one of all.
+    /// - Throws: `BrandError` when none can be loaded, or the web service's address is wrong.
+    public init(directory: String, webServiceURL: String, nowEpochSeconds: Int64? = nil) throws(BrandError) {
+        try Brand.checkWebServiceURL(webServiceURL)
+        self.directory = directory
+        self.webServiceURL = webServiceURL
+        var catalog = BrandCatalog()
+        _ = Self.look(
+            directory, webServiceURL, &catalog, isForced: true, nowEpochSeconds ?? Int64(time(nil)))
+        let current = Self.current(catalog)
+        if current.brands.orderTypes.isEmpty {
+            _ = try BrandDirectory.names(in: directory)
+            throw current.failures.first?.error
+                ?? BrandError(.file, "\(directory): there is no brand; make a directory with a brand.json in it")
+        }
+        self.current = Mutex(current)
+        self.catalog = Mutex(catalog)
+    }
+
+    /// Brands that never change.
+    public init(_ brands: Brands) {
+        self.directory = nil
+        self.webServiceURL = ""
+        self.current = Mutex(Current(brands: brands, declared: [], failures: []))
+        self.catalog = Mutex(BrandCatalog())
+    }
+
+    /// The brands as they are now.
+    public var brands: Brands { self.current.withLock { $0.brands } }
+
+    /// What cannot be loaded now, be it that an earlier version goes on working or not.
+    public var failures: [BrandFailure] { self.current.withLock { $0.failures } }
+
+    /// Whether orders of a type are ours: their brand is loaded, or there is one that cannot be loaded now. What was
+    /// packaged before can be served all the same.
+    public func serves(_ orderType: OrderTypeIdentifier) -> Bool {
+        self.current.withLock { $0.brands[orderType] != nil || $0.declared.contains(orderType) }
+    }
+
+    /// Looks at the directory and loads what changed.
+    ///
+    /// Blocks: it reads files. For a thread that may wait.
+    /// - Parameter isForced: also what changed only just now.
+    /// - Returns: what happened; if it is empty, all is as it was.
+    public func look(isForced: Bool, nowEpochSeconds: Int64) -> [BrandEvent] {
+        guard let directory = self.directory else { return [] }
+        return self.catalog.withLock { catalog in
+            let events = Self.look(directory, self.webServiceURL, &catalog, isForced: isForced, nowEpochSeconds)
+            let current = Self.current(catalog)
+            self.current.withLock { $0 = current }
+            return events
+        }
+    }
+
+    private static func current(_ catalog: BrandCatalog) -> Current {
+        Current(
+            brands: catalog.brands, declared: Set(catalog.failures.compactMap(\.orderType)),
+            failures: catalog.failures)
+    }
+
+    private static func look(
+        _ directory: String, _ webServiceURL: String, _ catalog: inout BrandCatalog, isForced: Bool, _ now: Int64
+    ) -> [BrandEvent] {
+        var found: [String: BrandFingerprint] = [:]
+        for name in (try? BrandDirectory.names(in: directory)) ?? []
+        where BrandDirectory.isFolder("\(directory)/\(name)") {
+            found[name] = BrandFingerprint(folder: "\(directory)/\(name)")
+        }
+        var (load, events) = catalog.look(found, isForced: isForced, nowEpochSeconds: now)
+        for folder in load {
+            guard let before = found[folder] else { continue }
+            let path = "\(directory)/\(folder)"
+            let result = Result { () throws(BrandError) in
+                try Brand.load(directory: path, webServiceURL: webServiceURL, nowEpochSeconds: now)
+            }
+            events += catalog.take(
+                result, of: folder, before: before, after: BrandFingerprint(folder: path),
+                declared: BrandFile.declaredOrderType(in: path), nowEpochSeconds: now)
+        }
+        return events
+    }
+}

@@ -1,0 +1,148 @@
+import Foundation
+import Model
+import Packaging
+import TestKit
+import Testing
+
+/// The files of brands, changed under the eyes of a library.
+@Suite struct BrandLibraryTests {
+    private let orderType = "order.com.example.shop"
+
+    private func with(_ body: (BrandFolder, _ brands: String, OrderTypeIdentifier) throws -> Void) throws {
+        let directory = try TemporaryDirectory("library")
+        try BrandFolder.with { folder in
+            try folder.writeAssets(["logo.png"])
+            let brands = directory.path("brands")
+            try FileManager.default.createDirectory(atPath: brands, withIntermediateDirectories: true)
+            try FileManager.default.copyItem(atPath: folder.path, toPath: brands + "/shop")
+            try body(folder, brands, try OrderTypeIdentifier(self.orderType))
+        }
+    }
+
+    private func library(_ brands: String) throws -> BrandLibrary {
+        try BrandLibrary(directory: brands, webServiceURL: BrandFolder.webServiceURL)
+    }
+
+    private func look(_ library: BrandLibrary, isForced: Bool = false) -> [BrandEvent] {
+        library.look(isForced: isForced, nowEpochSeconds: Int64(Date().timeIntervalSince1970))
+    }
+
+    @Test func aChangedFileIsTakenUpAndASnapshotStaysAsItWas() throws {
+        try self.with { _, brands, type in
+            let library = try self.library(brands)
+            let before = library.brands
+            #expect(self.look(library) == [])
+            try Data("new".utf8).write(to: URL(filePath: brands + "/shop/assets/lamp.png"))
+            #expect(self.look(library) == [])
+            #expect(self.look(library) == [.changed(type)])
+            #expect(library.brands[type]?.assets.keys.sorted() == ["lamp.png", "logo.png"])
+            #expect(before[type]?.assets.keys.sorted() == ["logo.png"])
+            #expect(self.look(library) == [])
+            // Same size, and the time put back: the inode's change time tells.
+            let path = brands + "/shop/assets/lamp.png"
+            let modified = try FileManager.default.attributesOfItem(atPath: path)[.modificationDate] as? Date
+            try Data("old".utf8).write(to: URL(filePath: path))
+            try FileManager.default.setAttributes([.modificationDate: try #require(modified)], ofItemAtPath: path)
+            #expect(self.look(library, isForced: true) == [.changed(type)])
+        }
+    }
+
+    /// Kubernetes puts the new files beside the old ones and swaps one link.
+    @Test func aSwappedLinkIsNoticed() throws {
+        try self.with { folder, brands, type in
+            let files = FileManager.default
+            let volume = folder.path + "-volume"
+            defer { try? files.removeItem(atPath: volume) }
+            try files.createDirectory(atPath: volume + "/shop", withIntermediateDirectories: true)
+            try files.copyItem(atPath: brands + "/shop", toPath: volume + "/shop/..1")
+            try files.copyItem(atPath: brands + "/shop", toPath: volume + "/shop/..2")
+            try Data("second".utf8).write(to: URL(filePath: volume + "/shop/..2/assets/second.png"))
+            try files.createSymbolicLink(atPath: volume + "/shop/..data", withDestinationPath: "..1")
+            for name in ["brand.json", "certificate.pem", "key.pem", "intermediate.pem", "assets"] {
+                try files.createSymbolicLink(
+                    atPath: volume + "/shop/\(name)", withDestinationPath: "..data/\(name)")
+            }
+            let library = try self.library(volume)
+            #expect(library.brands[type]?.assets.count == 1)
+            try files.createSymbolicLink(atPath: volume + "/shop/..tmp", withDestinationPath: "..2")
+            try Program.run("mv", ["-T", volume + "/shop/..tmp", volume + "/shop/..data"])
+            #expect(self.look(library, isForced: true) == [.changed(type)])
+            #expect(library.brands[type]?.assets.count == 2)
+        }
+    }
+
+    @Test func aBrokenBrandKeepsWorkingAndComesBackWhenItIsMended() throws {
+        try self.with { folder, brands, type in
+            let library = try self.library(brands)
+            let key = try Data(contentsOf: URL(filePath: brands + "/shop/key.pem"))
+            try Data(contentsOf: URL(filePath: folder.certificates.providerKey)).write(
+                to: URL(filePath: brands + "/shop/key.pem"))
+            guard case .failed(let failure)? = self.look(library, isForced: true).first else {
+                Issue.record("no failure")
+                return
+            }
+            #expect(failure.isKept && failure.label == self.orderType)
+            #expect(failure.error.message.contains("key.pem"))
+            #expect(self.look(library) == [])
+            #expect(library.brands[type] != nil && library.failures.count == 1)
+            try key.write(to: URL(filePath: brands + "/shop/key.pem"))
+            #expect(self.look(library, isForced: true) == [.changed(type)])
+            #expect(library.failures.isEmpty)
+        }
+    }
+
+    @Test func brandsComeAndGo() throws {
+        try self.with { folder, brands, type in
+            let other = try OrderTypeIdentifier("order.com.example.other")
+            let library = try self.library(brands)
+            try BrandFolder.with(.init(orderType: other.rawValue)) { second in
+                try FileManager.default.copyItem(atPath: second.path, toPath: brands + "/other")
+            }
+            #expect(self.look(library, isForced: true) == [.added(other)])
+            #expect(library.serves(type) && library.serves(other))
+            try FileManager.default.removeItem(atPath: brands + "/shop")
+            #expect(self.look(library) == [])
+            #expect(self.look(library) == [.removed(type)])
+            #expect(!library.serves(type) && library.brands[type] == nil && library.brands[other] != nil)
+            try FileManager.default.moveItem(atPath: brands, toPath: brands + "-away")
+            #expect(self.look(library, isForced: true) == [.directoryEmpty])
+            #expect(library.brands[other] != nil)
+        }
+    }
+
+    @Test func oneBrokenBrandDoesNotKeepTheOthersFromStarting() throws {
+        try self.with { folder, brands, type in
+            let other = try OrderTypeIdentifier("order.com.example.other")
+            try BrandFolder.with(.init(orderType: other.rawValue)) { second in
+                try FileManager.default.copyItem(atPath: second.path, toPath: brands + "/other")
+            }
+            try FileManager.default.removeItem(atPath: brands + "/other/key.pem")
+            let library = try self.library(brands)
+            #expect(library.brands.orderTypes == [type])
+            #expect(library.failures.map(\.label) == [other.rawValue])
+            // What was packaged before can be served.
+            #expect(library.serves(other) && library.brands[other] == nil)
+            try FileManager.default.removeItem(atPath: brands + "/shop")
+            let error = #expect(throws: BrandError.self) { try self.library(brands) }
+            #expect(error?.message.contains("other/key.pem") == true)
+        }
+    }
+
+    @Test func theStampIsThatOfCertificateFilesAndDefaults() throws {
+        try self.with { folder, _, _ in
+            let first = try folder.load()
+            #expect(try folder.load().stamp == first.stamp)
+            #expect(try !folder.load().isSameLoading(as: first))
+            try folder.write("assets/logo.png", text: "another")
+            let second = try folder.load()
+            #expect(second.stamp != first.stamp && second.signer == first.signer)
+            var object = BrandFolder.configuration().object ?? JSONObject()
+            object["defaults"] = ["merchant": ["displayName": "Shop"]]
+            try folder.write("brand.json", JSON.object(object).serialized)
+            #expect(try folder.load().stamp != second.stamp)
+            _ = try DevelopmentCertificates.make(
+                in: folder.path, .init(orderType: self.orderType, authority: folder.path))
+            #expect(try folder.load().signer != first.signer)
+        }
+    }
+}
