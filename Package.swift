@@ -98,8 +98,8 @@ let package = Package(
         service(
             "Packager",
             [
-                "Model", "Kafka", "Redis", "Cryptography", "Fetch", "Packaging", "Store", "Operations", .nioCore, .nioPosix,
-                .logging, .coreMetrics, .serviceLifecycle, .argumentParser,
+                "Model", "Kafka", "Redis", "Cryptography", "Fetch", "Packaging", "Store", "Operations", .nioCore,
+                .nioPosix, .logging, .coreMetrics, .serviceLifecycle, .unixSignals, .argumentParser,
             ]),
         service(
             "Pusher",

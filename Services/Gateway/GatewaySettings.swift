@@ -10,7 +10,7 @@ import Packaging
 struct GatewaySettings {
     let listen: ListenAddress
     let secrets: TokenSecrets
-    let brands: Brands
+    let brands: BrandLibrary
     /// The path of the web service URL without a slash at its end; empty if it has none.
     let basePath: String
 

@@ -12,7 +12,8 @@ struct ChangeProcessor: Sendable {
     private static let conflictLimit = 5
 
     let topics: Topics
-    let workshops: [OrderTypeIdentifier: OrderWorkshop]
+    /// The brands' workshops, the same for all of a batch.
+    var workshops: [OrderTypeIdentifier: OrderWorkshop]
     let store: OrderStore
     let registrations: Registrations
     let producer: KafkaProducer

@@ -15,22 +15,22 @@ extension Packager {
         let common = environment.common
         let redis = RedisClient(common.redis, eventLoopGroup: environment.group)
         let producer = try KafkaProducer(environment.producing(within: common.shutdownLimit / 2))
-        var workshops: [OrderTypeIdentifier: OrderWorkshop] = [:]
-        for type in settings.brands.orderTypes {
-            workshops[type] = settings.brands[type].map { OrderWorkshop($0, secrets: settings.secrets) }
-        }
+        let workshops = Workshops(settings.brands.brands, secrets: settings.secrets)
         let processor = ChangeProcessor(
-            topics: common.topics, workshops: workshops,
+            topics: common.topics, workshops: workshops.current,
             store: OrderStore(redis: redis), registrations: Registrations(redis: redis), producer: producer,
             metrics: PackagerMetrics(factory: environment.metrics), logger: environment.logger)
         let worker = try BatchWorker(
             group: Self.group, topics: [common.topics.orderChanges], environment: environment
         ) { records in
+            var processor = processor
+            processor.workshops = workshops.current
             try await processor.process(records)
         } onStopped: {
             await producer.close()
             await redis.close()
         }
-        return [worker]
+        let reloader = BrandReloader(settings.brands, environment: environment) { workshops.update($0) }
+        return [reloader, worker]
     }
 }

@@ -6,7 +6,14 @@ import Operations
 struct Packager: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "waybill-packager",
-        abstract: "Turns order changes on Kafka into signed packages in Redis.")
+        abstract: "Turns order changes on Kafka into signed packages in Redis.",
+        subcommands: [RunCommand.self, ResignCommand.self], defaultSubcommand: RunCommand.self)
+}
+
+/// The service itself, which is what runs when no command is named.
+struct RunCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "run", abstract: "Run the service (what is done when no command is named).")
 
     @Flag(help: "Print the effective configuration, secrets redacted, and exit.")
     var checkConfig = false
@@ -15,6 +22,6 @@ struct Packager: AsyncParsableCommand {
         try await ServiceRun.run(
             name: "waybill-packager", checkOnly: self.checkConfig, conditions: [BatchWorker.joined],
             read: { settings, common in try PackagerSettings(settings, common: common) },
-            build: { settings, environment in try Self.build(settings, environment) })
+            build: { settings, environment in try Packager.build(settings, environment) })
     }
 }

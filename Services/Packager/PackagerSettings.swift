@@ -8,7 +8,7 @@ import Packaging
 /// - `WAYBILL_WEB_SERVICE_URL` (https URL, required): stands in each order.
 struct PackagerSettings {
     let secrets: TokenSecrets
-    let brands: Brands
+    let brands: BrandLibrary
 
     /// - Throws: `SettingsError` naming key and value.
     init(_ settings: Settings, common: CommonSettings) throws(SettingsError) {

@@ -20,7 +20,8 @@ struct PushProcessor: Sendable {
     private static let chunk = 1000
 
     let topics: Topics
-    let clients: [OrderTypeIdentifier: APNSClient]
+    /// The way to APNs for each brand, the same for all of a batch.
+    var clients: [OrderTypeIdentifier: APNSClient]
     let registrations: Registrations
     let producer: KafkaProducer
     let metrics: PusherMetrics

@@ -1,6 +1,7 @@
 import APNS
 import Cryptography
 import Kafka
+import Logging
 import Model
 import Operations
 import Packaging
@@ -17,26 +18,36 @@ extension Pusher {
         let common = environment.common
         let redis = RedisClient(common.redis, eventLoopGroup: environment.group)
         let producer = try KafkaProducer(environment.producing(within: common.shutdownLimit / 2))
-        var clients: [OrderTypeIdentifier: APNSClient] = [:]
-        for type in settings.brands.orderTypes {
-            guard let brand = settings.brands[type] else { continue }
-            clients[type] = try APNSClient(
-                endpoint: settings.endpoint, credential: APNSCredential(brand.push), rootsPEM: settings.roots,
+        let clients = try PushClients(settings.brands.brands) { push in
+            try APNSClient(
+                endpoint: settings.endpoint, credential: APNSCredential(push), rootsPEM: settings.roots,
                 eventLoopGroup: environment.group)
         }
         let processor = PushProcessor(
-            topics: common.topics, clients: clients, registrations: Registrations(redis: redis), producer: producer,
+            topics: common.topics, clients: [:], registrations: Registrations(redis: redis), producer: producer,
             metrics: PusherMetrics(factory: environment.metrics), logger: environment.logger)
         let worker = try BatchWorker(
             group: Self.group, topics: [common.topics.orders, common.topics.registrations], environment: environment
         ) { records in
-            try await processor.process(records)
-        } onStopped: { [clients] in
-            for client in clients.values { await client.close() }
+            try await clients.with { current in
+                var processor = processor
+                processor.clients = current
+                try await processor.process(records)
+            }
+        } onStopped: {
+            await clients.close()
             await producer.close()
             await redis.close()
         }
-        return [worker]
+        let reloader = BrandReloader(settings.brands, environment: environment) {
+            [logger = environment.logger] brands in
+            for (type, error) in await clients.update(brands) {
+                logger.error(
+                    "push credential cannot be used, the last one goes on working",
+                    metadata: ["brand": "\(type)", "error": "\(error)"])
+            }
+        }
+        return [reloader, worker]
     }
 }
 

@@ -11,7 +11,7 @@ struct PusherSettings {
     let endpoint: APNSEndpoint
     /// PEM; nil for the system's roots.
     let roots: [UInt8]?
-    let brands: Brands
+    let brands: BrandLibrary
     /// The pusher puts no URL into an order; it needs none to be configured.
     private static let unusedURL = "https://unused.invalid"
 

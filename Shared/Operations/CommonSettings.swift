@@ -13,6 +13,8 @@ public struct CommonSettings: Sendable {
     public let redis: RedisConfiguration
     /// Directory with one brand a sub-directory.
     public let brands: String
+    /// How often that directory is looked at.
+    public let brandsReload: Duration
     public let operationsListen: ListenAddress
     public let logLevel: Logger.Level
     public let logFormat: LogFormat
@@ -28,6 +30,7 @@ public struct CommonSettings: Sendable {
         self.topics = Topics(prefix: prefix)
         self.redis = try settings.redis()
         self.brands = settings.text(.brands, default: "brands")
+        self.brandsReload = .seconds(try settings.integer(.brandsReloadSeconds, default: 5, in: 1...3600))
         self.operationsListen = try settings.address(.operationsListen, default: "127.0.0.1:9090")
         self.logLevel = try settings.choice(.logLevel, default: .info)
         self.logFormat = try settings.choice(.logFormat, default: .json)

@@ -3,8 +3,8 @@ import Synchronization
 
 /// Keeps all metrics of the process and writes them as Prometheus text.
 ///
-/// Bounded by the code that names metrics: labels come from closed sets only. A metric is never given up, since its
-/// count would start again from zero.
+/// Bounded by the code that names metrics: labels come from closed sets only. A counter is never given up, since it
+/// would start again from zero.
 /// Source: Prometheus text exposition format 0.0.4
 public final class MetricsRegistry: MetricsFactory, Sendable {
     private let metrics = Mutex<[MetricName: Metric]>([:])
@@ -60,7 +60,14 @@ public final class MetricsRegistry: MetricsFactory, Sendable {
     }
 
     public func destroyCounter(_ handler: any CounterHandler) {}
-    public func destroyMeter(_ handler: any MeterHandler) {}
+    public func destroyMeter(_ handler: any MeterHandler) {
+        self.metrics.withLock { metrics in
+            metrics = metrics.filter { _, metric in
+                guard case .gauge(let gauge) = metric else { return true }
+                return gauge !== handler
+            }
+        }
+    }
     public func destroyRecorder(_ handler: any RecorderHandler) {}
     public func destroyTimer(_ handler: any TimerHandler) {}
 

@@ -19,7 +19,7 @@ public enum ServiceRun {
         read: (Settings, CommonSettings) throws -> Own,
         build: (Own, ServiceEnvironment) async throws -> [any Service]
     ) async throws {
-        let settings = try Settings(environment: ProcessInfo.processInfo.environment)
+        let settings = try Settings(environment: ProcessInfo.processInfo.environment, isCheck: checkOnly)
         let common = try CommonSettings(settings)
         let own = try read(settings, common)
         if checkOnly {

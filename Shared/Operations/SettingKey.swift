@@ -15,6 +15,8 @@ public enum SettingKey: String, CaseIterable, Sendable {
     case redisPasswordFile = "WAYBILL_REDIS_PASSWORD_FILE"
     /// Directory with one brand a sub-directory. Default `brands`.
     case brands = "WAYBILL_BRANDS"
+    /// How often that directory is looked at for changes, in seconds, 1 to 3600. Default 5.
+    case brandsReloadSeconds = "WAYBILL_BRANDS_RELOAD_SECONDS"
     /// Path of a file with one secret a line; the first one mints authentication tokens. Required by gateway, packager.
     case tokenSecrets = "WAYBILL_TOKEN_SECRETS"
     /// `https://…` as Wallet will call the gateway. Required.

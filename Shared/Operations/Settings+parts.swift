@@ -54,10 +54,12 @@ extension Settings {
         }
     }
 
-    /// All brands of a directory.
-    public func brands(in directory: String, webServiceURL: String) throws(SettingsError) -> Brands {
+    /// All brands of a directory. When the configuration is only checked, one that fails is an error as well.
+    public func brands(in directory: String, webServiceURL: String) throws(SettingsError) -> BrandLibrary {
         do {
-            return try Brands.load(directory: directory, webServiceURL: webServiceURL)
+            let library = try BrandLibrary(directory: directory, webServiceURL: webServiceURL)
+            if self.isCheck, let failure = library.failures.first { throw failure.error }
+            return library
         } catch {
             throw SettingsError(.brands, value: directory, "\(error)")
         }

@@ -19,23 +19,28 @@ public struct SettingsError: Error, CustomStringConvertible, Sendable {
 /// Order: environment, then the file, then the default. Source: DESIGN §8
 public final class Settings {
     private let reader: ConfigReader
+    /// Whether the configuration is only checked; then nothing is overlooked that a service could live with.
+    public let isCheck: Bool
     /// The values that were read so far, in the order of reading, secrets redacted.
     public private(set) var effective: [(key: SettingKey, value: String)] = []
 
-    public init(reader: ConfigReader) { self.reader = reader }
+    public init(reader: ConfigReader, isCheck: Bool = false) {
+        self.reader = reader
+        self.isCheck = isCheck
+    }
 
     /// Reads from the environment and from the file that `WAYBILL_CONFIG` names.
     ///
     /// - Parameter environment: the process environment.
     /// - Throws: `SettingsError` if the file is not there, is not a JSON object of scalars, or has an unknown key.
-    public convenience init(environment: [String: String]) throws(SettingsError) {
+    public convenience init(environment: [String: String], isCheck: Bool = false) throws(SettingsError) {
         // An empty variable is an absent one and must not hide what the file says.
         let given = environment.filter { !$0.value.isEmpty }
         var providers: [any ConfigProvider] = [EnvironmentVariablesProvider(environmentVariables: given)]
         if let path = environment[SettingKey.fileVariable], !path.isEmpty {
             providers.append(EnvironmentVariablesProvider(environmentVariables: try Self.file(path)))
         }
-        self.init(reader: ConfigReader(providers: providers))
+        self.init(reader: ConfigReader(providers: providers), isCheck: isCheck)
     }
 
     /// The file's members under the names of the environment variables.

@@ -23,6 +23,12 @@ enum StoreKeys {
     static func ended(_ device: DeviceIdentifier, _ type: OrderTypeIdentifier) -> String {
         "waybill:device-ended:{\(device.rawValue)/\(type)}"
     }
+    /// What the keys of a type's orders begin with.
+    static func orders(_ type: OrderTypeIdentifier) -> (prefix: String, suffix: String) {
+        ("waybill:order:{\(type)/", "}")
+    }
+    /// How far a run through a type's orders has come.
+    static func bookmark(_ type: OrderTypeIdentifier) -> String { "waybill:resign:{\(type)}" }
     static func asset(_ digest: String) -> String { "waybill:asset:{\(digest)}" }
 }
 

@@ -71,7 +71,7 @@ struct GatewayBench: Sendable {
             reader: reader, secrets: secrets, cache: AssetCache(limit: 1 << 20), metrics: metrics,
             holding: options.holding)
         let endpoints = Endpoints(
-            basePath: "/apple", brands: try Self.brands.get(), package: package,
+            basePath: "/apple", brands: BrandLibrary(try Self.brands.get()), package: package,
             link: LinkEndpoint(package: package, secrets: secrets),
             registrations: RegistrationEndpoints(
                 reader: reader, registrations: Registrations(redis: redis), deviceOrders: DeviceOrders(redis: redis),

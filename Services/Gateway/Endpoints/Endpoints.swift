@@ -12,7 +12,7 @@ import Store
 /// A class so that what waits for Redis keeps one reference and not a copy of everything.
 final class Endpoints: Sendable {
     let basePath: String
-    let brands: Brands
+    let brands: BrandLibrary
     let package: PackageEndpoint
     let link: LinkEndpoint
     let registrations: RegistrationEndpoints

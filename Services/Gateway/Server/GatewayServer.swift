@@ -108,6 +108,6 @@ final class GatewayServer: Service {
             await producer.close()
             await redis.close()
         }
-        return [server]
+        return [BrandReloader(settings.brands, environment: environment), server]
     }
 }

@@ -1,0 +1,39 @@
+import Foundation
+import Synchronization
+
+/// Shows progress on standard error: on a terminal one line that is written over, else a line every ten seconds.
+final class ProgressLine: Sendable {
+    private struct State {
+        var shown: ContinuousClock.Instant?
+        var length = 0
+    }
+
+    private let head: String
+    private let file: FileHandle
+    private let isTerminal: Bool
+    private let state = Mutex(State())
+
+    init(head: String, file: FileHandle) {
+        self.head = head
+        self.file = file
+        self.isTerminal = isatty(file.fileDescriptor) == 1
+    }
+
+    /// - Parameter isLast: shown in any case, with a line end.
+    func show(_ text: String, isLast: Bool) {
+        let now = ContinuousClock.now
+        let line = self.state.withLock { state -> String? in
+            let interval: Duration = self.isTerminal ? .milliseconds(200) : .seconds(10)
+            if !isLast, let shown = state.shown, now - shown < interval { return nil }
+            state.shown = now
+            let text = self.head + text
+            guard self.isTerminal else { return text + "\n" }
+            let rest = String(repeating: " ", count: max(0, state.length - text.utf8.count))
+            state.length = text.utf8.count
+            return "\r" + text + rest + (isLast ? "\n" : "")
+        }
+        guard let line else { return }
+        // Nobody who listens is no reason to stop.
+        try? self.file.write(contentsOf: Data(line.utf8))
+    }
+}

@@ -1,0 +1,107 @@
+import ArgumentParser
+import Foundation
+import Kafka
+import Logging
+import Model
+import NIOPosix
+import Operations
+import Packaging
+import Redis
+import ServiceLifecycle
+import Store
+import UnixSignals
+
+/// `waybill-packager resign`: packages what is stored anew after a brand's certificate or files changed.
+struct ResignCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "resign",
+        abstract: "Packages the stored orders of a brand anew with its present certificate, assets and defaults.",
+        discussion: """
+            Packages in which only the signature differs are replaced in place: devices need nothing. Where files or \
+            defaults differ, orders get a new version and their devices are told. What is as it should be already is \
+            skipped. May be stopped at any time and run again: it goes on where it was. Reads the same configuration \
+            as the service; run it when the fleet has loaded the new brand.
+
+            Exit codes: 0 all done, 2 all done but some orders were refused (see the log), 3 stopped or given up \
+            before the end (run it again), 1 it cannot start.
+            """)
+
+    @Option(help: "Order type identifier of the brand.", transform: { try OrderTypeIdentifier($0) })
+    var brand: OrderTypeIdentifier
+
+    @Option(help: "Most packages a second, 1 to 100000.")
+    var rate = 200
+
+    @Flag(help: "Say what would be done and write nothing.")
+    var dryRun = false
+
+    @Flag(help: "Sign also what is signed by the present certificate already.")
+    var all = false
+
+    func validate() throws {
+        guard (1...100_000).contains(self.rate) else {
+            throw ValidationError("--rate \(self.rate): must be from 1 to 100000")
+        }
+    }
+
+    func run() async throws {
+        let settings = try Settings(environment: ProcessInfo.processInfo.environment)
+        let common = try CommonSettings(settings)
+        let own = try PackagerSettings(settings, common: common)
+        if let failure = own.brands.failures.first(where: { $0.orderType == self.brand }) { throw failure.error }
+        let logger = Logger(label: "waybill-packager") { label in
+            LineLogHandler(label: label, format: common.logFormat, level: common.logLevel)
+        }
+        let environment = ServiceEnvironment(
+            common: common, group: .singleton, metrics: MetricsRegistry(), readiness: Readiness(conditions: []),
+            logger: logger)
+        let line = ProgressLine(head: "\(self.brand): ", file: .standardError)
+        let options = ResignRun.Options(rate: self.rate, evenIfCurrent: self.all, isRehearsal: self.dryRun)
+        let end = try await Self.resign(self.brand, own, environment, options) { line.show($0, isLast: $1) }
+        switch end {
+        case .done(let progress) where progress.refused == 0: return
+        case .done: throw ExitCode(2)
+        case .stopped: throw ExitCode(3)
+        case .gaveUp(let reason):
+            logger.error("given up, run it again to go on", metadata: ["error": "\(reason)"])
+            throw ExitCode(3)
+        }
+    }
+
+    /// Makes a run with its connections, lets it end, and closes them.
+    ///
+    /// - Throws: `ValidationError` when the brand is not there; whatever no waiting can heal.
+    static func resign(
+        _ type: OrderTypeIdentifier, _ settings: PackagerSettings, _ environment: ServiceEnvironment,
+        _ options: ResignRun.Options, report: @escaping @Sendable (_ line: String, _ isLast: Bool) -> Void
+    ) async throws -> ResignRun.End {
+        guard let brand = settings.brands.brands[type] else {
+            let known = settings.brands.brands.orderTypes.map(\.rawValue).joined(separator: ", ")
+            throw ValidationError("--brand \(type): there is no such brand; there are \(known)")
+        }
+        let common = environment.common
+        let redis = RedisClient(common.redis, eventLoopGroup: environment.group)
+        let producer =
+            options.isRehearsal
+            ? nil : try KafkaProducer(environment.producing(within: common.shutdownLimit / 2))
+        let workshop = OrderWorkshop(brand, secrets: settings.secrets)
+        let run = ResignRun(
+            type, stamp: brand.stamp, options: options, scan: OrderScan(redis: redis),
+            repackager: OrderRepackager(
+                topics: common.topics, store: OrderStore(redis: redis), producer: producer,
+                workshops: { [type: workshop] }),
+            logger: environment.logger, report: report)
+        var configuration = ServiceGroupConfiguration(
+            services: [.init(service: run, successTerminationBehavior: .gracefullyShutdownGroup)],
+            gracefulShutdownSignals: [.sigterm, .sigint], logger: environment.logger)
+        configuration.maximumGracefulShutdownDuration = common.shutdownLimit
+        let result: Result<Void, any Error>
+        do { result = .success(try await ServiceGroup(configuration: configuration).run()) } catch {
+            result = .failure(error)
+        }
+        await producer?.close()
+        await redis.close()
+        try result.get()
+        return run.end ?? .gaveUp("it was cancelled")
+    }
+}

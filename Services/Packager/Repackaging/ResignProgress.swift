@@ -1,0 +1,75 @@
+import Model
+
+/// How far a run through all orders of a brand has come: what is remembered in Redis and shown to people.
+struct ResignProgress: Hashable, Sendable {
+    /// What the run is for: the brand as it is, and which packages are meant. Another purpose begins anew.
+    let purpose: String
+    /// The Redis that the cursor belongs to.
+    let server: String
+    /// Where to go on; nil at the beginning.
+    var cursor: String?
+    /// Orders that were there when the run began.
+    let total: Int
+    /// Orders that are done, counted again when a page is gone through again.
+    var done = 0
+    /// Packages that were signed anew under the same version.
+    var signed = 0
+    /// Orders that got a new version.
+    var renewed = 0
+    /// Orders that cannot be packaged with the brand as it is.
+    var refused = 0
+
+    /// Counts what became of one order.
+    mutating func take(_ outcome: OrderRepackager.Outcome) {
+        self.done += 1
+        switch outcome {
+        case .current, .absent: break
+        case .signed: self.signed += 1
+        case .renewed: self.renewed += 1
+        case .refused: self.refused += 1
+        }
+    }
+
+    /// One line for a terminal.
+    ///
+    /// - Parameters:
+    ///   - sinceStart: how many were done by this process, and in how many seconds.
+    func line(sinceStart: (done: Int, seconds: Double)) -> String {
+        let total = max(self.total, self.done)
+        let percent = total == 0 ? 100 : self.done * 100 / total
+        let rate = sinceStart.seconds > 0 ? Double(sinceStart.done) / sinceStart.seconds : 0
+        var line = "\(self.done) of \(total) orders (\(percent)%), \(Int(rate.rounded()))/s"
+        if rate > 0, total > self.done {
+            let left = Int((Double(total - self.done) / rate).rounded(.up))
+            line += ", \(left / 60) min \(left % 60) s left"
+        }
+        return line + "; \(self.signed) signed anew, \(self.renewed) new versions, \(self.refused) refused"
+    }
+}
+
+extension ResignProgress {
+    /// For Redis.
+    var encoded: [UInt8] {
+        let json: JSON = [
+            "purpose": .string(self.purpose), "server": .string(self.server),
+            "cursor": self.cursor.map { .string($0) } ?? .null, "total": .integer(Int64(self.total)),
+            "done": .integer(Int64(self.done)), "signed": .integer(Int64(self.signed)),
+            "renewed": .integer(Int64(self.renewed)), "refused": .integer(Int64(self.refused)),
+        ]
+        return json.serialized
+    }
+
+    /// - Returns: nil for what is no progress, or one that cannot be gone on with; then the run begins anew, which
+    ///   costs no more than time.
+    init?(_ bytes: [UInt8], purpose: String, server: String) {
+        guard let object = try? JSON(parsing: bytes).object, object["purpose"]?.string == purpose, !server.isEmpty,
+            object["server"]?.string == server, let cursor = object["cursor"]?.string, UInt64(cursor) != nil
+        else { return nil }
+        func count(_ name: String) -> Int {
+            object[name]?.number.flatMap { Int($0.text) }.map { min(max($0, 0), 1 << 53) } ?? 0
+        }
+        self.init(
+            purpose: purpose, server: server, cursor: cursor, total: count("total"), done: count("done"),
+            signed: count("signed"), renewed: count("renewed"), refused: count("refused"))
+    }
+}

@@ -1,0 +1,166 @@
+import Logging
+import Model
+import Operations
+import ServiceLifecycle
+import Store
+import Synchronization
+
+/// Goes through all stored orders of one brand and packages anew what is not as the brand is now.
+///
+/// Beside a running fleet, and any number of times: what is done is skipped. A graceful shutdown ends it behind the
+/// orders in hand; how far it came stands in Redis, where the next run goes on, also after a kill.
+final class ResignRun: Service {
+    /// How a run ended.
+    enum End: Hashable, Sendable {
+        case done(ResignProgress)
+        /// Told to stop; the next run goes on.
+        case stopped(ResignProgress)
+        /// Redis or Kafka stayed away; the next run goes on.
+        case gaveUp(String)
+    }
+
+    /// Orders that are packaged at once.
+    private static let chunk = 50
+    /// How often something is tried that an upstream does not take: half a minute in all.
+    private static let attemptLimit = 10
+    /// Refused orders that are named in the log.
+    private static let namedLimit = 100
+
+    /// Which packages, and how fast.
+    struct Options: Hashable, Sendable {
+        /// Packages a second.
+        var rate = 200
+        var evenIfCurrent = false
+        var isRehearsal = false
+    }
+
+    private let type: OrderTypeIdentifier
+    private let purpose: String
+    private let options: Options
+    private let scan: OrderScan
+    private let repackager: OrderRepackager
+    private let logger: Logger
+    /// Called with each step, for people.
+    private let report: @Sendable (_ line: String, _ isLast: Bool) -> Void
+    private let outcome = Mutex<End?>(nil)
+    private let clock = ContinuousClock()
+
+    /// - Parameter stamp: of the brand, `Brand.stamp`.
+    init(
+        _ type: OrderTypeIdentifier, stamp: String, options: Options, scan: OrderScan, repackager: OrderRepackager,
+        logger: Logger, report: @escaping @Sendable (_ line: String, _ isLast: Bool) -> Void
+    ) {
+        self.type = type
+        self.purpose = options.evenIfCurrent ? "all \(stamp)" : stamp
+        self.options = options
+        self.scan = scan
+        self.repackager = repackager
+        self.logger = logger
+        self.report = report
+    }
+
+    /// How the run ended; nil as long as it goes on, and when it failed altogether.
+    var end: End? { self.outcome.withLock { $0 } }
+
+    func run() async throws {
+        let end: End
+        do {
+            end = try await self.work()
+        } catch let error where Self.isUpstream(error) {
+            end = .gaveUp("\(error)")
+        }
+        self.outcome.withLock { $0 = end }
+    }
+
+    private func work() async throws -> End {
+        let start = self.clock.now
+        var progress = try await self.begin()
+        let before = progress.done
+        var pace = Pace(perSecond: self.options.rate)
+        var named = 0
+        func line() -> String {
+            let elapsed = (self.clock.now - start) / .seconds(1)
+            return progress.line(sinceStart: (progress.done - before, elapsed))
+        }
+        while true {
+            let page = try await self.insist { try await self.scan.page(of: self.type, from: progress.cursor) }
+            // Counted apart, so that a page that is gone through again after a stop is not counted twice.
+            let committed = progress
+            for first in stride(from: 0, to: page.orders.count, by: Self.chunk) {
+                guard !Task.isShuttingDownGracefully, !Task.isCancelled else {
+                    self.report(line(), true)
+                    return .stopped(committed)
+                }
+                let keys = Array(page.orders[first..<min(first + Self.chunk, page.orders.count)])
+                let outcomes = try await self.insist {
+                    try await self.repackager.repackage(
+                        keys, evenIfCurrent: self.options.evenIfCurrent, isRehearsal: self.options.isRehearsal)
+                }
+                for (key, outcome) in zip(keys, outcomes) {
+                    progress.take(outcome)
+                    guard case .refused(let reason) = outcome, named < Self.namedLimit else { continue }
+                    named += 1
+                    self.logger.warning("order refused", metadata: ["order": "\(key)", "reason": "\(reason)"])
+                }
+                self.report(line(), false)
+                let work = outcomes.count { $0 != .current && $0 != .absent }
+                let wait = pace.wait(after: work, now: self.clock.now - start)
+                // Ends at once when told to stop; the guard above does the rest.
+                try? await cancelWhenGracefulShutdown { try await Task.sleep(for: wait) }
+            }
+            progress.cursor = page.next
+            guard page.next != nil else { break }
+            guard !self.options.isRehearsal else { continue }
+            let bookmark = progress.encoded
+            try await self.insist { try await self.scan.keep(bookmark, of: self.type) }
+            guard !Task.isShuttingDownGracefully, !Task.isCancelled else {
+                self.report(line(), true)
+                return .stopped(progress)
+            }
+        }
+        if !self.options.isRehearsal { try await self.insist { try await self.scan.forget(self.type) } }
+        self.report(line(), true)
+        return .done(progress)
+    }
+
+    /// Goes on where the last run of the same purpose was, or counts the orders and begins.
+    private func begin() async throws -> ResignProgress {
+        let server = try await self.insist { try await self.scan.serverIdentifier() }
+        if !self.options.isRehearsal,
+            let bookmark = try await self.insist({ try await self.scan.bookmark(of: self.type) }),
+            let progress = ResignProgress(bookmark, purpose: self.purpose, server: server)
+        {
+            self.logger.info("going on with an earlier run", metadata: ["done": "\(progress.done)"])
+            return progress
+        }
+        var total = 0
+        var cursor: String?
+        repeat {
+            let page = try await self.insist { [cursor] in try await self.scan.page(of: self.type, from: cursor) }
+            total += page.orders.count
+            cursor = page.next
+        } while cursor != nil && !Task.isShuttingDownGracefully && !Task.isCancelled
+        return ResignProgress(purpose: self.purpose, server: server, total: total)
+    }
+
+    /// Tries again what an upstream did not take.
+    private func insist<Value: Sendable>(_ body: () async throws -> Value) async throws -> Value {
+        var attempt = 0
+        while true {
+            do {
+                return try await body()
+            } catch let error where Self.isUpstream(error) {
+                attempt += 1
+                guard attempt < Self.attemptLimit, !Task.isShuttingDownGracefully else { throw error }
+                let delay = backoff(attempt: attempt, random: { Double.random(in: $0) })
+                self.logger.warning(
+                    "not done, trying again", metadata: ["error": "\(error)", "delay": "\(delay)"])
+                try? await cancelWhenGracefulShutdown { try await Task.sleep(for: delay) }
+            }
+        }
+    }
+
+    private static func isUpstream(_ error: any Error) -> Bool {
+        error is StoreError || error is ChangeProcessor.NotDone
+    }
+}

@@ -1,0 +1,46 @@
+import Model
+import Packaging
+import Synchronization
+
+/// The workshops of all brands, kept in step with them.
+///
+/// A batch takes them once, so that all of it is made with the same brands.
+final class Workshops: Sendable {
+    private struct Kept {
+        let brand: Brand
+        let workshop: OrderWorkshop
+    }
+
+    private let secrets: TokenSecrets
+    private let kept: Mutex<[OrderTypeIdentifier: Kept]>
+
+    init(_ brands: Brands, secrets: TokenSecrets) {
+        self.secrets = secrets
+        self.kept = Mutex(Self.make(brands, [:], secrets))
+    }
+
+    /// The workshops as they are now.
+    var current: [OrderTypeIdentifier: OrderWorkshop] { self.kept.withLock { $0.mapValues(\.workshop) } }
+
+    /// Follows the brands; a workshop whose brand stayed stays too, with what it remembers.
+    func update(_ brands: Brands) {
+        let old = self.kept.withLock { $0 }
+        let new = Self.make(brands, old, self.secrets)
+        self.kept.withLock { $0 = new }
+    }
+
+    private static func make(
+        _ brands: Brands, _ old: [OrderTypeIdentifier: Kept], _ secrets: TokenSecrets
+    ) -> [OrderTypeIdentifier: Kept] {
+        var new: [OrderTypeIdentifier: Kept] = [:]
+        for type in brands.orderTypes {
+            guard let brand = brands[type] else { continue }
+            if let kept = old[type], kept.brand.isSameLoading(as: brand) {
+                new[type] = kept
+            } else {
+                new[type] = Kept(brand: brand, workshop: OrderWorkshop(brand, secrets: secrets))
+            }
+        }
+        return new
+    }
+}

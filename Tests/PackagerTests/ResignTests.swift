@@ -1,0 +1,183 @@
+import Foundation
+import Kafka
+import Model
+import Packaging
+import Redis
+import Store
+import TestKit
+import Testing
+
+@testable import Packager
+
+/// The command, run as a program beside a Redis and a broker.
+@Suite struct ResignTests {
+    /// The program that was built with these tests.
+    private static let program =
+        URL(filePath: CommandLine.arguments[0]).deletingLastPathComponent().path + "/waybill-packager"
+
+    private func start(
+        _ scene: PackagerScene, _ renewed: RenewedBrand, _ arguments: [String]
+    ) throws -> ChildProcess {
+        try ChildProcess(
+            Self.program, arguments,
+            environment: [
+                "WAYBILL_KAFKA_BOOTSTRAP": scene.broker.bootstrap, "WAYBILL_REDIS_URL": scene.server.url,
+                "WAYBILL_BRANDS": renewed.brands, "WAYBILL_WEB_SERVICE_URL": BrandFixture.webServiceURL,
+                "WAYBILL_TOKEN_SECRETS": try renewed.directory.write("secrets", BrandFixture.secretsFile),
+            ])
+    }
+
+    private func resign(
+        _ scene: PackagerScene, _ renewed: RenewedBrand, _ arguments: [String] = []
+    ) async throws -> (exit: ChildProcess.Exit, output: String) {
+        let child = try self.start(
+            scene, renewed, ["resign", "--brand", BrandFixture.orderType, "--rate", "100000"] + arguments)
+        let exit = try await child.exit(within: .seconds(60))
+        return (exit, child.output)
+    }
+
+    private func fill(_ scene: PackagerScene, _ renewed: RenewedBrand, _ count: Int) async throws -> [OrderKey] {
+        var log = ChangeLog()
+        let workshop = OrderWorkshop(try renewed.load(), secrets: try BrandFixture.secrets())
+        try await scene.processor(workshop: workshop).process(
+            (0..<count).map { log.change("order.replaced", "o\($0)", ChangeLog.document("\($0)")) })
+        // Others' keys, which a run passes over.
+        let noise = (0..<500).map { RedisCommand("SET", .string("waybill:order:{order.com.example.other/\($0)}"), "x") }
+        _ = try await scene.redis.pipeline(noise)
+        return try (0..<count).map { try ChangeLog.key("o\($0)") }
+    }
+
+    /// How many orders are signed by whom.
+    private func signers(_ scene: PackagerScene, _ keys: [OrderKey]) async throws -> [String: Int] {
+        try await OrderStore(redis: scene.redis).orders(keys).reduce(into: [:]) { counts, result in
+            counts[try #require(try result.get()).signer, default: 0] += 1
+        }
+    }
+
+    /// Has openssl verify each package, and say who signed it.
+    private func verify(_ scene: PackagerScene, _ renewed: RenewedBrand, _ keys: [OrderKey]) async throws {
+        let directory = try TemporaryDirectory("archives")
+        for (index, key) in keys.enumerated() {
+            let archive = try #require(try await StoredArchive.read(key, from: scene.redis))
+            try directory.write("\(index).order", archive.bytes)
+            #expect(archive.stamp.version == 1)
+        }
+        try directory.write("certificate.pem", try renewed.certificate())
+        let script = """
+            cd "$1"
+            openssl x509 -in certificate.pem -out wanted.pem
+            for file in *.order; do
+              unzip -qo "$file" manifest.json signature -d out || exit 1
+              openssl cms -verify -inform DER -in out/signature -content out/manifest.json -binary -CAfile "$2" \
+                -purpose any -out /dev/null -signer signer.pem 2>/dev/null || { echo "$file is not signed"; exit 2; }
+              cmp signer.pem wanted.pem || { echo "$file is signed by another"; exit 3; }
+            done
+            """
+        _ = try await ChildProcess.run("/bin/sh", ["-c", script, "sh", directory.path, renewed.root])
+    }
+
+    @Test(.timeLimit(.minutes(3)))
+    func aRunThatIsStoppedAndKilledGoesOnUntilAllIsSignedByTheNewCertificate() async throws {
+        let renewed = try RenewedBrand()
+        try await PackagerScene.run { scene in
+            let keys = try await self.fill(scene, renewed, 320)
+            let old = try renewed.load().signer
+            try renewed.renewCertificate()
+            let new = try renewed.load().signer
+            let bookmark = RedisCommand("EXISTS", .string("waybill:resign:{\(BrandFixture.orderType)}"))
+            for (signal, exit) in [(SIGINT, ChildProcess.Exit.code(3)), (SIGKILL, .signal(SIGKILL))] {
+                let before = try await self.signers(scene, keys)[new] ?? 0
+                let child = try self.start(
+                    scene, renewed, ["resign", "--brand", BrandFixture.orderType, "--rate", "60"])
+                try await eventually("a part is done") {
+                    guard try await scene.redis.send(bookmark) == .integer(1) else { return false }
+                    return try await self.signers(scene, keys)[new] ?? 0 > before
+                }
+                child.signal(signal)
+                #expect(try await child.exit(within: .seconds(20)) == exit, "\(child.output)")
+                #expect(try await self.signers(scene, keys)[old] ?? 0 > 0)
+            }
+            let (exit, output) = try await self.resign(scene, renewed)
+            #expect(exit == .code(0), "\(output)")
+            #expect(output.contains("going on with an earlier run"))
+            #expect(output.contains("of 320 orders (100%)") && output.contains("0 new versions, 0 refused"))
+            #expect(try await self.signers(scene, keys) == [new: 320])
+            #expect(try await scene.redis.send(bookmark) == .integer(0))
+            try await self.verify(scene, renewed, keys)
+            // To devices nothing changed.
+            #expect(try await scene.count(scene.topics.orders) == 320)
+            let again = try await self.resign(scene, renewed)
+            #expect(again.exit == .code(0) && again.output.contains("0 signed anew, 0 new versions"))
+            let forced = try await self.resign(scene, renewed, ["--all"])
+            #expect(forced.exit == .code(0) && forced.output.contains("320 signed anew"), "\(forced.output)")
+        }
+    }
+
+    @Test(.timeLimit(.minutes(2)))
+    func aChangedPictureMakesNewVersionsThatAreAnnounced() async throws {
+        let renewed = try RenewedBrand()
+        try await PackagerScene.run { scene in
+            let keys = try await self.fill(scene, renewed, 30)
+            let before = try await OrderStore(redis: scene.redis).orders(keys).map { try $0.get()?.state }
+            // A picture that no order shows changes nothing.
+            try renewed.write(asset: "another.png", SampleFile.png(seed: 50))
+            #expect(try await self.resign(scene, renewed).output.contains("0 signed anew, 0 new versions, 0 refused"))
+            try renewed.write(asset: "logo.png", SampleFile.png(seed: 51))
+            let rehearsal = try await self.resign(scene, renewed, ["--dry-run"])
+            #expect(rehearsal.exit == .code(0) && rehearsal.output.contains("30 new versions"))
+            #expect(try await scene.count(scene.topics.orders) == 30)
+
+            let (exit, output) = try await self.resign(scene, renewed)
+            #expect(exit == .code(0) && output.contains("30 new versions, 0 refused"), "\(output)")
+            for (old, new) in zip(before, try await OrderStore(redis: scene.redis).orders(keys)) {
+                let (old, new) = (try #require(old), try #require(try new.get()))
+                #expect(new.state.version == 2 && new.unannounced.isEmpty)
+                #expect(new.state.modifiedEpochSeconds > old.modifiedEpochSeconds)
+                #expect(new.state.document == old.document)
+            }
+            let records = try await scene.read(scene.topics.orders, 60).suffix(30)
+            #expect(Set(records.map(\.keyText)) == Set(keys.map(\.description)))
+            for record in records { #expect(try OrderRecord.decode(try #require(record.value)).version == 2) }
+            let archive = try #require(try await StoredArchive.read(keys[7], from: scene.redis))
+            #expect(try archive.file("logo.png") == SampleFile.png(seed: 51))
+            _ = try archive.verify(root: renewed.root)
+        }
+    }
+
+    @Test(.timeLimit(.minutes(2)))
+    func theExitCodeSaysWhatIsLeftToDo() async throws {
+        let renewed = try RenewedBrand()
+        try await PackagerScene.run { scene in
+            let keys = try await self.fill(scene, renewed, 3)
+            _ = try await scene.redis.send(
+                RedisCommand("SET", .string("waybill:order:{\(BrandFixture.orderType)/damaged}"), "x"))
+            try renewed.renewCertificate()
+            let refused = try await self.resign(scene, renewed)
+            #expect(refused.exit == .code(2) && refused.output.contains("3 signed anew, 0 new versions, 1 refused"))
+            #expect(refused.output.contains("order refused"))
+            #expect(try await self.signers(scene, keys) == [try renewed.load().signer: 3])
+
+            let unknown = try self.start(scene, renewed, ["resign", "--brand", "order.com.example.unknown"])
+            #expect(try await unknown.exit(within: .seconds(20)) == .code(64))
+            #expect(unknown.output.contains("there is no such brand; there are order.com.example.shop"))
+            let wrong = try self.start(
+                scene, renewed, ["resign", "--brand", BrandFixture.orderType, "--rate", "0"])
+            #expect(try await wrong.exit(within: .seconds(20)) == .code(64))
+        }
+    }
+
+    @Test(.timeLimit(.minutes(2)))
+    func withoutACommandItIsTheServiceThatRuns() async throws {
+        let renewed = try RenewedBrand()
+        try await PackagerScene.run { scene in
+            let check = try self.start(scene, renewed, ["--check-config"])
+            #expect(try await check.exit(within: .seconds(20)) == .code(0))
+            #expect(check.output.contains("WAYBILL_BRANDS_RELOAD_SECONDS=5"))
+            // What a service could live with is an error when the configuration is only checked.
+            try FileManager.default.copyItem(atPath: renewed.path, toPath: renewed.brands + "/twin")
+            let strict = try self.start(scene, renewed, ["--check-config"])
+            #expect(try await strict.exit(within: .seconds(20)) == .code(1))
+            #expect(strict.output.contains("has the order type"))
+        }
+    }
+}
