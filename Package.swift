@@ -136,7 +136,7 @@ let package = Package(
         tests(
             "OperationsTests",
             [
-                "Operations", "Kafka", "Model", "TestKit", .configuration, .coreMetrics, .logging, .serviceLifecycle,
+                "Operations", "Kafka", "Model", "Packaging", "TestKit", .configuration, .coreMetrics, .logging, .serviceLifecycle,
                 .serviceLifecycleTestKit, .nioCore, .nioPosix,
             ]),
         tests(

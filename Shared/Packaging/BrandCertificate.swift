@@ -15,6 +15,13 @@ public struct BrandCertificate: Hashable, Sendable {
     /// Last second in which it holds.
     public let notAfterEpochSeconds: Int64
 
+    /// A certificate that is at hand otherwise than in a brand.
+    public init(orderType: OrderTypeIdentifier, use: Use, notAfterEpochSeconds: Int64) {
+        self.orderType = orderType
+        self.use = use
+        self.notAfterEpochSeconds = notAfterEpochSeconds
+    }
+
     /// Days until it ends, negative when it has.
     public func days(fromEpochSeconds now: Int64) -> Double {
         (Double(self.notAfterEpochSeconds) - Double(now)) / 86_400

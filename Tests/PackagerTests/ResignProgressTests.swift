@@ -47,9 +47,9 @@ import Testing
     @Test func thePaceIsTheRateAndAStallIsNotMadeUpFor() {
         var pace = Pace(perSecond: 100)
         #expect(pace.wait(after: 50, now: .seconds(10)) == .milliseconds(500))
-        #expect(pace.wait(after: 50, now: .seconds(10.5)) == .milliseconds(500))
-        #expect(pace.wait(after: 10, now: .seconds(10.9)) == .milliseconds(200))
-        #expect(pace.wait(after: 0, now: .seconds(11.2)) == .zero)
+        #expect(pace.wait(after: 50, now: .milliseconds(10_500)) == .milliseconds(500))
+        #expect(pace.wait(after: 10, now: .milliseconds(10_900)) == .milliseconds(200))
+        #expect(pace.wait(after: 0, now: .milliseconds(11_200)) == .zero)
         // A minute later: at most the last second's worth comes at once.
         var ahead = 0
         while pace.wait(after: 10, now: .seconds(70)) == .zero { ahead += 10 }

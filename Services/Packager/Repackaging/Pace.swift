@@ -2,17 +2,17 @@
 ///
 /// Time that was lost is not made up for, so there are no bursts behind a stall.
 struct Pace {
-    private let perSecond: Double
+    private let perSecond: Int
     private var next: Duration?
 
     /// - Parameter perSecond: above 0.
-    init(perSecond: Int) { self.perSecond = Double(max(perSecond, 1)) }
+    init(perSecond: Int) { self.perSecond = max(perSecond, 1) }
 
     /// - Parameters:
     ///   - count: units that were done just now.
     ///   - now: on a clock that only goes forward.
     mutating func wait(after count: Int, now: Duration) -> Duration {
-        let due = max(self.next ?? now, now - .seconds(1)) + .seconds(Double(count) / self.perSecond)
+        let due = max(self.next ?? now, now - .seconds(1)) + .seconds(count) / self.perSecond
         self.next = due
         return max(.zero, due - now)
     }
