@@ -22,7 +22,7 @@ final class Endpoints: Sendable {
     let limits: GatewayLimits
 
     init(
-        basePath: String, brands: Brands, package: PackageEndpoint, link: LinkEndpoint,
+        basePath: String, brands: BrandLibrary, package: PackageEndpoint, link: LinkEndpoint,
         registrations: RegistrationEndpoints, log: LogEndpoint, metrics: GatewayMetrics, logger: Logger,
         limits: GatewayLimits = GatewayLimits()
     ) {
