@@ -33,6 +33,7 @@ extension Target.Dependency {
     static let nioHTTP1 = Self.product(name: "NIOHTTP1", package: "swift-nio")
     static let nioExtras = Self.product(name: "NIOExtras", package: "swift-nio-extras")
     static let nioSSL = Self.product(name: "NIOSSL", package: "swift-nio-ssl")
+    static let nioTLS = Self.product(name: "NIOTLS", package: "swift-nio")
     static let nioHTTP2 = Self.product(name: "NIOHTTP2", package: "swift-nio-http2")
     static let nioHPACK = Self.product(name: "NIOHPACK", package: "swift-nio-http2")
     static let unixSignals = Self.product(name: "UnixSignals", package: "swift-service-lifecycle")
@@ -92,8 +93,8 @@ let package = Package(
             "Gateway",
             [
                 "Model", "Kafka", "Redis", "Cryptography", "Packaging", "Store", "Operations", .nioCore, .nioPosix,
-                .nioHTTP1, .nioHTTP2, .nioHPACK, .nioSSL, .nioExtras, .logging, .coreMetrics, .serviceLifecycle,
-                .argumentParser,
+                .nioHTTP1, .nioHTTP2, .nioHPACK, .nioSSL, .nioTLS, .nioExtras, .logging, .coreMetrics,
+                .serviceLifecycle, .unixSignals, .argumentParser,
             ]),
         service(
             "Packager",
@@ -143,7 +144,8 @@ let package = Package(
             "GatewayTests",
             [
                 "Gateway", "Model", "Store", "Redis", "Kafka", "Packaging", "Operations", "TestKit", .logging,
-                .serviceLifecycle, .serviceLifecycleTestKit, .nioCore, .nioPosix, .nioHTTP1, .nioSSL,
+                .serviceLifecycle, .serviceLifecycleTestKit, .nioCore, .nioPosix, .nioEmbedded, .nioHTTP1, .nioHTTP2,
+                .nioHPACK, .nioSSL, .coreMetrics, .configuration,
             ]),
         tests(
             "PackagerTests",

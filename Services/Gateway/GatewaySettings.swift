@@ -13,6 +13,7 @@ struct GatewaySettings {
     let brands: BrandLibrary
     /// The path of the web service URL without a slash at its end; empty if it has none.
     let basePath: String
+    let edge: EdgeSettings
 
     /// - Throws: `SettingsError` naming key and value.
     init(_ settings: Settings, common: CommonSettings) throws(SettingsError) {
@@ -21,6 +22,7 @@ struct GatewaySettings {
         let url = try settings.webServiceURL()
         self.brands = try settings.brands(in: common.brands, webServiceURL: url)
         self.basePath = Self.path(of: url)
+        self.edge = try EdgeSettings(settings)
     }
 
     /// The path of a URL that starts with `https://`.

@@ -23,6 +23,16 @@ public enum SettingKey: String, CaseIterable, Sendable {
     case webServiceURL = "WAYBILL_WEB_SERVICE_URL"
     /// Where the gateway listens, `host:port`; port 0 takes a free one. Default `127.0.0.1:8080`.
     case listen = "WAYBILL_LISTEN"
+    /// Path of a PEM file with the gateway's certificate and its intermediates. Default none: plain HTTP.
+    case tlsCertificate = "WAYBILL_TLS_CERTIFICATE"
+    /// Path of a PEM file with the key of that certificate. Default none.
+    case tlsKey = "WAYBILL_TLS_KEY"
+    /// Most connections to the gateway, 1 to 1,000,000. Default 20,000.
+    case connectionLimit = "WAYBILL_CONNECTION_LIMIT"
+    /// Most connections to the gateway from one client, 1 to 1,000,000. Default 1,000.
+    case connectionLimitPerAddress = "WAYBILL_CONNECTION_LIMIT_PER_ADDRESS"
+    /// Addresses and networks whose `X-Forwarded-For` the gateway believes, separated by commas. Default none.
+    case trustedProxies = "WAYBILL_TRUSTED_PROXIES"
     /// Where the pusher finds APNs. Default `https://api.push.apple.com:443`.
     case apnsURL = "WAYBILL_APNS_URL"
     /// Path of a PEM file with the roots that APNs' certificate must lead to. Default: the system's.

@@ -58,7 +58,7 @@ public final class BrandLibrary: Sendable {
     /// Whether orders of a type are ours: their brand is loaded, or there is one that cannot be loaded now. What was
     /// packaged before can be served all the same.
     public func serves(_ orderType: OrderTypeIdentifier) -> Bool {
-        self.current.withLock { $0.brands[orderType] != nil || $0.declared.contains(orderType) }
+        self.current.withLock { $0.brands.serves(orderType) || $0.declared.contains(orderType) }
     }
 
     /// Looks at the directory and loads what changed.

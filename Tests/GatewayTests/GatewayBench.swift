@@ -44,8 +44,12 @@ struct GatewayBench: Sendable {
         var limits = GatewayLimits()
         /// Where what the gateway logs is written as well.
         var journal: LogJournal?
+        /// Changes what stands in front of the endpoints.
+        var edge: @Sendable (inout Edge) -> Void = { _ in }
         /// Ends the server by cancellation instead of a graceful shutdown.
         var isCancelled = false
+        /// How long Redis may take; more than a machine needs that does other things too.
+        var redisDeadline = Duration.seconds(2)
     }
 
     /// Runs `body` while the gateway listens, then stops it and sees that it ends.
@@ -55,7 +59,7 @@ struct GatewayBench: Sendable {
         let server = try await RedisServer.start()
         let broker = try KafkaBroker(topics: [.init("waybill.registrations", partitions: 2)])
         var configuration = try RedisConfiguration(url: server.url)
-        configuration.commandDeadline = .milliseconds(700)
+        configuration.commandDeadline = options.redisDeadline
         let redis = RedisClient(configuration, eventLoopGroup: MultiThreadedEventLoopGroup.singleton)
         let kafka = KafkaConfiguration(bootstrap: broker.bootstrap, properties: ["message.timeout.ms": "1500"])
         let producer = try KafkaProducer(kafka)
@@ -78,10 +82,13 @@ struct GatewayBench: Sendable {
                 producer: producer, topics: common.topics),
             log: LogEndpoint(metrics: metrics, logger: logger), metrics: metrics, logger: logger,
             limits: options.limits)
+        var edge = Edge(metrics: EdgeMetrics(factory: environment.metrics))
+        edge.requestLimit = options.idleLimit
+        options.edge(&edge)
         let (ports, continuation) = AsyncStream.makeStream(of: Int.self)
         let gateway = GatewayServer(
             address: ListenAddress(host: "127.0.0.1", port: 0), endpoints: endpoints, environment: environment,
-            idleLimit: options.idleLimit, onStopped: {}, onListening: { continuation.yield($0) })
+            edge: edge, onStopped: {}, onListening: { continuation.yield($0) })
         func clean() async {
             await producer.close()
             await redis.close()

@@ -69,7 +69,7 @@ import Testing
     @Test func anOutageIsTwoLinesAndNotOneForEachRequest() async throws {
         let journal = LogJournal()
         let limits = GatewayLimits(failureLines: .seconds(1))
-        try await Bench.with(.init(limits: limits, journal: journal)) { bench in
+        try await Bench.with(.init(limits: limits, journal: journal, redisDeadline: .milliseconds(700))) { bench in
             await bench.server.kill()
             try await bench.connected { connection in
                 for _ in 0..<20 {

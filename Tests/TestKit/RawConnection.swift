@@ -1,6 +1,7 @@
 import Foundation
 import NIOCore
 import NIOPosix
+public import NIOSSL
 import Synchronization
 
 /// A TCP connection to 127.0.0.1 that sends any bytes and reads HTTP/1.1 answers, for tests of servers.
@@ -60,16 +61,58 @@ public final class RawConnection: Sendable {
     }
 
     /// Connects to a port of this machine.
-    public static func open(port: Int) async throws -> RawConnection {
+    /// - Parameters:
+    ///   - tls: speaks TLS to `localhost` if given.
+    ///   - reads: whether what comes is read; if not, the server is left with it until `startReading`.
+    public static func open(
+        port: Int, tls: NIOSSLContext? = nil, reads: Bool = true
+    ) async throws -> RawConnection {
         let collector = Collector()
         let channel = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
-            .channelOption(.allowRemoteHalfClosure, value: true)
+            .channelOption(.allowRemoteHalfClosure, value: tls == nil)
+            .channelOption(.autoRead, value: reads)
             .channelInitializer { channel in
-                channel.eventLoop.makeCompletedFuture { try channel.pipeline.syncOperations.addHandler(collector) }
+                channel.eventLoop.makeCompletedFuture {
+                    if let tls {
+                        let handler = try NIOSSLClientHandler(context: tls, serverHostname: "localhost")
+                        try channel.pipeline.syncOperations.addHandler(handler)
+                    }
+                    try channel.pipeline.syncOperations.addHandler(collector)
+                }
             }
             .connect(host: "127.0.0.1", port: port).get()
         return RawConnection(channel: channel, collector: collector)
     }
+
+    /// Reads what comes, from now on.
+    public func startReading() async throws { try await self.channel.setOption(.autoRead, value: true).get() }
+
+    /// Says that nothing more is sent; answers may still come.
+    public func closeOutput() async throws { try await self.channel.close(mode: .output) }
+
+    /// Sends when the system takes it; does not wait for that.
+    public func sendLater(_ text: String) { self.channel.writeAndFlush(ByteBuffer(string: text), promise: nil) }
+
+    /// Takes the next bytes as they are.
+    public func bytes(_ count: Int) async throws -> [UInt8] {
+        let deadline = ContinuousClock.now + self.patience
+        while true {
+            let (taken, hasEnded) = self.collector.state.withLock { state -> ([UInt8]?, Bool) in
+                guard state.bytes.count >= count else { return (nil, state.hasEnded) }
+                let taken = Array(state.bytes.prefix(count))
+                state.bytes.removeFirst(count)
+                return (taken, false)
+            }
+            if let taken { return taken }
+            guard !hasEnded, deadline > .now else {
+                throw Failure(description: "\(hasEnded ? "closed" : "too late") before \(count) bytes had come")
+            }
+            try await Task.sleep(for: .milliseconds(2))
+        }
+    }
+
+    /// Whether the connection has ended, whatever is left unread.
+    public var hasEnded: Bool { self.collector.state.withLock { $0.hasEnded } }
 
     public func send(_ text: String) async throws { try await self.send(Array(text.utf8)) }
 

@@ -20,12 +20,12 @@ struct RequestDecoder {
 
     private let limits: HeadLimits
     private let bodyLimit: Int
-    private let client: ClientAddress
+    private let peer: Peer
     private var buffer = ByteBuffer()
     private var state = State.head(scanned: 0)
 
-    init(client: ClientAddress, bodyLimit: Int, limits: HeadLimits = HeadLimits()) {
-        self.client = client
+    init(peer: Peer, bodyLimit: Int, limits: HeadLimits = HeadLimits()) {
+        self.peer = peer
         self.bodyLimit = bodyLimit
         self.limits = limits
     }
@@ -67,7 +67,7 @@ struct RequestDecoder {
             parsing: self.buffer.readableBytesUInt8Span.extracting(0..<length), limits: self.limits)
         let request = Request(
             method: head.method, target: self.text(head.target) ?? "", fields: self.fields(head), body: ByteBuffer(),
-            client: self.client)
+            client: self.client(head))
         self.buffer.moveReaderIndex(forwardBy: length)
         switch head.framing {
         case .length(0):
@@ -151,6 +151,11 @@ struct RequestDecoder {
     private func text(_ range: Range<Int>?) -> String? {
         guard let range else { return nil }
         return self.buffer.getString(at: self.buffer.readerIndex + range.lowerBound, length: range.count)
+    }
+
+    private func client(_ head: RequestHead) -> ClientAddress {
+        guard self.peer.isTrusted else { return self.peer.client }
+        return self.peer.client(forwardedFor: head.forwardedFor.compactMap { self.text($0) })
     }
 
     private func fields(_ head: RequestHead) -> Request.Fields {

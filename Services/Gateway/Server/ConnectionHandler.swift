@@ -48,10 +48,10 @@ final class ConnectionHandler: ChannelDuplexHandler {
     private let presence = Presence()
 
     /// - Parameter requestLimit: from the connection or the last answer to the last byte of a request.
-    init(endpoints: Endpoints, client: ClientAddress, requestLimit: TimeAmount) {
+    init(endpoints: Endpoints, peer: Peer, requestLimit: TimeAmount) {
         self.endpoints = endpoints
         self.requestLimit = requestLimit
-        self.decoder = RequestDecoder(client: client, bodyLimit: Self.bodyLimit)
+        self.decoder = RequestDecoder(peer: peer, bodyLimit: Self.bodyLimit)
         self.deadline = .now() + requestLimit
     }
 

@@ -1,13 +1,10 @@
-import Kafka
 import Logging
 import NIOCore
 import NIOExtras
 import NIOPosix
 import Operations
-import Packaging
-import Redis
 import ServiceLifecycle
-import Store
+import Synchronization
 
 /// Listens for Wallet until it is told to stop; then finishes the requests that are in hand.
 final class GatewayServer: Service {
@@ -20,6 +17,8 @@ final class GatewayServer: Service {
     /// How long a registration waits for Kafka at most. A device does not wait for ever, and a
     /// graceful stop waits for the request.
     static let deliveryLimit = Duration.seconds(5)
+    /// How long no connection is accepted after the system had no file or no memory for one.
+    static let acceptPause = TimeAmount.milliseconds(100)
 
     private let address: ListenAddress
     private let endpoints: Endpoints
@@ -28,42 +27,40 @@ final class GatewayServer: Service {
     private let onStopped: @Sendable () async -> Void
     /// Called with the port once the server listens.
     private let onListening: @Sendable (Int) -> Void
-    private let idleLimit: TimeAmount
+    private let edge: Edge
 
     init(
         address: ListenAddress, endpoints: Endpoints, environment: ServiceEnvironment,
-        idleLimit: TimeAmount = GatewayServer.idleLimit,
+        edge: Edge,
         onStopped: @escaping @Sendable () async -> Void,
         onListening: @escaping @Sendable (Int) -> Void = { _ in }
     ) {
         self.address = address
         self.endpoints = endpoints
         self.environment = environment
-        self.idleLimit = idleLimit
+        self.edge = edge
         self.onStopped = onStopped
         self.onListening = onListening
     }
 
     func run() async throws {
         let quiescing = ServerQuiescingHelper(group: self.environment.group)
+        let gate = self.edge.gate()
         let channel = try await ServerBootstrap(group: self.environment.group)
             .serverChannelOption(.backlog, value: 1024)
             .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
             .serverChannelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture {
-                    try channel.pipeline.syncOperations.addHandler(
-                        quiescing.makeServerChannelHandler(channel: channel))
+                    let pipeline = channel.pipeline.syncOperations
+                    try pipeline.addHandler(AcceptBackoffHandler { _ in Self.acceptPause })
+                    try pipeline.addHandler(gate.handler())
+                    try pipeline.addHandler(quiescing.makeServerChannelHandler(channel: channel))
                 }
             }
             .childChannelOption(.tcpOption(.tcp_nodelay), value: 1)
             .childChannelOption(.allowRemoteHalfClosure, value: true)
-            .childChannelInitializer { [endpoints, idleLimit] channel in
-                channel.eventLoop.makeCompletedFuture {
-                    let pipeline = channel.pipeline.syncOperations
-                    let handler = ConnectionHandler(
-                        endpoints: endpoints, client: ClientAddress(channel.remoteAddress), requestLimit: idleLimit)
-                    try pipeline.addHandler(handler)
-                }
+            .childChannelInitializer { [endpoints, edge] channel in
+                channel.eventLoop.makeCompletedFuture { try edge.setUp(channel, endpoints) }
             }
             .bind(host: self.address.host, port: self.address.port).get()
         let logger = self.environment.logger
@@ -73,41 +70,34 @@ final class GatewayServer: Service {
         let quiet = channel.eventLoop.makePromise(of: Void.self)
         let stopped = channel.eventLoop.makePromise(of: Void.self)
         quiet.futureResult.cascade(to: stopped)
-        await withTaskCancellationOrGracefulShutdownHandler {
+        let isStopping = Atomic(false)
+        channel.closeFuture.whenComplete { _ in
+            // Nobody listens any more, and nobody wanted that: better the service ends than goes on deaf.
+            if !isStopping.load(ordering: .acquiring) { stopped.fail(ListenerClosed()) }
+        }
+        let failure: ListenerClosed? = await withTaskCancellationOrGracefulShutdownHandler {
             // A client may keep a request in hand for ever, so a cancelled task does not wait for it.
             await withTaskCancellationHandler {
-                _ = try? await stopped.futureResult.get()
+                do {
+                    try await stopped.futureResult.get()
+                    return nil
+                } catch {
+                    return error as? ListenerClosed
+                }
             } onCancel: {
                 stopped.fail(CancellationError())
             }
         } onCancelOrGracefulShutdown: {
+            isStopping.store(true, ordering: .releasing)
             self.environment.readiness.unmet(Self.listening, "stopping")
             quiescing.initiateShutdown(promise: quiet)
         }
         await self.onStopped()
+        if let failure { throw failure }
     }
 
-    /// Makes the server and what it works with.
-    static func build(_ settings: GatewaySettings, _ environment: ServiceEnvironment) async throws -> [any Service] {
-        let common = environment.common
-        let redis = RedisClient(common.redis, eventLoopGroup: environment.group)
-        let producer = try KafkaProducer(environment.producing(within: Self.deliveryLimit))
-        let metrics = GatewayMetrics(factory: environment.metrics)
-        let reader = PackageReader(redis: redis)
-        let package = PackageEndpoint(
-            reader: reader, secrets: settings.secrets, cache: AssetCache(limit: Self.assetCacheBytes), metrics: metrics)
-        let endpoints = Endpoints(
-            basePath: settings.basePath, brands: settings.brands, package: package,
-            link: LinkEndpoint(package: package, secrets: settings.secrets),
-            registrations: RegistrationEndpoints(
-                reader: reader, registrations: Registrations(redis: redis), deviceOrders: DeviceOrders(redis: redis),
-                producer: producer, topics: common.topics),
-            log: LogEndpoint(metrics: metrics, logger: environment.logger), metrics: metrics,
-            logger: environment.logger)
-        let server = GatewayServer(address: settings.listen, endpoints: endpoints, environment: environment) {
-            await producer.close()
-            await redis.close()
-        }
-        return [BrandReloader(settings.brands, environment: environment), server]
+    /// The listening socket was closed by an error of the system.
+    struct ListenerClosed: Error, CustomStringConvertible {
+        let description = "listening for clients: the system closed the socket"
     }
 }

@@ -1,0 +1,56 @@
+import Glibc
+import Operations
+
+/// What `Edge` is made from.
+///
+/// ## Configuration keys
+/// - `WAYBILL_TLS_CERTIFICATE`, `WAYBILL_TLS_KEY` (paths, both or none): PEM files; with them the gateway speaks TLS.
+/// - `WAYBILL_CONNECTION_LIMIT` (1 to 1,000,000, default 20,000): most connections in all.
+/// - `WAYBILL_CONNECTION_LIMIT_PER_ADDRESS` (1 to 1,000,000, default 1,000): most connections from one client.
+/// - `WAYBILL_TRUSTED_PROXIES` (addresses and networks, default none): whose `X-Forwarded-For` counts.
+struct EdgeSettings: Sendable {
+    /// The files, and what was read from them.
+    let tls: (files: TLSFiles, certificate: ServerCertificate)?
+    let limits: ConnectionLimits
+    let proxies: TrustedProxies
+
+    /// - Throws: `SettingsError` naming key and value.
+    init(_ settings: Settings) throws(SettingsError) {
+        self.tls = try Self.tls(settings)
+        self.limits = ConnectionLimits(
+            total: try settings.integer(
+                .connectionLimit, default: ConnectionLimits.defaultTotal, in: 1...1_000_000),
+            perAddress: try settings.integer(
+                .connectionLimitPerAddress, default: ConnectionLimits.defaultPerAddress, in: 1...1_000_000))
+        let proxies = settings.text(.trustedProxies)
+        guard let trusted = proxies.map({ TrustedProxies($0) }) ?? TrustedProxies.none else {
+            throw SettingsError(
+                .trustedProxies, value: proxies, "must be addresses or networks, for example 10.0.0.0/8,fd00::/8")
+        }
+        self.proxies = trusted
+    }
+
+    private static func tls(
+        _ settings: Settings
+    ) throws(SettingsError) -> (files: TLSFiles, certificate: ServerCertificate)? {
+        let (certificate, key) = (settings.text(.tlsCertificate), settings.text(.tlsKey))
+        guard let certificate, let key else {
+            if let certificate {
+                let key = SettingKey.tlsKey.rawValue
+                throw SettingsError(.tlsCertificate, value: certificate, "wants \(key) beside it")
+            }
+            if let key {
+                let certificate = SettingKey.tlsCertificate.rawValue
+                throw SettingsError(.tlsKey, value: key, "wants \(certificate) beside it")
+            }
+            return nil
+        }
+        let files = TLSFiles(certificate: certificate, key: key)
+        do {
+            return (files, try files.load(nowEpochSeconds: Int64(time(nil))))
+        } catch {
+            let isKey = error.part == .key
+            throw SettingsError(isKey ? .tlsKey : .tlsCertificate, value: error.path, error.problem)
+        }
+    }
+}

@@ -1,0 +1,135 @@
+import NIOCore
+import NIOHTTP2
+
+/// What the streams of an HTTP/2 connection share: limits, time, and the end.
+///
+/// `NIOHTTP2ServerConnectionManagementHandler` stands in front and says GOAWAY when the connection is to end.
+final class HTTP2ConnectionHandler: ChannelInboundHandler {
+    typealias InboundIn = HTTP2Frame
+
+    private let limits: HTTP2Limits
+    private var streams: [ObjectIdentifier: HTTP2StreamHandler] = [:]
+    /// Since when there is no stream, or since when the connection is to end.
+    private var quietSince = NIODeadline.now()
+    private var isStopping = false
+    private var timer: Scheduled<Void>?
+    private var dates = DateLine()
+    /// Requests that wait until answers were taken; not more than there may be streams.
+    private var waiting: [() -> Void] = []
+
+    /// Bytes of bodies that are incomplete.
+    var bodyBytes = 0
+    /// Bytes of answers that the client has not taken yet.
+    var unwritten = 0
+
+    init(limits: HTTP2Limits) { self.limits = limits }
+
+    /// Fills the pipeline of a connection on which HTTP/2 was agreed upon.
+    static func add(to channel: any Channel, endpoints: Endpoints, peer: Peer, limits: HTTP2Limits) throws {
+        let connection = HTTP2ConnectionHandler(limits: limits)
+        let bound = NIOLoopBound(connection, eventLoop: channel.eventLoop)
+        let management = NIOHTTP2ServerConnectionManagementHandler(
+            eventLoop: channel.eventLoop,
+            configuration: .init(maxIdleTime: nil, maxAge: nil, maxGraceTime: nil, keepalive: nil))
+        let frames = NIOHTTP2Handler(
+            mode: .server, eventLoop: channel.eventLoop, connectionConfiguration: limits.connection,
+            streamConfiguration: limits.stream, streamDelegate: management.http2StreamDelegate
+        ) { stream in
+            stream.eventLoop.makeCompletedFuture {
+                let handler = HTTP2StreamHandler(connection: bound.value, endpoints: endpoints, peer: peer)
+                try stream.pipeline.syncOperations.addHandler(handler)
+            }
+        }
+        try channel.pipeline.syncOperations.addHandlers([frames, management, connection])
+    }
+
+    func handlerAdded(context: ChannelHandlerContext) { self.arm(context) }
+
+    func handlerRemoved(context: ChannelHandlerContext) {
+        self.timer?.cancel()
+        self.waiting = []
+    }
+
+    /// Frames of the connection itself were dealt with in front of us.
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {}
+
+    // MARK: For the streams
+
+    /// The text of the `Date` header.
+    var date: String { self.dates.text() }
+
+    /// Whether the bodies that are incomplete take too much.
+    var hasTooManyBodies: Bool { self.bodyBytes > self.limits.bodies }
+
+    func opened(_ stream: HTTP2StreamHandler) { self.streams[ObjectIdentifier(stream)] = stream }
+
+    func closed(_ stream: HTTP2StreamHandler) {
+        self.streams[ObjectIdentifier(stream)] = nil
+        if self.streams.isEmpty, !self.isStopping { self.quietSince = .now() }
+    }
+
+    /// Does something at once, or when the client has taken enough of its answers.
+    func whenItMay(_ work: @escaping () -> Void) {
+        self.waiting.append(work)
+        self.goOn()
+    }
+
+    /// Lets requests go on that waited.
+    func goOn() {
+        while self.unwritten < self.limits.unwritten, !self.waiting.isEmpty { self.waiting.removeFirst()() }
+    }
+
+    // MARK: Time and the end
+
+    /// One timer for all streams. It looks four times per limit, or more often when the end is near.
+    private func arm(_ context: ChannelHandlerContext) {
+        let wait = self.isStopping ? self.limits.lingering : self.limits.requestLimit
+        let part = TimeAmount.nanoseconds(max(wait.nanoseconds / 4, 1_000_000))
+        self.timer = context.eventLoop.assumeIsolated().scheduleTask(in: part) {
+            let now = NIODeadline.now()
+            for stream in Array(self.streams.values) { stream.look(now, self.limits) }
+            if self.streams.isEmpty {
+                if self.isStopping {
+                    if now - self.quietSince >= self.limits.lingering { return context.close(promise: nil) }
+                } else if now - self.quietSince >= self.limits.requestLimit {
+                    // As when the server stops: the handler in front says GOAWAY.
+                    context.pipeline.fireUserInboundEventTriggered(ChannelShouldQuiesceEvent())
+                }
+            }
+            self.arm(context)
+        }
+    }
+
+    func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+        guard event is ChannelShouldQuiesceEvent else { return context.fireUserInboundEventTriggered(event) }
+        guard !self.isStopping else { return }
+        self.isStopping = true
+        self.quietSince = .now()
+        self.timer?.cancel()
+        self.arm(context)
+    }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        // Anything else, including a flood, was answered by GOAWAY.
+        if !Self.concernsOneStream(error) { context.close(promise: nil) }
+    }
+
+    /// Whether only the stream was reset: a malformed request, or one above the announced number.
+    ///
+    /// Source: RFC 9113 §5.1.2, §8.1.1
+    private static func concernsOneStream(_ error: any Error) -> Bool {
+        let cause = (error as? NIOHTTP2Errors.StreamError)?.baseError ?? error
+        switch cause {
+        case is NIOHTTP2Errors.ForbiddenHeaderField, is NIOHTTP2Errors.InvalidPseudoHeaders,
+            is NIOHTTP2Errors.MissingPseudoHeader, is NIOHTTP2Errors.DuplicatePseudoHeader,
+            is NIOHTTP2Errors.PseudoHeaderAfterRegularHeader, is NIOHTTP2Errors.UnknownPseudoHeader,
+            is NIOHTTP2Errors.InvalidPseudoHeaderValue, is NIOHTTP2Errors.EmptyPathHeader,
+            is NIOHTTP2Errors.InvalidHTTP2HeaderFieldName, is NIOHTTP2Errors.InvalidHTTP2HeaderFieldValue,
+            is NIOHTTP2Errors.ContentLengthViolated, is NIOHTTP2Errors.ContentLengthHeadersMismatch,
+            is NIOHTTP2Errors.ContentLengthHeaderNegative, is NIOHTTP2Errors.ContentLengthHeaderMalformedValue,
+            is NIOHTTP2Errors.MaxStreamsViolation:
+            return true
+        default: return false
+        }
+    }
+}

@@ -1,0 +1,185 @@
+import NIOCore
+import NIOHPACK
+import NIOHTTP1
+import NIOHTTP2
+
+/// One HTTP/2 stream, which is one request and its answer.
+///
+/// Thin: what the frames mean is the decoder's business, what all streams share is the connection's.
+final class HTTP2StreamHandler: ChannelInboundHandler {
+    typealias InboundIn = HTTP2Frame.FramePayload
+    typealias OutboundOut = HTTP2Frame.FramePayload
+
+    private enum State {
+        /// Goes to `answering`, or to `writing` when no request comes out of the frames.
+        case receiving
+        /// The request is worked on, or waits until it may be. Goes to `writing`.
+        case answering(Request.Method)
+        /// Goes to `ended` when the client has taken the answer.
+        case writing
+        /// Nothing that comes now is looked at.
+        case ended
+    }
+
+    private let connection: HTTP2ConnectionHandler
+    private let endpoints: Endpoints
+    private var decoder: StreamRequestDecoder
+    private var state = State.receiving
+    /// When the state began.
+    private var since = NIODeadline.now()
+    /// Bytes of this request's body that the connection counts.
+    private var bodyBytes = 0
+    private var context: ChannelHandlerContext?
+    private let presence = Presence()
+
+    init(connection: HTTP2ConnectionHandler, endpoints: Endpoints, peer: Peer) {
+        self.connection = connection
+        self.endpoints = endpoints
+        self.decoder = StreamRequestDecoder(peer: peer)
+    }
+
+    func handlerAdded(context: ChannelHandlerContext) {
+        self.context = context
+        self.connection.opened(self)
+    }
+
+    func handlerRemoved(context: ChannelHandlerContext) {
+        self.end()
+        self.context = nil
+        self.connection.closed(self)
+    }
+
+    func channelInactive(context: ChannelHandlerContext) { self.end() }
+
+    /// The stream was reset, by the client or for a mistake of its.
+    func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        self.end()
+        context.close(promise: nil)
+    }
+
+    private func end() {
+        self.state = .ended
+        self.presence.leave()
+        self.giveBackBody()
+    }
+
+    private func giveBackBody() {
+        self.connection.bodyBytes -= self.bodyBytes
+        self.bodyBytes = 0
+    }
+
+    // MARK: What comes in
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        guard case .receiving = self.state else { return }
+        do {
+            let event: StreamRequestDecoder.Event?
+            switch self.unwrapInboundIn(data) {
+            case .headers(let headers):
+                event = try self.decoder.take(headers.headers, isLast: headers.endStream)
+            case .data(let part):
+                // Reading gives buffers only; files are a thing of writing.
+                guard case .byteBuffer(let bytes) = part.data else { return }
+                event = try self.decoder.take(bytes, isLast: part.endStream)
+                self.bodyBytes += bytes.readableBytes
+                self.connection.bodyBytes += bytes.readableBytes
+            case .alternativeService, .goAway, .origin, .ping, .priority, .pushPromise, .rstStream, .settings,
+                .windowUpdate:
+                return
+            }
+            switch event {
+            case .request(let request): self.received(request)
+            case .expectsContinue:
+                let head = HTTP2Frame.FramePayload.headers(.init(headers: [":status": "100"]))
+                context.writeAndFlush(self.wrapOutboundOut(head), promise: nil)
+            case nil:
+                // Many bodies that never end, on one connection.
+                if self.connection.hasTooManyBodies { self.reset(.enhanceYourCalm, context) }
+            }
+        } catch {
+            self.refuse(error, context)
+        }
+    }
+
+    private func received(_ request: Request) {
+        self.state = .answering(request.method)
+        self.giveBackBody()
+        self.connection.whenItMay { self.answer(request) }
+    }
+
+    private func answer(_ request: Request) {
+        guard case .answering = self.state, let context = self.context else { return }
+        var request = request
+        request.presence = self.presence
+        let answer = self.endpoints.answer(request, on: context.eventLoop)
+        // Nothing is captured but what belongs to this loop, on which the answer comes.
+        answer.assumeIsolated().whenSuccess { answer in
+            // Whoever reset the stream meanwhile gets nothing.
+            guard case .answering(let method) = self.state, let context = self.context else { return }
+            self.write(answer, withBody: method != .head, context)
+        }
+    }
+
+    // MARK: What goes out
+
+    private func refuse(_ fault: RequestFault, _ context: ChannelHandlerContext) {
+        self.giveBackBody()
+        // What the client still sends is not wanted. Source: RFC 9113 §8.1
+        self.write(self.endpoints.refusal(fault.status, fault.message), withBody: true, context) {
+            self.reset(.noError, context)
+        }
+    }
+
+    private func write(
+        _ answer: Answer, withBody: Bool, _ context: ChannelHandlerContext, then next: @escaping () -> Void = {}
+    ) {
+        self.state = .writing
+        self.since = .now()
+        let parts = withBody ? answer.body.filter { $0.readableBytes > 0 } : []
+        let length = parts.reduce(0) { $0 + $1.readableBytes }
+        self.connection.unwritten += length
+        let written = context.eventLoop.makePromise(of: Void.self)
+        written.futureResult.assumeIsolated().whenComplete { result in
+            self.connection.unwritten -= length
+            self.connection.goOn()
+            if case .success = result { next() }
+        }
+        let head = HTTP2Frame.FramePayload.headers(.init(headers: self.fields(answer), endStream: parts.isEmpty))
+        context.write(self.wrapOutboundOut(head), promise: parts.isEmpty ? written : nil)
+        for (index, part) in parts.enumerated() {
+            let isLast = index == parts.count - 1
+            let data = HTTP2Frame.FramePayload.data(.init(data: .byteBuffer(part), endStream: isLast))
+            context.write(self.wrapOutboundOut(data), promise: isLast ? written : nil)
+        }
+        context.flush()
+    }
+
+    private func fields(_ answer: Answer) -> HPACKHeaders {
+        var fields = HPACKHeaders([(":status", String(answer.status.code))])
+        for (name, value) in answer.headers { fields.add(name: name.lowercased(), value: value) }
+        fields.add(name: "date", value: self.connection.date)
+        // 204 and 304 have no body, and no length of one (RFC 9110 §8.6).
+        if answer.status != .noContent && answer.status != .notModified {
+            fields.add(name: "content-length", value: String(answer.contentLength))
+        }
+        return fields
+    }
+
+    private func reset(_ reason: HTTP2ErrorCode, _ context: ChannelHandlerContext) {
+        if case .ended = self.state { return }
+        self.end()
+        context.writeAndFlush(self.wrapOutboundOut(.rstStream(reason)), promise: nil)
+    }
+
+    /// The connection looks at its streams now and then.
+    func look(_ now: NIODeadline, _ limits: HTTP2Limits) {
+        guard let context = self.context else { return }
+        switch self.state {
+        case .receiving where now - self.since >= limits.requestLimit:
+            self.refuse(RequestFault(status: .requestTimeout, message: "the request came too slowly"), context)
+        case .writing where now - self.since >= limits.answerLimit: self.reset(.cancel, context)
+        // How long an answer takes is the endpoints' business, which have limits of their own.
+        case .receiving, .writing, .answering, .ended: break
+        }
+    }
+}

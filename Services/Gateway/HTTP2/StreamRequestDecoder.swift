@@ -1,0 +1,102 @@
+import NIOCore
+import NIOHPACK
+import NIOHTTP1
+
+/// Turns the frames of an HTTP/2 stream into its request.
+///
+/// What HTTP/2 itself forbids (wrong pseudo-header fields, fields of a connection, lengths that do not add up) was
+/// refused before; here stand the rules that HTTP/1 requests have as well. Source: RFC 9113 §8.2, §8.3
+struct StreamRequestDecoder {
+    /// What the frames so far give.
+    enum Event {
+        /// The client waits for a word before it sends the body. Source: RFC 9110 §10.1.1
+        case expectsContinue
+        case request(Request)
+    }
+
+    private let peer: Peer
+    private let bodyLimit: Int
+    private let limits: HeadLimits
+    /// Nil until the fields have come.
+    private var request: Request?
+
+    init(peer: Peer, bodyLimit: Int = ConnectionHandler.bodyLimit, limits: HeadLimits = HeadLimits()) {
+        self.peer = peer
+        self.bodyLimit = bodyLimit
+        self.limits = limits
+    }
+
+    /// - Parameter isLast: no body follows.
+    mutating func take(_ headers: HPACKHeaders, isLast: Bool) throws(RequestFault) -> Event? {
+        if let request = self.request {
+            // Trailers; nobody here asks for them, and they end the stream.
+            return isLast ? .request(request) : nil
+        }
+        var head = Head()
+        for (name, value, _) in headers { try head.note(name, value, self.bodyLimit) }
+        guard headers.count <= self.limits.fields else {
+            throw RequestFault(
+                status: .requestHeaderFieldsTooLarge, message: "a request may have \(self.limits.fields) fields at most"
+            )
+        }
+        guard let target = head.target, !target.isEmpty, target.utf8.allSatisfy({ (0x21...0x7E).contains($0) }) else {
+            throw .malformed("the request target is missing or has characters that must be percent-encoded")
+        }
+        guard target.utf8.count <= self.limits.line else { throw RequestHead.lineTooLong(self.limits) }
+        let request = Request(
+            method: head.method, target: target, fields: head.fields, body: ByteBuffer(),
+            client: self.peer.client(forwardedFor: head.forwardedFor))
+        self.request = request
+        if isLast { return .request(request) }
+        return head.expectsContinue ? .expectsContinue : nil
+    }
+
+    /// - Parameter isLast: the body is complete behind it.
+    mutating func take(_ data: ByteBuffer, isLast: Bool) throws(RequestFault) -> Event? {
+        // A stream that begins with data was refused before.
+        guard self.request != nil else { throw .malformed("there is a body without a request") }
+        let length = self.request?.body.readableBytes ?? 0
+        guard data.readableBytes <= self.bodyLimit - length else { throw .tooLarge(self.bodyLimit) }
+        self.request?.body.writeImmutableBuffer(data)
+        guard isLast, let request = self.request else { return nil }
+        return .request(request)
+    }
+
+    /// The fields that decide something.
+    private struct Head {
+        var method = Request.Method.other
+        var target: String?
+        var fields = Request.Fields()
+        var forwardedFor: [String] = []
+        var expectsContinue = false
+
+        /// Names are in small letters. Source: RFC 9113 §8.2.1
+        mutating func note(_ name: String, _ value: String, _ bodyLimit: Int) throws(RequestFault) {
+            switch name {
+            case ":method": self.method = Request.Method(value)
+            case ":path": self.target = value
+            case "authorization":
+                guard self.fields.authorization == nil else {
+                    throw .malformed("there is more than one Authorization")
+                }
+                self.fields.authorization = value
+            case "if-none-match": self.fields.ifNoneMatch.append(value)
+            case "if-modified-since": self.fields.ifModifiedSince = value
+            case "x-forwarded-for": self.forwardedFor.append(value)
+            case "content-length":
+                // That the body has this length is checked frame by frame.
+                guard let length = value.utf8Span.span.decimal else {
+                    throw .malformed("Content-Length must be one number")
+                }
+                guard length <= bodyLimit else { throw .tooLarge(bodyLimit) }
+            case "expect":
+                guard value.lowercased() == "100-continue" else {
+                    throw RequestFault(
+                        status: .expectationFailed, message: "the only expectation met is 100-continue")
+                }
+                self.expectsContinue = true
+            default: break
+            }
+        }
+    }
+}

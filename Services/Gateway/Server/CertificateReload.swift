@@ -1,0 +1,85 @@
+import CoreMetrics
+import Glibc
+import Logging
+import NIOPosix
+import ServiceLifecycle
+import Synchronization
+import UnixSignals
+
+/// The certificate that new connections get, taken anew from its files when they change and on SIGHUP.
+///
+/// Connections that are open keep theirs. Files that cannot be used change nothing but the log and a metric.
+final class CertificateReload: Service {
+    /// How often the files are looked at.
+    static let interval = Duration.seconds(5)
+
+    private let files: TLSFiles
+    private let interval: Duration
+    private let metrics: EdgeMetrics
+    private let logger: Logger
+    private let state: Mutex<State>
+
+    private struct State {
+        var certificate: ServerCertificate
+        var stamps: FileStamps
+    }
+
+    /// - Parameter certificate: loaded from the files a moment ago. If they changed meanwhile they are read again.
+    init(
+        files: TLSFiles, certificate: ServerCertificate, interval: Duration = CertificateReload.interval,
+        metrics: EdgeMetrics, logger: Logger
+    ) {
+        self.files = files
+        self.interval = interval
+        self.metrics = metrics
+        self.logger = logger
+        // No stamps: the first two looks find a change and load once more, whatever happened before.
+        self.state = Mutex(State(certificate: certificate, stamps: FileStamps(taken: [nil, nil])))
+        self.showDays(certificate)
+    }
+
+    /// The certificate for a new connection.
+    var certificate: ServerCertificate { self.state.withLock { $0.certificate } }
+
+    func run() async throws {
+        await cancelWhenGracefulShutdown {
+            await withTaskGroup { group in
+                group.addTask {
+                    while (try? await Task.sleep(for: self.interval)) != nil { await self.look(isAsked: false) }
+                }
+                group.addTask {
+                    for await _ in await UnixSignalsSequence(trapping: .sighup) { await self.look(isAsked: true) }
+                }
+            }
+        }
+    }
+
+    /// Looks at the files, on a thread that may block.
+    func look(isAsked: Bool) async {
+        // The pool of the process does not end before the process does.
+        try? await NIOThreadPool.singleton.runIfActive { self.lookNow(isAsked: isAsked) }
+    }
+
+    private func lookNow(isAsked: Bool) {
+        // The stamps come before the content: what is written in between is seen by the next look.
+        let stamps = [FileStamp(path: self.files.certificate), FileStamp(path: self.files.key)]
+        if self.state.withLock({ $0.stamps.isDue(stamps, isAsked: isAsked) }) {
+            do {
+                let certificate = try self.files.load(nowEpochSeconds: Self.now())
+                self.state.withLock { $0.certificate = certificate }
+                self.metrics.certificatesLoaded.increment()
+                self.logger.info("certificate loaded", metadata: ["path": "\(self.files.certificate)"])
+            } catch {
+                self.metrics.certificatesRefused.increment()
+                self.logger.error("certificate refused, the old one goes on", metadata: ["error": "\(error)"])
+            }
+        }
+        self.showDays(self.certificate)
+    }
+
+    private func showDays(_ certificate: ServerCertificate) {
+        self.metrics.certificateDays.set(Double(certificate.notAfterEpochSeconds - Self.now()) / 86_400)
+    }
+
+    private static func now() -> Int64 { Int64(time(nil)) }
+}

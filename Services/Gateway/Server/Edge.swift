@@ -1,0 +1,46 @@
+import NIOCore
+import NIOSSL
+
+/// What stands between the network and the endpoints: who may connect, in which protocols, for how long.
+struct Edge: Sendable {
+    var limits = ConnectionLimits()
+    var proxies = TrustedProxies.none
+    /// Nil for plain HTTP/1.1. There is no HTTP/2 without TLS: no client of orders would speak it.
+    var certificates: CertificateReload?
+    var handshakeLimit = TLSHandshakeHandler.limit
+    /// How long a connection may stay without a complete request.
+    var requestLimit = GatewayServer.idleLimit
+    let metrics: EdgeMetrics
+
+    init(metrics: EdgeMetrics) { self.metrics = metrics }
+
+    /// Lets connections in.
+    func gate() -> ConnectionGate {
+        ConnectionGate(limits: self.limits, proxies: self.proxies, metrics: self.metrics)
+    }
+
+    /// Fills the pipeline of a connection that was let in; on its loop.
+    func setUp(_ channel: any Channel, _ endpoints: Endpoints) throws {
+        let peer = self.proxies.peer(channel.remoteAddress)
+        guard let certificate = self.certificates?.certificate else {
+            return try self.addHTTP1(channel, endpoints, peer)
+        }
+        // Who says that TLS is over is gone (RFC 9112 §9.8). With halves of connections NIOSSL would also wait for its
+        // whole time limit whenever we close first, though the client has agreed.
+        try channel.syncOptions?.setOption(.allowRemoteHalfClosure, value: false)
+        let pipeline = channel.pipeline.syncOperations
+        try pipeline.addHandler(NIOSSLServerHandler(context: certificate.context))
+        let handshake = TLSHandshakeHandler(limit: self.handshakeLimit, metrics: self.metrics) { name, channel in
+            guard name == ServerCertificate.http2 else { return try self.addHTTP1(channel, endpoints, peer) }
+            var limits = HTTP2Limits()
+            limits.requestLimit = self.requestLimit
+            try HTTP2ConnectionHandler.add(to: channel, endpoints: endpoints, peer: peer, limits: limits)
+        }
+        try pipeline.addHandler(handshake)
+    }
+
+    private func addHTTP1(_ channel: any Channel, _ endpoints: Endpoints, _ peer: Peer) throws {
+        try channel.pipeline.syncOperations.addHandler(
+            ConnectionHandler(endpoints: endpoints, peer: peer, requestLimit: self.requestLimit))
+    }
+}

@@ -1,0 +1,54 @@
+import Kafka
+import Logging
+import Operations
+import Redis
+import ServiceLifecycle
+import Store
+
+extension GatewayServer {
+    /// Makes the server and what it works with.
+    static func build(_ settings: GatewaySettings, _ environment: ServiceEnvironment) async throws -> [any Service] {
+        let common = environment.common
+        let redis = RedisClient(common.redis, eventLoopGroup: environment.group)
+        let producer = try KafkaProducer(environment.producing(within: Self.deliveryLimit))
+        let metrics = GatewayMetrics(factory: environment.metrics)
+        let reader = PackageReader(redis: redis)
+        let package = PackageEndpoint(
+            reader: reader, secrets: settings.secrets, cache: AssetCache(limit: Self.assetCacheBytes), metrics: metrics)
+        let endpoints = Endpoints(
+            basePath: settings.basePath, brands: settings.brands, package: package,
+            link: LinkEndpoint(package: package, secrets: settings.secrets),
+            registrations: RegistrationEndpoints(
+                reader: reader, registrations: Registrations(redis: redis), deviceOrders: DeviceOrders(redis: redis),
+                producer: producer, topics: common.topics),
+            log: LogEndpoint(metrics: metrics, logger: environment.logger), metrics: metrics,
+            logger: environment.logger)
+        let edge = Self.edge(settings.edge, environment)
+        let server = GatewayServer(
+            address: settings.listen, endpoints: endpoints, environment: environment, edge: edge,
+            onStopped: {
+                await producer.close()
+                await redis.close()
+            })
+        let reloader = BrandReloader(settings.brands, environment: environment)
+        return [reloader, server] + (edge.certificates.map { [$0] } ?? [])
+    }
+
+    private static func edge(_ settings: EdgeSettings, _ environment: ServiceEnvironment) -> Edge {
+        var edge = Edge(metrics: EdgeMetrics(factory: environment.metrics))
+        let wished = settings.limits.total
+        let fitting = OpenFiles.connections(wished: wished, files: OpenFiles.raiseLimit())
+        if fitting < wished {
+            environment.logger.warning(
+                "fewer connections than configured fit into the limit of open files",
+                metadata: ["connections": "\(fitting)", "configured": "\(wished)"])
+        }
+        edge.limits = ConnectionLimits(total: fitting, perAddress: settings.limits.perAddress)
+        edge.proxies = settings.proxies
+        edge.certificates = settings.tls.map { files, certificate in
+            CertificateReload(
+                files: files, certificate: certificate, metrics: edge.metrics, logger: environment.logger)
+        }
+        return edge
+    }
+}

@@ -1,0 +1,84 @@
+import FoundationEssentials
+import NIOSSL
+
+/// Where certificate and key of the gateway stand, as PEM.
+struct TLSFiles: Hashable, Sendable {
+    /// One of the two files.
+    enum Part: Hashable, Sendable { case certificate, key }
+
+    /// The certificate, followed by its intermediates.
+    let certificate: String
+    let key: String
+
+    /// Largest file that is read.
+    static let sizeLimit = 1 << 20
+
+    /// Reads both files and checks that they belong together and hold now.
+    ///
+    /// Blocks; not for event loops.
+    func load(nowEpochSeconds now: Int64) throws(TLSFilesError) -> ServerCertificate {
+        let chain = try self.chain()
+        guard let leaf = chain.first else { throw self.error(.certificate, "there is no certificate in it") }
+        guard Int64(leaf.notValidBefore) <= now else { throw self.error(.certificate, "it is not valid yet") }
+        guard now <= Int64(leaf.notValidAfter) else { throw self.error(.certificate, "it has expired") }
+        let key: NIOSSLPrivateKey
+        let bytes = try self.content(.key)
+        do {
+            key = try NIOSSLPrivateKey(bytes: bytes, format: .pem)
+        } catch {
+            throw self.error(.key, "it is no PEM key, or one with a password")
+        }
+        var configuration = TLSConfiguration.makeServerConfiguration(
+            certificateChain: chain.map { .certificate($0) }, privateKey: .privateKey(key))
+        configuration.minimumTLSVersion = .tlsv12
+        configuration.applicationProtocols = ServerCertificate.applicationProtocols
+        do {
+            let context = try NIOSSLContext(configuration: configuration)
+            return ServerCertificate(context: context, notAfterEpochSeconds: Int64(leaf.notValidAfter))
+        } catch {
+            throw self.error(.key, "it does not belong to the certificate \(self.certificate)")
+        }
+    }
+
+    private func chain() throws(TLSFilesError) -> [NIOSSLCertificate] {
+        let bytes = try self.content(.certificate)
+        do {
+            return try NIOSSLCertificate.fromPEMBytes(bytes)
+        } catch {
+            throw self.error(.certificate, "there is no certificate in it")
+        }
+    }
+
+    private func content(_ part: Part) throws(TLSFilesError) -> [UInt8] {
+        let content: Data
+        do {
+            content = try Data(contentsOf: URL(filePath: self.path(part)))
+        } catch {
+            throw self.error(part, "it cannot be read")
+        }
+        guard content.count <= Self.sizeLimit else {
+            throw self.error(part, "it has more than \(Self.sizeLimit) bytes")
+        }
+        return [UInt8](content)
+    }
+
+    private func path(_ part: Part) -> String {
+        switch part {
+        case .certificate: self.certificate
+        case .key: self.key
+        }
+    }
+
+    private func error(_ part: Part, _ problem: String) -> TLSFilesError {
+        TLSFilesError(part: part, path: self.path(part), problem: problem)
+    }
+}
+
+/// Why certificate and key cannot be served.
+struct TLSFilesError: Error, CustomStringConvertible {
+    let part: TLSFiles.Part
+    let path: String
+    let problem: String
+
+    var description: String { "reading \(self.path): \(self.problem)" }
+}

@@ -1,0 +1,56 @@
+import CoreMetrics
+import NIOCore
+import NIOSSL
+import NIOTLS
+
+/// Waits for the end of a TLS handshake, within a limit, and puts what speaks the chosen protocol in its own place.
+final class TLSHandshakeHandler: ChannelInboundHandler, RemovableChannelHandler {
+    typealias InboundIn = ByteBuffer
+
+    /// How long a handshake may take. A phone on a bad line needs a second or two.
+    static let limit = TimeAmount.seconds(10)
+
+    private let limit: TimeAmount
+    private let metrics: EdgeMetrics
+    private let onProtocol: (_ name: String?, any Channel) throws -> Void
+    private var timer: Scheduled<Void>?
+
+    /// - Parameter onProtocol: fills the pipeline for a protocol; nil if client and server agreed on none.
+    init(
+        limit: TimeAmount, metrics: EdgeMetrics, onProtocol: @escaping (_ name: String?, any Channel) throws -> Void
+    ) {
+        self.limit = limit
+        self.metrics = metrics
+        self.onProtocol = onProtocol
+    }
+
+    func handlerAdded(context: ChannelHandlerContext) {
+        self.timer = context.eventLoop.assumeIsolated().scheduleTask(in: self.limit) { self.giveUp(context) }
+    }
+
+    func handlerRemoved(context: ChannelHandlerContext) { self.timer?.cancel() }
+
+    func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+        guard case .some(.handshakeCompleted(let name)) = event as? TLSUserEvent else {
+            return context.fireUserInboundEventTriggered(event)
+        }
+        self.timer?.cancel()
+        let channel = context.channel
+        do {
+            try self.onProtocol(name, channel)
+            context.pipeline.syncOperations.removeHandler(context: context, promise: nil)
+        } catch {
+            context.close(promise: nil)
+        }
+    }
+
+    /// What goes wrong before the handler is gone is the handshake: a wrong version, no TLS at all, an end.
+    func errorCaught(context: ChannelHandlerContext, error: any Error) { self.giveUp(context) }
+
+    private func giveUp(_ context: ChannelHandlerContext) {
+        self.timer?.cancel()
+        guard context.channel.isActive else { return }
+        self.metrics.handshakesFailed.increment()
+        context.close(promise: nil)
+    }
+}

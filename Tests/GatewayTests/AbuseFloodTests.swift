@@ -1,0 +1,218 @@
+import NIOCore
+import Synchronization
+import TestKit
+import Testing
+
+@testable import Gateway
+
+/// Clients that are slow, greedy or gone. A well-behaved client beside them notices nothing.
+@Suite(.serialized, .timeLimit(.minutes(4))) struct AbuseFloodTests {
+    typealias Bench = GatewayBench
+
+    /// Longest wait of a well-behaved client. Generous for a machine that does other things too, and far below the
+    /// limits that a slow client would otherwise hold it up by.
+    static let patience = Duration.seconds(5)
+
+    /// Fetches an order again and again while `abuse` goes on.
+    func besideAGoodClient(_ bench: Bench, _ abuse: @escaping @Sendable () async throws -> Void) async throws {
+        try await bench.put("good")
+        let request = bench.request("GET", bench.package("good"), token: Bench.ownToken, ["If-None-Match: \"tag-1\""])
+        let isOver = Flag()
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask {
+                let good = try await RawConnection.open(port: bench.port)
+                var asked = 0
+                repeat {
+                    let started = ContinuousClock.now
+                    let answer = try await good.exchange(request)
+                    #expect(answer.status == 304)
+                    #expect(ContinuousClock.now - started < Self.patience, "request \(asked) beside the abuse")
+                    asked += 1
+                    try await Task.sleep(for: .milliseconds(5))
+                } while !isOver.isSet
+                await good.close()
+            }
+            do {
+                try await abuse()
+                isOver.set()
+            } catch {
+                isOver.set()
+                throw error
+            }
+            try await group.waitForAll()
+        }
+    }
+
+    func eventually(_ what: String, _ condition: () -> Bool) async throws {
+        let deadline = ContinuousClock.now + .seconds(20)
+        while !condition() {
+            try #require(ContinuousClock.now < deadline, "\(what)")
+            try await Task.sleep(for: .milliseconds(5))
+        }
+    }
+
+    func packages(_ bench: Bench) -> Int {
+        let line = bench.metricsText.split(separator: "\n").first {
+            $0.hasPrefix("waybill_responses_total{endpoint=\"package\",status=\"200\"}")
+        }
+        return line.flatMap { Int($0.split(separator: " ").last ?? "") } ?? 0
+    }
+
+    @Test func noAnswersAreMadeForAClientThatDoesNotReadThem() async throws {
+        try await Bench.with { bench in
+            try await bench.put("1")
+            let request = bench.request("GET", bench.package("1"), token: Bench.ownToken)
+            // 3 GB of answers, if they were made.
+            let flood = try await RawConnection.open(port: bench.port, reads: false)
+            try await self.besideAGoodClient(bench) {
+                flood.sendLater(String(repeating: request, count: 10_000))
+                try await self.eventually("some answers") { self.packages(bench) > 0 }
+                try await Task.sleep(for: .milliseconds(500))
+            }
+            let made = self.packages(bench)
+            #expect(made < 100, "\(made) answers of 300 kB for nobody")
+            // What was asked is answered when the client comes back to it.
+            try await flood.startReading()
+            for _ in 0..<(made + 20) { #expect(try await flood.response().body.count == Bench.package.count) }
+            await flood.close()
+        }
+    }
+
+    @Test func tenThousandPipelinedRequestsAreAnsweredInOrder() async throws {
+        try await Bench.with { bench in
+            let flood = try await RawConnection.open(port: bench.port)
+            try await self.besideAGoodClient(bench) {
+                let pair = bench.request("POST", "/v1/log", body: "[]") + bench.request("GET", "/nothing")
+                flood.sendLater(String(repeating: pair, count: 5_000))
+                for _ in 0..<5_000 {
+                    let first = try await flood.response().status
+                    let second = try await flood.response().status
+                    try #require(first == 200 && second == 404)
+                }
+            }
+            #expect(flood.isQuiet)
+            await flood.close()
+        }
+    }
+
+    @Test(arguments: [
+        "GET /v1/log HTTP/1.1\r\nHost: a\r\nx: ", "POST /v1/log HTTP/1.1\r\nHost: a\r\nContent-Length: 60000\r\n\r\n",
+        "POST /v1/log HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1000\r\n",
+    ])
+    func whatDripsInIsGivenUpInTime(start: String) async throws {
+        var options = Bench.Options()
+        options.idleLimit = .milliseconds(1500)
+        try await Bench.with(options) { bench in
+            try await self.besideAGoodClient(bench) {
+                let slow = try await RawConnection.open(port: bench.port)
+                try await slow.send(start)
+                let started = ContinuousClock.now
+                while !slow.hasEnded, ContinuousClock.now - started < .seconds(10) {
+                    _ = try? await slow.send("x")
+                    try await Task.sleep(for: .milliseconds(30))
+                }
+                #expect(slow.hasEnded)
+                #expect(try await slow.response().status == 408)
+                await slow.close()
+            }
+        }
+    }
+
+    @Test func aConnectionWithoutARequestIsClosedWithoutAWord() async throws {
+        var options = Bench.Options()
+        options.idleLimit = .milliseconds(300)
+        try await Bench.with(options) { bench in
+            let silent = try await RawConnection.open(port: bench.port)
+            #expect(try await silent.isClosedByServer())
+            await silent.close()
+        }
+    }
+
+    @Test func whoClosesItsHalfStillGetsItsAnswers() async throws {
+        try await Bench.with { bench in
+            try await bench.put("1")
+            try await bench.connected { connection in
+                let request = bench.request("GET", bench.package("1"), token: Bench.ownToken)
+                try await connection.send(request + request)
+                try await connection.closeOutput()
+                #expect(try await connection.response().body == Bench.package)
+                #expect(try await connection.response().body == Bench.package)
+                #expect(try await connection.isClosedByServer())
+            }
+            try await bench.connected { connection in
+                try await connection.send("POST /v1/log HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n[")
+                try await connection.closeOutput()
+                #expect(try await connection.isClosedByServer(), "the rest can never come")
+            }
+        }
+    }
+
+    @Test func connectionsAboveTheLimitsAreClosedAndCounted() async throws {
+        var options = Bench.Options()
+        options.edge = { $0.limits = ConnectionLimits(total: 100, perAddress: 5) }
+        try await Bench.with(options) { bench in
+            var open: [RawConnection] = []
+            for _ in 0..<5 {
+                let connection = try await RawConnection.open(port: bench.port)
+                #expect(try await connection.exchange(bench.request("GET", "/nothing")).status == 404)
+                open.append(connection)
+            }
+            #expect(bench.metricsText.contains("waybill_connections 5.0\n"))
+            for _ in 0..<20 {
+                let refused = try await RawConnection.open(port: bench.port)
+                #expect(try await refused.isClosedByServer())
+                await refused.close()
+            }
+            #expect(bench.metricsText.contains("waybill_connections_refused_total{reason=\"address\"} 20\n"))
+            #expect(try await open[0].exchange(bench.request("GET", "/nothing")).status == 404, "the others go on")
+            await open.removeLast().close()
+            try await self.eventually("room again") { bench.metricsText.contains("waybill_connections 4.0\n") }
+            #expect(try await bench.once("GET", "/nothing").status == 404)
+            for connection in open { await connection.close() }
+            try await self.eventually("all gone") { bench.metricsText.contains("waybill_connections 0.0\n") }
+        }
+    }
+
+    @Test func aTrustedProxyHasNoLimitOfItsOwnButTheTotal() async throws {
+        var options = Bench.Options()
+        options.edge = { edge in
+            edge.limits = ConnectionLimits(total: 4, perAddress: 1)
+            edge.proxies = TrustedProxies("127.0.0.0/8") ?? .none
+        }
+        try await Bench.with(options) { bench in
+            var open: [RawConnection] = []
+            for _ in 0..<4 {
+                let connection = try await RawConnection.open(port: bench.port)
+                #expect(try await connection.exchange(bench.request("GET", "/nothing")).status == 404)
+                open.append(connection)
+            }
+            let refused = try await RawConnection.open(port: bench.port)
+            #expect(try await refused.isClosedByServer())
+            await refused.close()
+            #expect(bench.metricsText.contains("waybill_connections_refused_total{reason=\"total\"} 1\n"))
+            for connection in open { await connection.close() }
+        }
+    }
+
+    @Test func clientsThatComeAndGoLeaveNothing() async throws {
+        try await Bench.with { bench in
+            try await self.besideAGoodClient(bench) {
+                for number in 0..<300 {
+                    let connection = try await RawConnection.open(port: bench.port)
+                    let start = bench.request("GET", bench.package("\(number)"), token: try bench.derived("\(number)"))
+                    // Some leave in the middle of a request, some while theirs is held.
+                    try await connection.send(String(start.prefix(number % 2 == 0 ? 40 : 10_000)))
+                    await connection.close()
+                }
+            }
+            try await self.eventually("all gone") { bench.metricsText.contains("waybill_connections 0.0\n") }
+        }
+    }
+}
+
+/// Said once, seen by another task.
+private final class Flag: Sendable {
+    private let value = Atomic(false)
+    var isSet: Bool { self.value.load(ordering: .acquiring) }
+    func set() { self.value.store(true, ordering: .releasing) }
+}

@@ -1,0 +1,321 @@
+import NIOHPACK
+import TestKit
+import Testing
+
+@testable import Gateway
+
+/// HTTP/2 as clients speak it, and as they should not.
+@Suite(.serialized, .timeLimit(.minutes(3))) struct HTTP2Tests {
+    typealias Bench = GatewayBench
+    typealias Wire = HTTP2Wire
+
+    @Test func requestsAreAnsweredAsOnHTTP1() async throws {
+        try await Bench.with(try TLSSupport.options()) { bench in
+            try await bench.put("1")
+            try await bench.http2 { wire in
+                let path = bench.package("1")
+                let package = try await wire.exchange(1, Wire.fields("GET", path, token: Bench.ownToken))
+                #expect(package.status == 200 && package.body == Bench.package)
+                #expect(package.headers.first(name: "content-length") == String(Bench.package.count))
+                #expect(package.headers.first(name: "etag") == "\"tag-1\"")
+                #expect(package.headers.first(name: "date")?.hasSuffix(" GMT") == true)
+                #expect(!package.headers.contains(name: "connection"))
+                let head = try await wire.exchange(3, Wire.fields("HEAD", path, token: Bench.ownToken))
+                #expect(head.status == 200 && head.body.isEmpty)
+                #expect(head.headers.first(name: "content-length") == String(Bench.package.count))
+                let same = try await wire.exchange(
+                    5, Wire.fields("GET", path, token: Bench.ownToken, [("if-none-match", "\"tag-1\"")]))
+                #expect(same.status == 304 && same.body.isEmpty && !same.headers.contains(name: "content-length"))
+                #expect(try await wire.exchange(7, Wire.fields("GET", path)).status == 401)
+                #expect(
+                    try await wire.exchange(9, Wire.fields("PUT", path)).headers.first(name: "allow") == "GET, HEAD")
+                #expect(
+                    try await wire.exchange(11, Wire.fields("POST", "/v1/log"), body: Array("[\"a\"]".utf8)).status
+                        == 200)
+                #expect(try await wire.exchange(13, Wire.fields("GET", "/nothing")).status == 404)
+                let device = bench.registration("device", "1")
+                let token = Array(#"{"pushToken":"aa"}"#.utf8)
+                #expect(
+                    try await wire.exchange(15, Wire.fields("POST", device, token: Bench.ownToken), body: token).status
+                        == 201)
+                #expect(try await wire.exchange(17, Wire.fields("GET", bench.list("device"))).text.contains("\"1\""))
+                #expect(wire.announced[3] == 100 && wire.announced[6] == 16_384 && wire.announced[4] == 65_536)
+            }
+        }
+    }
+
+    @Test func aHundredStreamsGoAtOnceAndNoneWaitsForAHeldOne() async throws {
+        try await Bench.with(try TLSSupport.options()) { bench in
+            try await bench.put("1")
+            let token = try bench.derived("2")
+            try await bench.http2 { wire in
+                var bytes = try wire.request(1, Wire.fields("GET", bench.package("2"), token: token))
+                for stream in stride(from: UInt32(3), to: 200, by: 2) {
+                    bytes += try wire.request(
+                        stream, Wire.fields("GET", bench.package("1"), token: Bench.ownToken, [("if-none-match", "*")]))
+                }
+                try await wire.connection.send(bytes)
+                for stream in stride(from: UInt32(3), to: 200, by: 2) where stream % 20 == 19 || stream == 199 {
+                    #expect(try await wire.response(stream).status == 304)
+                }
+                try await bench.put("2", token: token)
+                #expect(try await wire.response(1).body == Bench.package)
+            }
+        }
+    }
+
+    @Test func bodiesAreBoundedPerRequestAndPerConnection() async throws {
+        try await Bench.with(try TLSSupport.options()) { bench in
+            let limit = ConnectionHandler.bodyLimit
+            let log = Wire.fields("POST", "/v1/log")
+            func open(_ wire: HTTP2Wire, _ stream: UInt32, _ fields: [(String, String)]) async throws {
+                let block = try wire.block(fields)
+                try await wire.connection.send(Wire.bytes(Wire.headers, flags: Wire.endHeaders, stream: stream, block))
+            }
+            try await bench.http2 { wire in
+                try await open(wire, 1, log)
+                try await wire.send(body: limit, of: 32, on: 1, isComplete: true)
+                #expect(try await wire.response(1).status == 400, "taken, though no log")
+                try await open(wire, 3, log + [("content-length", String(limit + 1))])
+                #expect(try await wire.response(3).status == 413)
+                #expect(try await wire.frame(Wire.reset).errorCode == 0, "the rest is not wanted")
+            }
+            try await bench.http2 { wire in
+                try await open(wire, 1, log)
+                try await wire.send(body: limit, of: 32, on: 1, isComplete: false)
+                try await wire.connection.send(Wire.bytes(Wire.data, stream: 1, [32]))
+                #expect(try await wire.response(1).status == 413)
+                #expect(
+                    try await wire.exchange(3, Wire.fields("GET", "/nothing")).status == 404, "the connection goes on")
+            }
+            try await bench.http2 { wire in
+                // Bodies of 60 kB that never end, as far as the connection may hold.
+                for number in 0..<8 {
+                    try await open(wire, UInt32(2 * number + 1), log)
+                    try await wire.send(body: 60_000, of: 32, on: UInt32(2 * number + 1), isComplete: false)
+                }
+                try await open(wire, 17, log)
+                for _ in 0..<3 {
+                    try await wire.connection.send(
+                        Wire.bytes(Wire.data, stream: 17, [UInt8](repeating: 32, count: 16_000)))
+                }
+                #expect(try await wire.frame(Wire.reset).errorCode == 0xB, "ENHANCE_YOUR_CALM")
+            }
+            #expect(try await self.isAlive(bench))
+        }
+    }
+
+    static let malformed: [[(String, String)]] = [
+        [(":method", "GET"), (":scheme", "https")], [(":scheme", "https"), (":path", "/")],
+        [(":method", "GET"), (":path", "/")],
+        [(":method", "GET"), (":scheme", "https"), (":path", "")], Wire.fields("GET", "/") + [(":path", "/x")],
+        Wire.fields("GET", "/") + [("x", "y"), (":authority", "z")], Wire.fields("GET", "/") + [(":status", "200")],
+        Wire.fields("GET", "/", [("connection", "close")]), Wire.fields("GET", "/", [("transfer-encoding", "chunked")]),
+        Wire.fields("GET", "/", [("upgrade", "h2c")]), Wire.fields("GET", "/", [("keep-alive", "1")]),
+        Wire.fields("GET", "/", [("proxy-connection", "x")]), Wire.fields("GET", "/", [("te", "gzip")]),
+        Wire.fields("GET", "/", [("X-Upper", "y")]), Wire.fields("GET", "/", [("x", "a\r\nb: c")]),
+        Wire.fields("GET", "/", [("x", "a\u{0}b")]), Wire.fields("GET", "/", [("a b", "c")]),
+        Wire.fields("POST", "/v1/log", [("content-length", "5")]),
+        Wire.fields("POST", "/v1/log", [("content-length", "x")]),
+    ]
+
+    @Test func whatHTTP2ForbidsResetsTheStreamAlone() async throws {
+        try await Bench.with(try TLSSupport.options()) { bench in
+            try await bench.http2 { wire in
+                var stream: UInt32 = 1
+                for fields in Self.malformed {
+                    try await wire.connection.send(try wire.request(stream, fields))
+                    guard let frame = try? await wire.frame(Wire.reset) else {
+                        Issue.record("no reset: \(fields)")
+                        return
+                    }
+                    #expect(frame.stream == stream && frame.errorCode == 1, "\(fields)")
+                    stream += 2
+                }
+                #expect(try await wire.exchange(stream, Wire.fields("GET", "/nothing")).status == 404)
+            }
+        }
+    }
+
+    @Test func whatHTTPForbidsIsAnswered() async throws {
+        try await Bench.with(try TLSSupport.options()) { bench in
+            let requests: [([(String, String)], Int)] = [
+                (Wire.fields("GET", "*"), 404),
+                (Wire.fields("GET", "/" + String(repeating: "x", count: 9000)), 414),
+                (Wire.fields("GET", "/", (0..<110).map { ("x\($0)", "y") }), 431),
+                (Wire.fields("GET", "/", [("authorization", "a"), ("authorization", "b")]), 400),
+                (Wire.fields("GET", "/", [("expect", "tea")]), 417),
+                ([(":method", "CONNECT"), (":authority", "a:443")], 400),
+                (Wire.fields("GET", bench.package("%00")), 400), (Wire.fields("GET", "/v1/../v1/log"), 404),
+            ]
+            try await bench.http2 { wire in
+                var stream: UInt32 = 1
+                for (fields, status) in requests {
+                    let answer = try await wire.exchange(stream, fields)
+                    #expect(answer.status == status, "\(fields)")
+                    stream += 2
+                }
+            }
+        }
+    }
+
+    /// Floods and broken frames, each on a connection of its own, and the codes of GOAWAY that may answer them.
+    @Test func floodsEndTheConnectionAndNoOther() async throws {
+        try await Bench.with(try TLSSupport.options()) { bench in
+            let log = Wire.fields("POST", "/v1/log")
+            let floods: [(what: String, codes: Set<UInt32>, make: (HTTP2Wire) throws -> [UInt8])] = [
+                (
+                    "pings", [0xB],
+                    { _ in Array((0..<500).map { _ in Wire.bytes(Wire.ping, [UInt8](repeating: 0, count: 8)) }.joined())
+                    }
+                ),
+                ("settings", [0xB], { _ in Array((0..<500).map { _ in Wire.bytes(Wire.settings) }.joined()) }),
+                (
+                    "resets", [0xB],
+                    { wire in
+                        try (0..<500).flatMap { number -> [UInt8] in
+                            let stream = UInt32(2 * number + 1)
+                            return try wire.request(stream, Wire.fields("GET", "/v1/log"))
+                                + Wire.bytes(Wire.reset, stream: stream, [0, 0, 0, 8])
+                        }
+                    }
+                ),
+                (
+                    "empty data", [0xB],
+                    { wire in
+                        Wire.bytes(Wire.headers, flags: Wire.endHeaders, stream: 1, try wire.block(log))
+                            + (0..<500).flatMap { _ in Wire.bytes(Wire.data, stream: 1) }
+                    }
+                ),
+                (
+                    "continuations", [1, 0xB],
+                    { wire in
+                        Wire.bytes(Wire.headers, flags: Wire.endStream, stream: 1, try wire.block(log))
+                            + (0..<500).flatMap { _ in
+                                Wire.bytes(Wire.continuation, stream: 1, [0x40, 1, 0x78, 1, 0x79])
+                            }
+                    }
+                ),
+                (
+                    "a large header list", [1, 9, 0xB],
+                    { wire in
+                        try wire.request(
+                            1, Wire.fields("GET", "/", (0..<60).map { _ in ("x", String(repeating: "y", count: 400)) }))
+                    }
+                ),
+                (
+                    "malformed requests", [1, 0xB],
+                    { wire in
+                        try (0..<300).flatMap {
+                            try wire.request(UInt32(2 * $0 + 1), Wire.fields("GET", "/", [("connection", "x")]))
+                        }
+                    }
+                ),
+                (
+                    "a broken header block", [9],
+                    { _ in Wire.bytes(Wire.headers, flags: 5, stream: 1, [0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF]) }
+                ),
+                (
+                    "a field without a name", [1, 9],
+                    { wire in try wire.request(1, Wire.fields("GET", "/", [("", "c")])) }
+                ),
+                ("a huge frame", [6], { _ in [0xFF, 0xFF, 0xFF, 0, 0, 0, 0, 0, 1] }),
+                ("an even stream", [1], { wire in try wire.request(2, Wire.fields("GET", "/")) }),
+                ("a window that overflows", [3], { _ in Wire.bytes(Wire.windowUpdate, [0x7F, 0xFF, 0xFF, 0xFF]) }),
+                ("data for nobody", [1], { _ in Wire.bytes(Wire.data, stream: 1, [1]) }),
+            ]
+            for (what, codes, make) in floods {
+                try await bench.http2 { wire in
+                    // The connection may be closed while we still send.
+                    try? await wire.connection.send(try make(wire))
+                    let code = try await wire.frame(Wire.goAway).errorCode
+                    #expect(codes.contains(code), "\(what): \(code)")
+                    #expect(try await self.ends(wire), "\(what)")
+                }
+            }
+            #expect(try await self.isAlive(bench))
+        }
+    }
+
+    @Test func aStreamThatDripsInIsGivenUpAlone() async throws {
+        try await Bench.with(try TLSSupport.options(requestLimit: .milliseconds(1500))) { bench in
+            try await bench.http2 { wire in
+                try await wire.connection.send(
+                    Wire.bytes(
+                        Wire.headers, flags: Wire.endHeaders, stream: 1, try wire.block(Wire.fields("POST", "/v1/log")))
+                )
+                #expect(try await wire.response(1).status == 408)
+                #expect(try await wire.exchange(3, Wire.fields("GET", "/nothing")).status == 404)
+            }
+        }
+    }
+
+    @Test func anIdleConnectionIsToldToGoAndClosed() async throws {
+        try await Bench.with(try TLSSupport.options(requestLimit: .milliseconds(1500))) { bench in
+            try await bench.http2 { wire in
+                #expect(try await wire.exchange(1, Wire.fields("GET", "/nothing")).status == 404)
+                let frame = try await wire.frame(Wire.goAway)
+                #expect(frame.errorCode == 0)
+                #expect(try await self.ends(wire), "though its ping is not answered")
+            }
+        }
+    }
+
+    @Test func aGracefulStopAnswersWhatIsInHand() async throws {
+        try await Bench.with(try TLSSupport.options()) { bench in
+            let token = try bench.derived("1")
+            try await bench.http2 { wire in
+                try await wire.connection.send(
+                    try wire.request(1, Wire.fields("GET", bench.package("1"), token: token)))
+                try await Task.sleep(for: .milliseconds(200))
+                bench.stop()
+                #expect(try await wire.frame(Wire.goAway).errorCode == 0)
+                try await bench.put("1", token: token)
+                let answer = try await wire.response(1)
+                #expect(answer.status == 200 && answer.body == Bench.package)
+                #expect(try await self.ends(wire))
+            }
+        }
+    }
+
+    @Test func noAnswersAreMadeForAClientThatTakesNone() async throws {
+        try await Bench.with(try TLSSupport.options()) { bench in
+            try await bench.put("1")
+            try await bench.http2(streamWindow: 65_535) { wire in
+                func ask(_ numbers: Range<Int>) async throws {
+                    for number in numbers {
+                        let fields = Wire.fields("GET", bench.package("1"), token: Bench.ownToken)
+                        try await wire.connection.send(try wire.request(UInt32(2 * number + 1), fields))
+                    }
+                }
+                // Ten packages of 300 kB, of which the client takes the first 64 kB.
+                try await ask(0..<10)
+                let deadline = ContinuousClock.now + .seconds(10)
+                while self.packages(bench) < 4, deadline > .now { try await Task.sleep(for: .milliseconds(5)) }
+                try await ask(10..<100)
+                try await Task.sleep(for: .milliseconds(500))
+                #expect((4...20).contains(self.packages(bench)), "\(self.packages(bench))")
+            }
+            #expect(try await self.isAlive(bench))
+        }
+    }
+
+    func packages(_ bench: Bench) -> Int {
+        let line = bench.metricsText.split(separator: "\n").first {
+            $0.hasPrefix("waybill_responses_total{endpoint=\"package\",status=\"200\"}")
+        }
+        return line.flatMap { Int($0.split(separator: " ").last ?? "") } ?? 0
+    }
+
+    func isAlive(_ bench: Bench) async throws -> Bool {
+        var status = 0
+        try await bench.http2 { status = try await $0.exchange(1, Wire.fields("GET", "/nothing")).status }
+        return status == 404
+    }
+
+    func ends(_ wire: HTTP2Wire) async throws -> Bool {
+        let deadline = ContinuousClock.now + .seconds(15)
+        while !wire.connection.hasEnded, deadline > .now { try await Task.sleep(for: .milliseconds(5)) }
+        return wire.connection.hasEnded
+    }
+}

@@ -1,0 +1,292 @@
+import Foundation
+import Logging
+import NIOCore
+import NIOPosix
+import NIOSSL
+import Operations
+import TestKit
+import Testing
+
+@testable import Gateway
+
+/// TLS as clients meet it: `curl`, `openssl`, `h2load`, and those that mean no good.
+@Suite(.serialized, .timeLimit(.minutes(3))) struct TLSTests {
+    typealias Bench = GatewayBench
+
+    /// Runs a program on a thread that may wait.
+    func run(_ name: String, _ arguments: [String]) async throws -> String {
+        try await NIOThreadPool.singleton.runIfActive { try Program.run(name, arguments) }
+    }
+
+    @Test func curlFetchesOverBothVersions() async throws {
+        try await Bench.with(try TLSSupport.options()) { bench in
+            try await bench.put("1")
+            let url = "https://localhost:\(bench.port)\(bench.package("1"))"
+            let root = try TLSSupport.made.get().first.root
+            for (option, version) in [("--http2", "2"), ("--http1.1", "1.1")] {
+                let told = try await self.run(
+                    "curl",
+                    [
+                        "-sS", option, "--cacert", root, "-H", "Authorization: AppleOrder \(Bench.ownToken)", "-o",
+                        "/dev/null", "-w",
+                        "%{http_version} %{response_code} %{size_download}", "--resolve",
+                        "localhost:\(bench.port):127.0.0.1", url,
+                    ])
+                #expect(told == "\(version) 200 \(Bench.package.count)")
+            }
+        }
+    }
+
+    @Test func h2loadGetsEveryAnswer() async throws {
+        try await Bench.with(try TLSSupport.options()) { bench in
+            try await bench.put("1")
+            let said = try await self.run(
+                "h2load",
+                [
+                    "-n", "2000", "-c", "4", "-m", "50", "-H", "Authorization: AppleOrder \(Bench.ownToken)", "-H",
+                    "If-None-Match: \"tag-1\"", "https://127.0.0.1:\(bench.port)\(bench.package("1"))",
+                ])
+            #expect(said.contains("2000 succeeded, 0 failed, 0 errored"), "\(said)")
+            #expect(said.contains("2000 3xx"))
+        }
+    }
+
+    @Test func aClientWithoutALPNSpeaksHTTP1() async throws {
+        try await Bench.with(try TLSSupport.options()) { bench in
+            try await bench.put("1")
+            for protocols in [[], ["http/1.1"], ["spdy/3"]] {
+                let connection = try await RawConnection.open(port: bench.port, tls: TLSSupport.client(protocols))
+                let request = bench.request("GET", bench.package("1"), token: Bench.ownToken)
+                #expect(try await connection.exchange(request).body == Bench.package)
+                #expect(try await connection.exchange(request).body == Bench.package)
+                await connection.close()
+            }
+        }
+    }
+
+    @Test func oldVersionsAndOtherProtocolsAreRefused() async throws {
+        try await Bench.with(try TLSSupport.options()) { bench in
+            await #expect(throws: (any Error).self) {
+                let old = try await RawConnection.open(port: bench.port, tls: TLSSupport.client([], versions: 11...11))
+                _ = try await old.exchange(bench.request("GET", "/nothing"))
+            }
+            for junk in [
+                "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+                String(repeating: "x", count: 100_000),
+            ] {
+                let plain = try await RawConnection.open(port: bench.port)
+                try? await plain.send(junk)
+                let deadline = ContinuousClock.now + .seconds(10)
+                while !plain.hasEnded, deadline > .now { try await Task.sleep(for: .milliseconds(5)) }
+                #expect(plain.hasEnded)
+                await plain.close()
+            }
+            let modern = try await RawConnection.open(port: bench.port, tls: TLSSupport.client([]))
+            #expect(try await modern.exchange(bench.request("GET", "/nothing")).status == 404)
+            await modern.close()
+            #expect(!bench.metricsText.contains("waybill_tls_handshakes_failed_total 0\n"))
+        }
+    }
+
+    @Test func aHandshakeThatIsNotFinishedIsGivenUpInTime() async throws {
+        let options = try TLSSupport.options { $0.handshakeLimit = .milliseconds(300) }
+        try await Bench.with(options) { bench in
+            let silent = try await RawConnection.open(port: bench.port)
+            // The start of a ClientHello, whose rest never comes. Source: RFC 8446 §5.1
+            let slow = try await RawConnection.open(port: bench.port)
+            try await slow.send([0x16, 3, 1, 2, 0, 1, 0, 1, 0xFC])
+            #expect(try await silent.isClosedByServer())
+            #expect(try await slow.isClosedByServer())
+            #expect(bench.metricsText.contains("waybill_tls_handshakes_failed_total 2\n"))
+            await silent.close()
+            await slow.close()
+        }
+    }
+
+    @Test func slowAndMalformedRequestsAreRefusedInsideTLSToo() async throws {
+        try await Bench.with(try TLSSupport.options(requestLimit: .milliseconds(1500))) { bench in
+            for (request, status) in [("GET / HTTP/1.1\r\nHo", 408), ("GET / HTTP/1.1\r\nA : b\r\n\r\n", 400)] {
+                let connection = try await RawConnection.open(port: bench.port, tls: TLSSupport.client([]))
+                #expect(try await connection.exchange(request).status == status)
+                #expect(try await connection.isClosedByServer())
+                await connection.close()
+            }
+        }
+    }
+}
+
+/// Certificates that are changed under a running gateway.
+@Suite(.serialized, .timeLimit(.minutes(2))) struct TLSReloadTests {
+    typealias Bench = GatewayBench
+
+    /// Files that a test replaces, and what serves them.
+    struct Served {
+        let directory: TemporaryDirectory
+        let files: TLSFiles
+
+        init() throws {
+            self.directory = try TemporaryDirectory("served")
+            self.files = TLSFiles(certificate: directory.path("certificate.pem"), key: directory.path("key.pem"))
+        }
+
+        /// As tools do it: written beside, then moved into place.
+        func put(_ certificates: DevelopmentCertificates?, key: DevelopmentCertificates?) throws {
+            for (source, target) in [
+                (certificates?.serverCertificate, self.files.certificate), (key?.serverKey, self.files.key),
+            ] {
+                let content = try source.map { try Data(contentsOf: URL(filePath: $0)) } ?? Data("broken".utf8)
+                try content.write(to: URL(filePath: target), options: .atomic)
+            }
+        }
+    }
+
+    /// The serial number of the certificate that a new connection gets.
+    func serial(_ bench: Bench) async throws -> String {
+        try await NIOThreadPool.singleton.runIfActive {
+            let script =
+                "openssl s_client -connect 127.0.0.1:\(bench.port) </dev/null 2>/dev/null | openssl x509 -noout -serial"
+            return try Program.run("sh", ["-c", script])
+        }
+    }
+
+    func serial(_ certificates: DevelopmentCertificates) async throws -> String {
+        try await NIOThreadPool.singleton.runIfActive {
+            try Program.run("openssl", ["x509", "-noout", "-serial", "-in", certificates.serverCertificate])
+        }
+    }
+
+    @Test func newConnectionsGetTheNewCertificateAndOldOnesGoOn() async throws {
+        let made = try TLSSupport.made.get()
+        let served = try Served()
+        try served.put(made.first, key: made.first)
+        let certificate = try served.files.load(nowEpochSeconds: TLSSupport.now)
+        let registry = MetricsRegistry()
+        let reload = CertificateReload(
+            files: served.files, certificate: certificate, metrics: EdgeMetrics(factory: registry),
+            logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+        @Sendable func look() async { for _ in 0..<2 { await reload.look(isAsked: false) } }
+        var options = Bench.Options()
+        options.edge = { $0.certificates = reload }
+        try await Bench.with(options) { bench in
+            await look()
+            let (first, second) = (try await self.serial(made.first), try await self.serial(made.second))
+            #expect(first != second)
+            #expect(try await self.serial(bench) == first)
+            try await bench.http2 { wire in
+                #expect(try await wire.exchange(1, HTTP2Wire.fields("GET", "/nothing")).status == 404)
+                try served.put(made.second, key: made.second)
+                await look()
+                #expect(try await self.serial(bench) == second)
+                #expect(
+                    try await wire.exchange(3, HTTP2Wire.fields("GET", "/nothing")).status == 404, "the old one goes on"
+                )
+            }
+            // A key that does not match, a certificate that is none, files that are gone: the last good one stays.
+            try served.put(made.first, key: made.second)
+            await look()
+            try served.put(nil, key: made.first)
+            await look()
+            try FileManager.default.removeItem(atPath: served.files.certificate)
+            await look()
+            #expect(try await self.serial(bench) == second)
+            #expect(registry.text.contains("waybill_tls_certificate_reloads_total{outcome=\"refused\"} 3\n"))
+            try served.put(made.first, key: made.first)
+            await reload.look(isAsked: true)
+            #expect(try await self.serial(bench) == first, "at once when asked")
+            #expect(registry.text.contains("waybill_tls_certificate_expiry_days 3"), "a year")
+        }
+    }
+
+    @Test func theServiceLooksByItselfAndEndsWhenCancelled() async throws {
+        let made = try TLSSupport.made.get()
+        let served = try Served()
+        try served.put(made.first, key: made.first)
+        let certificate = try served.files.load(nowEpochSeconds: TLSSupport.now)
+        let registry = MetricsRegistry()
+        let reload = CertificateReload(
+            files: served.files, certificate: certificate, interval: .milliseconds(20),
+            metrics: EdgeMetrics(factory: registry), logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask { try await reload.run() }
+            let loaded = "waybill_tls_certificate_reloads_total{outcome=\"loaded\"}"
+            let deadline = ContinuousClock.now + .seconds(20)
+            while !registry.text.contains("\(loaded) 1\n") {
+                try #require(ContinuousClock.now < deadline)
+                try await Task.sleep(for: .milliseconds(5))
+            }
+            try served.put(made.second, key: made.second)
+            while !registry.text.contains("\(loaded) 2\n") {
+                try #require(ContinuousClock.now < deadline)
+                try await Task.sleep(for: .milliseconds(5))
+            }
+            group.cancelAll()
+            try await group.waitForAll()
+        }
+    }
+
+    @Test func filesThatCannotBeServedAreRefusedWithTheReason() throws {
+        let made = try TLSSupport.made.get()
+        let (first, second) = (made.first, made.second)
+        let now = TLSSupport.now
+        let wrong: [(TLSFiles, Int64, TLSFiles.Part, String)] = [
+            (TLSFiles(certificate: "/none", key: first.serverKey), now, .certificate, "cannot be read"),
+            (TLSFiles(certificate: first.serverCertificate, key: "/none"), now, .key, "cannot be read"),
+            (TLSFiles(certificate: first.serverKey, key: first.serverKey), now, .certificate, "no certificate"),
+            (TLSFiles(certificate: first.serverCertificate, key: first.serverCertificate), now, .key, "no PEM key"),
+            (TLSFiles(certificate: first.serverCertificate, key: second.serverKey), now, .key, "does not belong"),
+            (TLSFiles(certificate: first.serverCertificate, key: first.serverKey), 0, .certificate, "not valid yet"),
+            (
+                TLSFiles(certificate: first.serverCertificate, key: first.serverKey), 9_000_000_000, .certificate,
+                "expired"
+            ),
+        ]
+        for (files, moment, part, reason) in wrong {
+            let error = #expect(throws: TLSFilesError.self) { _ = try files.load(nowEpochSeconds: moment) }
+            #expect(error?.part == part && error?.problem.contains(reason) == true, "\(reason)")
+        }
+    }
+}
+
+@Suite struct TLSSettingsTests {
+    func settings(_ values: [String: String]) throws(SettingsError) -> EdgeSettings {
+        try EdgeSettings(try Settings(environment: values))
+    }
+
+    @Test func withoutKeysThereIsPlainHTTPAndDefaults() throws {
+        let settings = try self.settings([:])
+        #expect(settings.tls == nil && settings.proxies == .none)
+        #expect(settings.limits.total == 20_000 && settings.limits.perAddress == 1_000)
+    }
+
+    @Test func theFilesAreReadAtTheStart() throws {
+        let made = try TLSSupport.made.get().first
+        let settings = try self.settings([
+            "WAYBILL_TLS_CERTIFICATE": made.serverCertificate, "WAYBILL_TLS_KEY": made.serverKey,
+            "WAYBILL_CONNECTION_LIMIT": "7", "WAYBILL_CONNECTION_LIMIT_PER_ADDRESS": "3",
+            "WAYBILL_TRUSTED_PROXIES": "10.0.0.0/8",
+        ])
+        #expect(settings.tls?.files.key == made.serverKey)
+        #expect(settings.limits.total == 7 && settings.limits.perAddress == 3 && settings.proxies != .none)
+    }
+
+    @Test func aWrongValueStopsTheStartWithKeyAndReason() throws {
+        let made = try TLSSupport.made.get().first
+        let other = try TLSSupport.made.get().second
+        let wrong: [([String: String], String)] = [
+            (["WAYBILL_TLS_CERTIFICATE": made.serverCertificate], "wants WAYBILL_TLS_KEY"),
+            (["WAYBILL_TLS_KEY": made.serverKey], "wants WAYBILL_TLS_CERTIFICATE"),
+            (
+                ["WAYBILL_TLS_CERTIFICATE": made.serverCertificate, "WAYBILL_TLS_KEY": other.serverKey],
+                "WAYBILL_TLS_KEY="
+            ),
+            (["WAYBILL_TLS_CERTIFICATE": "/none", "WAYBILL_TLS_KEY": made.serverKey], "WAYBILL_TLS_CERTIFICATE=/none"),
+            (["WAYBILL_CONNECTION_LIMIT": "0"], "WAYBILL_CONNECTION_LIMIT=0"),
+            (["WAYBILL_CONNECTION_LIMIT_PER_ADDRESS": "x"], "WAYBILL_CONNECTION_LIMIT_PER_ADDRESS=x"),
+            (["WAYBILL_TRUSTED_PROXIES": "10.0.0.0/40"], "WAYBILL_TRUSTED_PROXIES=10.0.0.0/40"),
+        ]
+        for (values, reason) in wrong {
+            let error = #expect(throws: SettingsError.self) { _ = try self.settings(values) }
+            #expect(error?.description.contains(reason) == true, "\(error?.description ?? "none")")
+        }
+    }
+}
