@@ -19,6 +19,8 @@ struct ChangeProcessor: Sendable {
     let producer: KafkaProducer
     let metrics: PackagerMetrics
     let logger: Logger
+    /// Where pictures that orders name by URL are found; nil leaves them out.
+    var shelf: PictureShelf?
     private let deadLetters: DeadLetterOffice
     /// Milliseconds since 1970.
     var now: @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970 * 1000) }
@@ -91,23 +93,57 @@ struct ChangeProcessor: Sendable {
                 corrupt += order.changes.map { ChangeBatch.Refused(record: $0.record, fault: fault) }
             }
         }
+        return (try await self.package(readable), corrupt)
+    }
+
+    /// Folds orders and packages them; those that show pictures from URLs behind the others, with what there is of them.
+    private func package(
+        _ orders: [(ChangeBatch.Order, OrderStore.StoredOrder?)]
+    ) async throws -> [OrderWork] {
         let seconds = self.now() / 1000
-        let lanes = min(ProcessInfo.processInfo.activeProcessorCount, readable.count)
-        let works = try await withThrowingTaskGroup(of: [OrderWork].self) { group in
+        let steps = try await Self.onAllCores(orders) { [workshops, hasShelf = self.shelf != nil] order, stored in
+            let workshop = workshops[order.key.orderType]
+            let folded = workshop?.fold(
+                order.key, stored: stored, changes: order.changes.map { (ChangePosition($0.record), $0.change) },
+                nowEpochSeconds: seconds)
+            guard let workshop, let folded, folded.pictureURLs.isEmpty || !hasShelf else {
+                return (folded: folded, work: OrderWork?.none)
+            }
+            return (folded: folded, work: try workshop.work(on: folded, nowEpochSeconds: seconds))
+        }
+        var works = steps.compactMap(\.work)
+        guard let shelf = self.shelf else { return works }
+        let open = steps.filter { $0.work == nil }.compactMap(\.folded)
+        guard !open.isEmpty else { return works }
+
+        let found = try await shelf.find(Set(open.flatMap(\.pictureKeys)), nowEpochSeconds: seconds)
+        let pictured = try await Self.onAllCores(open) { [workshops] folded in
+            try workshops[folded.key.orderType]?.work(
+                on: folded, pictures: found.shown[folded.key.orderType] ?? [:], nowEpochSeconds: seconds)
+        }
+        let packaged = zip(open, pictured).compactMap { folded, work -> PictureShelf.Packaged? in
+            guard let package = work?.package, let version = work?.state?.version else { return nil }
+            return PictureShelf.Packaged(
+                order: folded.key, version: version, urls: folded.pictureURLs, missing: package.missingPictures)
+        }
+        try await shelf.note(packaged, found, nowEpochSeconds: seconds)
+        works += pictured.compactMap(\.self)
+        return works
+    }
+
+    /// Does something with each item, spread over all cores; the results are in order.
+    private static func onAllCores<Item: Sendable, Value: Sendable>(
+        _ items: [Item], _ body: @escaping @Sendable (Item) throws -> Value
+    ) async throws -> [Value] {
+        let lanes = min(ProcessInfo.processInfo.activeProcessorCount, items.count)
+        return try await withThrowingTaskGroup(of: [(Int, Value)].self) { group in
             for lane in 0..<lanes {
-                let part = stride(from: lane, to: readable.count, by: lanes).map { readable[$0] }
                 group.addTask {
-                    try part.compactMap { order, stored in
-                        try self.workshops[order.key.orderType]?.work(
-                            on: order.key, stored: stored,
-                            changes: order.changes.map { (ChangePosition($0.record), $0.change) },
-                            nowEpochSeconds: seconds)
-                    }
+                    try stride(from: lane, to: items.count, by: lanes).map { ($0, try body(items[$0])) }
                 }
             }
-            return try await group.reduce(into: [OrderWork]()) { $0 += $1 }
+            return try await group.reduce(into: []) { $0 += $1 }.sorted { $0.0 < $1.0 }.map(\.1)
         }
-        return (works, corrupt)
     }
 
     /// Writes what changed.

@@ -25,6 +25,20 @@ struct OrderWork: Sendable {
     }
 }
 
+/// The changes of one order, folded and not packaged yet.
+struct FoldedOrder: Sendable {
+    let key: OrderKey
+    /// What was read; nil for a new order.
+    let stored: OrderStore.StoredOrder?
+    let changes: [(ChangePosition, OrderChange)]
+    let result: FoldResult
+    /// The pictures that its package wants; none when there is nothing to package.
+    let pictureURLs: [String]
+
+    /// The same with the order type.
+    var pictureKeys: [PictureKey] { self.pictureURLs.map { PictureKey(orderType: self.key.orderType, url: $0) } }
+}
+
 /// What makes packages of one brand's orders, on any number of threads at once.
 struct OrderWorkshop: Sendable {
     private let rules: BrandRules
@@ -35,15 +49,22 @@ struct OrderWorkshop: Sendable {
     /// The brand's assets as ready ZIP entries, by digest.
     let entries: [AssetDigest: [UInt8]]
 
-    /// Packages an order.json, signed at a moment.
-    typealias Build = @Sendable (JSON, _ signingEpochSeconds: Int64) throws(PackagingError) -> OrderPackage
+    private let wanted: @Sendable (JSON) -> [String]
+    /// Where pictures of the brand's orders may come from.
+    let pictureHosts: PictureHosts
+
+    /// Pictures that were fetched, by URL.
+    typealias Shown = [String: PictureFile]
+    /// Packages an order.json with some pictures, signed at a moment.
+    typealias Build = @Sendable (JSON, Shown, _ signingEpochSeconds: Int64) throws(PackagingError) -> OrderPackage
     /// The `OrderPackage.contentDigest` that `Build` would give, without a signature.
-    typealias Digest = @Sendable (JSON) -> String
+    typealias Digest = @Sendable (JSON, Shown) -> String
 
     init(_ brand: Brand, secrets: TokenSecrets) {
         let builder = PackageBuilder(brand)
-        self.init(brand, secrets: secrets, digest: { builder.contentDigest(of: $0) }) {
-            (order, seconds) throws(PackagingError) in try builder.build(order, signingEpochSeconds: seconds)
+        self.init(brand, secrets: secrets, digest: { builder.contentDigest(of: $0, pictures: $1) }) {
+            (order, pictures, seconds) throws(PackagingError) in
+            try builder.build(order, pictures: pictures, signingEpochSeconds: seconds)
         }
     }
 
@@ -56,51 +77,71 @@ struct OrderWorkshop: Sendable {
         self.signer = brand.signer
         self.fold = OrderFold(rules: brand.rules) { secrets.token(for: $0) }
         self.build = build
+        let finder = PackageFileFinder(brand)
+        self.wanted = { finder.pictureURLs(in: $0) }
+        self.pictureHosts = brand.pictureHosts
         self.entries = Dictionary(brand.assets.values.map { ($0.entryDigest, $0.entry) }) { first, _ in first }
     }
 
-    /// Folds the changes of one order into one new state and packages that.
+    /// Folds the changes of one order into one new state, and says which pictures its package wants.
+    func fold(
+        _ key: OrderKey, stored: OrderStore.StoredOrder?, changes: [(ChangePosition, OrderChange)],
+        nowEpochSeconds: Int64
+    ) -> FoldedOrder {
+        let result = self.fold.fold(stored?.state, changes: changes, nowEpochSeconds: nowEpochSeconds)
+        let urls = result.effect == .changed ? result.state.map(self.pictureURLs) ?? [] : []
+        return FoldedOrder(key: key, stored: stored, changes: changes, result: result, pictureURLs: urls)
+    }
+
+    /// The URLs of pictures in an order that the brand allows to be fetched, each once.
+    func pictureURLs(of state: OrderState) -> [String] {
+        self.pictureHosts.isEmpty ? [] : self.wanted(state.orderJSON(rules: self.rules))
+    }
+
+    /// Packages what was folded.
     ///
     /// Conflation: however many changes, one signature. A package that is too large is the fault of some change, so the
     /// changes are then taken one by one and the guilty ones refused.
     /// - Throws: `PackagingError` `.signing`, which is no change's fault.
     func work(
-        on key: OrderKey, stored: OrderStore.StoredOrder?, changes: [(ChangePosition, OrderChange)],
-        nowEpochSeconds: Int64
+        on folded: FoldedOrder, pictures: Shown = [:], nowEpochSeconds: Int64
     ) throws(PackagingError) -> OrderWork {
-        let result = self.fold.fold(stored?.state, changes: changes, nowEpochSeconds: nowEpochSeconds)
+        let (key, stored, result) = (folded.key, folded.stored, folded.result)
         guard result.effect == .changed, let state = result.state else {
             return OrderWork(key: key, stored: stored, result: result, package: nil)
         }
         do {
-            let package = try self.package(state, nowEpochSeconds: nowEpochSeconds)
+            let package = try self.package(state, pictures, nowEpochSeconds: nowEpochSeconds)
             return OrderWork(key: key, stored: stored, result: result, package: package)
         } catch {
             guard error.code == .tooLarge else { throw error }
-            return try self.workSingly(on: key, stored: stored, changes: changes, nowEpochSeconds: nowEpochSeconds)
+            return try self.workSingly(on: folded, pictures, nowEpochSeconds: nowEpochSeconds)
         }
     }
 
     /// Signed now and not at the modification second, which may lie ahead: versions are a second apart at least.
-    private func package(_ state: OrderState, nowEpochSeconds: Int64) throws(PackagingError) -> OrderPackage {
-        try self.build(state.orderJSON(rules: self.rules), nowEpochSeconds)
+    private func package(
+        _ state: OrderState, _ pictures: Shown, nowEpochSeconds: Int64
+    ) throws(PackagingError) -> OrderPackage {
+        try self.build(state.orderJSON(rules: self.rules), pictures, nowEpochSeconds)
     }
 
     /// What has to be done so that a stored order stands there as the brand would package it now.
     ///
     /// - Parameters:
     ///   - stored: not removed.
+    ///   - pictures: those that were fetched.
     ///   - evenIfCurrent: sign also what has nothing to gain from it.
     /// - Throws: `PackagingError` `.signing`, which is not the order's fault.
     func renew(
-        _ stored: OrderStore.StoredOrder, evenIfCurrent: Bool = false, nowEpochSeconds: Int64
+        _ stored: OrderStore.StoredOrder, pictures: Shown = [:], evenIfCurrent: Bool = false, nowEpochSeconds: Int64
     ) throws(PackagingError) -> OrderRenewal {
         let order = stored.state.orderJSON(rules: self.rules)
-        let digest = self.digest?(order)
+        let digest = self.digest?(order, pictures)
         if digest == stored.content, stored.signer == self.signer, !evenIfCurrent { return .current }
         do {
             if digest == nil || digest == stored.content {
-                let package = try self.build(order, nowEpochSeconds)
+                let package = try self.build(order, pictures, nowEpochSeconds)
                 if package.contentDigest == stored.content {
                     return package.signer == stored.signer && !evenIfCurrent ? .current : .signature(package)
                 }
@@ -114,7 +155,7 @@ struct OrderWorkshop: Sendable {
                 let shown = violations.prefix(3).map(\.description).joined(separator: "; ")
                 return .refused("with its brand as it is now the order would not be valid: \(shown)")
             }
-            return .version(next, try self.build(renewed, nowEpochSeconds))
+            return .version(next, try self.build(renewed, pictures, nowEpochSeconds))
         } catch {
             guard error.code == .tooLarge else { throw error }
             return .refused(error.message)
@@ -122,9 +163,9 @@ struct OrderWorkshop: Sendable {
     }
 
     private func workSingly(
-        on key: OrderKey, stored: OrderStore.StoredOrder?, changes: [(ChangePosition, OrderChange)],
-        nowEpochSeconds: Int64
+        on folded: FoldedOrder, _ pictures: Shown, nowEpochSeconds: Int64
     ) throws(PackagingError) -> OrderWork {
+        let (key, stored, changes) = (folded.key, folded.stored, folded.changes)
         var good: [(ChangePosition, OrderChange)] = []
         var refusals: [Int: ChangeFault] = [:]
         var work = OrderWork(
@@ -137,7 +178,7 @@ struct OrderWorkshop: Sendable {
                 continue
             }
             do {
-                let package = try self.package(state, nowEpochSeconds: nowEpochSeconds)
+                let package = try self.package(state, pictures, nowEpochSeconds: nowEpochSeconds)
                 work = OrderWork(key: key, stored: stored, result: result, package: package)
                 good.append(change)
             } catch {

@@ -1,3 +1,4 @@
+import Fetch
 import Kafka
 import Model
 import Operations
@@ -16,13 +17,24 @@ extension Packager {
         let redis = RedisClient(common.redis, eventLoopGroup: environment.group)
         let producer = try KafkaProducer(environment.producing(within: common.shutdownLimit / 2))
         let workshops = Workshops(settings.brands.brands, secrets: settings.secrets)
-        let processor = ChangeProcessor(
-            topics: common.topics, workshops: workshops.current,
-            store: OrderStore(redis: redis), registrations: Registrations(redis: redis), producer: producer,
+        let store = OrderStore(redis: redis)
+        let shelf = PictureShelf(
+            pictures: Pictures(redis: redis), metrics: PictureMetrics(factory: environment.metrics))
+        var processor = ChangeProcessor(
+            topics: common.topics, workshops: workshops.current, store: store,
+            registrations: Registrations(redis: redis), producer: producer,
             metrics: PackagerMetrics(factory: environment.metrics), logger: environment.logger)
+        processor.shelf = shelf
+        var repackager = OrderRepackager(
+            topics: common.topics, store: store, producer: producer, workshops: { workshops.current })
+        repackager.shelf = shelf
+        let pictures = PictureWorker(
+            shelf, store: store, fetcher: try Fetcher(settings.pictures),
+            repackage: { [repackager] in _ = try await repackager.repackage($0) },
+            hosts: { workshops.current[$0]?.pictureHosts ?? .none }, logger: environment.logger)
         let worker = try BatchWorker(
             group: Self.group, topics: [common.topics.orderChanges], environment: environment
-        ) { records in
+        ) { [processor] records in
             var processor = processor
             processor.workshops = workshops.current
             try await processor.process(records)
@@ -31,6 +43,7 @@ extension Packager {
             await redis.close()
         }
         let reloader = BrandReloader(settings.brands, environment: environment) { workshops.update($0) }
-        return [reloader, worker]
+        // Stopped in reverse: the batch worker closes what it shares with the pictures.
+        return [reloader, worker, pictures]
     }
 }

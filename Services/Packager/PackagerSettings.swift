@@ -1,3 +1,4 @@
+import Fetch
 import Operations
 import Packaging
 
@@ -6,13 +7,38 @@ import Packaging
 /// ## Configuration keys
 /// - `WAYBILL_TOKEN_SECRETS` (path, required): the secrets that authentication tokens are derived from.
 /// - `WAYBILL_WEB_SERVICE_URL` (https URL, required): stands in each order.
+/// - `WAYBILL_PICTURE_ROOTS` (path, default the system's roots): PEM file with the roots that the certificates of
+///   picture hosts must lead to.
+/// - `WAYBILL_DEVELOPMENT_PICTURE_ADDRESSES` (IP addresses separated by commas, default none): addresses that pictures
+///   are fetched from although they are not public. Never in production: who writes orders could reach what listens there.
 struct PackagerSettings {
     let secrets: TokenSecrets
     let brands: BrandLibrary
+    let pictures: FetcherConfiguration
 
     /// - Throws: `SettingsError` naming key and value.
     init(_ settings: Settings, common: CommonSettings) throws(SettingsError) {
         self.secrets = try settings.tokenSecrets()
         self.brands = try settings.brands(in: common.brands, webServiceURL: try settings.webServiceURL())
+        self.pictures = try Self.pictures(settings)
+    }
+
+    private static func pictures(_ settings: Settings) throws(SettingsError) -> FetcherConfiguration {
+        var configuration = FetcherConfiguration()
+        if let path = settings.text(.pictureRoots) {
+            configuration.rootsPEM = try settings.content(.pictureRoots, of: path)
+        }
+        if let text = settings.text(.developmentPictureAddresses) {
+            var exceptions: Set<IPAddress> = []
+            for part in text.split(separator: ",") {
+                guard let address = IPAddress(String(part)) else {
+                    throw SettingsError(
+                        .developmentPictureAddresses, value: text, "must be IP addresses separated by commas")
+                }
+                exceptions.insert(address)
+            }
+            configuration.addresses = AddressPolicy(exceptions: exceptions)
+        }
+        return configuration
     }
 }

@@ -37,6 +37,10 @@ public enum SettingKey: String, CaseIterable, Sendable {
     case apnsURL = "WAYBILL_APNS_URL"
     /// Path of a PEM file with the roots that APNs' certificate must lead to. Default: the system's.
     case apnsRoots = "WAYBILL_APNS_ROOTS"
+    /// Path of a PEM file with the roots that the certificates of picture hosts must lead to. Default: the system's.
+    case pictureRoots = "WAYBILL_PICTURE_ROOTS"
+    /// Addresses that pictures are fetched from although they are not public, separated by commas. For development.
+    case developmentPictureAddresses = "WAYBILL_DEVELOPMENT_PICTURE_ADDRESSES"
     /// Where `/livez`, `/readyz` and `/metrics` are answered, `host:port`. Default `127.0.0.1:9090`.
     case operationsListen = "WAYBILL_OPERATIONS_LISTEN"
     /// `trace`, `debug`, `info`, `notice`, `warning`, `error` or `critical`. Default `info`.

@@ -18,11 +18,12 @@ import Testing
         func workshop() throws -> OrderWorkshop {
             let brand = try BrandFixture.shared.get().brand
             let builder = PackageBuilder(brand)
-            return OrderWorkshop(brand, secrets: try BrandFixture.secrets()) { (order, now) throws(PackagingError) in
+            return OrderWorkshop(brand, secrets: try BrandFixture.secrets()) {
+                (order, pictures, now) throws(PackagingError) in
                 self.builds.withLock { $0 += 1 }
                 if order.object?["orderNumber"] == .string(poison) { throw PackagingError(.tooLarge, "6 MB") }
                 if order.object?["orderNumber"] == "unsigned" { throw PackagingError(.signing, "no entropy") }
-                return try builder.build(order, signingEpochSeconds: now)
+                return try builder.build(order, pictures: pictures, signingEpochSeconds: now)
             }
         }
     }
@@ -32,9 +33,10 @@ import Testing
     ) throws -> OrderWork {
         let batch = ChangeBatch(records) { _ in true }
         let order = try #require(batch.orders.first)
-        return try workshop.work(
-            on: order.key, stored: stored, changes: order.changes.map { (ChangePosition($0.record), $0.change) },
+        let folded = workshop.fold(
+            order.key, stored: stored, changes: order.changes.map { (ChangePosition($0.record), $0.change) },
             nowEpochSeconds: ChangeLog.noon)
+        return try workshop.work(on: folded, nowEpochSeconds: ChangeLog.noon)
     }
 
     @Test func manyChangesCostOnePackage() throws {

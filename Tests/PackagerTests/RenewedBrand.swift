@@ -50,12 +50,19 @@ final class RenewedBrand: Sendable {
     }
 
     /// Gives the brand a default merchant, or a wrong one.
-    func write(defaults: JSON) throws {
-        let json: JSON = [
+    func write(defaults: JSON) throws { try self.write("defaults", defaults) }
+
+    /// Lets the brand's pictures come from some hosts.
+    func write(pictureHosts: [String]) throws {
+        try self.write("pictures", ["hosts": .array(pictureHosts.map { .string($0) })])
+    }
+
+    private func write(_ member: String, _ value: JSON) throws {
+        var json: JSONObject = [
             "orderTypeIdentifier": .string(BrandFixture.orderType), "certificate": "certificate.pem",
             "key": "key.pem", "intermediate": "intermediate.pem", "push": ["authentication": "certificate"],
-            "defaults": defaults,
         ]
-        try Data(json.serialized).write(to: URL(filePath: "\(self.path)/brand.json"))
+        json[member] = value
+        try Data(JSON.object(json).serialized).write(to: URL(filePath: "\(self.path)/brand.json"))
     }
 }

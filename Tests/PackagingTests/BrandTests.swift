@@ -91,6 +91,12 @@ import Testing
         ("defaults", ["merchants": [:]], "$.defaults.merchants is not known here"),
         ("passUnknownMembers", "yes", "$.passUnknownMembers: a string stands where true or false is expected"),
         ("passUnknownMember", true, "$.passUnknownMember is not known here"),
+        ("pictures", [], "$.pictures: an array stands where an object is expected"),
+        ("pictures", [:], "$.pictures.hosts is missing"),
+        ("pictures", ["hosts": "cdn.example.com"], "$.pictures.hosts: a string stands where an array of texts"),
+        ("pictures", ["hosts": ["cdn.example.com", 1]], "$.pictures.hosts: an array stands where an array of texts only"),
+        ("pictures", ["hosts": ["*"]], "$.pictures.hosts: \"*\" must be a host such as cdn.example.com"),
+        ("pictures", ["hosts": [], "host": 1], "$.pictures.host is not known here"),
     ]
 
     @Test func eachMistakeIsNamedWithFileAndPlace() throws {

@@ -36,6 +36,8 @@ struct OrderRepackager: Sendable {
     let producer: KafkaProducer?
     /// The brands' workshops as they are now.
     let workshops: @Sendable () -> [OrderTypeIdentifier: OrderWorkshop]
+    /// Where pictures that orders name by URL are found; nil leaves them out.
+    var shelf: PictureShelf?
     /// Milliseconds since 1970.
     var now: @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970 * 1000) }
 
@@ -77,9 +79,11 @@ struct OrderRepackager: Sendable {
                     outcomes[key] = .refused(error.message)
                 }
             }
-            plans = try await self.decide(plans, workshops, evenIfCurrent: evenIfCurrent)
+            let found = try await self.pictures(plans, workshops)
+            plans = try await self.decide(plans, workshops, found, evenIfCurrent: evenIfCurrent)
             for plan in plans { outcomes[plan.stored.state.key] = Self.outcome(of: plan) }
             if isRehearsal { break }
+            try await self.notePictures(plans, workshops, found)
             let conflicts = try await self.write(plans, workshops)
             try await self.announce(
                 plans.map(\.stored.state.key).filter { !conflicts.contains($0) }, plans)
@@ -100,7 +104,8 @@ struct OrderRepackager: Sendable {
 
     /// Compares, packages and signs on all cores.
     private func decide(
-        _ plans: [Plan], _ workshops: [OrderTypeIdentifier: OrderWorkshop], evenIfCurrent: Bool
+        _ plans: [Plan], _ workshops: [OrderTypeIdentifier: OrderWorkshop], _ found: PictureShelf.Found,
+        evenIfCurrent: Bool
     ) async throws -> [Plan] {
         let seconds = self.now() / 1000
         let lanes = min(ProcessInfo.processInfo.activeProcessorCount, plans.count)
@@ -116,12 +121,40 @@ struct OrderRepackager: Sendable {
                         return Plan(
                             stored: stored,
                             renewal: try workshop.renew(
-                                stored, evenIfCurrent: evenIfCurrent, nowEpochSeconds: seconds))
+                                stored, pictures: found.shown[stored.state.key.orderType] ?? [:],
+                                evenIfCurrent: evenIfCurrent, nowEpochSeconds: seconds))
                     }
                 }
             }
             return try await group.reduce(into: []) { $0 += $1 }
         }
+    }
+
+    /// Looks up the pictures of orders that stand.
+    private func pictures(
+        _ plans: [Plan], _ workshops: [OrderTypeIdentifier: OrderWorkshop]
+    ) async throws -> PictureShelf.Found {
+        guard let shelf = self.shelf else { return PictureShelf.Found() }
+        let keys = plans.flatMap { plan in
+            let state = plan.stored.state
+            return (workshops[state.key.orderType]?.pictureURLs(of: state) ?? []).map {
+                PictureKey(orderType: state.key.orderType, url: $0)
+            }
+        }
+        return try await shelf.find(Set(keys), nowEpochSeconds: self.now() / 1000)
+    }
+
+    /// Notes which pictures new packages lack.
+    private func notePictures(
+        _ plans: [Plan], _ workshops: [OrderTypeIdentifier: OrderWorkshop], _ found: PictureShelf.Found
+    ) async throws {
+        let packaged = plans.compactMap { plan -> PictureShelf.Packaged? in
+            guard case .version(let state, let package) = plan.renewal else { return nil }
+            return PictureShelf.Packaged(
+                order: state.key, version: state.version,
+                urls: workshops[state.key.orderType]?.pictureURLs(of: state) ?? [], missing: package.missingPictures)
+        }
+        try await self.shelf?.note(packaged, found, nowEpochSeconds: self.now() / 1000)
     }
 
     /// - Returns: the orders that somebody else wrote in between.

@@ -1,0 +1,79 @@
+import CoreMetrics
+import Fetch
+import Logging
+import ServiceLifecycle
+import Store
+import Synchronization
+
+/// Gets pictures that orders wait for, as long as the packager runs.
+///
+/// All packagers share what is due; the lease in Redis sees to it that each picture is in the hands of one. What is in
+/// hand when the service stops is due again at once, or when the lease ends.
+struct PictureWorker: Service {
+    /// Pictures in hand at once.
+    static let concurrency = 8
+    private static let idle: Duration = .milliseconds(250)
+    private static let afterFailure: Duration = .seconds(2)
+
+    let pictures: Pictures
+    let errand: PictureErrand
+    let fetcher: Fetcher
+    let metrics: PictureMetrics
+    let logger: Logger
+
+    func run() async throws {
+        let slots = Slots(Self.concurrency)
+        try? await cancelWhenGracefulShutdown {
+            try await withThrowingDiscardingTaskGroup { group in
+                while !Task.isCancelled {
+                    let claims = await self.claim(slots.free)
+                    for claim in claims {
+                        slots.take()
+                        group.addTask {
+                            await self.carryOut(claim)
+                            slots.giveBack()
+                        }
+                    }
+                    if claims.isEmpty { try await Task.sleep(for: Self.idle) }
+                }
+            }
+        }
+        await self.fetcher.close()
+    }
+
+    /// What is due; nothing when Redis is away, which is tried again.
+    private func claim(_ limit: Int) async -> [Pictures.Claim] {
+        guard limit > 0 else { return [] }
+        do {
+            let (claims, total) = try await self.pictures.claim(limit, lease: PictureErrand.lease)
+            self.metrics.waiting.record(total)
+            return claims
+        } catch {
+            self.logger.warning("pictures not claimed, trying again", metadata: ["error": "\(error)"])
+            try? await Task.sleep(for: Self.afterFailure)
+            return []
+        }
+    }
+
+    private func carryOut(_ given: Pictures.Claim) async {
+        var claim = given
+        do {
+            try await self.errand.run(&claim)
+        } catch is CancellationError {
+            // Stopping: whoever comes next need not wait for the lease.
+            _ = try? await self.pictures.postpone(&claim, by: .milliseconds(1))
+        } catch {
+            self.logger.warning("orders not packaged with a picture, trying again", metadata: ["error": "\(error)"])
+            _ = try? await self.pictures.postpone(&claim, by: Self.afterFailure)
+        }
+    }
+
+    /// How many more pictures may be taken in hand.
+    private final class Slots: Sendable {
+        private let left: Mutex<Int>
+        init(_ count: Int) { self.left = Mutex(count) }
+        var free: Int { self.left.withLock { $0 } }
+        func take() { self.left.withLock { $0 -= 1 } }
+        func giveBack() { self.left.withLock { $0 += 1 } }
+    }
+}

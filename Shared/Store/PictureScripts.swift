@@ -1,0 +1,84 @@
+import Redis
+
+/// The scripts about pictures. All that is waited for lies in one slot, so that nothing falls between two keys; what is
+/// known about a picture lies in the slot of its own.
+enum PictureScripts {
+    /// Milliseconds of the server's clock: workers need not agree about the time.
+    private static let now = """
+        local time = redis.call('TIME')
+        local now = time[1] * 1000 + math.floor(time[2] / 1000)
+
+        """
+
+    /// Writes a picture's hash anew. KEYS: picture. ARGV: seconds to keep it, then field, value, …
+    static let save = RedisScript(
+        """
+        redis.call('DEL', KEYS[1])
+        redis.call('HSET', KEYS[1], unpack(ARGV, 2))
+        redis.call('EXPIRE', KEYS[1], ARGV[1])
+        return 1
+        """)
+
+    /// Notes orders that wait for a picture. One that is being fetched or waits for its next attempt keeps its time.
+    ///
+    /// KEYS: due, waiting. ARGV: picture, most pictures, then order, what it waits with, …
+    /// Returns 1, or 0 when there are too many pictures.
+    static let note = RedisScript(
+        now + """
+            if not redis.call('ZSCORE', KEYS[1], ARGV[1]) and redis.call('ZCARD', KEYS[1]) >= tonumber(ARGV[2]) then
+              return 0
+            end
+            redis.call('HSET', KEYS[2], unpack(ARGV, 3))
+            redis.call('ZADD', KEYS[1], 'NX', string.format('%.0f', now), ARGV[1])
+            return 1
+            """)
+
+    /// Takes pictures that are due and puts them off until the end of the lease, which is who has them.
+    ///
+    /// KEYS: due. ARGV: most pictures, milliseconds of the lease. Returns how many pictures there are, the lease, pictures.
+    static let claim = RedisScript(
+        now + """
+            local pictures = redis.call(
+              'ZRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now), 'LIMIT', 0, ARGV[1])
+            local lease = string.format('%.0f', now + ARGV[2])
+            for _, picture in ipairs(pictures) do redis.call('ZADD', KEYS[1], lease, picture) end
+            return {redis.call('ZCARD', KEYS[1]), lease, pictures}
+            """)
+
+    /// Puts a picture off if the lease still holds. KEYS: due. ARGV: picture, lease, milliseconds from now.
+    ///
+    /// Returns the new time, which is a lease as well, or 0 if somebody else has the picture.
+    static let postpone = RedisScript(
+        now + """
+            if tonumber(redis.call('ZSCORE', KEYS[1], ARGV[1]) or '-1') ~= tonumber(ARGV[2]) then return '0' end
+            local time = string.format('%.0f', now + ARGV[3])
+            redis.call('ZADD', KEYS[1], time, ARGV[1])
+            return time
+            """)
+
+    /// Ends with a picture if nobody waits for it; puts it off if somebody does.
+    ///
+    /// KEYS: due, waiting. ARGV: picture, lease, milliseconds from now, '1' to send away who waits.
+    static let finish = RedisScript(
+        now + """
+            if tonumber(redis.call('ZSCORE', KEYS[1], ARGV[1]) or '-1') ~= tonumber(ARGV[2]) then return 0 end
+            if ARGV[4] == '1' then redis.call('DEL', KEYS[2]) end
+            if redis.call('HLEN', KEYS[2]) == 0 then
+              redis.call('ZREM', KEYS[1], ARGV[1])
+            else
+              redis.call('ZADD', KEYS[1], string.format('%.0f', now + ARGV[3]), ARGV[1])
+            end
+            return 1
+            """)
+
+    /// Takes orders off that have what they waited for. One that was noted anew meanwhile stays.
+    ///
+    /// KEYS: waiting. ARGV: order, what it waited with, …
+    static let settle = RedisScript(
+        """
+        for index = 1, #ARGV, 2 do
+          if redis.call('HGET', KEYS[1], ARGV[index]) == ARGV[index + 1] then redis.call('HDEL', KEYS[1], ARGV[index]) end
+        end
+        return 1
+        """)
+}

@@ -1,0 +1,211 @@
+public import Model
+public import Redis
+
+/// Pictures that orders name by URL: what is known of them, and which orders wait for which.
+///
+/// What waits is in Redis before the offsets of its changes are committed, and stays there until the order was packaged
+/// with the picture or the picture was given up. Bounded: `dueLimit` pictures; orders that wait are orders that stand
+/// in Redis.
+/// Source: DESIGN §7
+public struct Pictures: Sendable {
+    /// Most pictures that are waited for.
+    static let dueLimit: Int64 = 100_000
+    /// How long something is known that nobody asks about, in seconds.
+    static let keptSeconds: Int64 = 30 * 24 * 3600
+    /// Orders given out at once.
+    static let pageSize: Int64 = 200
+
+    private let redis: RedisClient
+
+    public init(redis: RedisClient) { self.redis = redis }
+
+    private static let due = "waybill:picture:due:{pictures}"
+    private static func waiting(_ key: PictureKey) -> String { "waybill:picture:waiting:{pictures}:\(key)" }
+    private static func record(_ key: PictureKey) -> String { "waybill:picture:{\(key)}" }
+
+    /// An order that waits for a picture.
+    public struct Waiting: Hashable, Sendable {
+        public let order: OrderKey
+        /// The version that goes out without it: what is older was written before.
+        public let version: Int64
+        /// When it was noted.
+        public let sinceEpochSeconds: Int64
+
+        public init(order: OrderKey, version: Int64, sinceEpochSeconds: Int64) {
+            self.order = order
+            self.version = version
+            self.sinceEpochSeconds = sinceEpochSeconds
+        }
+
+        var text: String { "\(self.version) \(self.sinceEpochSeconds)" }
+    }
+
+    /// A picture that is in the hands of one worker until the lease ends.
+    public struct Claim: Hashable, Sendable {
+        public let key: PictureKey
+        /// Milliseconds of the server's clock, which stand for the worker too.
+        var lease: Int64
+    }
+
+    /// Reads what is known. Content whose asset is gone is not told: it has to be fetched again.
+    ///
+    /// - Returns: one per key, in order; nil for what is not known.
+    public func records(_ keys: [PictureKey]) async throws(StoreError) -> [PictureRecord?] {
+        guard !keys.isEmpty else { return [] }
+        let fields = PictureField.allCases.map { RedisArgument.string($0.rawValue) }
+        let replies = try await self.pipeline(
+            keys.map { RedisCommand(["HMGET", .string(Self.record($0))] + fields) }, "reading pictures")
+        var records = replies.map { PictureRecord($0.array ?? []) }
+        let present = records.indices.filter { records[$0]?.content != nil }
+        let checks = try await self.pipeline(
+            present.map { RedisCommand("EXISTS", .string(StoreKeys.asset(records[$0]?.content?.asset ?? ""))) },
+            "looking for pictures")
+        for (index, check) in zip(present, checks) where check.integer != 1 {
+            records[index]?.content = nil
+            records[index]?.entityTag = nil
+            records[index]?.lastModified = nil
+        }
+        return records
+    }
+
+    /// Replaces what is known.
+    public func save(_ record: PictureRecord, for key: PictureKey) async throws(StoreError) {
+        _ = try await self.run(
+            RedisInvocation(
+                PictureScripts.save, keys: [Self.record(key)],
+                arguments: [.integer(Self.keptSeconds)] + record.fields), "writing a picture")
+    }
+
+    /// Notes which orders wait.
+    ///
+    /// - Returns: how many pictures could not be noted because too many are waited for already.
+    public func note(_ waiting: [PictureKey: [Waiting]]) async throws(StoreError) -> Int {
+        let invocations = waiting.flatMap { key, orders in
+            // A script takes a few thousand arguments at most.
+            stride(from: 0, to: orders.count, by: 1000).map { start in
+                RedisInvocation(
+                    PictureScripts.note, keys: [Self.due, Self.waiting(key)],
+                    arguments: [.string(key.description), .integer(Self.dueLimit)]
+                        + orders[start..<min(start + 1000, orders.count)].flatMap {
+                            [.string($0.order.description), .string($0.text)]
+                        })
+            }
+        }
+        return try await self.run(invocations, "noting pictures").count { $0.integer == 0 }
+    }
+
+    /// Takes pictures that are due.
+    ///
+    /// - Returns: them, and how many are waited for in all.
+    public func claim(
+        _ limit: Int, lease: Duration
+    ) async throws(StoreError) -> (claims: [Claim], total: Int64) {
+        let reply = try await self.run(
+            RedisInvocation(
+                PictureScripts.claim, keys: [Self.due],
+                arguments: [.integer(Int64(limit)), .integer(lease.milliseconds)]), "claiming pictures")
+        guard let parts = reply.array, parts.count == 3, let total = parts[0].integer, let lease = parts[1].integer,
+            let members = parts[2].array
+        else { throw StoreError(.corrupt, "claiming pictures: an unexpected reply") }
+        let texts = members.compactMap(\.text)
+        // What we did not write there would come up again and again.
+        let strangers = texts.filter { PictureKey($0) == nil }
+        _ = try await self.pipeline(
+            strangers.map { RedisCommand("ZREM", .string(Self.due), .string($0)) }, "removing pictures")
+        return (texts.compactMap { PictureKey($0) }.map { Claim(key: $0, lease: lease) }, total)
+    }
+
+    /// Makes a picture due again after a time; while that lasts, it is still the worker's.
+    ///
+    /// - Returns: false when somebody else has the picture by now.
+    public func postpone(_ claim: inout Claim, by delay: Duration) async throws(StoreError) -> Bool {
+        let reply = try await self.run(
+            RedisInvocation(
+                PictureScripts.postpone, keys: [Self.due],
+                arguments: [.string(claim.key.description), .integer(claim.lease), .integer(delay.milliseconds)]),
+            "putting a picture off")
+        guard let time = reply.integer, time > 0 else { return false }
+        claim.lease = time
+        return true
+    }
+
+    /// Ends with a picture if no order waits for it any more; else it is due again after a time.
+    ///
+    /// - Parameter dismissing: send those away who wait.
+    public func finish(
+        _ claim: Claim, dismissing: Bool, otherwiseAgainAfter delay: Duration
+    ) async throws(StoreError) {
+        _ = try await self.run(
+            RedisInvocation(
+                PictureScripts.finish, keys: [Self.due, Self.waiting(claim.key)],
+                arguments: [
+                    .string(claim.key.description), .integer(claim.lease), .integer(delay.milliseconds),
+                    dismissing ? "1" : "0",
+                ]), "ending with a picture")
+    }
+
+    /// Some of the orders that wait for a picture.
+    ///
+    /// - Parameter cursor: "0" at first, then what was returned.
+    /// - Returns: orders, some perhaps twice, and where to go on; nil at the end. Source: redis.io, SCAN guarantees
+    public func waiting(
+        for key: PictureKey, from cursor: String
+    ) async throws(StoreError) -> (orders: [Waiting], next: String?) {
+        let reply = try await self.pipeline(
+            [RedisCommand("HSCAN", .string(Self.waiting(key)), .string(cursor), "COUNT", .integer(Self.pageSize))],
+            "reading who waits"
+        ).first?.array
+        guard let reply, reply.count == 2, let next = reply[0].text, let pairs = reply[1].array else {
+            throw StoreError(.corrupt, "reading who waits: an unexpected reply")
+        }
+        var orders: [Waiting] = []
+        for index in stride(from: 0, to: pairs.count - 1, by: 2) {
+            let parts = (pairs[index + 1].text ?? "").split(separator: " ")
+            guard parts.count == 2, let version = Int64(parts[0]), let since = Int64(parts[1]),
+                let order = try? OrderKey(pairs[index].text ?? "")
+            else { continue }
+            orders.append(Waiting(order: order, version: version, sinceEpochSeconds: since))
+        }
+        return (orders, next == "0" ? nil : next)
+    }
+
+    /// Takes off orders that wait no more.
+    public func settle(_ orders: [Waiting], for key: PictureKey) async throws(StoreError) {
+        guard !orders.isEmpty else { return }
+        _ = try await self.run(
+            RedisInvocation(
+                PictureScripts.settle, keys: [Self.waiting(key)],
+                arguments: orders.flatMap { [.string($0.order.description), .string($0.text)] }), "ending a wait")
+    }
+
+    private func run(_ invocation: RedisInvocation, _ operation: String) async throws(StoreError) -> RedisValue {
+        try await self.run([invocation], operation).first ?? .null
+    }
+
+    private func run(_ invocations: [RedisInvocation], _ operation: String) async throws(StoreError) -> [RedisValue] {
+        guard !invocations.isEmpty else { return [] }
+        do throws(RedisError) {
+            let replies = try await self.redis.evaluate(invocations)
+            for case .error(let message) in replies { throw RedisError(.server, message) }
+            return replies
+        } catch {
+            throw StoreError(operation, error)
+        }
+    }
+
+    private func pipeline(_ commands: [RedisCommand], _ operation: String) async throws(StoreError) -> [RedisValue] {
+        guard !commands.isEmpty else { return [] }
+        do throws(RedisError) {
+            let replies = try await self.redis.pipeline(commands)
+            for case .error(let message) in replies { throw RedisError(.server, message) }
+            return replies
+        } catch {
+            throw StoreError(operation, error)
+        }
+    }
+}
+
+extension Duration {
+    /// Whole milliseconds, at least one.
+    fileprivate var milliseconds: Int64 { max(1, Int64(self / .milliseconds(1))) }
+}

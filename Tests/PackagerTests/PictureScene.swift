@@ -1,0 +1,158 @@
+import CoreMetrics
+import Fetch
+import Foundation
+import Logging
+import Model
+import Packaging
+import Redis
+import Store
+import Synchronization
+import TestKit
+import Testing
+
+@testable import Packager
+
+/// A packager's parts around a brand that allows pictures of a server that the test runs.
+struct PictureScene: Sendable {
+    static let host = "cdn.example.com"
+
+    let scene: PackagerScene
+    let server: PictureServer
+    let brand: RenewedBrand
+    let workshop: OrderWorkshop
+    let pictures: Pictures
+    let clock = Clock()
+
+    /// Seconds since 1970 that stand still until they are moved.
+    final class Clock: Sendable {
+        private let seconds = Mutex(ChangeLog.noon)
+        var now: Int64 { self.seconds.withLock { $0 } }
+        func move(by seconds: Int64) { self.seconds.withLock { $0 += seconds } }
+    }
+
+    static func run(_ body: @Sendable (PictureScene) async throws -> Void) async throws {
+        let server = try await PictureServer.start()
+        let brand = try RenewedBrand()
+        try brand.write(pictureHosts: ["\(Self.host):\(server.port)", "*.images.example.com:\(server.port)"])
+        let workshop = OrderWorkshop(try brand.load(), secrets: try BrandFixture.secrets())
+        try await PackagerScene.run { scene in
+            try await body(
+                PictureScene(
+                    scene: scene, server: server, brand: brand, workshop: workshop,
+                    pictures: Pictures(redis: scene.redis)))
+        }
+        await server.stop()
+    }
+
+    func url(_ path: String, host: String = Self.host) -> String { "https://\(host):\(self.server.port)\(path)" }
+
+    /// An order that shows pictures.
+    func document(_ urls: [String], logo: String = "logo.png") -> JSON {
+        ChangeLog.document(extra: [
+            (
+                "lineItems",
+                .array(urls.map { ["title": "Lamp", "quantity": 1, "image": .string($0)] })
+            ),
+            (
+                "merchant",
+                [
+                    "merchantIdentifier": "merchant.com.example", "displayName": "Shop",
+                    "url": "https://shop.example.com/", "logo": .string(logo),
+                ]
+            ),
+        ])
+    }
+
+    var shelf: PictureShelf {
+        PictureShelf(pictures: self.pictures, metrics: PictureMetrics(factory: self.scene.metrics))
+    }
+
+    func processor() throws -> ChangeProcessor {
+        var processor = try self.scene.processor(workshop: self.workshop)
+        processor.shelf = self.shelf
+        processor.now = { [clock] in clock.now * 1000 }
+        return processor
+    }
+
+    /// A worker as one process has it.
+    ///
+    /// - Parameters:
+    ///   - address: where names lead to.
+    ///   - repackaging: called before orders are packaged anew.
+    func worker(
+        address: String = "127.0.0.1", repackaging: @escaping @Sendable ([OrderKey]) async throws -> Void = { _ in }
+    ) throws -> PictureWorker {
+        var configuration = FetcherConfiguration()
+        configuration.rootsPEM = self.server.rootPEM
+        configuration.addresses = AddressPolicy(exceptions: [try #require(IPAddress("127.0.0.1"))])
+        for host in [Self.host, "a.images.example.com", "other.example.com"] {
+            configuration.pinned.append(
+                .init(host: host, port: self.server.port, address: try #require(IPAddress(address))))
+        }
+        let fetcher = try Fetcher(configuration)
+        let store = OrderStore(redis: self.scene.redis)
+        let type = try OrderTypeIdentifier(BrandFixture.orderType)
+        var repackager = OrderRepackager(
+            topics: self.scene.topics, store: store, producer: self.scene.producer,
+            workshops: { [workshop] in [type: workshop] })
+        repackager.shelf = self.shelf
+        repackager.now = { [clock] in clock.now * 1000 }
+        let metrics = PictureMetrics(factory: self.scene.metrics)
+        let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+        var errand = PictureErrand(
+            pictures: self.pictures, store: store, fetcher: fetcher,
+            repackage: { [repackager] keys in
+                try await repackaging(keys)
+                _ = try await repackager.repackage(keys)
+            },
+            hosts: { [workshop] _ in workshop.pictureHosts }, metrics: metrics, logger: logger)
+        errand.retry = PictureRetry(second: .microseconds(100))
+        errand.now = { [clock] in clock.now }
+        return PictureWorker(
+            pictures: self.pictures, errand: errand, fetcher: fetcher, metrics: metrics, logger: logger)
+    }
+
+    /// Runs workers while the body lasts.
+    func working(_ workers: [PictureWorker], _ body: () async throws -> Void) async throws {
+        try await withThrowingTaskGroup { group in
+            for worker in workers { group.addTask { try await worker.run() } }
+            let result: Result<Void, any Error>
+            do { result = .success(try await body()) } catch { result = .failure(error) }
+            group.cancelAll()
+            try await group.waitForAll()
+            try result.get()
+        }
+    }
+
+    /// What Wallet would get, checked by `unzip` and `openssl`: order.json and the digests of the files beside it.
+    func package(_ order: String) async throws -> (order: JSONObject, files: [String: [UInt8]]) {
+        let archive = try #require(try await StoredArchive.read(try ChangeLog.key(order), from: self.scene.redis))
+        _ = try archive.verify(root: self.brand.root)
+        let json = try #require(try JSON(parsing: try archive.file("order.json")).object)
+        var files: [String: [UInt8]] = [:]
+        let manifest = try #require(try JSON(parsing: try archive.file("manifest.json")).object)
+        for member in manifest.members where member.name.hasPrefix("picture-") {
+            let content = try archive.file(member.name)
+            #expect(member.value == .string(try Self.digest(content)))
+            files[member.name] = content
+        }
+        return (json, files)
+    }
+
+    /// The images of an order's line items, nil for one without.
+    func images(_ order: String) async throws -> [String?] {
+        try await self.package(order).order["lineItems"]?.array?.map { $0.object?["image"]?.string } ?? []
+    }
+
+    /// What is left to do, as Redis has it.
+    func due() async throws -> Int64 {
+        try await self.scene.redis.send(RedisCommand("ZCARD", "waybill:picture:due:{pictures}")).integer ?? -1
+    }
+
+    /// SHA-256 by the `openssl` program.
+    private static func digest(_ content: [UInt8]) throws -> String {
+        let directory = try TemporaryDirectory("digest")
+        let said = try OpenSSLProgram.run(["dgst", "-sha256", "-r", try directory.write("file", content)])
+        return String(said.prefix(64))
+    }
+}
