@@ -1,4 +1,4 @@
-public import Model
+import Model
 
 /// An order with the files that its package has.
 struct PackageFiles {
@@ -12,7 +12,7 @@ struct PackageFiles {
 }
 
 /// Finds the files of orders: the brand's, and pictures that were fetched.
-public struct PackageFileFinder: Sendable {
+struct PackageFileFinder: Sendable {
     private let catalog: AssetCatalog
     private let hosts: PictureHosts
 
@@ -20,13 +20,13 @@ public struct PackageFileFinder: Sendable {
     private static let overhead = 16_384
     private static let overheadPerAsset = 512
 
-    public init(_ brand: Brand) {
+    init(_ brand: Brand) {
         self.catalog = AssetCatalog(brand.assets)
         self.hosts = brand.pictureHosts
     }
 
     /// The URLs in an order that may be fetched, each once, in the order of their places.
-    public func pictureURLs(in json: JSON) -> [String] {
+    func pictureURLs(in json: JSON) -> [String] {
         guard !self.hosts.isEmpty, let object = json.object else { return [] }
         var urls: [String] = []
         OrderFiles.forEach(in: object) { name, place in

@@ -118,7 +118,7 @@ import Testing
     @Test func aSignatureThatFailsIsTriedAgainAndRefusesNothing() async throws {
         try await PackagerScene.run { scene in
             let workshop = OrderWorkshop(scene.fixture.brand, secrets: try BrandFixture.secrets()) {
-                (_, _) throws(PackagingError) in
+                (_, _, _) throws(PackagingError) in
                 throw PackagingError(.signing, "no entropy")
             }
             var log = ChangeLog()
