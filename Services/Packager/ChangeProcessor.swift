@@ -96,7 +96,7 @@ struct ChangeProcessor: Sendable {
         return (try await self.package(readable), corrupt)
     }
 
-    /// Folds orders and packages them; those that show pictures from URLs behind the others, with what there is of them.
+    /// Folds orders and packages them; those with pictures from URLs behind the others, with what there is.
     private func package(
         _ orders: [(ChangeBatch.Order, OrderStore.StoredOrder?)]
     ) async throws -> [OrderWork] {

@@ -49,7 +49,6 @@ struct OrderWorkshop: Sendable {
     /// The brand's assets as ready ZIP entries, by digest.
     let entries: [AssetDigest: [UInt8]]
 
-    private let wanted: @Sendable (JSON) -> [String]
     /// Where pictures of the brand's orders may come from.
     let pictureHosts: PictureHosts
 
@@ -62,10 +61,11 @@ struct OrderWorkshop: Sendable {
 
     init(_ brand: Brand, secrets: TokenSecrets) {
         let builder = PackageBuilder(brand)
-        self.init(brand, secrets: secrets, digest: { builder.contentDigest(of: $0, pictures: $1) }) {
-            (order, pictures, seconds) throws(PackagingError) in
-            try builder.build(order, pictures: pictures, signingEpochSeconds: seconds)
-        }
+        self.init(
+            brand, secrets: secrets, digest: { builder.contentDigest(of: $0, pictures: $1) },
+            build: { (order, pictures, seconds) throws(PackagingError) in
+                try builder.build(order, pictures: pictures, signingEpochSeconds: seconds)
+            })
     }
 
     /// - Parameters:
@@ -77,8 +77,6 @@ struct OrderWorkshop: Sendable {
         self.signer = brand.signer
         self.fold = OrderFold(rules: brand.rules) { secrets.token(for: $0) }
         self.build = build
-        let finder = PackageFileFinder(brand)
-        self.wanted = { finder.pictureURLs(in: $0) }
         self.pictureHosts = brand.pictureHosts
         self.entries = Dictionary(brand.assets.values.map { ($0.entryDigest, $0.entry) }) { first, _ in first }
     }
@@ -95,7 +93,7 @@ struct OrderWorkshop: Sendable {
 
     /// The URLs of pictures in an order that the brand allows to be fetched, each once.
     func pictureURLs(of state: OrderState) -> [String] {
-        self.pictureHosts.isEmpty ? [] : self.wanted(state.orderJSON(rules: self.rules))
+        self.pictureHosts.isEmpty ? [] : self.pictureHosts.urls(in: state.orderJSON(rules: self.rules))
     }
 
     /// Packages what was folded.

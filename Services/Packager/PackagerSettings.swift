@@ -10,7 +10,8 @@ import Packaging
 /// - `WAYBILL_PICTURE_ROOTS` (path, default the system's roots): PEM file with the roots that the certificates of
 ///   picture hosts must lead to.
 /// - `WAYBILL_DEVELOPMENT_PICTURE_ADDRESSES` (IP addresses separated by commas, default none): addresses that pictures
-///   are fetched from although they are not public. Never in production: who writes orders could reach what listens there.
+///   are fetched from although they are not public. Never in production: who writes orders could reach what listens
+///   there.
 struct PackagerSettings {
     let secrets: TokenSecrets
     let brands: BrandLibrary

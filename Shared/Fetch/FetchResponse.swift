@@ -14,10 +14,4 @@ public struct FetchedContent: Hashable, Sendable {
     public let entityTag: String?
     /// `Last-Modified`, if it is a text that may be sent back.
     public let lastModified: String?
-
-    init(body: [UInt8], entityTag: String?, lastModified: String?) {
-        self.body = body
-        self.entityTag = entityTag
-        self.lastModified = lastModified
-    }
 }

@@ -66,8 +66,7 @@ final class AssetCatalog: Sendable {
     /// The set of some assets and those that are always there.
     /// - Parameters:
     ///   - indices: from `family`, in any order, any number of times.
-    ///   - pictures: that go with them, each once; sets with such ones are not remembered, for they differ from order to
-    ///     order.
+    ///   - pictures: that go with them, each once; such sets are not remembered, for they differ from order to order.
     func set(_ indices: [Int], pictures: [AssetListing] = []) -> AssetSet {
         var unique = self.always + indices
         unique.sort()

@@ -62,9 +62,6 @@ public struct PackageBuilder: Sendable {
         return Self.contentDigest(Self.manifest(of: files.order.serialized, files.assets))
     }
 
-    /// The URLs in an order that the brand allows to be fetched, each once.
-    public func pictureURLs(in orderJSON: JSON) -> [String] { self.finder.pictureURLs(in: orderJSON) }
-
     /// Source: Wallet Orders §2.3
     private static func manifest(of document: [UInt8], _ assets: AssetSet) -> [UInt8] {
         assets.manifestStart + Hexadecimal.digits(SHA256.digest(document)) + assets.manifestEnd

@@ -25,16 +25,6 @@ struct PackageFileFinder: Sendable {
         self.hosts = brand.pictureHosts
     }
 
-    /// The URLs in an order that may be fetched, each once, in the order of their places.
-    func pictureURLs(in json: JSON) -> [String] {
-        guard !self.hosts.isEmpty, let object = json.object else { return [] }
-        var urls: [String] = []
-        OrderFiles.forEach(in: object) { name, place in
-            if place.isPicture, self.hosts.allows(url: name), !urls.contains(name) { urls.append(name) }
-        }
-        return urls
-    }
-
     /// Finds what an order names. What is not there is left out.
     ///
     /// Pictures never make a package too large: the largest ones are left out then.

@@ -35,7 +35,7 @@ enum PictureScripts {
 
     /// Takes pictures that are due and puts them off until the end of the lease, which is who has them.
     ///
-    /// KEYS: due. ARGV: most pictures, milliseconds of the lease. Returns how many pictures there are, the lease, pictures.
+    /// KEYS: due. ARGV: most pictures, milliseconds of the lease. Returns how many there are in all, the lease, those.
     static let claim = RedisScript(
         now + """
             local pictures = redis.call(
@@ -77,7 +77,9 @@ enum PictureScripts {
     static let settle = RedisScript(
         """
         for index = 1, #ARGV, 2 do
-          if redis.call('HGET', KEYS[1], ARGV[index]) == ARGV[index + 1] then redis.call('HDEL', KEYS[1], ARGV[index]) end
+          if redis.call('HGET', KEYS[1], ARGV[index]) == ARGV[index + 1] then
+            redis.call('HDEL', KEYS[1], ARGV[index])
+          end
         end
         return 1
         """)

@@ -15,14 +15,16 @@ import Testing
     @Test func anOrderGoesOutWithoutItsPictureAndAgainWithIt() async throws {
         try await PictureScene.run { scene in
             let (lamp, logo) = (SampleFile.png(seed: 3), SampleFile.jpeg(seed: 4))
-            try scene.server.answer("/lamp?key=1", .init(lamp, headers: ["ETag": "\"1\"", "Content-Type": "text/html"]))
+            let headers = ["ETag": "\"1\"", "Content-Type": "text/html"]
+            try scene.server.answer("/lamp?key=1", .init(lamp, headers: headers))
             try scene.server.answer("/logo.jpg", .init(logo))
             let image = scene.url("/lamp?key=1")
             var log = ChangeLog()
             try await scene.processor().process([
                 log.change(
                     "order.replaced", "o",
-                    scene.document([image, image, "lamp.png"], logo: scene.url("/logo.jpg", host: "a.images.example.com")))
+                    scene.document(
+                        [image, image, "lamp.png"], logo: scene.url("/logo.jpg", host: "a.images.example.com")))
             ])
             #expect(try await scene.images("o") == [nil, nil, "lamp.png"])
             #expect(try await scene.package("o").order["merchant"]?.object?["logo"] == nil)
@@ -173,7 +175,9 @@ import Testing
         ("/wide", PictureServer.Answer(SampleFile.wide), "not_a_picture"),
         ("/large", PictureServer.Answer([UInt8](repeating: 0xFF, count: 1_000_001)), "too_large"),
     ])
-    func whatIsNoPictureIsGivenUpAndRests(_ path: String, _ answer: PictureServer.Answer, _ reason: String) async throws {
+    func whatIsNoPictureIsGivenUpAndRests(
+        _ path: String, _ answer: PictureServer.Answer, _ reason: String
+    ) async throws {
         try await PictureScene.run { scene in
             try scene.server.answer(path, answer)
             var log = ChangeLog()

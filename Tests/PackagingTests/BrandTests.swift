@@ -94,7 +94,7 @@ import Testing
         ("pictures", [], "$.pictures: an array stands where an object is expected"),
         ("pictures", [:], "$.pictures.hosts is missing"),
         ("pictures", ["hosts": "cdn.example.com"], "$.pictures.hosts: a string stands where an array of texts"),
-        ("pictures", ["hosts": ["cdn.example.com", 1]], "$.pictures.hosts: an array stands where an array of texts only"),
+        ("pictures", ["hosts": ["cdn.example.com", 1]], "an array stands where an array of texts only"),
         ("pictures", ["hosts": ["*"]], "$.pictures.hosts: \"*\" must be a host such as cdn.example.com"),
         ("pictures", ["hosts": [], "host": 1], "$.pictures.host is not known here"),
     ]

@@ -17,7 +17,8 @@ import Testing
         "http://cdn.example.com/a.png", "https://example.com/", "https://images.example.com/",
         "https://ximages.example.com/", "https://cdn.example.com.evil.test/", "https://evilcdn.example.com/",
         "https://cdn.example.com:8443/", "https://port.example.com/", "https://cdn.example.com@evil.test/",
-        "https://evil.test/cdn.example.com", "https://evil.test?cdn.example.com", "https://evil.test\\.images.example.com/",
+        "https://evil.test/cdn.example.com", "https://evil.test?cdn.example.com",
+        "https://evil.test\\.images.example.com/",
         "https://evil.test#.images.example.com/", "https://cdn.example.com\u{0}/", "https://cdn.example.com./",
         "https://.images.example.com/", "https:///cdn.example.com/", "https://[::1]/", "cdn.example.com", "",
         "https://cdn.example.com/" + String(repeating: "a", count: 3000),
@@ -26,7 +27,8 @@ import Testing
 
     @Test(arguments: [
         "", "*", "*.com", "*.", "https://cdn.example.com", "cdn.example.com/", "cdn.example.com:0", "cdn.example.com:x",
-        "cdn.example.com:65536", "a..b", ".example.com", "a*.example.com", "*.*.example.com", "[::1]", "user@host", "a b",
+        "cdn.example.com:65536", "a..b", ".example.com", "a*.example.com", "*.*.example.com", "[::1]", "user@host",
+        "a b",
     ])
     func whatIsNoHostIsRefused(_ text: String) { #expect(throws: PictureHostFault.self) { try PictureHosts([text]) } }
 

@@ -153,7 +153,8 @@ struct PictureErrand: Sendable {
         return true
     }
 
-    /// Those whose version stands, or will not come: what a worker noted before it died is noted again with its changes.
+    /// Those whose version stands, or will not come: what a worker noted before it died is noted again when its changes
+    /// come again.
     private func ready(_ waiting: [Pictures.Waiting]) async throws -> [Pictures.Waiting] {
         let stored = try await self.store.orders(waiting.map(\.order))
         return zip(waiting, stored).filter { waiting, stored in

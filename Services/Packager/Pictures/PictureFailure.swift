@@ -31,7 +31,7 @@ enum PictureFailure: String, CaseIterable, Sendable {
         case .addressNotAllowed: self = .addressNotAllowed
         case .tooManyRedirects: self = .redirects
         case .status(404), .status(410): self = .notFound
-        // Too many requests and a request that took too long are about the moment. Source: RFC 9110 §15.5, RFC 6585 §4
+        // Too many requests, or one that took too long: about the moment. Source: RFC 9110 §15.5, RFC 6585 §4
         case .status(408), .status(425), .status(429), .status(500...): self = .serverError
         case .status: self = .refused
         case .tooLarge: self = .tooLarge

@@ -1,0 +1,111 @@
+import Model
+import TestKit
+import Testing
+
+@testable import Packaging
+
+@Suite struct PackagePictureTests {
+    private static let digits = String(repeating: "ab", count: 32)
+
+    private func url(_ number: Int) -> String { "https://cdn.example.com/\(number).png?key=1" }
+
+    private func order(_ images: [String]) -> JSON {
+        ["lineItems": .array(images.map { ["title": "Lamp", "image": .string($0)] })]
+    }
+
+    private func picture(_ number: Int, size: Int64) throws -> PictureFile {
+        let asset = String(repeating: String(number, radix: 16), count: 64)
+        return try #require(
+            PictureFile(
+                name: "picture-000000000000000\(number).png", contentDigest: Self.digits, asset: asset, checksum: 7,
+                size: size))
+    }
+
+    private func withBuilder(_ body: (PackageBuilder, Brand) throws -> Void) throws {
+        try BrandFolder.with { folder in
+            try folder.writeAssets(["logo.png"])
+            var configuration = BrandFolder.configuration().object ?? JSONObject()
+            configuration["pictures"] = ["hosts": ["cdn.example.com"]]
+            try folder.write("brand.json", JSON.object(configuration).serialized)
+            let brand = try folder.load()
+            try body(PackageBuilder(brand), brand)
+        }
+    }
+
+    @Test func picturesNeverMakeAPackageTooLarge() throws {
+        try self.withBuilder { builder, _ in
+            let sizes: [Int64] = [900_000, 999_999, 950_000, 1_000_000, 990_000, 980_000]
+            var pictures: [String: PictureFile] = [:]
+            for (number, size) in sizes.enumerated() { pictures[self.url(number)] = try self.picture(number, size: size) }
+            let order = self.order(sizes.indices.map(self.url))
+            let package = try builder.build(order, pictures: pictures, signingEpochSeconds: BrandFolder.moment)
+            #expect(package.size <= OrderPackage.sizeLimit)
+            #expect(package.assets.count == 5)
+            #expect(
+                package.omittedFiles == [
+                    "$.lineItems[3].image: a URL whose picture makes the package too large"
+                ])
+            #expect(package.missingPictures.isEmpty, "it does not wait for what is there")
+            #expect(builder.contentDigest(of: order, pictures: pictures) == package.contentDigest)
+        }
+    }
+
+    @Test func whatIsWaitedForIsToldOnce() throws {
+        try self.withBuilder { builder, brand in
+            let order = self.order([self.url(1), self.url(1), self.url(2), "https://other.example.com/a", "none.png"])
+            let package = try builder.build(
+                order, pictures: [self.url(2): try self.picture(2, size: 1000)],
+                signingEpochSeconds: BrandFolder.moment)
+            #expect(package.missingPictures == [self.url(1)])
+            #expect(package.omittedFiles == ["$.lineItems[3].image: a URL", "$.lineItems[4].image: none.png"])
+            #expect(package.assets.count == 1)
+            #expect(brand.pictureHosts.urls(in: order) == [self.url(1), self.url(2)])
+        }
+    }
+
+    @Test func aPictureThatTheBrandNoMoreAllowsIsNotShown() throws {
+        try self.withBuilder { builder, _ in
+            let url = "https://other.example.com/a"
+            let package = try builder.build(
+                self.order([url]), pictures: [url: try self.picture(1, size: 1000)],
+                signingEpochSeconds: BrandFolder.moment)
+            #expect(package.assets.isEmpty)
+        }
+    }
+
+    @Test func aDocumentIsNoPicture() throws {
+        try self.withBuilder { builder, brand in
+            let order: JSON = ["returns": [["returnLabel": .string(self.url(1))]]]
+            #expect(brand.pictureHosts.urls(in: order).isEmpty)
+            let package = try builder.build(order, signingEpochSeconds: BrandFolder.moment)
+            #expect(package.missingPictures.isEmpty)
+        }
+    }
+
+    @Test func aFileDescribesItsPicture() throws {
+        let content = SampleFile.jpeg(seed: 1)
+        let (file, entry) = try PictureFile.make(url: self.url(1), content: content)
+        #expect(file.name.hasSuffix(".jpg"), "by content, whatever the URL says")
+        #expect(file.listing.entrySize == entry.count)
+        #expect(entry.suffix(content.count) == content[...])
+        #expect(try PictureFile.make(url: self.url(2), content: content).file.name != file.name)
+        let again = PictureFile(
+            name: file.name, contentDigest: file.contentDigest, asset: file.asset.rawValue,
+            checksum: Int64(file.checksum), size: Int64(file.size))
+        #expect(again == file)
+    }
+
+    @Test func aDamagedDescriptionIsNone() {
+        let good = ("picture-0123456789abcdef.png", Self.digits, Self.digits, Int64(1), Int64(1))
+        for (name, content, asset, checksum, size) in [
+            ("logo.png", good.1, good.2, good.3, good.4), ("picture-/../x.png", good.1, good.2, good.3, good.4),
+            (good.0, "ab", good.2, good.3, good.4), (good.0, good.1, "", good.3, good.4),
+            (good.0, good.1, String(repeating: "G", count: 64), good.3, good.4), (good.0, good.1, good.2, -1, good.4),
+            (good.0, good.1, good.2, 1 << 32, good.4), (good.0, good.1, good.2, good.3, 0),
+            (good.0, good.1, good.2, good.3, Int64.max),
+        ] {
+            #expect(
+                PictureFile(name: name, contentDigest: content, asset: asset, checksum: checksum, size: size) == nil)
+        }
+    }
+}
