@@ -1,6 +1,8 @@
 import CoreMetrics
 import Fetch
 import Logging
+import Model
+import Packaging
 import ServiceLifecycle
 import Store
 import Synchronization
@@ -20,6 +22,31 @@ struct PictureWorker: Service {
     let fetcher: Fetcher
     let metrics: PictureMetrics
     let logger: Logger
+
+    init(pictures: Pictures, errand: PictureErrand, fetcher: Fetcher, metrics: PictureMetrics, logger: Logger) {
+        self.pictures = pictures
+        self.errand = errand
+        self.fetcher = fetcher
+        self.metrics = metrics
+        self.logger = logger
+    }
+
+    /// - Parameters:
+    ///   - fetcher: closed when the worker stops.
+    ///   - repackage: packages orders anew where that makes a difference, and announces the new versions.
+    ///   - hosts: where pictures of an order type may come from, as the brands are now.
+    init(
+        _ shelf: PictureShelf, store: OrderStore, fetcher: Fetcher,
+        repackage: @escaping @Sendable ([OrderKey]) async throws -> Void,
+        hosts: @escaping @Sendable (OrderTypeIdentifier) -> PictureHosts, logger: Logger
+    ) {
+        self.init(
+            pictures: shelf.pictures,
+            errand: PictureErrand(
+                pictures: shelf.pictures, store: store, fetcher: fetcher, repackage: repackage, hosts: hosts,
+                metrics: shelf.metrics, logger: logger),
+            fetcher: fetcher, metrics: shelf.metrics, logger: logger)
+    }
 
     func run() async throws {
         let slots = Slots(Self.concurrency)

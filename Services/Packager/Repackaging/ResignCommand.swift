@@ -85,11 +85,14 @@ struct ResignCommand: AsyncParsableCommand {
             options.isRehearsal
             ? nil : try KafkaProducer(environment.producing(within: common.shutdownLimit / 2))
         let workshop = OrderWorkshop(brand, secrets: settings.secrets)
+        var repackager = OrderRepackager(
+            topics: common.topics, store: OrderStore(redis: redis), producer: producer,
+            workshops: { [type: workshop] })
+        // Without it pictures from URLs would be taken for gone.
+        repackager.shelf = PictureShelf(
+            pictures: Pictures(redis: redis), metrics: PictureMetrics(factory: environment.metrics))
         let run = ResignRun(
-            type, stamp: brand.stamp, options: options, scan: OrderScan(redis: redis),
-            repackager: OrderRepackager(
-                topics: common.topics, store: OrderStore(redis: redis), producer: producer,
-                workshops: { [type: workshop] }),
+            type, stamp: brand.stamp, options: options, scan: OrderScan(redis: redis), repackager: repackager,
             logger: environment.logger, report: report)
         var configuration = ServiceGroupConfiguration(
             services: [.init(service: run, successTerminationBehavior: .gracefullyShutdownGroup)],
