@@ -107,7 +107,7 @@ import Testing
             var log = ChangeLog()
             try await scene.processor().process([log.change("order.replaced", "o", scene.document([scene.url("/a")]))])
             // Killed before it fetched: it has the picture until its lease ends.
-            let claimed = try await scene.pictures.claim(8, lease: .milliseconds(300)).claims
+            let claimed = try await scene.pictures.claim(8, lease: .seconds(2)).claims
             #expect(claimed.count == 1)
             #expect(try await scene.pictures.claim(8, lease: .seconds(60)).claims.isEmpty)
             // Killed after it fetched and before it packaged.

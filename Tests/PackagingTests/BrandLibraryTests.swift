@@ -32,7 +32,7 @@ import Testing
             let library = try self.library(brands)
             let before = library.brands
             #expect(self.look(library) == [])
-            try Data("new".utf8).write(to: URL(filePath: brands + "/shop/assets/lamp.png"))
+            try Data(SampleFile.png(seed: 1, side: 64)).write(to: URL(filePath: brands + "/shop/assets/lamp.png"))
             #expect(self.look(library) == [])
             #expect(self.look(library) == [.changed(type)])
             #expect(library.brands[type]?.assets.keys.sorted() == ["lamp.png", "logo.png"])
@@ -41,7 +41,7 @@ import Testing
             // Same size, and the time put back: the inode's change time tells.
             let path = brands + "/shop/assets/lamp.png"
             let modified = try FileManager.default.attributesOfItem(atPath: path)[.modificationDate] as? Date
-            try Data("old".utf8).write(to: URL(filePath: path))
+            try Data(SampleFile.png(seed: 2, side: 64)).write(to: URL(filePath: path))
             try FileManager.default.setAttributes([.modificationDate: try #require(modified)], ofItemAtPath: path)
             #expect(self.look(library, isForced: true) == [.changed(type)])
         }
@@ -56,7 +56,7 @@ import Testing
             try files.createDirectory(atPath: volume + "/shop", withIntermediateDirectories: true)
             try files.copyItem(atPath: brands + "/shop", toPath: volume + "/shop/..1")
             try files.copyItem(atPath: brands + "/shop", toPath: volume + "/shop/..2")
-            try Data("second".utf8).write(to: URL(filePath: volume + "/shop/..2/assets/second.png"))
+            try Data(BrandFolder.content(of: "second.png")).write(to: URL(filePath: volume + "/shop/..2/assets/second.png"))
             try files.createSymbolicLink(atPath: volume + "/shop/..data", withDestinationPath: "..1")
             for name in ["brand.json", "certificate.pem", "key.pem", "intermediate.pem", "assets"] {
                 try files.createSymbolicLink(
@@ -133,7 +133,7 @@ import Testing
             let first = try folder.load()
             #expect(try folder.load().stamp == first.stamp)
             #expect(try !folder.load().isSameLoading(as: first))
-            try folder.write("assets/logo.png", text: "another")
+            try folder.write("assets/logo.png", SampleFile.png(seed: 3, side: 64))
             let second = try folder.load()
             #expect(second.stamp != first.stamp && second.signer == first.signer)
             var object = BrandFolder.configuration().object ?? JSONObject()

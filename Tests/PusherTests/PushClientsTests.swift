@@ -119,7 +119,8 @@ import Testing
 
     @Test func aClientStaysWhileItsCredentialDoesAndWhileItIsInHand() async throws {
         try await self.run { scene in
-            try Data("x".utf8).write(to: URL(filePath: scene.directory.path("brands/shop/assets/x.png")))
+            let picture = Data(SampleFile.png(seed: 1, side: 64))
+            try picture.write(to: URL(filePath: scene.directory.path("brands/shop/assets/x.png")))
             let first = Mutex<APNSClient?>(nil)
             try await scene.clients.with { clients in first.withLock { $0 = clients[scene.type] } }
             #expect(scene.look() == [.changed(scene.type)])

@@ -4,8 +4,8 @@ import Synchronization
 /// Assets that were read lately, by digest, bounded in bytes.
 ///
 /// An asset never changes under its digest, so nothing here can be stale. Which one goes when room is needed: the one
-/// used least lately. The orders of a shop show the same few combinations, so the lists that stand in orders are kept as
-/// well and need not be taken apart for each request.
+/// used least lately. The orders of a shop show the same few combinations, so the lists that stand in orders are kept
+/// as well and need not be taken apart for each request.
 final class AssetCache: Sendable {
     /// Assets that stand together in an order.
     private struct List {

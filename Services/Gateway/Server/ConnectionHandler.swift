@@ -16,8 +16,8 @@ final class ConnectionHandler: ChannelDuplexHandler {
     static let bodyLimit = 64 << 10
     /// Bytes of later requests behind which no more is read while one is being answered.
     static let readAheadLimit = 16 << 10
-    /// How long the rest of a refused request is passed over, so that the client gets to read the refusal. A socket that
-    /// is closed while bytes wait in it is reset, and the answer may be lost with it.
+    /// How long the rest of a refused request is passed over, so that the client gets to read the refusal. A socket
+    /// that is closed while bytes wait in it is reset, and the answer may be lost with it.
     static let lingering = TimeAmount.seconds(2)
     /// How long a client may take to read an answer. The largest package is 5 MB, and phones are in trains.
     static let answerLimit = TimeAmount.minutes(5)
