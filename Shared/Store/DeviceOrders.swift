@@ -32,12 +32,18 @@ public struct DeviceOrders: Sendable {
     public func changes(
         of device: DeviceIdentifier, type: OrderTypeIdentifier, since tag: String, on eventLoop: any EventLoop
     ) -> EventLoopFuture<Changes?> {
-        let first = [RedisCommand("TIME"), RedisCommand("HGETALL", .string(StoreKeys.device(device, type)))]
+        // The clock first: what is registered behind it is later than the next tag.
+        let first = [
+            RedisCommand("TIME"), RedisCommand("SMEMBERS", .string(StoreKeys.device(device, type))),
+            RedisCommand("HGETALL", .string(StoreKeys.stamps(device, type))),
+        ]
         return self.redis.pipeline(first, on: eventLoop).flatMap { replies -> EventLoopFuture<Changes?> in
-            guard replies.count == 2, let clock = Self.microseconds(replies[0]), let fields = replies[1].array else {
+            guard replies.count == 3, let clock = Self.microseconds(replies[0]), let members = replies[1].array,
+                let stamps = replies[2].array
+            else {
                 return eventLoop.makeFailedFuture(StoreError(.unavailable, "listing changes: an unexpected reply"))
             }
-            let orders = Self.registered(fields)
+            let orders = Self.registered(members, stamps)
             guard !orders.isEmpty else { return eventLoop.makeSucceededFuture(nil) }
             return self.stamps(orders[...], type, [], on: eventLoop).map { stamps in
                 Self.changes(stamps, since: Self.stamp(tag), clock: clock)
@@ -45,12 +51,19 @@ public struct DeviceOrders: Sendable {
         }
     }
 
-    /// The orders of a device's hash, each with the microsecond in which the device registered for it.
-    private static func registered(_ fields: [RedisValue]) -> [(OrderIdentifier, Int64)] {
-        stride(from: 0, to: fields.count - 1, by: 2).compactMap { index in
-            guard let order = fields[index].text.flatMap({ try? OrderIdentifier($0) }) else { return nil }
-            let rest = fields[index + 1].bytes.flatMap { RegistrationStamp.split($0)?.rest }
-            return (order, rest.flatMap { Int64(String(decoding: $0, as: UTF8.self)) } ?? 0)
+    /// The orders of a device's set, each with the microsecond in which the device registered for it.
+    ///
+    /// 0 for one without a stamp: its registration is older than any tag.
+    /// - Parameter stamps: order, stamp, order, stamp, …
+    private static func registered(_ members: [RedisValue], _ stamps: [RedisValue]) -> [(OrderIdentifier, Int64)] {
+        var since: [String: Int64] = [:]
+        for index in stride(from: 0, to: stamps.count - 1, by: 2) {
+            guard let order = stamps[index].text, let stamp = stamps[index + 1].text else { continue }
+            since[order] = RegistrationStamp.read(stamp)?.registeredEpochMicroseconds
+        }
+        return members.compactMap { member in
+            guard let text = member.text, let order = try? OrderIdentifier(text) else { return nil }
+            return (order, since[text] ?? 0)
         }
     }
 

@@ -30,14 +30,14 @@ public struct RegistrationStamp: Hashable, Sendable {
 }
 
 extension RegistrationStamp {
-    /// A value of the hashes of registrations: `<offset>:<moment>:<rest>`.
+    /// A value of the hashes of stamps: `<offset>:<moment>`, with the device also `:<microsecond of registration>`.
     ///
     /// - Returns: nil for a value that is not ours.
-    static func split(_ value: [UInt8]) -> (stamp: RegistrationStamp, rest: ArraySlice<UInt8>)? {
-        let parts = value.split(separator: UInt8(ascii: ":"), maxSplits: 2, omittingEmptySubsequences: false)
-        guard parts.count == 3, let offset = Int64(String(decoding: parts[0], as: UTF8.self)),
-            let moment = Int64(String(decoding: parts[1], as: UTF8.self))
+    static func read(_ value: String) -> (stamp: RegistrationStamp, registeredEpochMicroseconds: Int64?)? {
+        let parts = value.split(separator: ":", omittingEmptySubsequences: false)
+        guard (2...3).contains(parts.count), let offset = Int64(parts[0]), let moment = Int64(parts[1])
         else { return nil }
-        return (RegistrationStamp(offset: offset, epochMilliseconds: moment), parts[2])
+        let stamp = RegistrationStamp(offset: offset, epochMilliseconds: moment)
+        return (stamp, parts.count == 3 ? Int64(parts[2]) : nil)
     }
 }

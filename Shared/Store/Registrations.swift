@@ -5,8 +5,9 @@ public import Redis
 ///
 /// A registration stands in two places that may lie in different slots: with the order (who is pushed) and with the
 /// device (what it may list). The order's side is written last and taken off first: a device that is pushed can
-/// always list. Both sides keep the newest by `RegistrationStamp`, each for itself: requests that race leave the same on
-/// both, whatever the order of their steps.
+/// always list. Both sides keep the newest by `RegistrationStamp`, each for itself: requests that race leave the same
+/// on both, whatever the order of their steps. A registration that was put there without a stamp is older than any
+/// other.
 public struct Registrations: Sendable {
     /// How long the end of a registration is remembered, in seconds: longer than any request takes.
     static let endedSeconds: Int64 = 3600
@@ -38,9 +39,9 @@ public struct Registrations: Sendable {
             stamp
             ?? RegistrationStamp(offset: -1, epochMilliseconds: registration.registeredEpochMilliseconds)
         let what = "registering a device"
-        _ = try await self.evaluate(Self.deviceSide(StoreScripts.register, key, stamp, "*"), what)
+        _ = try await self.evaluate(Self.deviceSide(StoreScripts.registerOrder, key, stamp), what)
         let existed = try await self.evaluate(
-            Self.orderSide(StoreScripts.register, key, stamp, .bytes(registration.encoded)), what)
+            Self.orderSide(StoreScripts.registerDevice, key, stamp, .bytes(registration.encoded)), what)
         guard let existed = existed.integer else { throw StoreError(.unavailable, "\(what): an unexpected reply") }
         return existed == 1
     }
@@ -52,20 +53,25 @@ public struct Registrations: Sendable {
         let remembered: RedisArgument = stamp == nil ? "0" : .integer(Self.endedSeconds)
         let stamp = stamp ?? .always
         let what = "unregistering a device"
-        _ = try await self.evaluate(Self.orderSide(StoreScripts.unregister, key, stamp, remembered), what)
-        _ = try await self.evaluate(Self.deviceSide(StoreScripts.unregister, key, stamp, remembered), what)
+        _ = try await self.evaluate(Self.orderSide(StoreScripts.unregisterDevice, key, stamp, remembered), what)
+        _ = try await self.evaluate(Self.deviceSide(StoreScripts.unregisterOrder, key, stamp, remembered), what)
     }
 
     /// Takes a registration off if it still is the given one, so that a newer one survives.
     ///
     /// - Returns: whether it was taken off.
     public func retire(_ key: RegistrationKey, _ registration: RegistrationRecord) async throws(StoreError) -> Bool {
+        let moment = registration.registeredEpochMilliseconds
+        let what = "retiring a device"
         let invocation = RedisInvocation(
-            StoreScripts.retire, keys: [StoreKeys.devices(key.order)],
-            arguments: [.string(key.device.rawValue), .bytes(registration.encoded)])
-        guard let stood = try await self.evaluate(invocation, "retiring a device").bytes else { return false }
-        let stamp = RegistrationStamp.split(stood)?.stamp ?? .always
-        _ = try await self.evaluate(Self.deviceSide(StoreScripts.unregister, key, stamp, "0"), "retiring a device")
+            StoreScripts.retire, keys: [StoreKeys.devices(key.order), StoreKeys.stamps(key.order)],
+            arguments: [
+                .string(key.device.rawValue), .string(registration.pushToken.rawValue), .integer(moment),
+            ])
+        guard let stood = try await self.evaluate(invocation, what).text else { return false }
+        // A registration that comes right now stands with the device first: it is newer and stays.
+        let stamp = RegistrationStamp.read(stood)?.stamp ?? RegistrationStamp(offset: -1, epochMilliseconds: moment)
+        _ = try await self.evaluate(Self.deviceSide(StoreScripts.unregisterOrder, key, stamp, "0"), what)
         return true
     }
 
@@ -73,21 +79,26 @@ public struct Registrations: Sendable {
         _ script: RedisScript, _ key: RegistrationKey, _ stamp: RegistrationStamp, _ last: RedisArgument
     ) -> RedisInvocation {
         RedisInvocation(
-            script, keys: [StoreKeys.devices(key.order), StoreKeys.ended(key.order)],
+            script,
+            keys: [StoreKeys.devices(key.order), StoreKeys.stamps(key.order), StoreKeys.ended(key.order)],
             arguments: [
                 .string(key.device.rawValue), .integer(stamp.offset), .integer(stamp.epochMilliseconds), last,
             ])
     }
 
     private static func deviceSide(
-        _ script: RedisScript, _ key: RegistrationKey, _ stamp: RegistrationStamp, _ last: RedisArgument
+        _ script: RedisScript, _ key: RegistrationKey, _ stamp: RegistrationStamp, _ last: RedisArgument...
     ) -> RedisInvocation {
         let type = key.order.orderType
         return RedisInvocation(
-            script, keys: [StoreKeys.device(key.device, type), StoreKeys.ended(key.device, type)],
+            script,
+            keys: [
+                StoreKeys.device(key.device, type), StoreKeys.stamps(key.device, type),
+                StoreKeys.ended(key.device, type),
+            ],
             arguments: [
-                .string(key.order.order.rawValue), .integer(stamp.offset), .integer(stamp.epochMilliseconds), last,
-            ])
+                .string(key.order.order.rawValue), .integer(stamp.offset), .integer(stamp.epochMilliseconds),
+            ] + last)
     }
 
     private func evaluate(_ invocation: RedisInvocation, _ what: String) async throws(StoreError) -> RedisValue {
@@ -113,19 +124,28 @@ public struct Registrations: Sendable {
             let values = reply.array ?? []
             return stride(from: 0, to: values.count - 1, by: 2).compactMap { index in
                 guard let name = values[index].text, let bytes = values[index + 1].bytes,
-                    let device = try? DeviceIdentifier(name), let (_, record) = RegistrationStamp.split(bytes),
-                    let registration = try? RegistrationRecord.decode(Array(record))
+                    let device = try? DeviceIdentifier(name),
+                    let registration = try? RegistrationRecord.decode(bytes)
                 else { return nil }
                 return Registered(device: device, registration: registration)
             }
         }
     }
 
+    /// The registration that stands with the order.
+    ///
+    /// - Returns: nil if there is none, or one that cannot be read.
+    public func registration(_ key: RegistrationKey) async throws(StoreError) -> RegistrationRecord? {
+        let command = RedisCommand("HGET", .string(StoreKeys.devices(key.order)), .string(key.device.rawValue))
+        let replies = try await self.pipeline([command], "looking up a registration", passingWrongTypes: true)
+        return replies.first?.bytes.flatMap { try? RegistrationRecord.decode($0) }
+    }
+
     /// The orders of one type that a device is registered for.
     public func orders(
         of device: DeviceIdentifier, type: OrderTypeIdentifier
     ) async throws(StoreError) -> [OrderIdentifier] {
-        let command = RedisCommand("HKEYS", .string(StoreKeys.device(device, type)))
+        let command = RedisCommand("SMEMBERS", .string(StoreKeys.device(device, type)))
         let replies = try await self.pipeline([command], "looking up a device's orders")
         return (replies.first?.array ?? []).compactMap { $0.text.flatMap { try? OrderIdentifier($0) } }
     }

@@ -14,11 +14,19 @@ enum StoreKeys {
         text += "}"
         return text
     }
+    /// A hash: device -> the `RegistrationRecord` as JSON. It says who is pushed.
     static func devices(_ key: OrderKey) -> String { "waybill:devices:{\(key)}" }
+    /// A set of order identifiers. It says what the device may list.
     static func device(_ device: DeviceIdentifier, _ type: OrderTypeIdentifier) -> String {
         "waybill:device:{\(device.rawValue)/\(type)}"
     }
-    /// Where the ends of registrations of an order are remembered, or those of a device.
+    /// A hash: device -> `<offset>:<moment>`, the `RegistrationStamp` of its registration.
+    static func stamps(_ key: OrderKey) -> String { "waybill:devices-stamps:{\(key)}" }
+    /// A hash: order identifier -> `<offset>:<moment>:<microsecond of the store's clock when it was registered>`.
+    static func stamps(_ device: DeviceIdentifier, _ type: OrderTypeIdentifier) -> String {
+        "waybill:device-stamps:{\(device.rawValue)/\(type)}"
+    }
+    /// Where the ends of registrations of an order are remembered, or those of a device: hashes as the stamps are.
     static func ended(_ key: OrderKey) -> String { "waybill:devices-ended:{\(key)}" }
     static func ended(_ device: DeviceIdentifier, _ type: OrderTypeIdentifier) -> String {
         "waybill:device-ended:{\(device.rawValue)/\(type)}"

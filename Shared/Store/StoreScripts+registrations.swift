@@ -1,13 +1,55 @@
 import Redis
 
-/// The two sides of a registration are two hashes in different slots: order -> its devices, and device -> its orders.
-/// The same scripts change both. A value is `<offset>:<moment>:<rest>`, where offset and moment are its
-/// `RegistrationStamp`; beside each hash stands one of registrations that ended, with the same stamps, for an hour.
+/// The two sides of a registration lie in different slots: with the order a hash device -> record, with the device a
+/// set of orders. They say who is registered. Beside each stands a hash of stamps, member -> `RegistrationStamp`, and
+/// one of those that ended, for an hour; both as `<offset>:<moment>`. A member without a stamp is older than all that
+/// comes; a stamp without its member means nothing.
+///
+/// KEYS of all: hash or set, stamps, ends. ARGV of all: member, offset, moment, …
 extension StoreScripts {
-    /// Whether what stands is newer than what is asked for, by the rule of `RegistrationStamp`.
+    /// Puts a device in with its order, or its newer record.
+    ///
+    /// ARGV: …, record.
+    /// Returns 1 if the device stood there already, else 0.
+    static let registerDevice = RedisScript(Self.isNewer + Self.deviceHash + Self.register)
+
+    /// Puts an order in with its device. Its stamp ends with the microsecond of the server's clock when that first
+    /// happened, as `:<microseconds>`.
+    ///
+    /// Returns 1 if the order stood there already, else 0.
+    static let registerOrder = RedisScript(Self.isNewer + Self.orderSet + Self.register)
+
+    /// Takes a device off its order and remembers that, unless something newer stands there.
+    ///
+    /// ARGV: …, seconds to remember it, 0 for not at all.
+    /// Returns 1 if the device is not there now, 0 if it stays.
+    static let unregisterDevice = RedisScript(Self.isNewer + Self.deviceHash + Self.unregister)
+
+    /// Takes an order off its device; else as `unregisterDevice`.
+    static let unregisterOrder = RedisScript(Self.isNewer + Self.orderSet + Self.unregister)
+
+    /// Takes a device off its order if its record still is the one that was read. Records are compared by what they
+    /// say: one that others wrote may be spelt otherwise.
+    ///
+    /// KEYS: hash, stamps. ARGV: device, push token, moment of registration.
+    /// Returns the stamp if it was taken off, empty if there was none; nil if the device stays.
+    static let retire = RedisScript(
+        """
+        local standing = redis.call('HGET', KEYS[1], ARGV[1])
+        if not standing then return false end
+        local isRead, record = pcall(cjson.decode, standing)
+        if not isRead or type(record) ~= 'table' or record.pushToken ~= ARGV[2]
+          or tonumber(record.registered) ~= tonumber(ARGV[3]) then return false end
+        local stamp = redis.call('HGET', KEYS[2], ARGV[1])
+        redis.call('HDEL', KEYS[1], ARGV[1])
+        redis.call('HDEL', KEYS[2], ARGV[1])
+        return stamp or ''
+        """)
+
+    /// Whether a stamp is newer than what is asked for, by the rule of `RegistrationStamp`.
     private static let isNewer = """
         local function isNewer(standing)
-          local offset, moment = string.match(standing or '', '^(-?%d+):(%d+):')
+          local offset, moment = string.match(standing or '', '^(-?%d+):(%d+)')
           if not offset then return false end
           offset, moment = tonumber(offset), tonumber(moment)
           local ownOffset, ownMoment = tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -19,52 +61,49 @@ extension StoreScripts {
 
         """
 
-    /// Puts a field in, unless something newer stands there or ended there.
-    ///
-    /// KEYS: the hash, that of ends. ARGV: field, offset, moment, rest; `*` as the rest stands for microseconds of the
-    /// server's clock, which stay those of the first time.
-    /// Returns 1 if the field stood there already, else 0.
-    static let register = RedisScript(
-        Self.isNewer + """
-        local standing = redis.call('HGET', KEYS[1], ARGV[1])
-        local existed = standing and 1 or 0
-        if isNewer(standing) or isNewer(redis.call('HGET', KEYS[2], ARGV[1])) then return existed end
-        local rest = ARGV[4]
-        if rest == '*' then
-          rest = standing and string.match(standing, '^-?%d+:%d+:(%d+)$')
-          if not rest then
-            local time = redis.call('TIME')
-            rest = string.format('%.0f', time[1] * 1000000 + time[2])
-          end
+    /// The order's side; `put` gives the rest of the stamp.
+    private static let deviceHash = """
+        local function stands() return redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 end
+        local function take() redis.call('HDEL', KEYS[1], ARGV[1]) end
+        local function put()
+          redis.call('HSET', KEYS[1], ARGV[1], ARGV[4])
+          return ''
         end
-        redis.call('HSET', KEYS[1], ARGV[1], ARGV[2] .. ':' .. ARGV[3] .. ':' .. rest)
-        redis.call('HDEL', KEYS[2], ARGV[1])
-        return existed
-        """)
 
-    /// Takes a field out, unless something newer stands there, and remembers that.
-    ///
-    /// KEYS: the hash, that of ends. ARGV: field, offset, moment, seconds to remember it, 0 for not at all.
-    /// Returns 1 if the field is not there now, 0 if it stays.
-    static let unregister = RedisScript(
-        Self.isNewer + """
-        if isNewer(redis.call('HGET', KEYS[1], ARGV[1])) then return 0 end
-        redis.call('HDEL', KEYS[1], ARGV[1])
-        if ARGV[4] == '0' or isNewer(redis.call('HGET', KEYS[2], ARGV[1])) then return 1 end
-        redis.call('HSET', KEYS[2], ARGV[1], ARGV[2] .. ':' .. ARGV[3] .. ':')
-        redis.call('EXPIRE', KEYS[2], ARGV[4])
-        return 1
-        """)
-
-    /// Takes a registration off if it still is the one that was read.
-    ///
-    /// KEYS: the order's devices. ARGV: device, registration as text.
-    /// Returns what stood there if it was taken off, else nil.
-    static let retire = RedisScript(
         """
-        local standing = redis.call('HGET', KEYS[1], ARGV[1])
-        if not standing or string.match(standing, '^-?%d+:%d+:(.*)$') ~= ARGV[2] then return false end
-        redis.call('HDEL', KEYS[1], ARGV[1])
-        return standing
-        """)
+
+    /// The device's side; `put` gives the rest of the stamp. A member of which nobody knows since when it stands
+    /// counts as new: the device is told of one order too many, not of one too few.
+    private static let orderSet = """
+        local function stands() return redis.call('SISMEMBER', KEYS[1], ARGV[1]) == 1 end
+        local function take() redis.call('SREM', KEYS[1], ARGV[1]) end
+        local function put(standing)
+          redis.call('SADD', KEYS[1], ARGV[1])
+          local since = string.match(standing or '', '^-?%d+:%d+(:%d+)$')
+          if since then return since end
+          local time = redis.call('TIME')
+          return string.format(':%.0f', time[1] * 1000000 + time[2])
+        end
+
+        """
+
+    private static let register = """
+        local existed = stands()
+        local standing = existed and redis.call('HGET', KEYS[2], ARGV[1])
+        local reply = existed and 1 or 0
+        if isNewer(standing) or isNewer(redis.call('HGET', KEYS[3], ARGV[1])) then return reply end
+        redis.call('HSET', KEYS[2], ARGV[1], ARGV[2] .. ':' .. ARGV[3] .. put(standing))
+        redis.call('HDEL', KEYS[3], ARGV[1])
+        return reply
+        """
+
+    private static let unregister = """
+        if stands() and isNewer(redis.call('HGET', KEYS[2], ARGV[1])) then return 0 end
+        take()
+        redis.call('HDEL', KEYS[2], ARGV[1])
+        if ARGV[4] == '0' or isNewer(redis.call('HGET', KEYS[3], ARGV[1])) then return 1 end
+        redis.call('HSET', KEYS[3], ARGV[1], ARGV[2] .. ':' .. ARGV[3])
+        redis.call('EXPIRE', KEYS[3], ARGV[4])
+        return 1
+        """
 }

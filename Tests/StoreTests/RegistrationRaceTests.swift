@@ -67,6 +67,10 @@ import Testing
             #expect(try await bench.raw("EXISTS", StoreKeys.ended(key.order)).integer == 0, "nothing is left behind")
             #expect(try await bench.registrations.retire(key, record("aa")))
             #expect(try await self.standing(bench, key) == (nil, false))
+            #expect(try await bench.raw("KEYS", "waybill:*").array == [])
+            _ = try await bench.registrations.register(key, record("aa"), at: self.stamp(3))
+            try await bench.registrations.unregister(key)
+            #expect(try await bench.raw("KEYS", "waybill:*").array == [])
         }
     }
 
@@ -78,6 +82,42 @@ import Testing
                     key, record("aa"), at: RegistrationStamp(offset: number, epochMilliseconds: number))
             }
             #expect(try await self.standing(bench, key) == ("aa", true))
+        }
+    }
+
+    @Test func aRegistrationThatComesWhileAnOlderOneIsRetiredCanBeListed() async throws {
+        try await StoreBench.with { bench in
+            let key = try registration("device", "1")
+            // The older one without a stamp; of the newer one only the device's side is there yet.
+            _ = try await bench.registrations.register(key, record("bb", at: Self.noon), at: self.stamp(1))
+            _ = try await bench.raw("DEL", StoreKeys.stamps(key.order))
+            _ = try await bench.raw(
+                "HSET", StoreKeys.devices(key.order), "device",
+                String(decoding: record("aa", at: Self.noon - 1).encoded, as: UTF8.self))
+            #expect(try await bench.registrations.retire(key, record("aa", at: Self.noon - 1)))
+            #expect(try await self.standing(bench, key) == (nil, true))
+        }
+    }
+
+    @Test func aStampWithoutItsMemberMeansNothing() async throws {
+        try await StoreBench.with { bench in
+            let key = try registration("device", "1")
+            let type = key.order.orderType
+            _ = try await bench.registrations.register(key, record("aa"), at: self.stamp(9))
+            _ = try await bench.raw("DEL", StoreKeys.devices(key.order), StoreKeys.device(key.device, type))
+            #expect(try await bench.changes(key.device) == nil)
+            #expect(try await !bench.registrations.register(key, record("bb"), at: self.stamp(8)))
+            #expect(try await self.standing(bench, key) == ("bb", true))
+        }
+    }
+
+    @Test func stampsOfOthersAreReadOrPassedOver() throws {
+        #expect(RegistrationStamp.read("7:12")?.stamp == self.stamp(7, 12))
+        #expect(RegistrationStamp.read("7:12")?.registeredEpochMicroseconds == nil)
+        #expect(RegistrationStamp.read("-1:12:99")?.stamp == self.stamp(-1, 12))
+        #expect(RegistrationStamp.read("-1:12:99")?.registeredEpochMicroseconds == 99)
+        for text in ["", ":", "7", "7:", ":7", "a:b", "1:2:3:4", "99999999999999999999:1"] {
+            #expect(RegistrationStamp.read(text) == nil, "\(text)")
         }
     }
 

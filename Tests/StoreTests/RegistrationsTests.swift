@@ -1,4 +1,5 @@
 import Model
+import Redis
 import TestKit
 import Testing
 
@@ -16,6 +17,89 @@ import Testing
             let newest = Registrations.Registered(device: key.device, registration: try record("bb", at: 1_741_190_531_001))
             #expect(devices == [[newest]])
             #expect(try await bench.registrations.orders(of: key.device, type: key.order.orderType) == [key.order.order])
+        }
+    }
+
+    @Test func theKeysHaveTheShapesThatOthersReadThem() async throws {
+        try await StoreBench.with { bench in
+            let key = try registration("device", "1")
+            let stamp = RegistrationStamp(offset: 4, epochMilliseconds: 1_741_190_531_000)
+            _ = try await bench.registrations.register(key, record("aa"), at: stamp)
+            let names = (order: "waybill:devices:{\(orderType)/1}", device: "waybill:device:{device/\(orderType)}")
+            #expect(try await bench.raw("TYPE", names.order).text == "hash")
+            #expect(try await bench.raw("TYPE", names.device).text == "set")
+            #expect(try await bench.raw("SMEMBERS", names.device).array?.map(\.text) == ["1"])
+            #expect(try await bench.raw("HLEN", names.order).integer == 1)
+            let value = try #require(try await bench.raw("HGET", names.order, "device").bytes)
+            #expect(try value == record("aa").encoded)
+            #expect(try JSON(parsing: value).object?["pushToken"]?.string == "aa")
+            let stamps = try await bench.raw("HGET", "waybill:devices-stamps:{\(orderType)/1}", "device")
+            #expect(stamps.text == "4:1741190531000")
+            let since = try await bench.raw("HGET", "waybill:device-stamps:{device/\(orderType)}", "1").text
+            #expect(since?.hasPrefix("4:1741190531000:") == true)
+            #expect(try await bench.registrations.registration(key) == record("aa"))
+            #expect(try await bench.registrations.registration(registration("other", "1")) == nil)
+        }
+    }
+
+    @Test func allThatOneScriptTouchesLiesInOneSlot() throws {
+        let key = try registration("a/{b}c", "1")
+        let type = key.order.orderType
+        for names in [
+            [StoreKeys.devices(key.order), StoreKeys.stamps(key.order), StoreKeys.ended(key.order)],
+            [StoreKeys.device(key.device, type), StoreKeys.stamps(key.device, type), StoreKeys.ended(key.device, type)],
+        ] {
+            #expect(Set(names).count == 3)
+            // Source: Redis cluster specification, "Hash tags": between the first { and the first } behind it.
+            let tags = names.map { $0.drop { $0 != "{" }.dropFirst().prefix { $0 != "}" } }
+            #expect(Set(tags).count == 1 && tags[0].isEmpty == false)
+        }
+    }
+
+    /// As an older version or somebody else would leave them.
+    @Test func aRegistrationWithoutStampsStandsUntilAnythingComes() async throws {
+        try await StoreBench.with { bench in
+            let key = try registration("device", "1")
+            let type = key.order.orderType
+            let ancient = RegistrationStamp(offset: 0, epochMilliseconds: 0)
+            func seed() async throws {
+                let json = String(decoding: try record("aa").encoded, as: UTF8.self)
+                _ = try await bench.raw("HSET", StoreKeys.devices(key.order), "device", json)
+                _ = try await bench.raw("SADD", StoreKeys.device(key.device, type), "1")
+            }
+            _ = try await bench.write(version("1", 1))
+            try await seed()
+            #expect(try await bench.registrations.devices(of: [key.order])[0].map(\.registration) == [record("aa")])
+            #expect(try await bench.registrations.orders(of: key.device, type: type) == [key.order.order])
+            let tag = try #require(try await bench.changes(key.device)).tag
+            #expect(try await bench.changes(key.device, tag) == nil, "its registration is older than any tag")
+            #expect(try await bench.registrations.register(key, record("bb"), at: ancient))
+            #expect(try await bench.registrations.registration(key) == record("bb"))
+            try await bench.registrations.unregister(key)
+            for end in [ancient, nil] {
+                try await seed()
+                try await bench.registrations.unregister(key, at: end)
+                #expect(try await bench.registrations.devices(of: [key.order]) == [[]])
+                #expect(try await bench.registrations.orders(of: key.device, type: type).isEmpty)
+            }
+            try await seed()
+            #expect(try await !bench.registrations.retire(key, record("aa", at: 1)))
+            #expect(try await !bench.registrations.retire(key, record("bb")))
+            #expect(try await bench.registrations.retire(key, record("aa")))
+            #expect(try await bench.registrations.orders(of: key.device, type: type).isEmpty)
+        }
+    }
+
+    @Test func whatIsNoRecordIsNotRetired() async throws {
+        try await StoreBench.with { bench in
+            let key = try registration("device", "1")
+            let nested = String(repeating: "[", count: 5000)
+            for text in ["", "junk", "1", "null", "[]", "{}", #"{"pushToken":"aa","registered":null}"#, nested] {
+                _ = try await bench.raw("HSET", StoreKeys.devices(key.order), "device", text)
+                #expect(try await !bench.registrations.retire(key, record("aa")))
+                #expect(try await bench.registrations.registration(key) == nil)
+                #expect(try await bench.raw("HEXISTS", StoreKeys.devices(key.order), "device").integer == 1)
+            }
         }
     }
 
