@@ -16,6 +16,8 @@ struct PushProcessor: Sendable {
     ///
     /// Source: Wallet Orders §4.1: a future time, up to 7 d
     private static let expirationSeconds: Int64 = 7 * 24 * 3600
+    /// How often a registration is published that keeps changing while it is taken off.
+    private static let endLimit = 5
     /// Most notifications that are sent in one go.
     private static let chunk = 1000
 
@@ -41,6 +43,9 @@ struct PushProcessor: Sendable {
     ///   batch may be committed.
     func process(_ records: [KafkaRecord]) async throws {
         self.progress.begin(records)
+        for key in self.progress.ends {
+            try await self.publishEnd(of: key, standing: try await self.registrations.registration(key))
+        }
         let batch = PushBatch(records, topics: self.topics)
         let fanOut = try await self.lookUp(batch)
         var away: NotDone?
@@ -152,9 +157,29 @@ struct PushProcessor: Sendable {
         for (key, record) in registrations {
             if record.registeredEpochMilliseconds >= milliseconds { continue }
             guard try await self.registrations.retire(key, record) else { continue }
-            _ = try await self.producer.produce(
-                KafkaMessage(topic: self.topics.registrations, key: Array(key.text.utf8), value: nil))
             self.metrics.retired.increment()
+            self.progress.beginEnd(of: key)
+            try await self.publishEnd(of: key, standing: nil)
         }
+    }
+
+    /// Publishes that a registration is gone from Redis.
+    ///
+    /// The device may register again at any moment, and our tombstone may come behind that record: a restored view
+    /// would not have it. So what stands in Redis is published, until it still stands when the broker has it.
+    ///
+    /// - Parameter standing: what was seen in Redis last.
+    private func publishEnd(of key: RegistrationKey, standing: RegistrationRecord?) async throws {
+        var standing = standing
+        for _ in 0..<Self.endLimit {
+            let published = standing
+            _ = try await self.producer.produce(
+                KafkaMessage(
+                    topic: self.topics.registrations, key: Array(key.text.utf8), value: published?.encoded))
+            standing = try await self.registrations.registration(key)
+            // A device that keeps changing its mind is not waited for: it publishes each change itself.
+            if standing == published { break }
+        }
+        self.progress.finishEnd(of: key)
     }
 }

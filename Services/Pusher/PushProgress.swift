@@ -1,13 +1,15 @@
 import Kafka
+import Model
 import Synchronization
 
-/// Whom the batch in hand has told already.
+/// Whom the batch in hand has told already, and which registrations it took off.
 ///
-/// Bounded: targets of one batch. When another batch begins, all is forgotten.
+/// Bounded: targets of one batch and their registrations. When another batch begins, all is forgotten.
 final class PushProgress: Sendable {
     private struct State {
         var batch: [KafkaPosition] = []
         var done: Set<FanOut.Target> = []
+        var ends: Set<RegistrationKey> = []
     }
 
     private let state = Mutex(State())
@@ -23,6 +25,13 @@ final class PushProgress: Sendable {
     func isDone(_ target: FanOut.Target) -> Bool { self.state.withLock { $0.done.contains(target) } }
 
     func finish(_ target: FanOut.Target) { _ = self.state.withLock { $0.done.insert(target) } }
+
+    /// Registrations that were taken off Redis, and of which Kafka may not know yet.
+    var ends: Set<RegistrationKey> { self.state.withLock { $0.ends } }
+
+    func beginEnd(of key: RegistrationKey) { _ = self.state.withLock { $0.ends.insert(key) } }
+
+    func finishEnd(of key: RegistrationKey) { _ = self.state.withLock { $0.ends.remove(key) } }
 
     /// The batch is done: the same records again would be a redelivery, which tells all again.
     func end() { self.state.withLock { $0 = State() } }

@@ -72,6 +72,75 @@ import Testing
         }
     }
 
+    /// Its tombstone comes behind the new record, so that is published once more.
+    @Test func whoRegistersAgainWhileTheOldTokenIsTakenOffIsNotLost() async throws {
+        try await PusherScene.run { scene in
+            let gone = try await scene.register("d", for: "o", token: 1, at: 5000)
+            let answer = APNSSimulatorAnswer(410, "Unregistered", timestampEpochMilliseconds: 6000)
+            try await scene.apns.add(APNSSimulatorFault(.answer(answer, delayMilliseconds: 0)))
+            let processor = try scene.processor()
+            // The tombstone is on its way for as long as the broker is down.
+            try scene.broker.setDown()
+            async let processed: Void = processor.process([try scene.changed("o")])
+            try await eventually("taken off") { try await !scene.isRegistered(gone.key) }
+            let again = try await scene.register("d", for: "o", token: 2, at: 7000)
+            try scene.broker.setUp()
+            try await processed
+            let records = try await scene.publishedRegistrations(2)
+            #expect(records.map(\.key) == [Array(gone.key.text.utf8), Array(gone.key.text.utf8)])
+            #expect(records.map(\.value) == [nil, again.record.encoded])
+            #expect(try await scene.isRegistered(again.key))
+            #expect(try await scene.tombstones() == 2)
+            #expect(scene.pushes("retired") == 1)
+        }
+    }
+
+    @Test func aTombstoneThatTheBrokerWasAwayForComesWithTheNextTry() async throws {
+        try await PusherScene.run(producer: ["delivery.timeout.ms": "1000"]) { scene in
+            let gone = try await scene.register("d", for: "o", token: 1, at: 5000)
+            let answer = APNSSimulatorAnswer(410, "Unregistered", timestampEpochMilliseconds: 6000)
+            try await scene.apns.add(APNSSimulatorFault(.answer(answer, delayMilliseconds: 0)))
+            let processor = try scene.processor()
+            let batch = [try scene.changed("o")]
+            try scene.broker.setDown()
+            await #expect(throws: KafkaError.self) { try await processor.process(batch) }
+            #expect(try await !scene.isRegistered(gone.key))
+            try scene.broker.setUp()
+            try await eventually("done") {
+                do { try await processor.process(batch) } catch is KafkaError { return false }
+                return true
+            }
+            let records = try await scene.publishedRegistrations(1)
+            #expect(records.allSatisfy { $0.key == Array(gone.key.text.utf8) && $0.value == nil })
+            #expect(scene.pushes("retired") == 1)
+        }
+    }
+
+    @Test func whoWasSeededWithoutAStampIsPushedAndTakenOff() async throws {
+        try await PusherScene.run { scene in
+            let order = try PusherScene.order("o")
+            for (device, token) in [("well", 1), ("gone", 2)] {
+                let record = "{ \"registered\": 5000, \"pushToken\": \"\(PusherScene.token(token))\" }"
+                _ = try await scene.redis.send(
+                    RedisCommand("HSET", .string("waybill:devices:{\(order)}"), .string(device), .string(record)))
+                _ = try await scene.redis.send(
+                    RedisCommand("SADD", .string("waybill:device:{\(device)/\(order.orderType)}"), "o"))
+            }
+            let answer = APNSSimulatorAnswer(410, "Unregistered", timestampEpochMilliseconds: 6000)
+            try await scene.apns.add(
+                APNSSimulatorFault(.answer(answer, delayMilliseconds: 0), token: PusherScene.token(2)))
+            try await scene.processor().process([try scene.changed("o")])
+            #expect(scene.pushes("delivered") == 1)
+            #expect(try await scene.registrations.devices(of: [order])[0].map(\.device.rawValue) == ["well"])
+            for (device, orders) in [("well", ["o"]), ("gone", [])] {
+                let listed = try await scene.registrations.orders(
+                    of: DeviceIdentifier(device), type: order.orderType)
+                #expect(listed.map(\.rawValue) == orders)
+            }
+            #expect(try await scene.tombstones() == 1)
+        }
+    }
+
     @Test func aTokenThatApnsDoesNotKnowWipesNothing() async throws {
         try await PusherScene.run { scene in
             let registration = try await scene.register("d", for: "o", token: 1)

@@ -29,7 +29,9 @@ struct PusherScene: Sendable {
 
     var registrations: Registrations { Registrations(redis: self.redis) }
 
-    static func run(_ body: @Sendable (PusherScene) async throws -> Void) async throws {
+    static func run(
+        producer properties: [String: String] = [:], _ body: @Sendable (PusherScene) async throws -> Void
+    ) async throws {
         let fixture = try PusherFixture.shared.get()
         let topics = Topics()
         let broker = try KafkaBroker(topics: [topics.orders, topics.registrations].map { .init($0, partitions: 1) })
@@ -45,7 +47,9 @@ struct PusherScene: Sendable {
             server: server,
             redis: RedisClient(
                 try RedisConfiguration(url: server.url), eventLoopGroup: MultiThreadedEventLoopGroup.singleton),
-            broker: broker, producer: try KafkaProducer(kafka), admin: try KafkaAdmin(kafka), apns: apns,
+            broker: broker, producer: try KafkaProducer(
+                KafkaConfiguration(bootstrap: broker.bootstrap, properties: properties)),
+            admin: try KafkaAdmin(kafka), apns: apns,
             client: try APNSClient(
                 endpoint: try APNSEndpoint(url: apns.url), credential: fixture.credential, rootsPEM: fixture.rootPEM,
                 eventLoopGroup: MultiThreadedEventLoopGroup.singleton, configuration: configuration))
@@ -117,6 +121,20 @@ struct PusherScene: Sendable {
 
     func tombstones() async throws -> Int64 {
         try await self.admin.endOffsets(self.topics.registrations).values.reduce(0, +)
+    }
+
+    /// The first records of `waybill.registrations`, at least so many.
+    func publishedRegistrations(_ count: Int) async throws -> [KafkaRecord] {
+        let consumer = try KafkaConsumer(
+            KafkaConfiguration(bootstrap: self.broker.bootstrap, properties: KafkaBroker.quick),
+            group: UUID().uuidString, topics: [self.topics.registrations])
+        var records: [KafkaRecord] = []
+        try await eventually("\(count) registrations") {
+            records += try await consumer.nextBatch(records: 1000, bytes: 1 << 20, wait: .milliseconds(200))
+            return records.count >= count
+        }
+        await consumer.close()
+        return records
     }
 
     func pushes(_ outcome: String) -> Int64 { self.metrics.counter("waybill_pushes_total{outcome=\"\(outcome)\"}") }
