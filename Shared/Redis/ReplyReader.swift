@@ -123,7 +123,7 @@ private func replyFunctions() -> redisReplyObjectFunctions {
                 switch type {
                 case REDIS_REPLY_STATUS: return unsafe builder.add(.status(String(decoding: bytes, as: UTF8.self)))
                 case REDIS_REPLY_ERROR: return unsafe builder.add(.error(String(decoding: bytes, as: UTF8.self)))
-                default: return unsafe builder.add(.string(ByteBuffer(bytes: bytes)))
+                default: return unsafe builder.add(text: bytes)
                 }
             }
         },

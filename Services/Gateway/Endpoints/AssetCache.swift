@@ -10,6 +10,7 @@ final class AssetCache: Sendable {
     /// Assets that stand together in an order.
     private struct List {
         let digests: [String]
+        /// In one piece if they are small.
         let entries: [ByteBuffer]
         var used: UInt64
     }
@@ -20,10 +21,16 @@ final class AssetCache: Sendable {
         var clock: UInt64 = 0
         /// Each only as long as all of its assets are in `entries`.
         var lists: [String: List] = [:]
+        /// Of the lists that are kept in one piece.
+        var joinedBytes = 0
     }
 
     /// Lists that are kept. More are found asset by asset.
     private static let listLimit = 4096
+    /// Up to this size the assets of a list are kept once more in one piece: one write instead of several.
+    private static let joinedSize = 64 << 10
+    /// Most bytes of all that is kept so: this part of the limit, and besides it.
+    private static let joinedShare = 4
 
     private let limit: Int
     private let state = Mutex(State())
@@ -48,8 +55,19 @@ final class AssetCache: Sendable {
         self.state.withLock { state in
             let entries = digests.compactMap { state.entries[$0]?.entry }
             guard entries.count == digests.count, state.lists.count < Self.listLimit else { return }
-            state.lists[list] = List(digests: digests, entries: entries, used: state.clock)
+            state.lists[list] = List(digests: digests, entries: self.joined(entries, &state), used: state.clock)
         }
+    }
+
+    private func joined(_ entries: [ByteBuffer], _ state: inout State) -> [ByteBuffer] {
+        let size = entries.reduce(0) { $0 + $1.readableBytes }
+        guard size <= Self.joinedSize, entries.count > 1,
+            state.joinedBytes + size <= self.limit / Self.joinedShare
+        else { return entries }
+        state.joinedBytes += size
+        var joined = ByteBufferAllocator().buffer(capacity: size)
+        for entry in entries { joined.writeImmutableBuffer(entry) }
+        return [joined]
     }
 
     /// - Returns: the entries in order, or nil where one is not here.
@@ -90,5 +108,6 @@ final class AssetCache: Sendable {
             }
         }
         state.lists.removeAll(keepingCapacity: true)
+        state.joinedBytes = 0
     }
 }

@@ -11,9 +11,11 @@ struct ResponseHead {
 
     /// Makes the head's bytes.
     ///
-    /// - Parameter date: `HTTPDate` of now. A server that has a clock says what it shows (RFC 9110 §6.6.1).
-    func bytes(of answer: Answer, date: String, allocator: ByteBufferAllocator) -> ByteBuffer {
-        var bytes = allocator.buffer(capacity: Self.usualLength)
+    /// - Parameters:
+    ///   - date: `HTTPDate` of now. A server that has a clock says what it shows (RFC 9110 §6.6.1).
+    ///   - room: bytes that the caller will add.
+    func bytes(of answer: Answer, date: String, room: Int, allocator: ByteBufferAllocator) -> ByteBuffer {
+        var bytes = allocator.buffer(capacity: Self.usualLength + room)
         bytes.writeStaticString(self.isVersion11 ? "HTTP/1.1 " : "HTTP/1.0 ")
         bytes.writeDecimal(Int(answer.status.code))
         bytes.writeStaticString(" ")

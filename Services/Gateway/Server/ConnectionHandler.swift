@@ -19,6 +19,8 @@ final class ConnectionHandler: ChannelDuplexHandler {
     /// How long the rest of a refused request is passed over, so that the client gets to read the refusal. A socket
     /// that is closed while bytes wait in it is reset, and the answer may be lost with it.
     static let lingering = TimeAmount.seconds(2)
+    /// Up to this length the start of a body is copied behind the head: that is cheaper than another write.
+    static let copiedLimit = 8 << 10
     /// How long a client may take to read an answer. The largest package is 5 MB, and phones are in trains.
     static let answerLimit = TimeAmount.minutes(5)
 
@@ -119,13 +121,14 @@ final class ConnectionHandler: ChannelDuplexHandler {
         _ answer: Answer, _ head: ResponseHead, withBody: Bool, _ context: ChannelHandlerContext
     ) {
         guard context.channel.isActive else { return }
-        let bytes = head.bytes(of: answer, date: self.dates.text(), allocator: context.channel.allocator)
+        var body = withBody ? answer.body[...] : []
+        let first = body.first?.readableBytes ?? Self.copiedLimit + 1
+        let room = first <= Self.copiedLimit ? first : 0
+        var bytes = head.bytes(
+            of: answer, date: self.dates.text(), room: room, allocator: context.channel.allocator)
+        if room > 0, let part = body.popFirst() { bytes.writeImmutableBuffer(part) }
         context.write(self.wrapOutboundOut(bytes), promise: nil)
-        if withBody {
-            for part in answer.body where part.readableBytes > 0 {
-                context.write(self.wrapOutboundOut(part), promise: nil)
-            }
-        }
+        for part in body where part.readableBytes > 0 { context.write(self.wrapOutboundOut(part), promise: nil) }
         context.flush()
     }
 
