@@ -41,18 +41,28 @@ public struct PackageReader: Sendable {
 
     /// Reads the stamp alone.
     ///
-    /// - Returns: nil for an order that is unknown or removed; fails with `RedisError` or `StoreError`.
-    public func stamp(of key: OrderKey, on eventLoop: any EventLoop) -> EventLoopFuture<Stamp?> {
+    /// - Parameter completion: gets nil for an order that is unknown or removed, or a `RedisError` or `StoreError`; on
+    ///   the event loop. Not a future, whose three allocations this path can do without.
+    public func stamp(
+        of key: OrderKey, on eventLoop: any EventLoop,
+        _ completion: @escaping @Sendable (Result<Stamp?, any Error>) -> Void
+    ) {
         let command = RedisCommand("HMGET", .string(StoreKeys.order(key)), Self.stampFields)
-        return self.redis.pipeline([command], on: eventLoop).flatMapThrowing { replies in
-            try Self.stamp(Self.values(replies))
+        self.redis.pipeline([command], on: eventLoop).whenComplete { result in
+            completion(Result { try Self.stamp(Self.values(result.get())) })
         }
+    }
+
+    /// As above, for callers that have time.
+    public func stamp(of key: OrderKey, on eventLoop: any EventLoop) -> EventLoopFuture<Stamp?> {
+        let promise = eventLoop.makePromise(of: Stamp?.self)
+        self.stamp(of: key, on: eventLoop) { promise.completeWith($0) }
+        return promise.futureResult
     }
 
     /// Reads stamp and package in one go.
     ///
-    /// - Parameter completion: gets nil for an order that is unknown or removed, or a `RedisError` or `StoreError`; on
-    ///   the event loop. Not a future, whose three allocations this path can do without.
+    /// - Parameter completion: as for `stamp`.
     public func spans(
         of key: OrderKey, on eventLoop: any EventLoop,
         _ completion: @escaping @Sendable (Result<Spans?, any Error>) -> Void

@@ -96,7 +96,7 @@ final class PackageEndpoint: Sendable {
     private func look(_ fetch: Fetch, on eventLoop: any EventLoop, _ completion: @escaping Look) {
         // With a condition the answer is 304 more often than not, so no package bytes are read before it is known.
         guard fetch.condition.isConditional else { return self.read(fetch, on: eventLoop, completion) }
-        self.reader.stamp(of: fetch.key, on: eventLoop).whenComplete { result in
+        self.reader.stamp(of: fetch.key, on: eventLoop) { result in
             switch result {
             case .failure(let error): completion(.failure(error))
             case .success(nil): completion(.success(nil))

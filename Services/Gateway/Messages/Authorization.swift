@@ -6,11 +6,14 @@ import Model
 /// Source: Wallet Orders §1.2a: scheme name without regard to case, exactly one space, the token is the rest
 enum Authorization {
     static func token(_ header: String?) -> String? {
-        guard let header, let space = header.utf8.firstIndex(of: UInt8(ascii: " ")),
-            header[..<space].lowercased() == "appleorder"
+        guard let header else { return nil }
+        let scheme: StaticString = "appleorder"
+        let length = scheme.utf8CodeUnitCount
+        let bytes = header.utf8.span
+        guard bytes.count > length + 1, bytes[length] == .space, bytes[length + 1] != .space,
+            bytes.extracting(0..<length).isEqualIgnoringCase(scheme)
         else { return nil }
-        let token = header[header.utf8.index(after: space)...]
-        return token.isEmpty || token.hasPrefix(" ") ? nil : String(token)
+        return String(header.utf8.dropFirst(length + 1))
     }
 
     /// Compares in a time that does not depend on where the texts differ.

@@ -17,19 +17,26 @@ struct ConditionalFetch: Hashable {
 
     func isFresh(_ stamp: PackageReader.Stamp) -> Bool {
         if !self.ifNoneMatch.isEmpty {
-            return self.ifNoneMatch.contains { header in
-                header.split(separator: ",").contains { candidate in
-                    // A GET compares weakly, so the mark of a weak tag is passed over (RFC 9110 §13.1.2).
-                    var tag = candidate.drop { $0 == " " || $0 == "\t" }
-                    while tag.last == " " || tag.last == "\t" { tag.removeLast() }
-                    if tag == "*" { return true }
-                    if tag.hasPrefix("W/") { tag = tag.dropFirst(2) }
-                    return tag == "\"\(stamp.entityTag)\""
-                }
-            }
+            return self.ifNoneMatch.contains { Self.names(stamp.entityTag, in: $0) }
         }
         guard let given = self.ifModifiedSince else { return false }
         if given == HTTPDate.format(epochSeconds: stamp.modifiedEpochSeconds) { return true }
         return HTTPDate.parse(given).map { $0 >= stamp.modifiedEpochSeconds } ?? false
+    }
+
+    /// Whether a list of entity tags has ours, or the star for any.
+    ///
+    /// A GET compares weakly, so the mark of a weak tag is passed over. Source: RFC 9110 §13.1.2
+    private static func names(_ entityTag: String, in list: String) -> Bool {
+        list.utf8.split(separator: UInt8(ascii: ",")).contains { candidate in
+            var tag = candidate.drop { $0.isBlank }
+            while let last = tag.last, last.isBlank { tag.removeLast() }
+            if tag.elementsEqual("*".utf8) { return true }
+            if tag.starts(with: "W/".utf8) { tag = tag.dropFirst(2) }
+            guard tag.count == entityTag.utf8.count + 2, tag.first == UInt8(ascii: "\""),
+                tag.last == UInt8(ascii: "\"")
+            else { return false }
+            return tag.dropFirst().dropLast().elementsEqual(entityTag.utf8)
+        }
     }
 }

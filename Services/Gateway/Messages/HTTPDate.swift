@@ -41,6 +41,7 @@ enum HTTPDate {
     ///   - now: UNIX seconds, for the century of a year of two digits; asked for such a year alone.
     /// - Returns: UNIX seconds, nil if it is none of these.
     static func parse(_ text: String, now: @autoclosure () -> Int64 = Self.now) -> Int64? {
+        if let moment = Self.fixed(text) { return moment }
         let words = text.split(separator: " ")
         switch words.count {
         case 1: return Self.epochSeconds(words[0])
@@ -54,6 +55,24 @@ enum HTTPDate {
         case 5: return Self.date(words[2], words[1], words[4], words[3])
         default: return nil
         }
+    }
+
+    /// IMF-fixdate, which nearly all clients send, without cutting the text up; nil for another form.
+    private static func fixed(_ text: String) -> Int64? {
+        let bytes = text.utf8.span
+        guard bytes.count == 29, bytes[4] == .space, bytes.extracting(25..<29).isEqual(" GMT"),
+            let month = Self.months.firstIndex(where: { $0.utf8.elementsEqual([bytes[8], bytes[9], bytes[10]]) })
+        else { return nil }
+        var date: [UInt8] = []
+        date.reserveCapacity(20)
+        func copy(_ range: Range<Int>) { for index in range { date.append(bytes[index]) } }
+        copy(12..<16)
+        date += [UInt8(ascii: "-"), 0x30 + UInt8((month + 1) / 10), 0x30 + UInt8((month + 1) % 10), UInt8(ascii: "-")]
+        copy(5..<7)
+        date.append(UInt8(ascii: "T"))
+        copy(17..<25)
+        date.append(UInt8(ascii: "Z"))
+        return RFC3339.parse(String(decoding: date, as: UTF8.self))
     }
 
     /// The system's clock.
