@@ -11,6 +11,8 @@ final class DemoWalk: Sendable {
     private let pushes: DemoPushes
     private let tokens: DerivedTokens
     private let patience: Duration
+    /// How much later than Wallet's first fetch the shop's systems publish an order.
+    private static let publicationDelay = Duration.milliseconds(300)
     private let begin = ContinuousClock.now
 
     init(
@@ -40,11 +42,19 @@ final class DemoWalk: Sendable {
         Console.line("\nOrder \(order) at \(merchant)  [\(file)]")
 
         var start = ContinuousClock.now
-        try await self.publish(.replaced, document, key)
-        self.say("published", "\(CloudEvent.ChangeType.replaced.rawValue) on Kafka")
         await self.phone.add(order: order, token: self.tokens.token(for: key))
-        let report = try await self.phone.firstFetch(order, within: self.patience)
-        self.say("packaged", "signed and in Redis; Wallet fetched it with the token that checkout derived", since: start)
+        let report: PackageReport
+        (report, start) = try await withThrowingTaskGroup(of: PackageReport.self) { group in
+            group.addTask { [phone, patience] in try await phone.firstFetch(order, within: patience) }
+            self.say("asked", "Wallet fetches with the token that checkout derived, before anything was published")
+            try await Task.sleep(for: Self.publicationDelay)
+            let published = ContinuousClock.now
+            try await self.publish(.replaced, document, key)
+            self.say("published", "\(CloudEvent.ChangeType.replaced.rawValue) on Kafka")
+            guard let report = try await group.next() else { throw CancellationError() }
+            return (report, published)
+        }
+        self.say("packaged", "signed and in Redis; the gateway answered the fetch that it had held", since: start)
         self.say("verified", self.findings(report))
         start = .now
         _ = try await self.phone.register(order)
