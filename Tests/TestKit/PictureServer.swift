@@ -107,8 +107,10 @@ public final class PictureServer: Sendable {
 
     /// What came so far, in order.
     public var requests: [Request] {
-        self.child.output.split(separator: "\n").compactMap { line in
-            guard line.hasPrefix("{"), let data = line.data(using: .utf8),
+        // A file and not the child's output: what was asked stands there before the answer is on its way.
+        let lines = (try? self.directory.read("requests")) ?? []
+        return String(decoding: lines, as: UTF8.self).split(separator: "\n").compactMap { line in
+            guard let data = line.data(using: .utf8),
                 let object = try? JSONSerialization.jsonObject(with: data) as? [String: Any],
                 let headers = object["headers"] as? [String: String], let path = object["path"] as? String
             else { return nil }
@@ -126,11 +128,13 @@ public final class PictureServer: Sendable {
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(folder + "/certificate.pem", folder + "/key.pem")
         listener = socket.create_server(("127.0.0.1", 0), backlog=64)
-        said = threading.Lock()
+        noting = threading.Lock()
+        requests = open(folder + "/requests", "w")
 
-        def say(text):
-            with said:
-                print(text, flush=True)
+        def note(request):
+            with noting:
+                requests.write(json.dumps(request) + "\n")
+                requests.flush()
 
         def answer(connection, path, headers):
             with open(folder + "/answers.json") as file:
@@ -164,12 +168,12 @@ public final class PictureServer: Sendable {
                     headers = dict(line.split(": ", 1) for line in lines[1:] if ": " in line)
                     headers = {name.lower(): value for name, value in headers.items()}
                     path = lines[0].split(" ")[1]
-                    say(json.dumps({"path": path, "headers": headers}))
+                    note({"path": path, "headers": headers})
                     answer(connection, path, headers)
             except (OSError, ValueError):
                 pass
 
-        say("listening %d" % listener.getsockname()[1])
+        print("listening %d" % listener.getsockname()[1], flush=True)
         while True:
             accepted, _ = listener.accept()
             threading.Thread(target=serve, args=(accepted,), daemon=True).start()
