@@ -9,9 +9,9 @@ struct FailureBackoff<Client: Hashable & Sendable>: Sendable {
     /// How much is borne.
     struct Limits: Sendable {
         /// Wrong tokens that are plainly refused.
-        var free = 20
+        var free = 50
         /// After which time one of them is forgotten; each one more is another such time to wait.
-        var forgiveness = TimeAmount.seconds(6)
+        var forgiveness = TimeAmount.seconds(2)
         /// Longest time that a client is told to wait.
         var longest = TimeAmount.minutes(10)
         /// Addresses that are remembered at once.
