@@ -60,38 +60,30 @@ final class Endpoints: Sendable {
             self.count(route.endpoint, answer, since: started)
             promise.succeed(answer)
         }
-        // Most requests are fetches, so they have the shortest way.
-        if case .package(let key) = route, self.brands.serves(key.orderType) {
-            self.package.answer(key, request.fields, for: request.presence, on: eventLoop, complete)
-        } else {
-            self.act(on: route, request, eventLoop).whenComplete(complete)
-        }
+        self.act(on: route, request, eventLoop, complete)
         return promise.futureResult
     }
 
     private func act(
-        on route: Route, _ request: Request, _ eventLoop: any EventLoop
-    ) -> EventLoopFuture<Answer> {
+        on route: Route, _ request: Request, _ eventLoop: any EventLoop,
+        _ complete: @escaping PackageEndpoint.Completion
+    ) {
         if let type = route.orderType, !self.brands.serves(type) {
-            let message = "order type \(type) is not served here"
-            return eventLoop.makeSucceededFuture(.failure(.notFound, message))
+            return complete(.success(.failure(.notFound, "order type \(type) is not served here")))
         }
         switch route {
         case .package(let key):
-            let promise = eventLoop.makePromise(of: Answer.self)
-            self.package.answer(key, request.fields, for: request.presence, on: eventLoop, promise.completeWith)
-            return promise.futureResult
+            self.package.answer(key, request.fields, for: request.presence, on: eventLoop, complete)
         case .link(let key, let expires, let signature):
-            return self.link.answer(
-                key, expires: expires, signature: signature, for: request.presence, on: eventLoop)
+            self.link.answer(key, expires: expires, signature: signature, for: request.presence, on: eventLoop)
+                .whenComplete(complete)
         case .register(let key):
-            return self.registrations.register(key, request.fields, body: request.body, on: eventLoop)
-        case .unregister(let key): return self.registrations.unregister(key, request.fields, on: eventLoop)
+            self.registrations.register(key, request.fields, body: request.body, on: eventLoop).whenComplete(complete)
+        case .unregister(let key):
+            self.registrations.unregister(key, request.fields, on: eventLoop).whenComplete(complete)
         case .changes(let device, let type, let tag):
-            return self.registrations.changes(of: device, type: type, since: tag, on: eventLoop)
-        case .log:
-            let answer = self.log.answer(request.body) { self.limits.admit($0, from: request.client) }
-            return eventLoop.makeSucceededFuture(answer)
+            self.registrations.changes(of: device, type: type, since: tag, on: eventLoop).whenComplete(complete)
+        case .log: complete(.success(self.log.answer(request.body) { self.limits.admit($0, from: request.client) }))
         }
     }
 
