@@ -25,7 +25,8 @@ import Testing
                     #expect(answer.status == 200 && answer.body == Bench.package)
                 }
             }
-            #expect(shortest < .milliseconds(150), "\(shortest)")
+            // Far below the five seconds that a fetch is held at most, far above what a busy machine adds.
+            #expect(shortest < .seconds(2), "\(shortest)")
         }
     }
 
