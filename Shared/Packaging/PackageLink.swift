@@ -49,7 +49,6 @@ public struct PackageLink: Hashable, Sendable {
 
     private func signature(_ secret: [UInt8]) -> [UInt8] {
         let message = Array("link:\(self.key):\(self.expiresEpochSeconds)".utf8)
-        let digits: [UInt8] = Array("0123456789abcdef".utf8)
-        return HMACSHA256.authenticate(message, key: secret).flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }
+        return Hexadecimal.digits(HMACSHA256.authenticate(message, key: secret))
     }
 }

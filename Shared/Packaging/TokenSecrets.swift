@@ -54,8 +54,7 @@ public struct TokenSecrets: Sendable {
 
     private static func token(for key: OrderKey, secret: [UInt8]) -> AuthenticationToken {
         let digest = HMACSHA256.authenticate(Array(key.description.utf8), key: secret)
-        let digits: [UInt8] = Array("0123456789abcdef".utf8)
-        let text = digest.prefix(16).flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }
-        return AuthenticationToken(derived: String(decoding: text, as: UTF8.self))
+        let digits = Hexadecimal.digits(Array(digest.prefix(16)))
+        return AuthenticationToken(derived: String(decoding: digits, as: UTF8.self))
     }
 }
