@@ -1,47 +1,67 @@
 import Kafka
 import Model
+import Operations
 
-/// The records of one batch, decoded and sorted by order.
-///
-/// The changes of one order keep the order in which they came; that of different orders does not matter.
+/// The work of one batch, decoded: one order for each key.
 struct ChangeBatch {
     /// A record that is no change which could be applied.
     struct Refused {
+        /// Which piece of the batch's work it belongs to.
+        let place: Int
         let record: KafkaRecord
         let fault: ChangeFault
     }
 
-    /// All changes of one order.
-    struct Order {
+    /// All changes of one order, in the order in which they came.
+    struct Order: Sendable {
+        /// Which piece of the batch's work it is.
+        let place: Int
         let key: OrderKey
         /// Never empty.
         var changes: [(record: KafkaRecord, change: OrderChange)]
     }
 
+    /// Whose an order type is.
+    enum Standing: Hashable, Sendable {
+        /// Its brand is loaded.
+        case served
+        /// There is a brand that cannot be loaded now, for this reason.
+        case awaited(String)
+        /// Nobody's.
+        case unknown
+    }
+
     private(set) var orders: [Order] = []
     private(set) var refused: [Refused] = []
+    /// Work that must wait for a brand, and why.
+    private(set) var awaiting: [(place: Int, reason: String)] = []
 
-    /// - Parameter isServed: whether a brand is there for an order type.
-    init(_ records: [KafkaRecord], isServed: (OrderTypeIdentifier) -> Bool) {
-        var places: [OrderKey: Int] = [:]
-        for record in records {
-            do throws(ChangeFault) {
-                let change = try OrderChange.decode(
-                    key: record.key, value: record.value, headers: record.headers.map { ($0.name, $0.value) })
-                guard isServed(change.key.orderType) else {
-                    throw ChangeFault(
-                        code: .unknownOrderType,
-                        reason: "no brand is loaded for order type \(change.key.orderType): add one or correct the key")
+    /// - Parameter standing: of an order type, the same during the call.
+    init(_ works: [KeyedWork], standing: (OrderTypeIdentifier) -> Standing) {
+        for (place, work) in works.enumerated() {
+            // One key names one order: a change is refused whose subject is another than its key.
+            var order: Order?
+            var reason: String?
+            for record in work.records {
+                do throws(ChangeFault) {
+                    let change = try OrderChange.decode(
+                        key: record.key, value: record.value, headers: record.headers.map { ($0.name, $0.value) })
+                    switch standing(change.key.orderType) {
+                    case .served:
+                        if order == nil { order = Order(place: place, key: change.key, changes: []) }
+                        order?.changes.append((record, change))
+                    case .awaited(let why): reason = why
+                    case .unknown:
+                        throw ChangeFault(
+                            code: .unknownOrderType,
+                            reason: "no brand is loaded for order type \(change.key.orderType): "
+                                + "add one or correct the key")
+                    }
+                } catch {
+                    self.refused.append(Refused(place: place, record: record, fault: error))
                 }
-                if let place = places[change.key] {
-                    self.orders[place].changes.append((record, change))
-                } else {
-                    places[change.key] = self.orders.count
-                    self.orders.append(Order(key: change.key, changes: [(record, change)]))
-                }
-            } catch {
-                self.refused.append(Refused(record: record, fault: error))
             }
+            if let reason { self.awaiting.append((place, reason)) } else if let order { self.orders.append(order) }
         }
     }
 }

@@ -4,10 +4,13 @@ import Logging
 import Model
 import Synchronization
 
-/// Puts records that cannot be applied aside, each once however often their batch is tried again.
+/// Puts records that cannot be applied aside, each once however often its order's work is tried again.
 ///
-/// Bounded: remembers letters of one batch only.
+/// Bounded: remembers letters of records in hand, and no more than `limit`.
 final class DeadLetterOffice: Sendable {
+    /// Beyond as many letters of unfinished work as the worker has records in hand, some may go twice.
+    static let limit = 50_000
+
     private struct Origin: Hashable {
         let topic: String
         let position: ChangePosition
@@ -31,48 +34,56 @@ final class DeadLetterOffice: Sendable {
         self.logger = logger
     }
 
-    /// Begins a batch, or begins it again: letters of other records are forgotten.
-    func begin(_ records: [KafkaRecord]) { self.sent.withLock { $0.formIntersection(records.map(Origin.init)) } }
+    /// Records are done: they come again as redeliveries only, of which nobody knows whether their letter went out.
+    func forget(_ records: [KafkaRecord]) {
+        self.sent.withLock { sent in
+            for record in records {
+                // With nearly every batch there is nothing to forget.
+                if sent.isEmpty { break }
+                sent.remove(Origin(record))
+            }
+        }
+    }
 
-    /// Sends what was not sent before and waits for the acknowledgements.
+    /// Sends what was not sent before and waits for the acknowledgements; work whose letter failed is postponed.
     ///
     /// A letter that is larger than the topic takes goes without its value: it would stand in the way for ever.
-    /// - Throws: `NotDone`; the letters that were acknowledged are not sent again.
-    func send(_ refused: [ChangeBatch.Refused]) async throws(ChangeProcessor.NotDone) {
+    func send(_ refused: [ChangeBatch.Refused], _ verdicts: inout Verdicts) async {
+        guard !refused.isEmpty else { return }
         let fresh = self.sent.withLock { sent in refused.filter { !sent.contains(Origin($0.record)) } }
-        let tooLarge = try await self.send(fresh) {
+        let tooLarge = await self.send(fresh, &verdicts) {
             DeadLetter.message(of: $0.record, fault: $0.fault, topics: self.topics)
         }
-        let rest = try await self.send(tooLarge) {
+        let rest = await self.send(tooLarge, &verdicts) {
             DeadLetter.messageWithoutValue(of: $0.record, fault: $0.fault, topics: self.topics)
         }
-        guard rest.isEmpty else {
-            throw ChangeProcessor.NotDone(description: "publishing dead letters: too large even without their values")
-        }
+        verdicts.postpone(rest.map(\.place), "publishing a dead letter: too large even without its value")
     }
 
     /// - Returns: those that are too large.
     private func send(
-        _ refused: [ChangeBatch.Refused], _ message: (ChangeBatch.Refused) -> KafkaMessage
-    ) async throws(ChangeProcessor.NotDone) -> [ChangeBatch.Refused] {
+        _ refused: [ChangeBatch.Refused], _ verdicts: inout Verdicts,
+        _ message: (ChangeBatch.Refused) -> KafkaMessage
+    ) async -> [ChangeBatch.Refused] {
+        guard !refused.isEmpty else { return [] }
         var tooLarge: [ChangeBatch.Refused] = []
-        var failure: KafkaError?
         for (letter, outcome) in zip(refused, await self.producer.produce(refused.map(message))) {
             switch outcome {
             case .success: self.account(for: letter)
             case .failure(let error) where error.code == .messageTooLarge: tooLarge.append(letter)
-            case .failure(let error): failure = error
+            case .failure(let error):
+                verdicts.postpone(letter.place, "publishing a dead letter: \(error.message)")
             }
-        }
-        if let failure {
-            throw ChangeProcessor.NotDone(description: "publishing dead letters: \(failure.message)")
         }
         return tooLarge
     }
 
     private func account(for letter: ChangeBatch.Refused) {
         let (record, fault) = (letter.record, letter.fault)
-        _ = self.sent.withLock { $0.insert(Origin(record)) }
+        self.sent.withLock { sent in
+            if sent.count >= Self.limit { _ = sent.popFirst() }
+            sent.insert(Origin(record))
+        }
         self.metrics.deadLetters.increment()
         self.logger.warning(
             "dead letter",

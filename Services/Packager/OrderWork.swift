@@ -160,6 +160,10 @@ struct OrderWorkshop: Sendable {
         }
     }
 
+    /// Finds the changes that make a package too large and packages the others.
+    ///
+    /// Takes as many changes at once as fit, doubling what fitted and halving what did not, so that a few bad ones among
+    /// many cost a few packages each and many bad ones one package each.
     private func workSingly(
         on folded: FoldedOrder, _ pictures: Shown, nowEpochSeconds: Int64
     ) throws(PackagingError) -> OrderWork {
@@ -168,20 +172,29 @@ struct OrderWorkshop: Sendable {
         var refusals: [Int: ChangeFault] = [:]
         var work = OrderWork(
             key: key, stored: stored, state: stored?.state, effect: .none, package: nil, outcomes: [])
-        for (index, change) in changes.enumerated() {
-            let result = self.fold.fold(stored?.state, changes: good + [change], nowEpochSeconds: nowEpochSeconds)
-            guard result.effect == .changed, let state = result.state else {
-                good.append(change)
-                work = OrderWork(key: key, stored: stored, result: result, package: nil)
-                continue
-            }
+        var index = 0
+        // All of them at once are known not to fit.
+        var step = max(1, changes.count / 2)
+        while index < changes.count {
+            let next = changes[index..<min(index + step, changes.count)]
+            let result = self.fold.fold(stored?.state, changes: good + next, nowEpochSeconds: nowEpochSeconds)
             do {
-                let package = try self.package(state, pictures, nowEpochSeconds: nowEpochSeconds)
+                var package: OrderPackage?
+                if result.effect == .changed, let state = result.state {
+                    package = try self.package(state, pictures, nowEpochSeconds: nowEpochSeconds)
+                }
                 work = OrderWork(key: key, stored: stored, result: result, package: package)
-                good.append(change)
+                good += next
+                index = next.endIndex
+                step = min(step * 2, changes.count)
             } catch {
                 guard error.code == .tooLarge else { throw error }
-                refusals[index] = ChangeFault(code: .invalidPackage, reason: "the order cannot be packaged: \(error)")
+                if next.count == 1 {
+                    let reason = "the order cannot be packaged: \(error)"
+                    refusals[index] = ChangeFault(code: .invalidPackage, reason: reason)
+                    index += 1
+                }
+                step = max(1, next.count / 2)
             }
         }
         var outcomes = work.outcomes[...]
@@ -197,5 +210,54 @@ extension OrderWork {
         self.init(
             key: key, stored: stored, state: result.state, effect: result.effect, package: package,
             outcomes: result.outcomes)
+    }
+}
+
+extension OrderStore.StoredPackage {
+    /// What is stored of a package.
+    init(_ package: OrderPackage) {
+        self.init(
+            head: package.head, assets: package.assets.map(\.rawValue), tail: package.tail,
+            entityTag: package.entityTag, signer: package.signer, content: package.contentDigest)
+    }
+}
+
+extension OrderWork {
+    /// What to write; nil when nothing moved.
+    var write: OrderStore.Write? {
+        guard let state = self.state else { return nil }
+        switch self.effect {
+        case .none: return nil
+        case .advanced:
+            // An order that has never been written cannot move on without its first version.
+            guard self.stored != nil else { return nil }
+            return OrderStore.Write(state: state, expectedRevision: self.expectedRevision, content: .positions)
+        case .removed:
+            return OrderStore.Write(state: state, expectedRevision: self.expectedRevision, content: .removal)
+        case .changed:
+            guard let package = self.package else { return nil }
+            return OrderStore.Write(
+                state: state, expectedRevision: self.expectedRevision,
+                content: .version(OrderStore.StoredPackage(package)))
+        }
+    }
+
+    /// Whether the version is to be published: it is new, or its publication may have been lost.
+    var isTold: Bool {
+        self.state != nil && (self.effect == .changed || self.effect == .removed || self.wasRedelivered)
+    }
+
+    /// The record for `waybill.orders`; nil for a removed order, whose record is a tombstone.
+    var record: OrderRecord? {
+        guard let state = self.state, !state.isRemoved else { return nil }
+        let assets = self.package?.assets.map(\.rawValue) ?? self.stored?.assets ?? []
+        let entityTag = self.package?.entityTag ?? self.stored?.entityTag ?? ""
+        return OrderRecord(state, recipe: PackageRecipe(assets: assets, entityTag: entityTag))
+    }
+
+    /// The changes that needed no signature of their own, since another one's covers them.
+    var conflatedCount: Int {
+        guard self.package != nil else { return 0 }
+        return max(0, self.outcomes.count { $0 == .applied } - 1)
     }
 }

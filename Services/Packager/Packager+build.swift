@@ -25,6 +25,7 @@ extension Packager {
             registrations: Registrations(redis: redis), producer: producer,
             metrics: PackagerMetrics(factory: environment.metrics), logger: environment.logger)
         processor.shelf = shelf
+        processor.awaited = { [brands = settings.brands] in brands.reasonToAwait($0) }
         var repackager = OrderRepackager(
             topics: common.topics, store: store, producer: producer, workshops: { workshops.current })
         repackager.shelf = shelf
@@ -37,7 +38,10 @@ extension Packager {
         ) { [processor] records in
             var processor = processor
             processor.workshops = workshops.current
-            try await processor.process(records)
+            let works = Dictionary(grouping: records, by: \.key).map { KeyedWork(key: $0, records: $1) }
+            for case .later(let reason) in await processor.process(works) {
+                throw ChangeProcessor.NotDone(description: reason)
+            }
         } onStopped: {
             await producer.close()
             await redis.close()
@@ -45,5 +49,19 @@ extension Packager {
         let reloader = BrandReloader(settings.brands, environment: environment) { workshops.update($0) }
         // Stopped in reverse: the batch worker closes what it shares with the pictures.
         return [reloader, worker, pictures]
+    }
+}
+
+extension BrandLibrary {
+    /// Why changes of an order type that has no workshop wait; nil if no brand is there for it.
+    ///
+    /// A brand that fails counts by the order type that it had, that its brand.json declares, or that its folder is
+    /// named for.
+    func reasonToAwait(_ type: OrderTypeIdentifier) -> String? {
+        if let failure = self.failures.first(where: { $0.orderType == type || $0.folder == type.rawValue }) {
+            return "brand \(failure.label) cannot be loaded: \(failure.error)"
+        }
+        // In this order: a brand that was mended between the two is in the second.
+        return self.brands.serves(type) ? "brand \(type) is just being loaded" : nil
     }
 }

@@ -11,6 +11,8 @@ struct PackagerMetrics: Sendable {
     let changesUnchanged: Counter
     /// Changes that were seen before or came out of sequence.
     let changesSkipped: Counter
+    /// Changes that shared a signature with a later one of their order.
+    let changesConflated: Counter
     /// Records that became dead letters.
     let deadLetters: Counter
     /// Packages that were built and signed.
@@ -27,6 +29,7 @@ struct PackagerMetrics: Sendable {
         self.changesApplied = Counter(label: "waybill_changes_applied_total", factory: factory)
         self.changesUnchanged = Counter(label: "waybill_changes_unchanged_total", factory: factory)
         self.changesSkipped = Counter(label: "waybill_changes_skipped_total", factory: factory)
+        self.changesConflated = Counter(label: "waybill_changes_conflated_total", factory: factory)
         self.deadLetters = Counter(label: "waybill_dead_letters_total", factory: factory)
         self.packagesBuilt = Counter(label: "waybill_packages_built_total", factory: factory)
         self.filesOmitted = Counter(label: "waybill_files_omitted_total", factory: factory)

@@ -37,6 +37,14 @@ public struct OrderStore: Sendable {
     /// - Throws: `StoreError` with code `.unavailable`, also when Redis answers with an error that is not about one
     ///   order: nobody may take an order for damaged that could only not be read now.
     public func orders(_ keys: [OrderKey]) async throws(StoreError) -> [Result<StoredOrder?, StoreError>] {
+        let orders = try await self.eachOrder(keys)
+        for case .failure(let error) in orders where error.code == .unavailable { throw error }
+        return orders
+    }
+
+    /// The same for who can do without some of them: an order that cannot be read now, as when one of several servers
+    /// is away, is a failure with code `.unavailable` in its place.
+    public func eachOrder(_ keys: [OrderKey]) async throws(StoreError) -> [Result<StoredOrder?, StoreError>] {
         let fields: [OrderField] = [
             .token, .version, .modified, .document, .sources, .recent, .etag, .assets, .revision, .signer,
             .content, .unannounced,
@@ -45,9 +53,7 @@ public struct OrderStore: Sendable {
             RedisCommand(["HMGET", .string(StoreKeys.order(key))] + fields.map { .string($0.rawValue) })
         }
         let replies = try await self.pipeline(commands, "reading orders")
-        let orders = zip(keys, replies).map { key, reply in Self.stored(key, reply) }
-        for case .failure(let error) in orders where error.code == .unavailable { throw error }
-        return orders
+        return zip(keys, replies).map { key, reply in Self.stored(key, reply) }
     }
 
     private static func stored(_ key: OrderKey, _ reply: RedisValue) -> Result<StoredOrder?, StoreError> {

@@ -1,12 +1,19 @@
 import Kafka
 import Model
+import Operations
 import Testing
 
 @testable import Packager
 
 @Suite struct ChangeBatchTests {
     private func batch(_ records: [KafkaRecord]) -> ChangeBatch {
-        ChangeBatch(records) { $0.rawValue == BrandFixture.orderType }
+        ChangeBatch(KeyedWork.each(of: records)) { type in
+            switch type.rawValue {
+            case BrandFixture.orderType: .served
+            case "order.com.example.broken": .awaited("its certificate is over")
+            default: .unknown
+            }
+        }
     }
 
     @Test func changesOfOneOrderKeepTheirOrder() throws {
@@ -36,6 +43,19 @@ import Testing
         #expect(batch.orders.isEmpty)
         #expect(batch.refused.map(\.fault.code) == [.unknownOrderType])
         #expect(batch.refused.first?.fault.reason.contains("order.com.example.other") == true)
+    }
+
+    @Test func anOrderWhoseBrandCannotBeLoadedNowWaitsAndItsFaultsDoNot() throws {
+        var log = ChangeLog()
+        let type = "order.com.example.broken"
+        let batch = self.batch([
+            log.change("order.patched", "a", [:]), log.change("order.patched", "o", [:], orderType: type),
+            log.change("order.exploded", "o", [:], orderType: type),
+        ])
+        #expect(batch.orders.map(\.place) == [0])
+        #expect(batch.awaiting.map(\.place) == [1])
+        #expect(batch.awaiting.map(\.reason) == ["its certificate is over"])
+        #expect(batch.refused.map(\.fault.code) == [.unknownType])
     }
 
     @Test func aDeadLetterIsTheRecordAsItCameAndWhy() throws {

@@ -1,5 +1,6 @@
 import Kafka
 import Model
+import Operations
 @testable import Store
 import Synchronization
 import Testing
@@ -31,7 +32,7 @@ import Testing
     private func work(
         _ workshop: OrderWorkshop, _ records: [KafkaRecord], on stored: OrderStore.StoredOrder? = nil
     ) throws -> OrderWork {
-        let batch = ChangeBatch(records) { _ in true }
+        let batch = ChangeBatch(KeyedWork.each(of: records)) { _ in .served }
         let order = try #require(batch.orders.first)
         let folded = workshop.fold(
             order.key, stored: stored, changes: order.changes.map { (ChangePosition($0.record), $0.change) },

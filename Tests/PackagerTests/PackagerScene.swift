@@ -128,3 +128,23 @@ func eventually(
         try await Task.sleep(for: .milliseconds(10))
     }
 }
+
+extension ChangeProcessor {
+    /// Works on records as one batch.
+    ///
+    /// - Throws: `NotDone` with the first reason, if any order has to be tried again.
+    func process(_ records: [KafkaRecord]) async throws {
+        for case .later(let reason) in await self.process(KeyedWork.each(of: records)) {
+            throw NotDone(description: reason)
+        }
+    }
+}
+
+extension KeyedWork {
+    /// A batch of some records: those of one key together.
+    static func each(of records: [KafkaRecord]) -> [KeyedWork] {
+        var keys: [[UInt8]?] = []
+        for record in records where !keys.contains(record.key) { keys.append(record.key) }
+        return keys.map { key in KeyedWork(key: key, records: records.filter { $0.key == key }) }
+    }
+}

@@ -38,10 +38,10 @@ import Testing
             let processor = try scene.processor()
             let batch = self.changes(&log)
             await scene.server.stop()
-            await #expect(throws: StoreError.self) { try await processor.process(batch) }
+            await #expect(throws: ChangeProcessor.NotDone.self) { try await processor.process(batch) }
             try await scene.server.restart()
             try await eventually("done") {
-                do { try await processor.process(batch) } catch is StoreError { return false }
+                do { try await processor.process(batch) } catch is ChangeProcessor.NotDone { return false }
                 return true
             }
             try await self.expectAll(scene)
@@ -66,7 +66,7 @@ import Testing
             _ = try? await processor.process(batch)
             scene.server.signal(SIGCONT)
             try await eventually("done") {
-                do { try await processor.process(batch) } catch is StoreError { return false }
+                do { try await processor.process(batch) } catch is ChangeProcessor.NotDone { return false }
                 return true
             }
             try await self.expectAll(scene)
@@ -124,7 +124,7 @@ import Testing
             var log = ChangeLog()
             let batch = self.changes(&log)
             let broken = try scene.processor(workshop: workshop)
-            await #expect(throws: PackagingError.self) { try await broken.process(batch) }
+            await #expect(throws: ChangeProcessor.NotDone.self) { try await broken.process(batch) }
             try await scene.processor().process(batch)
             try await self.expectAll(scene)
         }

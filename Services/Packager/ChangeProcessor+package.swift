@@ -1,0 +1,112 @@
+import Foundation
+import Model
+import Packaging
+import Store
+
+/// Steps 2 to 4: folding, validating and signing on all cores.
+extension ChangeProcessor {
+    /// How far an order came.
+    private enum Step: Sendable {
+        case packaged(OrderWork)
+        /// Its package wants pictures that have to be looked up first.
+        case folded(FoldedOrder)
+        /// Its signature failed.
+        case failed(String)
+    }
+
+    /// Folds orders and packages them; those with pictures from URLs behind the others, with what there is.
+    func package(
+        _ orders: [(ChangeBatch.Order, OrderStore.StoredOrder?)], _ verdicts: inout Verdicts
+    ) async -> [Passage] {
+        let seconds = self.now() / 1000
+        let steps = await Self.onAllCores(orders) { [workshops, hasShelf = self.shelf != nil] order, stored in
+            guard let workshop = workshops[order.key.orderType] else { return Step.failed("its brand is gone") }
+            let folded = workshop.fold(
+                order.key, stored: stored, changes: order.changes.map { (ChangePosition($0.record), $0.change) },
+                nowEpochSeconds: seconds)
+            if hasShelf, !folded.pictureURLs.isEmpty { return .folded(folded) }
+            return Self.sign(folded, in: workshop, pictures: [:], nowEpochSeconds: seconds)
+        }
+        var passages: [Passage] = []
+        var open: [(order: ChangeBatch.Order, folded: FoldedOrder)] = []
+        for ((order, _), step) in zip(orders, steps) {
+            switch step {
+            case .packaged(let work): passages.append(Passage(order: order, work: work))
+            case .folded(let folded): open.append((order, folded))
+            case .failed(let reason): verdicts.postpone(order.place, reason)
+            }
+        }
+        guard !open.isEmpty, let shelf = self.shelf else { return passages }
+        do {
+            return passages + (try await self.package(open, shelf, &verdicts, nowEpochSeconds: seconds))
+        } catch {
+            verdicts.postpone(open.map(\.order.place), "\(error)")
+            return passages
+        }
+    }
+
+    /// Packages orders with pictures from URLs.
+    private func package(
+        _ open: [(order: ChangeBatch.Order, folded: FoldedOrder)], _ shelf: PictureShelf, _ verdicts: inout Verdicts,
+        nowEpochSeconds seconds: Int64
+    ) async throws(StoreError) -> [Passage] {
+        let found = try await shelf.find(Set(open.flatMap(\.folded.pictureKeys)), nowEpochSeconds: seconds)
+        let steps = await Self.onAllCores(open) { [workshops] order, folded in
+            guard let workshop = workshops[order.key.orderType] else { return Step.failed("its brand is gone") }
+            return Self.sign(
+                folded, in: workshop, pictures: found.shown[order.key.orderType] ?? [:], nowEpochSeconds: seconds)
+        }
+        var passages: [Passage] = []
+        var packaged: [PictureShelf.Packaged] = []
+        for ((order, folded), step) in zip(open, steps) {
+            switch step {
+            case .packaged(let work):
+                passages.append(Passage(order: order, work: work))
+                guard let package = work.package, let version = work.state?.version else { continue }
+                packaged.append(
+                    PictureShelf.Packaged(
+                        order: order.key, version: version, urls: folded.pictureURLs, missing: package.missingPictures))
+            case .failed(let reason): verdicts.postpone(order.place, reason)
+            case .folded: verdicts.postpone(order.place, "its pictures were not looked up")
+            }
+        }
+        try await shelf.note(packaged, found, nowEpochSeconds: seconds)
+        return passages
+    }
+
+    private static func sign(
+        _ folded: FoldedOrder, in workshop: OrderWorkshop, pictures: OrderWorkshop.Shown, nowEpochSeconds: Int64
+    ) -> Step {
+        do {
+            return .packaged(try workshop.work(on: folded, pictures: pictures, nowEpochSeconds: nowEpochSeconds))
+        } catch {
+            return .failed("packaging order \(folded.key): \(error)")
+        }
+    }
+
+    /// Does something with each item, spread over all cores; the results are in order.
+    private static func onAllCores<Item: Sendable, Value: Sendable>(
+        _ items: [Item], _ body: @escaping @Sendable (Item) -> Value
+    ) async -> [Value] {
+        let lanes = min(ProcessInfo.processInfo.activeProcessorCount, items.count)
+        guard lanes > 1 else { return items.map(body) }
+        return await withTaskGroup(of: [(Int, Value)].self) { group in
+            for lane in 0..<lanes {
+                group.addTask {
+                    stride(from: lane, to: items.count, by: lanes).map { ($0, body(items[$0])) }
+                }
+            }
+            return await group.reduce(into: []) { $0 += $1 }.sorted { $0.0 < $1.0 }.map(\.1)
+        }
+    }
+}
+
+extension ChangeProcessor.Passage {
+    /// The changes that cannot be applied.
+    var refused: [ChangeBatch.Refused] {
+        zip(self.order.changes, self.work.outcomes).compactMap { change, outcome in
+            guard case .refused(let fault) = outcome else { return nil }
+            return ChangeBatch.Refused(place: self.place, record: change.record, fault: fault)
+        }
+    }
+}
