@@ -20,6 +20,8 @@ public struct KafkaError: Error, Hashable, Sendable, CustomStringConvertible {
         case messageTooLarge
         /// The topic or partition is not there.
         case unknownTopic
+        /// The partition does not reach to this offset, or its offsets started over.
+        case outOfRange
         /// No broker can be reached.
         case transport
         /// No answer in time.
@@ -88,6 +90,7 @@ extension KafkaError.Code {
             case RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC, RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION,
                 RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART:
                 .unknownTopic
+            case RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE, RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET: .outOfRange
             case RD_KAFKA_RESP_ERR__TRANSPORT, RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN, RD_KAFKA_RESP_ERR__RESOLVE,
                 RD_KAFKA_RESP_ERR__WAIT_COORD, RD_KAFKA_RESP_ERR_NETWORK_EXCEPTION,
                 RD_KAFKA_RESP_ERR_COORDINATOR_NOT_AVAILABLE, RD_KAFKA_RESP_ERR_NOT_COORDINATOR:
@@ -113,7 +116,7 @@ extension KafkaError.Code {
         switch self {
         case .queueFull, .unknownTopic, .transport, .timedOut, .rebalanced: true
         case .configuration, .outOfMemory, .closed, .cancelled, .busy, .messageTooLarge, .authorization, .fenced,
-            .unsupported, .refused:
+            .unsupported, .outOfRange, .refused:
             false
         }
     }

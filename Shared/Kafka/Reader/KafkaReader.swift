@@ -1,0 +1,224 @@
+import CRDKafka
+import Synchronization
+
+/// Reads partitions between two offsets, without a group: for restoring a view, for looking at dead letters.
+///
+/// Owner: this object owns one C handle and ends it when the last read has ended.
+/// Thread: one of its own for questions, and one for each read under way.
+/// Bounded: 16 reads at once; each hands out one batch at a time and reads ahead `queued.max.messages.kbytes` (4 MiB)
+/// and one fetch; a wait without progress by `patience`.
+public final class KafkaReader: Sendable {
+    /// More reads at once are refused.
+    public static let limit = 16
+
+    private struct State {
+        var reading: Set<KafkaPartition> = []
+        var isClosing = false
+        var closers: [CheckedContinuation<Void, Never>] = []
+    }
+
+    private let handle: KafkaHandle
+    private let line: KafkaLine
+    private let patience: Duration
+    private let state = Mutex(State())
+
+    /// Connects in the background.
+    ///
+    /// - Parameter patience: a read fails when nothing came for so long. A broker that is back before is not noticed.
+    /// - Throws: `.configuration` naming the property.
+    public init(_ configuration: KafkaConfiguration, patience: Duration) throws(KafkaError) {
+        self.patience = patience
+        self.handle = try unsafe KafkaHandle(
+            RD_KAFKA_CONSUMER, properties: try configuration.resolved(defaults: Self.defaults, fixed: Self.fixed),
+            callbacks: KafkaCallbacks(onEvent: configuration.onEvent))
+        self.line = try KafkaLine(name: "kafka-reader")
+    }
+
+    /// Connects in the background; a read fails when nothing came for 30 s.
+    ///
+    /// - Throws: `.configuration` naming the property.
+    public convenience init(_ configuration: KafkaConfiguration) throws(KafkaError) {
+        try self.init(configuration, patience: .seconds(30))
+    }
+
+    deinit {
+        // Reads hold this object, so none is under way.
+        let handle = self.handle
+        self.line.end { handle.destroy() }
+    }
+
+    /// What the caller's properties may override.
+    static let defaults = [
+        "client.id": "waybill",
+        // For each partition that is read. Source: librdkafka CONFIGURATION.md, queued.max.messages.kbytes
+        "queued.max.messages.kbytes": "4096",
+        "queued.min.messages": "1000",
+        "fetch.wait.max.ms": "10",
+        "fetch.error.backoff.ms": "100",
+        "socket.nagle.disable": "true",
+        "allow.auto.create.topics": "false",
+        "reconnect.backoff.max.ms": "2000",
+    ]
+
+    /// The end of a partition must be told, a cut one begins at its first record, and nothing is committed.
+    static let fixed = [
+        "enable.partition.eof": "true", "auto.offset.reset": "earliest", "enable.auto.commit": "false",
+        "enable.auto.offset.store": "false", "auto.commit.enable": "false",
+    ]
+
+    /// What each partition of a topic holds now, in the order of partitions.
+    ///
+    /// - Throws: `.unknownTopic`; `.timedOut` or `.transport` within 10 s when no broker answers; `.closed`.
+    public func bounds(of topic: String) async throws(KafkaError) -> [KafkaBounds] {
+        let handle = self.handle
+        return try await self.line.run { () throws(KafkaError) in
+            try unsafe handle.use { raw throws(KafkaError) in
+                let wait: Int32 = 10_000
+                let count = try unsafe OffsetQuery.partitions(raw, topic, timeoutMilliseconds: wait)
+                // The beginning first: an end that is asked for later cannot lie before it.
+                let first = try unsafe OffsetQuery.offsets(raw, topic, count, at: -2, timeoutMilliseconds: wait)
+                let end = try unsafe OffsetQuery.offsets(raw, topic, count, at: -1, timeoutMilliseconds: wait)
+                return (0..<Int32(clamping: count)).map { partition in
+                    let begins = first[partition] ?? 0
+                    return KafkaBounds(partition: partition, first: begins, end: max(begins, end[partition] ?? 0))
+                }
+            }
+        }
+    }
+
+    /// Hands the records from `from` up to, not including, `to` to `body`, batch by batch and in order.
+    ///
+    /// Ends when the position has reached `to`, also where the last offsets hold no records. A `from` that the broker
+    /// has deleted begins at the first record that is there. Tombstones come with a nil value. The next batch is
+    /// fetched while `body` works and handed out when it is done; its time does not count as waiting.
+    /// - Parameters:
+    ///   - records: at most this many in a batch, at least 1.
+    ///   - bytes: a batch ends when its records weigh so much by `KafkaRecord.size`; the last one may reach over.
+    /// - Throws: `.outOfRange` when the partition ends before `from` or its offsets start over; `.timedOut` when
+    ///   nothing came for as long as the reader's patience; `.busy` for a partition that is being read, or more than
+    ///   16 reads; `.cancelled`; `.closed`; `.unknownTopic`; `.authorization`; and what `body` throws.
+    public func read(
+        _ topic: String, partition: Int32, from: Int64, to: Int64, records: Int, bytes: Int,
+        _ body: ([KafkaRecord]) async throws -> Void
+    ) async throws {
+        if from >= to { return }
+        let name = KafkaPartition(topic: topic, partition: partition)
+        try self.begin(name)
+        defer { self.end(name) }
+        let line = try KafkaLine(name: "kafka-read")
+        let fetch: PartitionFetch
+        do {
+            fetch = try PartitionFetch(self.handle, topic: topic, partition: partition)
+        } catch {
+            line.end()
+            throw error
+        }
+        var progress = ReadProgress(
+            name: name.description, from: max(0, from), to: to, patience: self.patience, now: .now)
+        let outcome: Result<Void, any Error>
+        do {
+            try await self.start(fetch, line, &progress)
+            while !progress.isDone {
+                let batch = try await self.take(fetch, line, &progress, records: records, bytes: bytes)
+                if batch.isEmpty { continue }
+                try await body(batch)
+                progress.moved(now: .now)
+            }
+            outcome = .success(())
+        } catch {
+            outcome = .failure(error)
+        }
+        // Before the next read of this partition may begin; stopping is not bounded by anything but librdkafka's own
+        // thread, which answers at once.
+        try? await line.run { () throws(KafkaError) in fetch.stop() }
+        line.end()
+        try outcome.get()
+    }
+
+    /// Lets reads under way fail with `.closed` and ends the threads. Again is harmless.
+    public func close() async {
+        await withCheckedContinuation { continuation in
+            let isEmpty = self.state.withLock { state in
+                state.isClosing = true
+                if !state.reading.isEmpty { state.closers.append(continuation) }
+                return state.reading.isEmpty
+            }
+            if isEmpty { continuation.resume() }
+        }
+        let handle = self.handle
+        await withCheckedContinuation { continuation in
+            let isFirst = self.line.end {
+                handle.destroy()
+                continuation.resume()
+            }
+            if !isFirst { continuation.resume() }
+        }
+    }
+
+    private func begin(_ name: KafkaPartition) throws(KafkaError) {
+        let refusal: KafkaError? = self.state.withLock { state in
+            if state.isClosing { return KafkaError(.closed, "reading \(name): the reader is closed") }
+            if state.reading.count >= Self.limit {
+                return KafkaError(.busy, "reading \(name): \(Self.limit) reads are under way")
+            }
+            if state.reading.insert(name).inserted { return nil }
+            return KafkaError(.busy, "reading \(name): it is being read")
+        }
+        if let refusal { throw refusal }
+    }
+
+    private func end(_ name: KafkaPartition) {
+        let closers = self.state.withLock { state -> [CheckedContinuation<Void, Never>] in
+            state.reading.remove(name)
+            guard state.isClosing, state.reading.isEmpty else { return [] }
+            defer { state.closers = [] }
+            return state.closers
+        }
+        for closer in closers { closer.resume() }
+    }
+
+    /// Finds where the partition stands, for as long as the patience lasts, and starts to fetch.
+    private func start(
+        _ fetch: PartitionFetch, _ line: KafkaLine, _ progress: inout ReadProgress
+    ) async throws(KafkaError) {
+        while true {
+            try self.checkGoesOn(progress)
+            do throws(KafkaError) {
+                let bounds = try await line.run { () throws(KafkaError) in try fetch.query(milliseconds: 1000) }
+                try progress.begin(bounds)
+                break
+            } catch {
+                guard error.mayPass else { throw error }
+                progress.complained(error)
+                try? await Task.sleep(for: .milliseconds(100))
+            }
+        }
+        progress.moved(now: .now)
+        let position = progress.position
+        if progress.isDone { return }
+        try await line.run { () throws(KafkaError) in try fetch.start(at: position) }
+    }
+
+    private func take(
+        _ fetch: PartitionFetch, _ line: KafkaLine, _ progress: inout ReadProgress, records: Int, bytes: Int
+    ) async throws(KafkaError) -> [KafkaRecord] {
+        try self.checkGoesOn(progress)
+        let before = progress
+        let (batch, after) = try await line.run { () throws(KafkaError) in
+            var progress = before
+            let batch = try fetch.take(&progress, records: max(1, records), bytes: max(1, bytes))
+            return (batch, progress)
+        }
+        progress = after
+        if progress.position > before.position { progress.moved(now: .now) }
+        return batch
+    }
+
+    private func checkGoesOn(_ progress: ReadProgress) throws(KafkaError) {
+        if Task.isCancelled { throw KafkaError(.cancelled, "reading \(progress.name): cancelled") }
+        if self.state.withLock({ $0.isClosing }) {
+            throw KafkaError(.closed, "reading \(progress.name): the reader was closed")
+        }
+        try progress.check(now: .now)
+    }
+}

@@ -1,0 +1,121 @@
+import CRDKafka
+import Synchronization
+
+/// The sole owner of one `rd_kafka_topic_t *` and of the fetching of one of its partitions.
+///
+/// Owner: this object; `stop` gives it back. Thread: the one of the read, which calls everything here.
+/// Bounded: librdkafka reads ahead up to `queued.max.messages.kbytes`; each call waits for `tick`, or `query` as long
+/// as it is told. Source: rdkafka.h, "Simple Consumer API (legacy)": it needs no group, each partition has its queue
+@safe
+final class PartitionFetch: @unchecked Sendable {  // tidy: the pointer is constant and rd_kafka_topic_t is thread-safe
+    /// How late a cancellation is noticed.
+    static let tick: Int32 = 100
+
+    private let handle: KafkaHandle
+    private let raw: OpaquePointer
+    private let topic: String
+    private let partition: Int32
+    private let isStarted = Atomic<Bool>(false)
+
+    /// - Throws: `.closed`, or why librdkafka refuses the name.
+    init(_ handle: KafkaHandle, topic: String, partition: Int32) throws(KafkaError) {
+        self.handle = handle
+        self.topic = topic
+        self.partition = partition
+        unsafe self.raw = try unsafe handle.use { raw throws(KafkaError) in
+            guard let made = unsafe rd_kafka_topic_new(raw, topic, nil) else {
+                throw KafkaError(rd_kafka_last_error(), "reading \(topic)/\(partition)")
+            }
+            return unsafe made
+        }
+    }
+
+    /// What the partition holds now.
+    func query(milliseconds: Int32) throws(KafkaError) -> KafkaBounds {
+        var (first, end): (Int64, Int64) = (0, 0)
+        let code = try unsafe self.handle.use { raw throws(KafkaError) in
+            _ = unsafe rd_kafka_poll(raw, 0)
+            return unsafe rd_kafka_query_watermark_offsets(
+                raw, self.topic, self.partition, &first, &end, milliseconds)
+        }
+        guard code == RD_KAFKA_RESP_ERR_NO_ERROR else {
+            throw KafkaError(code, "asking for the bounds of \(self.topic)/\(self.partition)")
+        }
+        return KafkaBounds(partition: self.partition, first: first, end: end)
+    }
+
+    func start(at offset: Int64) throws(KafkaError) {
+        let result = try unsafe self.handle.use { _ throws(KafkaError) in
+            unsafe rd_kafka_consume_start(self.raw, self.partition, offset)
+        }
+        guard result == 0 else {
+            throw KafkaError(rd_kafka_last_error(), "reading \(self.topic)/\(self.partition) at \(offset)")
+        }
+        self.isStarted.store(true, ordering: .relaxed)
+    }
+
+    /// Ends the fetching and gives the topic back. Exactly once, as the last call, before the handle may end.
+    func stop() {
+        try? unsafe self.handle.use { _ throws(KafkaError) in
+            // Stopping what was not started waits for ever, if the partition was read before.
+            if self.isStarted.load(ordering: .relaxed) { _ = unsafe rd_kafka_consume_stop(self.raw, self.partition) }
+            unsafe rd_kafka_topic_destroy(self.raw)
+        }
+    }
+
+    /// Waits a tick for something to come, then takes what is there up to the limits.
+    ///
+    /// - Throws: `.outOfRange` when offsets start over, and what waiting cannot mend.
+    func take(_ progress: inout ReadProgress, records limit: Int, bytes: Int) throws(KafkaError) -> [KafkaRecord] {
+        var records: [KafkaRecord] = []
+        var size = 0
+        var wait = Self.tick
+        try unsafe self.handle.use { raw throws(KafkaError) in
+            // Serves the callbacks for errors.
+            _ = unsafe rd_kafka_poll(raw, 0)
+            while records.count < limit, size < bytes, !progress.isDone,
+                let message = unsafe rd_kafka_consume(self.raw, self.partition, wait)
+            {
+                defer { unsafe rd_kafka_message_destroy(message) }
+                wait = 0
+                let code = unsafe message.pointee.err
+                guard code == RD_KAFKA_RESP_ERR_NO_ERROR else {
+                    try unsafe self.note(message, code, &progress)
+                    continue
+                }
+                guard try progress.takes(unsafe message.pointee.offset) else { continue }
+                let record = unsafe KafkaRecord(message, topics: [self.topic])
+                size += record.size
+                records.append(record)
+            }
+        }
+        return records
+    }
+
+    /// Something in the place of a record: the end of the partition, or an error that mends itself or not.
+    private func note(
+        _ message: UnsafeMutablePointer<rd_kafka_message_t>, _ code: rd_kafka_resp_err_t,
+        _ progress: inout ReadProgress
+    ) throws(KafkaError) {
+        if code == RD_KAFKA_RESP_ERR__PARTITION_EOF {
+            try progress.reachedEnd(at: unsafe message.pointee.offset)
+            return
+        }
+        let reason = unsafe rd_kafka_message_errstr(message).map { unsafe String(cString: $0) }
+        let error = KafkaError(code, "reading \(progress.name)", reason: reason)
+        guard error.mayPass else { throw error }
+        progress.complained(error)
+    }
+}
+
+extension KafkaError {
+    /// Waiting may help, as far as the library knows: it goes on by itself.
+    var mayPass: Bool {
+        switch self.code {
+        case .configuration, .outOfMemory, .closed, .cancelled, .authorization, .unsupported, .unknownTopic, .fenced,
+            .outOfRange:
+            false
+        case .busy, .queueFull, .messageTooLarge, .transport, .timedOut, .rebalanced, .refused: !self.isFatal
+        }
+    }
+}
