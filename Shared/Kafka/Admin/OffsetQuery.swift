@@ -39,6 +39,21 @@ enum OffsetQuery {
         return try Self.found(list, code, "asking for the offsets of \(topic)")
     }
 
+    /// The first or the next offset of one partition.
+    static func offset(
+        _ raw: OpaquePointer, _ topic: String, _ partition: Int32, at moment: Int64, timeoutMilliseconds: Int32
+    ) throws(KafkaError) -> Int64 {
+        let list = try KafkaPositionList([KafkaPosition(topic: topic, partition: partition, offset: moment)])
+        let code = try unsafe list.use { list throws(KafkaError) in
+            unsafe rd_kafka_offsets_for_times(raw, list, timeoutMilliseconds)
+        }
+        let action = "asking for the offsets of \(topic)/\(partition)"
+        guard let offset = try Self.found(list, code, action)[partition] else {
+            throw KafkaError(.refused, "\(action): no answer for it")
+        }
+        return offset
+    }
+
     /// Source: rdkafka.h, rd_kafka_committed: RD_KAFKA_OFFSET_INVALID where there is no commit
     static func committed(
         _ raw: OpaquePointer, _ topic: String, _ count: Int, timeoutMilliseconds: Int32

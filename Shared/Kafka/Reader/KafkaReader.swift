@@ -76,8 +76,10 @@ public final class KafkaReader: Sendable {
                 let wait: Int32 = 10_000
                 let count = try unsafe OffsetQuery.partitions(raw, topic, timeoutMilliseconds: wait)
                 // The beginning first: an end that is asked for later cannot lie before it.
-                let first = try unsafe OffsetQuery.offsets(raw, topic, count, at: -2, timeoutMilliseconds: wait)
-                let end = try unsafe OffsetQuery.offsets(raw, topic, count, at: -1, timeoutMilliseconds: wait)
+                let first = try unsafe OffsetQuery.offsets(
+                    raw, topic, count, at: Int64(RD_KAFKA_OFFSET_BEGINNING), timeoutMilliseconds: wait)
+                let end = try unsafe OffsetQuery.offsets(
+                    raw, topic, count, at: Int64(RD_KAFKA_OFFSET_END), timeoutMilliseconds: wait)
                 return (0..<Int32(clamping: count)).map { partition in
                     let begins = first[partition] ?? 0
                     return KafkaBounds(partition: partition, first: begins, end: max(begins, end[partition] ?? 0))

@@ -31,17 +31,20 @@ final class PartitionFetch: @unchecked Sendable {  // tidy: the pointer is const
     }
 
     /// What the partition holds now.
+    ///
+    /// Not by rd_kafka_query_watermark_offsets: at v2.0.2 it ignores its time limit once the leader is known and waits
+    /// for a broker that is away.
     func query(milliseconds: Int32) throws(KafkaError) -> KafkaBounds {
-        var (first, end): (Int64, Int64) = (0, 0)
-        let code = try unsafe self.handle.use { raw throws(KafkaError) in
+        try unsafe self.handle.use { raw throws(KafkaError) in
             _ = unsafe rd_kafka_poll(raw, 0)
-            return unsafe rd_kafka_query_watermark_offsets(
-                raw, self.topic, self.partition, &first, &end, milliseconds)
+            // The beginning first: an end that is asked for later cannot lie before it.
+            let first = try unsafe OffsetQuery.offset(
+                raw, self.topic, self.partition, at: Int64(RD_KAFKA_OFFSET_BEGINNING),
+                timeoutMilliseconds: milliseconds)
+            let end = try unsafe OffsetQuery.offset(
+                raw, self.topic, self.partition, at: Int64(RD_KAFKA_OFFSET_END), timeoutMilliseconds: milliseconds)
+            return KafkaBounds(partition: self.partition, first: first, end: max(first, end))
         }
-        guard code == RD_KAFKA_RESP_ERR_NO_ERROR else {
-            throw KafkaError(code, "asking for the bounds of \(self.topic)/\(self.partition)")
-        }
-        return KafkaBounds(partition: self.partition, first: first, end: end)
     }
 
     func start(at offset: Int64) throws(KafkaError) {
