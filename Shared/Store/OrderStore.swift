@@ -9,9 +9,14 @@ public struct OrderStore: Sendable {
     /// order back, so it must outlive any redelivery; a week is Kafka's default retention.
     static let removedSeconds: Int64 = 7 * 24 * 3600
 
-    private let redis: RedisClient
+    let redis: RedisClient
+    private let view: ViewWatch?
 
-    public init(redis: RedisClient) { self.redis = redis }
+    /// - Parameter view: sees to it that no order is read from a view that is not complete; nil reads what there is.
+    public init(redis: RedisClient, view: ViewWatch? = nil) {
+        self.redis = redis
+        self.view = view
+    }
 
     /// An order as it stands in Redis, without the bytes of its package.
     public struct StoredOrder: Sendable {
@@ -35,7 +40,8 @@ public struct OrderStore: Sendable {
     /// - Returns: one result per key, in order: nil for an unknown order, `StoreError` with code `.corrupt` for one
     ///   that cannot be understood.
     /// - Throws: `StoreError` with code `.unavailable`, also when Redis answers with an error that is not about one
-    ///   order: nobody may take an order for damaged that could only not be read now.
+    ///   order: nobody may take an order for damaged that could only not be read now. With code `.incomplete` when an
+    ///   order may only seem to be unknown.
     public func orders(_ keys: [OrderKey]) async throws(StoreError) -> [Result<StoredOrder?, StoreError>] {
         let orders = try await self.eachOrder(keys)
         for case .failure(let error) in orders where error.code == .unavailable { throw error }
@@ -52,7 +58,12 @@ public struct OrderStore: Sendable {
         let commands = keys.map { key in
             RedisCommand(["HMGET", .string(StoreKeys.order(key))] + fields.map { .string($0.rawValue) })
         }
-        let replies = try await self.pipeline(commands, "reading orders")
+        // The epochs behind the orders, on the same connections: had the view been incomplete in between, they would
+        // be others than those that were known before.
+        let epochs = try await self.view?.known()
+        let checks = self.view?.view.epochCommands ?? []
+        let replies = try await self.pipeline(commands + checks, "reading orders")
+        if let epochs { try self.view?.check(replies.dropFirst(commands.count), against: epochs) }
         return zip(keys, replies).map { key, reply in Self.stored(key, reply) }
     }
 

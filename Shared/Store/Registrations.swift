@@ -12,7 +12,7 @@ public struct Registrations: Sendable {
     /// How long the end of a registration is remembered, in seconds: longer than any request takes.
     static let endedSeconds: Int64 = 3600
 
-    private let redis: RedisClient
+    let redis: RedisClient
 
     public init(redis: RedisClient) { self.redis = redis }
 
@@ -75,7 +75,7 @@ public struct Registrations: Sendable {
         return true
     }
 
-    private static func orderSide(
+    static func orderSide(
         _ script: RedisScript, _ key: RegistrationKey, _ stamp: RegistrationStamp, _ last: RedisArgument
     ) -> RedisInvocation {
         RedisInvocation(
@@ -86,7 +86,7 @@ public struct Registrations: Sendable {
             ])
     }
 
-    private static func deviceSide(
+    static func deviceSide(
         _ script: RedisScript, _ key: RegistrationKey, _ stamp: RegistrationStamp, _ last: RedisArgument...
     ) -> RedisInvocation {
         let type = key.order.orderType

@@ -7,6 +7,8 @@ public struct StoreError: Error, CustomStringConvertible {
         case unavailable
         /// What stands in Redis is not what we write there.
         case corrupt
+        /// The view is being restored, or nobody has judged it since Redis changed: what is missing may exist.
+        case incomplete
     }
     public let code: Code
     public let message: String

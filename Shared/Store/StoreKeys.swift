@@ -38,6 +38,21 @@ enum StoreKeys {
     /// How far a run through a type's orders has come.
     static func bookmark(_ type: OrderTypeIdentifier) -> String { "waybill:resign:{\(type)}" }
     static func asset(_ digest: String) -> String { "waybill:asset:{\(digest)}" }
+
+    // Of the view as a whole: one of each on a single server, one of each on every master of a cluster.
+
+    /// Stands exactly while the view is complete: `<random>:<history of the server>`.
+    static func epoch(_ anchor: String?) -> String { Self.anchored("waybill:epoch", anchor) }
+    /// A hash: `<topic>/<partition>` -> an offset below which everything certainly stands here.
+    static func tails(_ anchor: String?) -> String { Self.anchored("waybill:tail:offsets", anchor) }
+    /// Which restoring is under way: `<plan>:<history of the server>`.
+    static func plan(_ anchor: String?) -> String { Self.anchored("waybill:restore:plan", anchor) }
+    /// A hash: `plan` and, per partition that is read, who does it and how far they came.
+    static let jobs = "waybill:restore:{jobs}"
+
+    private static func anchored(_ key: String, _ anchor: String?) -> String {
+        anchor.map { "\(key):{\($0)}" } ?? key
+    }
 }
 
 /// The fields of an order's hash.

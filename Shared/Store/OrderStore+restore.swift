@@ -1,0 +1,88 @@
+public import Model
+import Redis
+
+/// What restoring needs: comparing by versions, and writing what is newer than what stands.
+extension OrderStore {
+    /// What decides whether an order is newer than another state of it.
+    public struct Standing: Hashable, Sendable {
+        public let version: Int64
+        public let modifiedEpochSeconds: Int64
+        public let isRemoved: Bool
+
+        /// Whether a version would lie behind.
+        public func isAsNew(asVersion version: Int64, modifiedEpochSeconds: Int64) -> Bool {
+            (self.version, self.modifiedEpochSeconds) >= (version, modifiedEpochSeconds)
+        }
+    }
+
+    /// What stands of some orders, complete view or not; nil for an unknown or damaged one.
+    public func standing(_ keys: [OrderKey]) async throws(StoreError) -> [Standing?] {
+        let replies: [RedisValue]
+        do {
+            replies = try await self.redis.pipeline(
+                keys.map { RedisCommand("HMGET", .string(StoreKeys.order($0)), "version", "modified", "removed") })
+        } catch {
+            throw StoreError("comparing orders", error)
+        }
+        var standing: [Standing?] = []
+        for reply in replies {
+            if case .error(let message) = reply {
+                let error = StoreError("comparing orders", reply: message)
+                guard error.code == .corrupt else { throw error }
+            }
+            guard let values = reply.array, values.count == 3, let version = values[0].integer,
+                let modified = values[1].integer
+            else {
+                standing.append(nil)
+                continue
+            }
+            standing.append(
+                Standing(version: version, modifiedEpochSeconds: modified, isRemoved: values[2].text == "1"))
+        }
+        return standing
+    }
+
+    /// What to put back of one order.
+    public enum Restored: Sendable {
+        /// As it was published, in a new signature.
+        case version(OrderState, StoredPackage)
+        /// A removed order with what idempotence needs.
+        case removed(OrderState)
+        /// A removed order of which only the moment is known.
+        case forgotten(OrderKey, epochMilliseconds: Int64)
+    }
+
+    /// Puts orders back, each only if what stands is older.
+    ///
+    /// - Returns: how many were written.
+    /// - Throws: `StoreError`; doing it again is safe.
+    public func restore(_ orders: [Restored]) async throws(StoreError) -> Int {
+        guard !orders.isEmpty else { return 0 }
+        let replies: [RedisValue]
+        do {
+            replies = try await self.redis.evaluate(orders.map(Self.invocation))
+        } catch {
+            throw StoreError("restoring orders", error)
+        }
+        for case .error(let message) in replies { throw StoreError(.unavailable, "restoring orders: \(message)") }
+        return replies.count { $0.integer == 1 }
+    }
+
+    private static func invocation(_ restored: Restored) -> RedisInvocation {
+        let write: Write
+        switch restored {
+        case .version(let state, let package):
+            write = Write(state: state, expectedRevision: 0, content: .version(package))
+        case .removed(let state): write = Write(state: state, expectedRevision: 0, content: .removal)
+        case .forgotten(let key, let milliseconds):
+            return RedisInvocation(
+                StoreScripts.forgetOrder, keys: [StoreKeys.order(key)], arguments: [.integer(milliseconds)])
+        }
+        return RedisInvocation(
+            StoreScripts.restoreOrder, keys: [StoreKeys.order(write.state.key)],
+            arguments: [
+                .integer(write.state.version), .integer(write.state.modifiedEpochSeconds), .string(write.mode),
+                .integer(Self.removedSeconds),
+            ] + write.fields.flatMap { [.string($0.0.rawValue), $0.1] })
+    }
+}

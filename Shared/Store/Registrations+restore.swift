@@ -1,0 +1,97 @@
+public import Model
+import Redis
+
+/// Registrations in bulk, as restoring reads them.
+extension Registrations {
+    /// A record of `waybill.registrations`.
+    public struct Restored: Hashable, Sendable {
+        public let key: RegistrationKey
+        /// Nil for one that ended.
+        public let registration: RegistrationRecord?
+        public let stamp: RegistrationStamp
+
+        public init(key: RegistrationKey, registration: RegistrationRecord?, stamp: RegistrationStamp) {
+            self.key = key
+            self.registration = registration
+            self.stamp = stamp
+        }
+    }
+
+    /// Puts registrations back and takes those off that ended; what is newer stays.
+    ///
+    /// - Parameter items: one of each key, some hundreds, since all are in one pipeline.
+    /// - Throws: `StoreError`; doing it again is safe.
+    public func restore(_ items: [Restored]) async throws(StoreError) {
+        // A registration stands with its device first, and is taken off its order first.
+        var first: [RedisInvocation] = []
+        var second: [RedisInvocation] = []
+        for item in items {
+            if let registration = item.registration {
+                first.append(Self.deviceSide(StoreScripts.registerOrder, item.key, item.stamp))
+                second.append(
+                    Self.orderSide(StoreScripts.registerDevice, item.key, item.stamp, .bytes(registration.encoded)))
+            } else {
+                let remembered = RedisArgument.integer(Self.endedSeconds)
+                first.append(Self.orderSide(StoreScripts.unregisterDevice, item.key, item.stamp, remembered))
+                second.append(Self.deviceSide(StoreScripts.unregisterOrder, item.key, item.stamp, remembered))
+            }
+        }
+        for invocations in [first, second] {
+            do throws(RedisError) {
+                for case .error(let message) in try await self.redis.evaluate(invocations) {
+                    throw RedisError(.server, message)
+                }
+            } catch {
+                throw StoreError("restoring registrations", error)
+            }
+        }
+    }
+
+    /// Whether each of some records is to be seen in Redis, or something newer is.
+    public func stand(_ items: [Restored]) async throws(StoreError) -> [Bool] {
+        let replies: [RedisValue]
+        do {
+            replies = try await self.redis.pipeline(
+                items.flatMap { item in
+                    let device = RedisArgument.string(item.key.device.rawValue)
+                    return [
+                        RedisCommand("HGET", .string(StoreKeys.devices(item.key.order)), device),
+                        RedisCommand("HGET", .string(StoreKeys.stamps(item.key.order)), device),
+                    ]
+                })
+        } catch {
+            throw StoreError("comparing registrations", error)
+        }
+        for case .error(let message) in replies {
+            let error = StoreError("comparing registrations", reply: message)
+            guard error.code == .corrupt else { throw error }
+        }
+        guard replies.count == items.count * 2 else {
+            throw StoreError(.unavailable, "comparing registrations: a reply is missing")
+        }
+        return items.indices.map { index in
+            let bytes = replies[index * 2].bytes
+            // One that was published again says the same at a higher offset.
+            if let wanted = items[index].registration {
+                if let bytes, (try? RegistrationRecord.decode(bytes)) == wanted { return true }
+                guard bytes != nil else { return false }
+            } else if bytes == nil {
+                return true
+            }
+            let stamp = replies[index * 2 + 1].text.flatMap { RegistrationStamp.read($0)?.stamp }
+            return stamp.map { $0.isNewer(than: items[index].stamp) } ?? false
+        }
+    }
+}
+
+extension RegistrationStamp {
+    /// The rule of the scripts: offsets decide between what is close, moments between what is not.
+    func isNewer(than other: RegistrationStamp) -> Bool {
+        if self.offset < 0 || other.offset < 0
+            || abs(self.epochMilliseconds - other.epochMilliseconds) > Self.raceMilliseconds
+        {
+            return self.epochMilliseconds > other.epochMilliseconds
+        }
+        return self.offset > other.offset
+    }
+}

@@ -1,0 +1,141 @@
+import Redis
+
+/// The jobs of a restoring, shared by all packagers: each is in the hands of one as long as its lease lasts.
+///
+/// A worker that dies loses its lease, and the job is gone on with where it was noted last. If Redis vanishes once more,
+/// the board vanishes with it and all begins anew.
+public struct RestoreBoard: Sendable {
+    private let view: View
+
+    public init(_ view: View) { self.view = view }
+
+    /// One partition to be read.
+    public struct Job: Hashable, Sendable {
+        /// `<topic>/<partition>`
+        public let name: String
+        public let from: Int64
+        /// Where to end.
+        public var to: Int64
+        /// Where to go on.
+        public var next: Int64
+        public var isDone = false
+
+        public init(name: String, from: Int64, to: Int64) {
+            self.name = name
+            self.from = max(0, from)
+            self.to = max(self.from, to)
+            self.next = self.from
+        }
+
+        init?(name: String, _ value: String) {
+            let parts = value.split(separator: ":", omittingEmptySubsequences: false)
+            guard parts.count == 5, let from = Int64(parts[0]), let to = Int64(parts[1]), let next = Int64(parts[2])
+            else { return nil }
+            self.init(name: name, from: from, to: to)
+            self.next = next
+            self.isDone = parts[4] == "done"
+        }
+
+        var text: String { "\(self.from):\(self.to):\(self.next):0:\(self.isDone ? "done" : "")" }
+    }
+
+    /// What asking for a job gave.
+    public enum Claim: Hashable, Sendable {
+        case job(Job)
+        /// All that is open is in others' hands.
+        case wait
+        /// Nothing is open.
+        case allDone
+        /// The plan is not under way any more.
+        case over
+    }
+
+    /// Notes jobs, unless those of the plan are noted already.
+    public func note(_ jobs: [Job], of plan: String) async throws(StoreError) {
+        _ = try await self.view.run(
+            [
+                RedisInvocation(
+                    StoreScripts.noteJobs, keys: [StoreKeys.jobs],
+                    arguments: [.string(plan)] + jobs.flatMap { [.string($0.name), .string($0.text)] })
+            ], "noting jobs")
+    }
+
+    /// The jobs of a plan; nil when they are not noted.
+    public func jobs(of plan: String) async throws(StoreError) -> [Job]? {
+        let reply: RedisValue
+        do {
+            reply = try await self.view.redis.send(RedisCommand("HGETALL", .string(StoreKeys.jobs)))
+        } catch {
+            throw StoreError("reading jobs", error)
+        }
+        let values = (reply.array ?? []).map { $0.text ?? "" }
+        var found: String?
+        var jobs: [Job] = []
+        for index in stride(from: 0, to: values.count - 1, by: 2) {
+            if values[index] == "plan" {
+                found = values[index + 1]
+            } else if let job = Job(name: values[index], values[index + 1]) {
+                jobs.append(job)
+            }
+        }
+        return found == plan ? jobs : nil
+    }
+
+    /// Asks for a job.
+    ///
+    /// - Parameter owner: letters and digits, nobody else's.
+    public func claim(of plan: String, by owner: String, lease: Duration) async throws(StoreError) -> Claim {
+        let reply = try await self.view.run(
+            [
+                RedisInvocation(
+                    StoreScripts.claimJob, keys: [StoreKeys.jobs],
+                    arguments: [.string(plan), .string(owner), .integer(lease.wholeMilliseconds)])
+            ], "claiming a job"
+        ).first
+        if let count = reply?.integer { return count < 0 ? .over : count == 0 ? .allDone : .wait }
+        guard let parts = reply?.array, parts.count == 4, let name = parts[0].text, let from = parts[1].integer,
+            let to = parts[2].integer, let next = parts[3].integer
+        else { throw StoreError(.unavailable, "claiming a job: an unexpected reply") }
+        var job = Job(name: name, from: from, to: to)
+        job.next = next
+        return .job(job)
+    }
+
+    /// Notes how far a job came, and keeps it for another lease.
+    ///
+    /// - Returns: false when it is somebody else's by now, or the plan is over: stop working on it.
+    public func keep(_ job: Job, of plan: String, by owner: String, lease: Duration) async throws(StoreError) -> Bool {
+        try await self.note(job, plan, owner, lease, then: job.isDone ? "done" : owner)
+    }
+
+    /// Gives a job back, to be gone on with after a pause.
+    public func giveBack(_ job: Job, of plan: String, by owner: String, pause: Duration) async throws(StoreError) {
+        _ = try await self.note(job, plan, owner, pause, then: "")
+    }
+
+    /// Forgets a plan that is over.
+    public func forget(_ plan: String) async throws(StoreError) {
+        _ = try await self.view.run(
+            [RedisInvocation(StoreScripts.forgetJobs, keys: [StoreKeys.jobs], arguments: [.string(plan)])],
+            "forgetting jobs")
+    }
+
+    private func note(
+        _ job: Job, _ plan: String, _ owner: String, _ lease: Duration, then next: String
+    ) async throws(StoreError) -> Bool {
+        let reply = try await self.view.run(
+            [
+                RedisInvocation(
+                    StoreScripts.noteJob, keys: [StoreKeys.jobs],
+                    arguments: [
+                        .string(plan), .string(job.name), .string(owner), .integer(job.next), .integer(job.to),
+                        .integer(lease.wholeMilliseconds), .string(next),
+                    ])
+            ], "noting a job")
+        return reply.first?.integer == 1
+    }
+}
+
+extension Duration {
+    fileprivate var wholeMilliseconds: Int64 { max(0, Int64(self / .milliseconds(1))) }
+}

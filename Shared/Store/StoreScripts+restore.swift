@@ -1,0 +1,208 @@
+import Redis
+
+/// Whether the view is complete, and putting it together again.
+///
+/// A server's *history* is the identifier that Redis gives to a run of writes: it changes with a restart, with a
+/// fail-over and when a replica takes over, and an old copy has never the one that it had as a copy. What was judged of
+/// one history says nothing about another, so each value of an epoch and of a plan ends with the history it is of.
+/// Source: Redis INFO, master_replid; Redis replication, "Replication ID explained"
+extension StoreScripts {
+    private static let history = """
+        local function history()
+          local info = redis.pcall('INFO', 'replication')
+          return type(info) == 'string' and string.match(info, 'master_replid:(%w+)') or ''
+        end
+        local function isHere(value) return value and string.match(value, ':(.*)$') == history() end
+
+        """
+
+    /// The epoch, nil unless it is of this history. The source of an EVAL and no script, since whoever lives on an event
+    /// loop has it in a pipeline behind other commands.
+    ///
+    /// KEYS: the epoch.
+    static let epoch =
+        Self.history + """
+            local epoch = redis.call('GET', KEYS[1])
+            return isHere(epoch) and epoch or false
+            """
+
+    /// What stands of the view.
+    ///
+    /// KEYS: epoch, plan, tails.
+    /// Returns the epoch, 1 if it is of this history, the plan if it is, the tails, the history.
+    static let look = RedisScript(
+        Self.history + """
+            local epoch = redis.call('GET', KEYS[1])
+            local plan = redis.call('GET', KEYS[2])
+            return {
+              epoch or '', isHere(epoch) and 1 or 0,
+              isHere(plan) and string.match(plan, '^(.*):') or '', redis.call('HGETALL', KEYS[3]), history()
+            }
+            """)
+
+    /// Says that the view is not complete, and under which plan it is restored.
+    ///
+    /// KEYS: epoch, plan. ARGV: the plan to begin if there is none, the epoch that was seen, empty for none.
+    /// Returns the plan that holds; nil when the view was completed meanwhile.
+    static let beginRestore = RedisScript(
+        Self.history + """
+            local epoch = redis.call('GET', KEYS[1])
+            if epoch and epoch ~= ARGV[2] and isHere(epoch) then return false end
+            local plan = redis.call('GET', KEYS[2])
+            redis.call('DEL', KEYS[1])
+            if isHere(plan) then return string.match(plan, '^(.*):') end
+            redis.call('SET', KEYS[2], ARGV[1] .. ':' .. history())
+            return ARGV[1]
+            """)
+
+    /// Says that the view is complete, if nothing happened to it since its restoring began.
+    ///
+    /// KEYS: epoch, plan, tails. ARGV: plan, new epoch, then field, offset, … of the tails.
+    /// Returns 1 if so, else 0.
+    static let completeRestore = RedisScript(
+        Self.history + """
+            local here = history()
+            if redis.call('GET', KEYS[2]) ~= ARGV[1] .. ':' .. here then return 0 end
+            redis.call('DEL', KEYS[2], KEYS[3])
+            for index = 3, #ARGV, 2 do redis.call('HSET', KEYS[3], ARGV[index], ARGV[index + 1]) end
+            redis.call('SET', KEYS[1], ARGV[2] .. ':' .. here)
+            return 1
+            """)
+
+    /// Says that a view of another history is complete all the same.
+    ///
+    /// KEYS: epoch. ARGV: the epoch and the history that were judged, the new epoch.
+    /// Returns 1 if so, 0 if either is another by now.
+    static let confirmView = RedisScript(
+        Self.history + """
+            if redis.call('GET', KEYS[1]) ~= ARGV[1] or history() ~= ARGV[2] then return 0 end
+            redis.call('SET', KEYS[1], ARGV[3] .. ':' .. ARGV[2])
+            return 1
+            """)
+
+    /// Moves the tails on, if the view is the one that the offsets were taken under.
+    ///
+    /// KEYS: epoch, tails. ARGV: epoch, then field, offset, … Returns 1 if so, else 0.
+    static let keepTails = RedisScript(
+        Self.history + """
+            local epoch = redis.call('GET', KEYS[1])
+            if epoch ~= ARGV[1] or not isHere(epoch) then return 0 end
+            redis.call('DEL', KEYS[2])
+            for index = 2, #ARGV, 2 do redis.call('HSET', KEYS[2], ARGV[index], ARGV[index + 1]) end
+            return 1
+            """)
+
+    /// Puts an order back, if what stands is older.
+    ///
+    /// The revision is a moment and not a count: who read the order before it was lost must not find the number again
+    /// that they read. The stamp is above every tag that was handed out for this version, also by a server whose clock
+    /// was ahead of this one's.
+    /// KEYS: the order. ARGV: version, modification second, mode, seconds to keep a removed order, then field, value, …
+    /// Returns 1 if written, 0 if what stands is as new.
+    static let restoreOrder = RedisScript(
+        """
+        local version, modified = tonumber(ARGV[1]), tonumber(ARGV[2])
+        local last = 0
+        local revision = 0
+        local unannounced = false
+        if redis.call('TYPE', KEYS[1]).ok == 'hash' then
+          local standing = redis.call('HMGET', KEYS[1], 'version', 'modified', 'stamp', 'revision', 'unannounced')
+          local standingVersion = tonumber(standing[1] or '') or 0
+          if standingVersion > version
+            or standingVersion == version and (tonumber(standing[2] or '') or 0) >= modified then return 0 end
+          last, revision = tonumber(standing[3] or '') or 0, tonumber(standing[4] or '') or 0
+          unannounced = standing[5]
+        end
+        local time = redis.call('TIME')
+        local now = time[1] * 1000000 + time[2]
+        local stamp = math.max(now, (modified + 1) * 1000000, last + 1)
+        redis.call('DEL', KEYS[1])
+        if unannounced then redis.call('HSET', KEYS[1], 'unannounced', unannounced) end
+        redis.call(
+          'HSET', KEYS[1], 'revision', string.format('%.0f', math.max(now, revision + 1)),
+          'stamp', string.format('%.0f', stamp), unpack(ARGV, 5))
+        if ARGV[3] == 'removal' then redis.call('EXPIRE', KEYS[1], ARGV[4]) end
+        return 1
+        """)
+
+    /// Takes an order away whose removal says nothing but when it was.
+    ///
+    /// KEYS: the order. ARGV: the removal's millisecond. Returns 1 if it was taken away, else 0.
+    static let forgetOrder = RedisScript(
+        """
+        if redis.call('TYPE', KEYS[1]).ok == 'hash' then
+          local standing = redis.call('HMGET', KEYS[1], 'modified', 'removed')
+          if standing[2] == '1' or (tonumber(standing[1] or '') or 0) * 1000 > tonumber(ARGV[1]) then return 0 end
+        end
+        return redis.call('DEL', KEYS[1])
+        """)
+}
+
+// MARK: Jobs
+
+/// The jobs of a restoring stand in one hash: `plan`, and per job `<from>:<to>:<next>:<lease ends>:<owner>`, with the
+/// owner `done` for what is done. Milliseconds of the server's clock.
+extension StoreScripts {
+    private static let clock = """
+        local time = redis.call('TIME')
+        local now = time[1] * 1000 + math.floor(time[2] / 1000)
+
+        """
+
+    /// Notes the jobs of a plan, unless they are noted.
+    ///
+    /// KEYS: jobs. ARGV: plan, then job, value, … Returns 1 if noted now, else 0.
+    static let noteJobs = RedisScript(
+        """
+        if redis.call('HGET', KEYS[1], 'plan') == ARGV[1] then return 0 end
+        redis.call('DEL', KEYS[1])
+        for index = 2, #ARGV, 2 do redis.call('HSET', KEYS[1], ARGV[index], ARGV[index + 1]) end
+        redis.call('HSET', KEYS[1], 'plan', ARGV[1])
+        return 1
+        """)
+
+    /// Takes a job that nobody has.
+    ///
+    /// KEYS: jobs. ARGV: plan, owner, milliseconds of the lease.
+    /// Returns job, from, to, next; or how many are open, all in others' hands; -1 when the plan is another.
+    static let claimJob = RedisScript(
+        Self.clock + """
+            if redis.call('HGET', KEYS[1], 'plan') ~= ARGV[1] then return -1 end
+            local all = redis.call('HGETALL', KEYS[1])
+            local open = 0
+            for index = 1, #all, 2 do
+              local from, to, next, lease, owner = string.match(all[index + 1], '^(%d+):(%d+):(%d+):(%d+):(%w*)$')
+              if from and owner ~= 'done' then
+                open = open + 1
+                if tonumber(lease) <= now then
+                  redis.call('HSET', KEYS[1], all[index],
+                    string.format('%s:%s:%s:%.0f:%s', from, to, next, now + ARGV[3], ARGV[2]))
+                  return {all[index], from, to, next}
+                end
+              end
+            end
+            return open
+            """)
+
+    /// Notes how far a job came.
+    ///
+    /// KEYS: jobs. ARGV: plan, job, owner, next, to, milliseconds of the lease, owner from now on.
+    /// Returns 1, or 0 when the job is somebody else's by now.
+    static let noteJob = RedisScript(
+        Self.clock + """
+            if redis.call('HGET', KEYS[1], 'plan') ~= ARGV[1] then return 0 end
+            local from, owner = string.match(
+              redis.call('HGET', KEYS[1], ARGV[2]) or '', '^(%d+):%d+:%d+:%d+:(%w*)$')
+            if owner ~= ARGV[3] then return 0 end
+            redis.call('HSET', KEYS[1], ARGV[2],
+              string.format('%s:%s:%s:%.0f:%s', from, ARGV[5], ARGV[4], now + ARGV[6], ARGV[7]))
+            return 1
+            """)
+
+    /// Forgets the jobs of a plan. KEYS: jobs. ARGV: plan.
+    static let forgetJobs = RedisScript(
+        """
+        if redis.call('HGET', KEYS[1], 'plan') ~= ARGV[1] then return 0 end
+        return redis.call('DEL', KEYS[1])
+        """)
+}

@@ -1,0 +1,181 @@
+public import Redis
+
+/// The view: what stands in Redis of what Kafka knows. Whether it is complete, and who says so.
+///
+/// On a single server there is one place for what is said; in a cluster each master has one, since each may lose its part
+/// alone. The view is complete when it is so in all places.
+/// Source: DESIGN §4, last paragraph
+public struct View: Sendable {
+    /// Where the view stands.
+    public let redis: RedisClient
+    private let anchors: @Sendable () -> [String]
+
+    /// - Parameter anchors: a hash tag for each master of a cluster, as they are now; none for a single server.
+    public init(redis: RedisClient, anchors: @escaping @Sendable () -> [String] = { [] }) {
+        self.redis = redis
+        self.anchors = anchors
+    }
+
+    private var places: [String?] {
+        let anchors = self.anchors()
+        return anchors.isEmpty ? [nil] : anchors.map { $0 }
+    }
+
+    /// What stands in one place.
+    public struct Place: Hashable, Sendable {
+        let anchor: String?
+        /// Nil where the view is not complete.
+        public let epoch: String?
+        /// Whether the epoch is of the server as it is now. If not, what was judged may hold no more.
+        public let isHere: Bool
+        /// The restoring that is under way.
+        public let plan: String?
+        /// Of the server that was asked.
+        let history: String
+        /// Below these everything certainly stands in this place; by `<topic>/<partition>`.
+        public let tails: [String: Int64]
+
+        public init(
+            anchor: String? = nil, epoch: String?, isHere: Bool, plan: String?, history: String = "",
+            tails: [String: Int64] = [:]
+        ) {
+            self.anchor = anchor
+            self.epoch = epoch
+            self.isHere = isHere
+            self.plan = plan
+            self.history = history
+            self.tails = tails
+        }
+    }
+
+    /// Looks at all places.
+    public func look() async throws(StoreError) -> [Place] {
+        let places = self.places
+        let replies = try await self.run(
+            places.map {
+                RedisInvocation(
+                    StoreScripts.look, keys: [StoreKeys.epoch($0), StoreKeys.plan($0), StoreKeys.tails($0)],
+                    arguments: [])
+            }, "looking at the view")
+        var found: [Place] = []
+        for (anchor, reply) in zip(places, replies) {
+            guard let parts = reply.array, parts.count == 5, let epoch = parts[0].text, let plan = parts[2].text,
+                let tails = parts[3].array, let history = parts[4].text
+            else { throw StoreError(.unavailable, "looking at the view: an unexpected reply") }
+            found.append(
+                Place(
+                    anchor: anchor, epoch: epoch.isEmpty ? nil : epoch, isHere: parts[1].integer == 1,
+                    plan: plan.isEmpty ? nil : plan, history: history, tails: Self.offsets(tails)))
+        }
+        return found
+    }
+
+    private static func offsets(_ pairs: [RedisValue]) -> [String: Int64] {
+        var offsets: [String: Int64] = [:]
+        for index in stride(from: 0, to: pairs.count - 1, by: 2) {
+            guard let name = pairs[index].text, let offset = pairs[index + 1].integer else { continue }
+            offsets[name] = max(0, offset)
+        }
+        return offsets
+    }
+
+    /// Says that the view is not complete.
+    ///
+    /// - Parameters:
+    ///   - plan: a name for the restoring, if none is under way: letters and digits.
+    ///   - places: as they were seen when this was decided.
+    /// - Returns: the plan under which all restore; nil when the view was completed by others meanwhile.
+    public func begin(_ plan: String, seen places: [Place]) async throws(StoreError) -> String? {
+        var plan = plan
+        // One after the other: the first place decides whose plan it is.
+        for place in places {
+            let reply = try await self.run(
+                [
+                    RedisInvocation(
+                        StoreScripts.beginRestore, keys: [StoreKeys.epoch(place.anchor), StoreKeys.plan(place.anchor)],
+                        arguments: [.string(plan), .string(place.epoch ?? "")])
+                ], "beginning to restore")
+            guard let text = reply.first?.text else { return nil }
+            plan = text
+        }
+        return plan
+    }
+
+    /// Says that the view is complete, wherever nothing happened since the plan began.
+    ///
+    /// - Parameter tails: below which everything was restored.
+    /// - Returns: whether it is so in all places.
+    public func complete(_ plan: String, epoch: String, tails: [String: Int64]) async throws(StoreError) -> Bool {
+        let pairs = Self.pairs(tails)
+        let replies = try await self.run(
+            self.places.map {
+                RedisInvocation(
+                    StoreScripts.completeRestore, keys: [StoreKeys.epoch($0), StoreKeys.plan($0), StoreKeys.tails($0)],
+                    arguments: [.string(plan), .string(epoch)] + pairs)
+            }, "completing the view")
+        return replies.allSatisfy { $0.integer == 1 }
+    }
+
+    /// Says that places of another history turned out to be complete.
+    public func confirm(_ places: [Place], epoch: String) async throws(StoreError) {
+        _ = try await self.run(
+            places.filter { !$0.isHere }.map { place in
+                RedisInvocation(
+                    StoreScripts.confirmView, keys: [StoreKeys.epoch(place.anchor)],
+                    arguments: [.string(place.epoch ?? ""), .string(place.history), .string(epoch)])
+            }, "confirming the view")
+    }
+
+    /// Moves the tails on.
+    ///
+    /// - Parameter places: as they were when the offsets were taken: if a place is another by now, it keeps its tails.
+    public func keep(tails: [String: Int64], in places: [Place]) async throws(StoreError) {
+        let pairs = Self.pairs(tails)
+        let known = places.compactMap { place in place.epoch.map { (place.anchor, $0) } }
+        _ = try await self.run(
+            known.map {
+                RedisInvocation(
+                    StoreScripts.keepTails, keys: [StoreKeys.epoch($0), StoreKeys.tails($0)],
+                    arguments: [.string($1)] + pairs)
+            }, "keeping the tails")
+    }
+
+    private static func pairs(_ offsets: [String: Int64]) -> [RedisArgument] {
+        offsets.sorted { $0.key < $1.key }.flatMap { [.string($0.key), .integer($0.value)] }
+    }
+
+    func run(_ invocations: [RedisInvocation], _ operation: String) async throws(StoreError) -> [RedisValue] {
+        guard !invocations.isEmpty else { return [] }
+        let replies: [RedisValue]
+        do {
+            replies = try await self.redis.evaluate(invocations)
+        } catch {
+            throw StoreError(operation, error)
+        }
+        for case .error(let message) in replies { throw StoreError(.unavailable, "\(operation): \(message)") }
+        return replies
+    }
+}
+
+extension View {
+    /// The epochs of all places while the view is complete. The same value never comes again.
+    public struct Epochs: Hashable, Sendable {
+        let values: [String]
+    }
+
+    /// Commands that read the epochs, to stand in a pipeline beside others.
+    public var epochCommands: [RedisCommand] {
+        self.places.map { RedisCommand("EVAL", .string(StoreScripts.epoch), "1", .string(StoreKeys.epoch($0))) }
+    }
+
+    /// - Returns: nil when the view is not complete.
+    public static func epochs(_ replies: some Collection<RedisValue>) throws(StoreError) -> Epochs? {
+        var values: [String] = []
+        for reply in replies {
+            if case .error(let message) = reply { throw StoreError(.unavailable, "reading the epoch: \(message)") }
+            guard let text = reply.text else { return nil }
+            values.append(text)
+        }
+        return Epochs(values: values)
+    }
+}

@@ -1,0 +1,58 @@
+import Redis
+import Synchronization
+
+/// Keeps whoever reads from taking what is missing in an incomplete view for something that does not exist.
+///
+/// It remembers the epochs under which the view was complete. Epochs that are read behind some data, and are still these,
+/// say that the view was complete when the data was read: an epoch that went never comes back.
+public final class ViewWatch: Sendable {
+    let view: View
+    private let onDoubt: @Sendable () -> Void
+    private let remembered = Mutex<View.Epochs?>(nil)
+
+    /// - Parameter onDoubt: called when the view turns out to be incomplete or another one, for whoever looks after it.
+    public init(_ view: View, onDoubt: @escaping @Sendable () -> Void = {}) {
+        self.view = view
+        self.onDoubt = onDoubt
+    }
+
+    /// The epochs under which the view is complete, to be compared with those behind the data.
+    ///
+    /// - Throws: `StoreError` with code `.incomplete`, or `.unavailable`.
+    public func known() async throws(StoreError) -> View.Epochs {
+        if let known = self.remembered.withLock({ $0 }) { return known }
+        guard let epochs = try await self.read() else { throw self.doubt() }
+        self.remembered.withLock { $0 = epochs }
+        return epochs
+    }
+
+    /// Whether the view is still the one of these epochs.
+    ///
+    /// - Throws: as `known`.
+    public func confirm(_ epochs: View.Epochs) async throws(StoreError) {
+        guard try await self.read() == epochs else { throw self.doubt() }
+    }
+
+    /// Judges epochs that were read behind some data.
+    func check(_ replies: some Collection<RedisValue>, against epochs: View.Epochs) throws(StoreError) {
+        guard try View.epochs(replies) == epochs else { throw self.doubt() }
+    }
+
+    private func read() async throws(StoreError) -> View.Epochs? {
+        do {
+            return try View.epochs(try await self.view.redis.pipeline(self.view.epochCommands))
+        } catch let error as RedisError {
+            throw StoreError("reading the epoch", error)
+        } catch let error as StoreError {
+            throw error
+        } catch {
+            throw StoreError(.unavailable, "reading the epoch: \(error)")
+        }
+    }
+
+    private func doubt() -> StoreError {
+        self.remembered.withLock { $0 = nil }
+        self.onDoubt()
+        return StoreError(.incomplete, "the view in Redis is not complete, it is being judged or restored")
+    }
+}
