@@ -27,6 +27,8 @@ struct ChangeProcessor: Sendable {
     var shelf: PictureShelf?
     /// Why an order type without a workshop is waited for; nil if it is nobody's, and its changes are dead letters.
     var awaited: @Sendable (OrderTypeIdentifier) -> String? = { _ in nil }
+    /// Sees to it that what was done stands in the view that is served; nil believes it.
+    var view: ViewWatch?
     /// Milliseconds since 1970.
     var now: @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970 * 1000) }
     private let deadLetters: DeadLetterOffice
@@ -80,6 +82,13 @@ struct ChangeProcessor: Sendable {
     ///
     /// - Returns: those that another worker wrote in between.
     private func advance(_ orders: [ChangeBatch.Order], _ verdicts: inout Verdicts) async -> [ChangeBatch.Order] {
+        let epochs: View.Epochs?
+        do {
+            epochs = try await self.view?.known()
+        } catch {
+            verdicts.postpone(orders.map(\.place), "\(error)")
+            return []
+        }
         let (readable, corrupt) = await self.readStates(orders, &verdicts)
         var open = await self.package(readable, &verdicts)
         // Before the write, which moves orders past these changes: a letter that failed behind it would be lost,
@@ -89,6 +98,12 @@ struct ChangeProcessor: Sendable {
         let conflicts = await self.write(open, &verdicts)
         open.removeAll { verdicts.isPostponed($0.place) || conflicts.contains($0.place) }
         await self.publish(open, &verdicts)
+        do {
+            // A view that was lost since is restored from what was published before it was lost: this may be missing.
+            if let epochs { try await self.view?.confirm(epochs) }
+        } catch {
+            verdicts.postpone(open.map(\.place), "\(error)")
+        }
         open.removeAll { verdicts.isPostponed($0.place) }
         self.account(for: open.map(\.work))
         self.metrics.conflicts.increment(by: conflicts.count)
@@ -164,9 +179,10 @@ struct ChangeProcessor: Sendable {
         var messages: [(place: Int, message: KafkaMessage)] = []
         let told = open.filter(\.work.isTold)
         for passage in told {
-            let key = Array(passage.work.key.description.utf8)
-            messages.append(
-                (passage.place, KafkaMessage(topic: self.topics.orders, key: key, value: passage.work.record?.encoded)))
+            let message = KafkaMessage(
+                topic: self.topics.orders, key: Array(passage.work.key.description.utf8),
+                value: passage.work.record?.encoded, headers: passage.work.state.map(RemovedOrder.headers) ?? [])
+            messages.append((passage.place, message))
         }
         let ended = await self.registrations(ofRemoved: told, &verdicts)
         messages += ended.map { place, registration in

@@ -124,6 +124,20 @@ struct OrderWorkshop: Sendable {
         try self.build(state.orderJSON(rules: self.rules), pictures, nowEpochSeconds)
     }
 
+    /// The package of an order that was lost, as it was published; nil if it would be too large with the brand as it is.
+    ///
+    /// - Throws: `PackagingError` `.signing`.
+    func restored(
+        _ state: OrderState, pictures: Shown, nowEpochSeconds: Int64
+    ) throws(PackagingError) -> OrderPackage? {
+        do {
+            return try self.package(state, pictures, nowEpochSeconds: nowEpochSeconds)
+        } catch {
+            guard error.code == .tooLarge else { throw error }
+            return nil
+        }
+    }
+
     /// What has to be done so that a stored order stands there as the brand would package it now.
     ///
     /// - Parameters:

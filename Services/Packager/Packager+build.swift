@@ -17,7 +17,10 @@ extension Packager {
         let redis = RedisClient(common.redis, eventLoopGroup: environment.group)
         let producer = try KafkaProducer(environment.producing(within: common.shutdownLimit / 2))
         let workshops = Workshops(settings.brands.brands, secrets: settings.secrets)
-        let store = OrderStore(redis: redis)
+        let wakes = ViewKeeper.Wakes()
+        let view = View(redis: redis)
+        let watch = ViewWatch(view) { wakes.wake() }
+        let store = OrderStore(redis: redis, view: watch)
         let shelf = PictureShelf(
             pictures: Pictures(redis: redis), metrics: PictureMetrics(factory: environment.metrics))
         var processor = ChangeProcessor(
@@ -26,6 +29,7 @@ extension Packager {
             metrics: PackagerMetrics(factory: environment.metrics), logger: environment.logger)
         processor.shelf = shelf
         processor.awaited = { [brands = settings.brands] in brands.reasonToAwait($0) }
+        processor.view = watch
         var repackager = OrderRepackager(
             topics: common.topics, store: store, producer: producer, workshops: { workshops.current })
         repackager.shelf = shelf
@@ -47,8 +51,27 @@ extension Packager {
             await redis.close()
         }
         let reloader = BrandReloader(settings.brands, environment: environment) { workshops.update($0) }
-        // Stopped in reverse: the batch worker closes what it shares with the pictures.
-        return [reloader, worker, pictures]
+        let keeper = try Self.keeper(view, wakes, store, shelf, workshops, settings.brands, environment)
+        // Stopped in reverse: the batch worker closes what it shares with the others.
+        return [reloader, worker, pictures, keeper]
+    }
+
+    /// Makes what looks after the view.
+    private static func keeper(
+        _ view: View, _ wakes: ViewKeeper.Wakes, _ store: OrderStore, _ shelf: PictureShelf, _ workshops: Workshops,
+        _ brands: BrandLibrary, _ environment: ServiceEnvironment
+    ) throws -> ViewKeeper {
+        let metrics = RestoreMetrics(factory: environment.metrics)
+        let topics = environment.common.topics
+        return ViewKeeper(
+            view: view, ordersTopic: topics.orders, registrationsTopic: topics.registrations,
+            reader: try KafkaReader(environment.kafka),
+            orders: OrderRestorer(
+                store: store, workshops: { workshops.current }, isAwaited: { brands.reasonToAwait($0) != nil },
+                shelf: shelf, metrics: metrics, logger: environment.logger),
+            registrations: RegistrationRestorer(
+                registrations: Registrations(redis: view.redis), metrics: metrics, logger: environment.logger),
+            metrics: metrics, readiness: environment.readiness, logger: environment.logger, wakes: wakes)
     }
 }
 

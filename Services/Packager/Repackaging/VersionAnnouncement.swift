@@ -58,7 +58,7 @@ struct VersionAnnouncement: Sendable {
                 stored.state, recipe: PackageRecipe(assets: stored.assets, entityTag: stored.entityTag))
             return KafkaMessage(
                 topic: self.topics.orders, key: Array(stored.state.key.description.utf8),
-                value: stored.state.isRemoved ? nil : record.encoded)
+                value: stored.state.isRemoved ? nil : record.encoded, headers: RemovedOrder.headers(of: stored.state))
         }
         for case .failure(let error) in await producer.produce(messages) {
             throw ChangeProcessor.NotDone(description: "publishing order versions: \(error.message)")

@@ -1,0 +1,70 @@
+import Kafka
+import Model
+
+/// The records of `waybill.orders` as orders to put back: of each order the last one.
+struct OrderReplay {
+    /// An order as Kafka knows it.
+    enum Item: Sendable {
+        case version(OrderKey, OrderRecord)
+        case removed(OrderState)
+        /// Removed, and nothing but the moment is known.
+        case forgotten(OrderKey, epochMilliseconds: Int64)
+
+        var key: OrderKey {
+            switch self {
+            case .version(let key, _), .forgotten(let key, _): key
+            case .removed(let state): state.key
+            }
+        }
+    }
+
+    private(set) var items: [(item: Item, offset: Int64)] = []
+    /// Where records stand that are none of ours, and why.
+    private(set) var unreadable: [(origin: String, reason: String)] = []
+
+    init(_ records: [KafkaRecord]) {
+        for record in Self.last(of: records) {
+            do {
+                self.items.append((try Self.item(record), record.offset))
+            } catch {
+                self.unreadable.append(("\(record.topic)/\(record.partition)/\(record.offset)", "\(error)"))
+            }
+        }
+    }
+
+    /// The last record of each key, in the order of their offsets.
+    static func last(of records: [KafkaRecord]) -> [KafkaRecord] {
+        var seen: Set<[UInt8]> = []
+        return records.reversed().filter { seen.insert($0.key ?? []).inserted }.reversed()
+    }
+
+    private static func item(_ record: KafkaRecord) throws -> Item {
+        let key = try OrderKey(String(decoding: record.key ?? [], as: UTF8.self))
+        if let value = record.value { return .version(key, try OrderRecord.decode(value)) }
+        guard let trace = record.headers.last(where: { $0.name == RemovedOrder.header })?.value else {
+            return .forgotten(key, epochMilliseconds: record.timestampMilliseconds)
+        }
+        return .removed(try RemovedOrder.state(key, trace))
+    }
+}
+
+/// What the tombstone of a removed order carries, so that its restored trace keeps version, token and positions.
+enum RemovedOrder {
+    static let header = "waybill-removed"
+
+    /// The headers of an order's record; none unless it is removed. The trace is the record that the order would have,
+    /// with an empty document.
+    static func headers(of state: OrderState) -> [KafkaHeader] {
+        guard state.isRemoved else { return [] }
+        let trace = OrderRecord(state, recipe: PackageRecipe(assets: [], entityTag: "removed")).encoded
+        return [KafkaHeader(name: Self.header, value: trace)]
+    }
+
+    /// - Throws: `RecordError`
+    static func state(_ key: OrderKey, _ trace: [UInt8]) throws(RecordError) -> OrderState {
+        var state = try OrderRecord.decode(trace).state(key: key)
+        state.document = .empty
+        state.isRemoved = true
+        return state
+    }
+}

@@ -1,0 +1,150 @@
+import CoreMetrics
+import Foundation
+import Kafka
+import Logging
+import Model
+import Packaging
+import Store
+
+/// Puts orders back from records of `waybill.orders`: packaged and signed anew, under the version that they had.
+///
+/// Nothing is published, and to devices nothing changed. Doing it again is safe: what stands is skipped.
+struct OrderRestorer: Sendable {
+    let store: OrderStore
+    /// The brands' workshops as they are now.
+    let workshops: @Sendable () -> [OrderTypeIdentifier: OrderWorkshop]
+    /// Whether there is a brand for an order type that cannot be loaded now.
+    let isAwaited: @Sendable (OrderTypeIdentifier) -> Bool
+    let shelf: PictureShelf?
+    let metrics: RestoreMetrics
+    let logger: Logger
+    /// UNIX seconds.
+    var now: @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970) }
+
+    /// An order that was made anew.
+    private struct Packaged: Sendable {
+        let state: OrderState
+        /// Nil when its package would be too large.
+        let package: OrderPackage?
+        let urls: [String]
+    }
+
+    /// Whether all of the records are to be seen in Redis, or something newer is.
+    func stand(_ records: [KafkaRecord]) async throws(StoreError) -> Bool {
+        let items = OrderReplay(records).items.map(\.item)
+        let workshops = self.workshops()
+        for (item, standing) in zip(items, try await self.store.standing(items.map(\.key))) {
+            // What would not be put back is not missed.
+            guard workshops[item.key.orderType] != nil || self.isAwaited(item.key.orderType) else { continue }
+            if !Self.stands(item, standing) { return false }
+        }
+        return true
+    }
+
+    private static func stands(_ item: OrderReplay.Item, _ standing: OrderStore.Standing?) -> Bool {
+        switch item {
+        case .version(_, let record):
+            standing?.isAsNew(asVersion: record.version, modifiedEpochSeconds: record.modifiedEpochSeconds) ?? false
+        // The trace of a removed order ends by itself.
+        case .removed(let state):
+            standing?.isAsNew(asVersion: state.version, modifiedEpochSeconds: state.modifiedEpochSeconds) ?? true
+        case .forgotten(_, let milliseconds):
+            standing.map { $0.isRemoved || $0.modifiedEpochSeconds > milliseconds / 1000 } ?? true
+        }
+    }
+
+    /// Puts orders back.
+    ///
+    /// - Returns: the lowest offset of an order that has to wait for its brand, nil if there is none.
+    /// - Throws: `StoreError`, `PackagingError` `.signing`.
+    func restore(_ records: [KafkaRecord]) async throws -> Int64? {
+        let replay = OrderReplay(records)
+        for (origin, reason) in replay.unreadable { self.refuse("a record cannot be read", origin, reason) }
+        let standing = try await self.store.standing(replay.items.map(\.item.key))
+        let workshops = self.workshops()
+        var restored: [OrderStore.Restored] = []
+        var states: [OrderState] = []
+        var awaited: [(type: OrderTypeIdentifier, offset: Int64)] = []
+        for ((item, offset), standing) in zip(replay.items, standing) {
+            switch item {
+            case .removed(let state):
+                if !(standing?.isAsNew(
+                    asVersion: state.version, modifiedEpochSeconds: state.modifiedEpochSeconds) ?? false)
+                {
+                    restored.append(.removed(state))
+                }
+            case .forgotten(let key, let milliseconds):
+                if standing != nil { restored.append(.forgotten(key, epochMilliseconds: milliseconds)) }
+            case .version(let key, let record):
+                if Self.stands(item, standing) { continue }
+                if workshops[key.orderType] != nil {
+                    states.append(record.state(key: key))
+                } else if self.isAwaited(key.orderType) {
+                    awaited.append((key.orderType, offset))
+                } else {
+                    self.metrics.strangers.increment()
+                }
+            }
+        }
+        restored += try await self.package(states, workshops)
+        self.metrics.orders.increment(by: try await self.store.restore(restored))
+        self.metrics.records.increment(by: records.count)
+        self.warn(awaited)
+        return awaited.map(\.offset).min()
+    }
+
+    private func package(
+        _ states: [OrderState], _ workshops: [OrderTypeIdentifier: OrderWorkshop]
+    ) async throws -> [OrderStore.Restored] {
+        guard !states.isEmpty else { return [] }
+        let seconds = self.now()
+        let wanted = try await onAllCores(states) { workshops[$0.key.orderType]?.pictureURLs(of: $0) ?? [] }
+        let keys = zip(states, wanted).flatMap { state, urls in
+            urls.map { PictureKey(orderType: state.key.orderType, url: $0) }
+        }
+        let found = try await self.shelf?.find(Set(keys), nowEpochSeconds: seconds) ?? PictureShelf.Found()
+        let made = try await onAllCores(Array(zip(states, wanted))) { state, urls in
+            Packaged(
+                state: state,
+                package: try workshops[state.key.orderType]?.restored(
+                    state, pictures: found.shown[state.key.orderType] ?? [:], nowEpochSeconds: seconds),
+                urls: urls)
+        }
+        try await self.shelf?.note(
+            made.compactMap { made in
+                made.package.map {
+                    PictureShelf.Packaged(
+                        order: made.state.key, version: made.state.version, urls: made.urls,
+                        missing: $0.missingPictures)
+                }
+            }, found, nowEpochSeconds: seconds)
+        var assets: [String: [UInt8]] = [:]
+        for made in made {
+            guard let package = made.package, let workshop = workshops[made.state.key.orderType] else { continue }
+            for digest in package.assets where assets[digest.rawValue] == nil {
+                assets[digest.rawValue] = workshop.entries[digest]
+            }
+        }
+        try await self.store.putAssets(assets.map { ($0.key, $0.value) })
+        return made.compactMap { made in
+            guard let package = made.package else {
+                self.refuse("an order is too large for its brand as it is now", "\(made.state.key)", "not restored")
+                return nil
+            }
+            return .version(made.state, OrderStore.StoredPackage(package))
+        }
+    }
+
+    private func refuse(_ what: Logger.Message, _ origin: String, _ reason: String) {
+        self.metrics.refused.increment()
+        self.logger.error(what, metadata: ["origin": "\(origin)", "reason": "\(reason)"])
+    }
+
+    private func warn(_ awaited: [(type: OrderTypeIdentifier, offset: Int64)]) {
+        for type in Set(awaited.map(\.type)) {
+            self.logger.error(
+                "restoring waits for a brand that cannot be loaded: mend it, or remove its directory to go on without",
+                metadata: ["brand": "\(type)", "orders": "\(awaited.count { $0.type == type })"])
+        }
+    }
+}

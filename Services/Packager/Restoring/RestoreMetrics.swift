@@ -1,0 +1,35 @@
+import CoreMetrics
+
+/// The metrics of restoring, named once.
+struct RestoreMetrics: Sendable {
+    /// 1 while the view in Redis is complete, else 0.
+    let viewComplete: Gauge
+    /// Records that are still to be read, by all packagers together.
+    let remaining: Gauge
+    /// Records that were read to restore the view.
+    let records: Counter
+    /// Orders that were signed anew and written.
+    let orders: Counter
+    /// Registrations, and ends of them, that were written.
+    let registrations: Counter
+    /// Orders of which no brand is there.
+    let strangers: Counter
+    /// Records that cannot be understood and orders that cannot be packaged.
+    let refused: Counter
+    /// Orders that wait for their brand to load.
+    let waiting: Gauge
+    /// How often a view was found to be incomplete or fallen back.
+    let restores: Counter
+
+    init(factory: any MetricsFactory) {
+        self.viewComplete = Gauge(label: "waybill_view_complete", factory: factory)
+        self.remaining = Gauge(label: "waybill_restore_remaining", factory: factory)
+        self.records = Counter(label: "waybill_restore_records_total", factory: factory)
+        self.orders = Counter(label: "waybill_restore_orders_total", factory: factory)
+        self.registrations = Counter(label: "waybill_restore_registrations_total", factory: factory)
+        self.strangers = Counter(label: "waybill_restore_strangers_total", factory: factory)
+        self.refused = Counter(label: "waybill_restore_refused_total", factory: factory)
+        self.waiting = Gauge(label: "waybill_restore_waiting", factory: factory)
+        self.restores = Counter(label: "waybill_restores_total", factory: factory)
+    }
+}

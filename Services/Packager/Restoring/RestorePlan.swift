@@ -1,0 +1,39 @@
+import Kafka
+import Store
+
+/// What has to be read: both compacted topics, from where Redis certainly has everything to where they end.
+enum RestorePlan {
+    /// How a partition is called in tails and jobs.
+    static func name(_ topic: String, _ partition: Int32) -> String { "\(topic)/\(partition)" }
+
+    /// The partition of a name.
+    static func partition(_ name: String) -> (topic: String, partition: Int32)? {
+        guard let slash = name.lastIndex(of: "/"), let partition = Int32(name[name.index(after: slash)...])
+        else { return nil }
+        return (String(name[..<slash]), partition)
+    }
+
+    /// One job for each partition.
+    ///
+    /// - Parameters:
+    ///   - bounds: what the partitions of each topic hold.
+    ///   - tails: of each place. What one place has and another lacks must be read; a tail that lies outside of its
+    ///     partition is of a topic that was made anew.
+    static func jobs(_ bounds: [String: [KafkaBounds]], tails: [[String: Int64]]) -> [RestoreBoard.Job] {
+        bounds.sorted { $0.key < $1.key }.flatMap { topic, partitions in
+            partitions.map { bounds in
+                let name = Self.name(topic, bounds.partition)
+                let lowest = tails.map { $0[name] ?? bounds.first }.min() ?? bounds.first
+                let isWithin = (bounds.first...max(bounds.first, bounds.end)).contains(lowest)
+                var job = RestoreBoard.Job(name: name, from: isWithin ? lowest : bounds.first, to: bounds.end)
+                job.isDone = job.from >= job.to
+                return job
+            }
+        }
+    }
+
+    /// Below which offsets everything stands when all jobs are done.
+    static func tails(_ jobs: [RestoreBoard.Job]) -> [String: Int64] {
+        Dictionary(jobs.map { ($0.name, $0.to) }) { first, _ in first }
+    }
+}

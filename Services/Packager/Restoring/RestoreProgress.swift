@@ -1,0 +1,36 @@
+import Store
+
+/// How far all packagers together have come with a restoring, and how fast they are.
+struct RestoreProgress {
+    /// Over which time the rate is measured.
+    static let window: Duration = .seconds(15)
+
+    private var history: [(at: ContinuousClock.Instant, done: Int64)] = []
+    /// Offsets to be read in all. Of a compacted topic some hold no record.
+    private(set) var total: Int64 = 0
+    private(set) var done: Int64 = 0
+
+    /// Takes in how the jobs stand.
+    mutating func take(_ jobs: [RestoreBoard.Job], at now: ContinuousClock.Instant) {
+        self.total = jobs.reduce(0) { $0 &+ ($1.to - $1.from) }
+        self.done = jobs.reduce(0) { $0 &+ (($1.isDone ? $1.to : $1.next) - $1.from) }
+        self.history.append((now, self.done))
+        while self.history.count > 2, now - self.history[0].at > Self.window { self.history.removeFirst() }
+    }
+
+    var remaining: Int64 { max(0, self.total - self.done) }
+
+    var percent: Int64 { self.total <= 0 ? 100 : self.done * 100 / self.total }
+
+    /// Records a second.
+    var rate: Double {
+        guard let first = self.history.first, let last = self.history.last, last.at > first.at else { return 0 }
+        return max(0, Double(last.done - first.done) / ((last.at - first.at) / .seconds(1)))
+    }
+
+    /// Nil when nothing moves.
+    var secondsLeft: Int64? {
+        let rate = self.rate
+        return rate > 0 ? Int64(min((Double(self.remaining) / rate).rounded(.up), 1e9)) : nil
+    }
+}

@@ -1,0 +1,45 @@
+import Store
+
+/// Turns the ends of partitions as they were seen into offsets below which everything certainly stands in Redis.
+///
+/// An order stands in Redis before it is published; a registration is published first, and stands there within seconds.
+/// So what was the end half a minute ago is certain now, if the view has been the same all the time.
+struct TailSamples {
+    /// How old an end must be: longer than any request takes.
+    static let lag: Duration = .seconds(30)
+    /// How often ends are looked at; with `lag` it bounds what is remembered.
+    static let interval: Duration = .seconds(5)
+
+    private struct Sample {
+        let at: ContinuousClock.Instant
+        let ends: [String: Int64]
+    }
+
+    private var epochs: [String?] = []
+    private var samples: [Sample] = []
+
+    /// Whether it is time to look again.
+    func isDue(at now: ContinuousClock.Instant) -> Bool {
+        self.samples.last.map { now - $0.at >= Self.interval } ?? true
+    }
+
+    /// Takes in how the partitions end now.
+    ///
+    /// - Parameter places: of the view, complete.
+    /// - Returns: offsets that have become certain, if there are new ones.
+    mutating func take(
+        _ ends: [String: Int64], in places: [View.Place], at now: ContinuousClock.Instant
+    ) -> [String: Int64]? {
+        let epochs = places.map(\.epoch)
+        if epochs != self.epochs {
+            // What was seen under another view says nothing about this one.
+            self.epochs = epochs
+            self.samples = []
+        }
+        self.samples.append(Sample(at: now, ends: ends))
+        guard let certain = self.samples.lastIndex(where: { now - $0.at >= Self.lag }) else { return nil }
+        let tails = self.samples[certain].ends
+        self.samples.removeSubrange(...certain)
+        return tails
+    }
+}

@@ -1,0 +1,215 @@
+import CoreMetrics
+import Foundation
+import Kafka
+import Logging
+import Operations
+import ServiceLifecycle
+import Store
+import Synchronization
+
+/// Looks after the view in Redis as long as a packager runs: judges it when something happened to Redis, restores it
+/// from Kafka together with the other packagers, and keeps the tails from which that would begin.
+///
+/// Source: DESIGN §4, last paragraph
+final class ViewKeeper: Service {
+    /// What readiness waits for.
+    static let condition = "view"
+    /// How often it looks without being asked.
+    private static let interval: Duration = .seconds(1)
+    /// Between two looks while the view is not complete.
+    private static let pause: Duration = .milliseconds(10)
+    /// How often progress is logged.
+    private static let logInterval: Duration = .seconds(5)
+
+    private let view: View
+    private let topics: [String]
+    private let reader: KafkaReader
+    private let orders: OrderRestorer
+    private let registrations: RegistrationRestorer
+    private let metrics: RestoreMetrics
+    private let readiness: Readiness
+    private let logger: Logger
+    private let wakes: AsyncStream<Void>
+    private let waker: AsyncStream<Void>.Continuation
+    private let logged = Mutex<ContinuousClock.Instant?>(nil)
+
+    init(
+        view: View, ordersTopic: String, registrationsTopic: String, reader: KafkaReader, orders: OrderRestorer,
+        registrations: RegistrationRestorer, metrics: RestoreMetrics, readiness: Readiness, logger: Logger,
+        wakes: Wakes
+    ) {
+        self.view = view
+        self.topics = [ordersTopic, registrationsTopic]
+        self.reader = reader
+        self.orders = orders
+        self.registrations = registrations
+        self.metrics = metrics
+        self.readiness = readiness
+        self.logger = logger
+        (self.wakes, self.waker) = (wakes.stream, wakes.continuation)
+    }
+
+    /// How others ask for a look, made before the keeper. One place: who asks during a look gets one more.
+    struct Wakes: Sendable {
+        fileprivate let stream: AsyncStream<Void>
+        fileprivate let continuation: AsyncStream<Void>.Continuation
+
+        init() {
+            (self.stream, self.continuation) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
+        }
+
+        func wake() { self.continuation.yield() }
+    }
+
+    /// Letters and digits that nobody else has.
+    static func randomName() -> String { UUID().uuidString.filter { $0 != "-" }.lowercased() }
+
+    func run() async throws {
+        try? await cancelWhenGracefulShutdown {
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                group.addTask {
+                    while true {
+                        try await Task.sleep(for: Self.interval)
+                        self.waker.yield()
+                    }
+                }
+                group.addTask { try await self.look() }
+                // Neither ends but by cancellation.
+                try await group.waitForAll()
+            }
+        }
+        await self.reader.close()
+    }
+
+    private func look() async throws {
+        var samples = TailSamples()
+        var failures = 0
+        self.waker.yield()
+        for await _ in self.wakes {
+            do {
+                while try await !self.step(&samples) { try await Task.sleep(for: Self.pause) }
+                failures = 0
+            } catch {
+                try Task.checkCancellation()
+                failures += 1
+                self.logger.warning("the view cannot be judged, trying again", metadata: ["error": "\(error)"])
+                self.readiness.unmet(Self.condition, "\(error)")
+                try await Task.sleep(for: backoff(attempt: failures, random: { Double.random(in: $0) }))
+                self.waker.yield()
+            }
+        }
+    }
+
+    /// - Returns: whether the view is complete; if not, it is to be looked at again.
+    private func step(_ samples: inout TailSamples) async throws -> Bool {
+        let places = try await self.view.look()
+        switch ViewJudgement(places) {
+        case .complete:
+            self.readiness.met(Self.condition)
+            self.metrics.viewComplete.record(1)
+            try await self.keepTails(&samples, places)
+            return true
+        case .doubtful:
+            self.unmet("Redis was started again or replaced, the view is being judged")
+            if try await self.verify(places) {
+                try await self.view.confirm(places, epoch: Self.randomName())
+                self.logger.info("the view is complete, nothing was lost")
+            } else {
+                self.logger.warning("the view fell back: Redis lost what it had")
+                try await self.restore(places)
+            }
+            return false
+        case .missing, .restoring:
+            self.unmet("the view is not complete")
+            try await self.restore(places)
+            return false
+        }
+    }
+
+    private func unmet(_ reason: String) {
+        self.readiness.unmet(Self.condition, reason)
+        self.metrics.viewComplete.record(0)
+    }
+
+    /// Whether Redis has all that was published since it certainly had everything.
+    private func verify(_ places: [View.Place]) async throws -> Bool {
+        for job in RestorePlan.jobs(try await self.bounds(), tails: places.map(\.tails)) where !job.isDone {
+            guard let (topic, partition) = RestorePlan.partition(job.name) else { continue }
+            do {
+                try await self.reader.read(
+                    topic, partition: partition, from: job.from, to: job.to, records: 500, bytes: 8 << 20
+                ) { records in
+                    let isThere =
+                        topic == self.topics[0]
+                        ? try await self.orders.stand(records) : try await self.registrations.stand(records)
+                    if !isThere { throw FellBack() }
+                }
+            } catch is FellBack {
+                return false
+            }
+        }
+        return true
+    }
+
+    private struct FellBack: Error {}
+
+    private func restore(_ places: [View.Place]) async throws {
+        guard let plan = try await self.view.begin(Self.randomName(), seen: places) else { return }
+        self.metrics.restores.increment()
+        let board = RestoreBoard(self.view)
+        if try await board.jobs(of: plan) == nil {
+            let bounds = try await self.bounds()
+            // The tails as they are under the plan: if they go, the plan goes with them.
+            let seen = try await self.view.look()
+            guard seen.allSatisfy({ $0.plan == plan }) else { return }
+            try await board.note(RestorePlan.jobs(bounds, tails: seen.map(\.tails)), of: plan)
+        }
+        self.logger.info("restoring the view from Kafka", metadata: ["plan": "\(plan)"])
+        let run = RestoreRun(
+            plan: plan, board: board, reader: self.reader, ordersTopic: self.topics[0], orders: self.orders,
+            registrations: self.registrations, metrics: self.metrics, logger: self.logger
+        ) { self.report($0) }
+        guard let jobs = try await run.run() else { return }
+        if try await self.view.complete(plan, epoch: Self.randomName(), tails: RestorePlan.tails(jobs)) {
+            try await board.forget(plan)
+            self.logger.info("the view is restored", metadata: ["records": "\(jobs.reduce(0) { $0 + $1.to - $1.from })"])
+        }
+        self.metrics.remaining.record(0)
+    }
+
+    private func report(_ progress: RestoreProgress) {
+        let left = progress.secondsLeft.map { "\($0) s left" } ?? "time left not known"
+        self.readiness.unmet(Self.condition, "restoring, \(progress.percent)%, \(left)")
+        let isDue = self.logged.withLock { logged in
+            if let logged, ContinuousClock.now - logged < Self.logInterval { return false }
+            logged = .now
+            return true
+        }
+        guard isDue else { return }
+        self.logger.info(
+            "restoring",
+            metadata: [
+                "percent": "\(progress.percent)", "rate": "\(Int(progress.rate))/s", "left": "\(left)",
+                "remaining": "\(progress.remaining)",
+            ])
+    }
+
+    private func keepTails(_ samples: inout TailSamples, _ places: [View.Place]) async throws {
+        let now = ContinuousClock.now
+        guard samples.isDue(at: now) else { return }
+        // A broker that is away says nothing about the view.
+        guard let bounds = try? await self.bounds() else { return }
+        let ends = bounds.flatMap { topic, bounds in
+            bounds.map { (RestorePlan.name(topic, $0.partition), $0.end) }
+        }
+        if let tails = samples.take(Dictionary(ends) { first, _ in first }, in: places, at: now) {
+            try await self.view.keep(tails: tails, in: places)
+        }
+    }
+
+    private func bounds() async throws(KafkaError) -> [String: [KafkaBounds]] {
+        var bounds: [String: [KafkaBounds]] = [:]
+        for topic in self.topics { bounds[topic] = try await self.reader.bounds(of: topic) }
+        return bounds
+    }
+}
