@@ -24,6 +24,7 @@ extension ChangeProcessor {
             let folded = workshop.fold(
                 order.key, stored: stored, changes: order.changes.map { (ChangePosition($0.record), $0.change) },
                 nowEpochSeconds: seconds)
+            CrashPoint.reached(.folded)
             if hasShelf, !folded.pictureURLs.isEmpty { return .folded(folded) }
             return Self.sign(folded, in: workshop, pictures: [:], nowEpochSeconds: seconds)
         }

@@ -68,6 +68,7 @@ struct ChangeProcessor: Sendable {
             return self.awaited(type).map { .awaited($0) } ?? .unknown
         }
         var verdicts = Verdicts(count: works.count)
+        CrashPoint.reached(.batchTaken)
         for (place, reason) in batch.awaiting { verdicts.postpone(place, reason) }
         await self.deadLetters.send(batch.refused, &verdicts)
         var open = batch.orders.filter { !verdicts.isPostponed($0.place) }
@@ -90,10 +91,13 @@ struct ChangeProcessor: Sendable {
             return []
         }
         let (readable, corrupt) = await self.readStates(orders, &verdicts)
+        CrashPoint.reached(.statesRead)
         var open = await self.package(readable, &verdicts)
+        CrashPoint.reached(.signed)
         // Before the write, which moves orders past these changes: a letter that failed behind it would be lost,
         // since the next try takes its change for a redelivery.
         await self.deadLetters.send(corrupt + open.flatMap(\.refused), &verdicts)
+        CrashPoint.reached(.deadLettersSent)
         open.removeAll { verdicts.isPostponed($0.place) }
         let conflicts = await self.write(open, &verdicts)
         open.removeAll { verdicts.isPostponed($0.place) || conflicts.contains($0.place) }
@@ -147,6 +151,7 @@ struct ChangeProcessor: Sendable {
         let writes = open.compactMap { passage in passage.work.write.map { (place: passage.place, write: $0) } }
         do {
             try await self.putAssets(open.map(\.work))
+            CrashPoint.reached(.assetsPut)
             for (sent, outcome) in zip(writes, try await self.store.write(writes.map(\.write))) {
                 switch outcome {
                 case .written: break
@@ -159,6 +164,7 @@ struct ChangeProcessor: Sendable {
             // Some may stand there all the same: the next try finds them and publishes them.
             verdicts.postpone(writes.map(\.place), "\(error)")
         }
+        CrashPoint.reached(.written)
         self.metrics.packagesBuilt.increment(by: open.count { $0.work.package != nil })
         return conflicts
     }
@@ -193,9 +199,32 @@ struct ChangeProcessor: Sendable {
             guard case .failure(let error) = outcome else { continue }
             verdicts.postpone(sent.place, "publishing to \(sent.message.topic): \(error.message)")
         }
+        CrashPoint.reached(.published)
+        await self.settle(told.filter { !verdicts.isPostponed($0.place) }, &verdicts)
         // Behind their tombstones: a try that fails in between still finds them.
         for (place, registration) in ended where !verdicts.isPostponed(place) {
             do { try await self.registrations.unregister(registration) } catch { verdicts.postpone(place, "\(error)") }
+        }
+        CrashPoint.reached(.unregistered)
+    }
+
+    /// Makes sure that the last record of each order is of what stands in Redis.
+    ///
+    /// A worker that stood still between its write and its publication may have lost its partition meanwhile; its record
+    /// then lies behind that of a later version, and a compacted topic would keep the wrong one. So what stands is read
+    /// behind each acknowledgement, and published again where it is another version by now: whoever wrote it did the
+    /// same, so the last to come leaves the right one.
+    private func settle(_ told: [Passage], _ verdicts: inout Verdicts) async {
+        guard !told.isEmpty else { return }
+        do {
+            let standing = try await self.store.versions(of: told.map(\.work.key))
+            let overtaken = zip(told, standing).filter { $0.work.state?.version != $1 }.map(\.0.work.key)
+            guard !overtaken.isEmpty else { return }
+            self.metrics.overtaken.increment(by: overtaken.count)
+            try await VersionAnnouncement(topics: self.topics, store: self.store, producer: self.producer)
+                .announce(overtaken)
+        } catch {
+            verdicts.postpone(told.map(\.place), "\(error)")
         }
     }
 

@@ -21,6 +21,8 @@ struct PackagerMetrics: Sendable {
     let filesOmitted: Counter
     /// Writes that found another version than was read.
     let conflicts: Counter
+    /// Versions that were published when a later one stood already: their partition had moved to another worker.
+    let overtaken: Counter
     /// From a change's arrival in Kafka to its package in Redis.
     let age: Timer
 
@@ -34,6 +36,7 @@ struct PackagerMetrics: Sendable {
         self.packagesBuilt = Counter(label: "waybill_packages_built_total", factory: factory)
         self.filesOmitted = Counter(label: "waybill_files_omitted_total", factory: factory)
         self.conflicts = Counter(label: "waybill_write_conflicts_total", factory: factory)
+        self.overtaken = Counter(label: "waybill_versions_overtaken_total", factory: factory)
         self.age = Timer(label: "waybill_change_age_seconds", factory: factory)
     }
 }

@@ -220,7 +220,8 @@ public struct OrderStore: Sendable {
         for case .error(let message) in replies { throw StoreError(.unavailable, "writing assets: \(message)") }
     }
 
-    private func pipeline(_ commands: [RedisCommand], _ operation: String) async throws(StoreError) -> [RedisValue] {
+    /// Sends commands in one go.
+    func pipeline(_ commands: [RedisCommand], _ operation: String) async throws(StoreError) -> [RedisValue] {
         do {
             return try await self.redis.pipeline(commands)
         } catch {

@@ -2,9 +2,10 @@ import Kafka
 import Model
 import Store
 
-/// Publishes versions to `waybill.orders` that were written by others than the owner of the order's partition.
+/// Publishes versions to `waybill.orders` that were written by others than the owner of the order's partition, or by one
+/// that lost it meanwhile.
 ///
-/// The owner writes and publishes in turn, so its last record is of its last version. Somebody else's record may come
+/// An owner writes and publishes in turn, so its last record is of its last version. Somebody else's record may come
 /// behind one of a later version, and would then be the one that a compacted topic keeps. So what stands is read again
 /// after each acknowledgement, and published again until it is what was published last: a write that comes behind that
 /// reading is published behind our record by the one who wrote it.

@@ -50,6 +50,8 @@ public struct OrderFold: Sendable {
         } catch {
             return .refused(error)
         }
+        // To remove what never was leaves no trace: there is no order that would keep it to the next batch.
+        guard work.token != nil else { return .unchanged }
         if let sequence = change.sequence { work.positions.apply(source: change.source, sequence: sequence) }
         work.recent.append(source: change.source, id: change.id)
         return isChanged ? .applied : .unchanged

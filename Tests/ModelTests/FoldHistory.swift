@@ -1,0 +1,206 @@
+@testable import Model
+
+/// One order in a made-up life: several sources, several partitions, and workers that die at any moment.
+///
+/// The records of a partition come in their order, those of different partitions in any; what was not committed comes
+/// again, and sometimes what was committed too.
+struct FoldHistory {
+    private struct Record {
+        let position: ChangePosition
+        let change: OrderChange
+    }
+
+    /// What is wrong; empty is right.
+    var faults: [String] = []
+    /// What happened how often.
+    private(set) var seen: [String: Int] = [:]
+    /// What stands in Redis.
+    private(set) var stored: OrderState?
+    /// The changes that were taken into what stands, each record once, in the order in which they came.
+    private(set) var delivered: [OrderChange] = []
+
+    private var random: SeededGenerator
+    private let fold: OrderFold
+    private let key: OrderKey
+    private let base: JSON
+    private var partitions: [[Record]] = []
+    /// Per partition, where the next worker begins to read.
+    private var committed: [Int] = []
+    /// Per partition, how many records were taken into what stands.
+    private var taken: [Int] = []
+    /// Per partition, how many records were committed when there was no order yet that would have remembered them.
+    private var unremembered: [Int] = []
+    private var now = Examples.now
+    private var made = 0
+    private var all: [OrderChange] = []
+    private var generation: Int64 = 0
+    private var steps = 0
+
+    init(seed: UInt64, base: JSON) throws {
+        self.random = SeededGenerator(state: seed)
+        self.key = try Examples.key(base)
+        self.fold = Examples.fold(try Examples.rules(base))
+        self.base = ["updatedAt", "orderType", "orderTypeIdentifier", "orderIdentifier"].reduce(base) {
+            $0.setting(nil, $1)
+        }
+        self.fill()
+    }
+
+    var isUnfinished: Bool { self.faults.isEmpty && zip(self.partitions, self.committed).contains { $0.count > $1 } }
+
+    /// Writes new topics.
+    private mutating func fill() {
+        let count = Int.random(in: 1...3, using: &self.random)
+        self.partitions = (0..<count).map { partition in
+            (0..<Int.random(in: 1...40, using: &self.random)).map { offset in
+                // Producers' clocks differ; those of a topic that was made anew are all later.
+                let timestamp = 1000 * self.generation + Int64.random(in: 0..<900, using: &self.random)
+                let position = ChangePosition(
+                    partition: Int32(partition), offset: Int64(offset), timestampMilliseconds: timestamp)
+                return Record(position: position, change: self.change())
+            }
+        }
+        self.committed = self.partitions.map { _ in 0 }
+        self.taken = self.committed
+        self.unremembered = self.committed
+    }
+
+    /// A worker takes a batch, and dies, or not.
+    mutating func step() throws {
+        self.steps += 1
+        let (ends, batch) = self.batch()
+        let result = self.fold.fold(
+            self.stored, changes: batch.map { ($0.position, $0.change) }, nowEpochSeconds: self.now)
+        self.check(result, of: batch)
+        self.now += Int64.random(in: -1...2, using: &self.random)
+        // In the end nobody dies any more.
+        switch Int.random(in: self.steps > 200 ? 3...9 : 0...9, using: &self.random) {
+        case 0: self.note("crash before the write")
+        case 1:
+            self.note("crash before the commit")
+            try self.write(result, batch)
+        case 2 where self.generation < 2 && self.steps > 5:
+            // What was not read is gone, offsets count from 0, and the group begins at the beginning.
+            self.note("topic made anew")
+            self.generation += 1
+            self.fill()
+        case let chance:
+            try self.write(result, batch)
+            self.committed = ends
+            if self.stored == nil { self.unremembered = ends }
+            if chance == 3 { self.takeBack() }
+        }
+    }
+
+    /// The next records of some partitions, shuffled into each other.
+    private mutating func batch() -> (ends: [Int], records: [Record]) {
+        var ends = self.committed
+        var records: [Record] = []
+        for _ in 0..<Int.random(in: 1...8, using: &self.random) {
+            guard let partition = self.partitions.indices.filter({ ends[$0] < self.partitions[$0].count })
+                .randomElement(using: &self.random)
+            else { break }
+            records.append(self.partitions[partition][ends[partition]])
+            ends[partition] += 1
+        }
+        return (ends, records)
+    }
+
+    /// The offsets that the next worker finds are older: a commit that was lost.
+    private mutating func takeBack() {
+        guard self.steps < 200, let partition = self.partitions.indices.randomElement(using: &self.random) else {
+            return
+        }
+        self.note("partition taken back")
+        let range = self.unremembered[partition]...self.committed[partition]
+        self.committed[partition] = Int.random(in: range, using: &self.random)
+    }
+
+    private mutating func write(_ result: FoldResult, _ batch: [Record]) throws {
+        // As long as there is no order nothing is remembered, and nothing has an effect.
+        guard let state = result.state else { return }
+        for record in batch where record.position.offset >= self.taken[Int(record.position.partition)] {
+            self.taken[Int(record.position.partition)] = Int(record.position.offset) + 1
+            self.delivered.append(record.change)
+        }
+        guard result.effect != .none else { return }
+        self.stored = try OrderState(
+            key: state.key, document: state.documentBytes, token: state.token.rawValue, version: state.version,
+            modifiedEpochSeconds: state.modifiedEpochSeconds, sources: state.sourcesBytes, recent: state.recentBytes)
+        if self.stored != state { self.faults.append("Redis does not give back what was written") }
+    }
+
+    /// A version is one more and a second later at least, and only what is another order gets one.
+    private mutating func check(_ result: FoldResult, of batch: [Record]) {
+        func expect(_ holds: Bool, _ what: String) { if !holds { self.faults.append(what) } }
+        let (old, new) = (self.stored, result.state)
+        expect(result.outcomes.count == batch.count, "one outcome per change")
+        for outcome in result.outcomes {
+            switch outcome {
+            case .applied: self.note("applied")
+            case .unchanged: self.note("unchanged")
+            case .skipped(let skip): self.note("\(skip)")
+            case .refused: self.note("refused")
+            }
+        }
+        self.note("\(result.effect)")
+        switch result.effect {
+        case .none: expect(new == old, "no effect, and another state")
+        case .advanced:
+            expect(new?.version == old?.version, "a version without a change")
+            expect(new?.modifiedEpochSeconds == old?.modifiedEpochSeconds, "updatedAt moved without a change")
+            expect(new?.document == old?.document && new?.token == old?.token, "another order under an old version")
+            expect(new?.isRemoved == old?.isRemoved, "removed under an old version")
+        case .changed, .removed:
+            expect(new?.version == (old?.version ?? 0) + 1, "versions grow by one")
+            expect(new?.modifiedEpochSeconds ?? 0 > old?.modifiedEpochSeconds ?? 0, "updatedAt does not grow")
+            expect(new?.isRemoved == (result.effect == .removed), "removed or not")
+            let isSame = new?.document == old?.document && new?.isRemoved == old?.isRemoved && new?.token == old?.token
+            expect(old == nil || !isSame, "a version for an order that is as it was")
+        }
+    }
+
+    private mutating func note(_ what: String) { self.seen[what, default: 0] += 1 }
+
+    // MARK: changes
+
+    /// A change of a source: one of three, of which two number their changes, and some of these come late.
+    private mutating func change() -> OrderChange {
+        self.made += 1
+        // One that was sent before comes once more, at an offset of its own.
+        if Int.random(in: 0..<6, using: &self.random) == 0, let copy = self.all.suffix(45).randomElement(using: &self.random)
+        {
+            return copy
+        }
+        let source = Int.random(in: 0..<3, using: &self.random)
+        let late = Int.random(in: 0..<3, using: &self.random) == 0 ? 7 : 0
+        let change = OrderChange(
+            key: self.key, source: "/\(source)", id: "\(self.made)",
+            sequence: source == 0 ? nil : "\(max(0, self.made - late))", kind: self.kind())
+        self.all.append(change)
+        return change
+    }
+
+    private mutating func kind() -> OrderChange.Kind {
+        let text = JSON.string("\(Int.random(in: 0..<4, using: &self.random))")
+        let name = "n\(Int.random(in: 0..<3, using: &self.random))"
+        switch Int.random(in: 0..<14, using: &self.random) {
+        case 0: return .removed
+        case 1...3: return .replaced(OrderDocument(members: self.base.setting(text, "orderNumber").object ?? [:]))
+        case 4, 5: return .patched(["orderNumber": Bool.random(using: &self.random) ? .null : text])
+        case 6: return .patched(["customer": ["givenName": text, "phoneNumber": .null]])
+        case 7: return .patched(["status": "open"])
+        case 8: return .patched(["status": "nonsense"])
+        case 9...11:
+            return .fulfillmentUpdated(
+                identifier: name,
+                [
+                    "fulfillmentIdentifier": .string(name), "fulfillmentType": "shipping", "notes": text,
+                    "status": "open",
+                ])
+        default:
+            return .returnUpdated(
+                identifier: name, ["returnIdentifier": .string(name), "status": "open", "returnNumber": text])
+        }
+    }
+}

@@ -1,0 +1,112 @@
+import Kafka
+import Model
+import Store
+import Testing
+
+@testable import Packager
+
+/// What must hold when everything is over, however often workers died.
+extension CrashScene {
+    /// Compares Redis, the compacted topic, the dead letters and the registrations with what the changes mean.
+    ///
+    /// - Parameters:
+    ///   - repeats: how often a worker may have done something again that was done: the deaths and lost partitions.
+    ///   - mayFallBack: a worker that lost its partition may publish an old version behind a newer one; what stands must
+    ///     be published behind it again.
+    func expectSame(as log: [CrashChange], repeats: Int, mayFallBack: Bool = false) async throws {
+        let changes = Dictionary(grouping: log, by: \.order)
+        let orders = changes.keys.sorted()
+        let published = try await self.published()
+        let versions = Dictionary(grouping: published[self.topics.orders] ?? [], by: \.keyText)
+        let ended = Set((published[self.topics.registrations] ?? []).filter { $0.value == nil }.map(\.keyText))
+        let keys = try orders.map { try ChangeLog.key($0) }
+        let registered = try await Registrations(redis: self.redis).devices(of: keys)
+        let standing = try await OrderStore(redis: self.redis).orders(keys)
+        var refused: [CrashChange] = []
+        for (place, key) in keys.enumerated() {
+            let reference = CrashChange.fold(changes[orders[place]] ?? [])
+            refused += reference.refused
+            let stored = try standing[place].get()
+            let records = versions["\(key)"] ?? []
+            self.expect(stored, is: reference.order, key)
+            try self.expectVersions(records, of: key, repeats: repeats, mayFallBack: mayFallBack)
+            try self.expect(records.last, tells: stored, key)
+            guard orders[place].hasPrefix("gone") else { continue }
+            #expect(stored?.state.isRemoved == true && registered[place].isEmpty, "\(key)")
+            for device in Self.devices { #expect(ended.contains("\(device)/\(key)")) }
+        }
+        try self.expectLetters(published[self.topics.deadLetters] ?? [], about: refused, repeats: repeats)
+        let ends = try await self.admin.endOffsets(self.topics.orderChanges)
+        let committed = try await self.admin.committed(group: Packager.group, topic: self.topics.orderChanges)
+        #expect(committed == ends.filter { $0.value > 0 || committed[$0.key] != nil })
+        #expect(ends.values.reduce(0, +) == Int64(log.count))
+    }
+
+    private func expect(_ stored: OrderStore.StoredOrder?, is order: JSON, _ key: OrderKey) {
+        let document = stored.flatMap { $0.state.isRemoved ? nil : JSON.object($0.state.document.members) } ?? .null
+        #expect(document == order, "\(key) is not what its changes make of it")
+    }
+
+    /// No version is given to two contents, and `updatedAt` grows with each.
+    private func expectVersions(
+        _ records: [KafkaRecord], of key: OrderKey, repeats: Int, mayFallBack: Bool
+    ) throws {
+        var contents: [Int64: OrderRecord] = [:]
+        var last: Int64 = 0
+        for value in records.compactMap(\.value) {
+            var told = try OrderRecord.decode(value)
+            // A change that said nothing new moves these on under the same version.
+            told.positions = AppliedPositions()
+            told.recent = RecentChanges()
+            #expect(contents[told.version] ?? told == told, "\(key): version \(told.version) was given twice")
+            contents[told.version] = told
+            if !mayFallBack { #expect(told.version >= last, "\(key): version \(told.version) behind \(last)") }
+            last = told.version
+        }
+        let modified = contents.sorted { $0.key < $1.key }.map(\.value.modifiedEpochSeconds)
+        #expect(zip(modified, modified.dropFirst()).allSatisfy(<), "\(key): updatedAt does not grow: \(modified)")
+        // A version that nobody announced died with its worker, or was a removal, which has no number there.
+        let removals = records.count { $0.value == nil }
+        let missing = (contents.keys.max() ?? 0) - Int64(contents.count)
+        #expect(missing <= Int64(repeats + removals), "\(key): \(missing) versions were never published")
+    }
+
+    private func expect(_ record: KafkaRecord?, tells stored: OrderStore.StoredOrder?, _ key: OrderKey) throws {
+        guard let stored else {
+            #expect(record == nil, "\(key) was published and does not stand in Redis")
+            return
+        }
+        let record = try #require(record, "\(key) stands in Redis and was never published")
+        guard !stored.state.isRemoved else {
+            #expect(record.value == nil, "\(key) is removed, and its last record is no tombstone")
+            return
+        }
+        let told = try OrderRecord.decode(try #require(record.value, "\(key) stands, its last record is a tombstone"))
+        var state = told.state(key: key)
+        for partition in Int32(0)..<4 {
+            let known = stored.state.positions.position(inPartition: partition)?.offset ?? -1
+            #expect(known >= state.positions.position(inPartition: partition)?.offset ?? -1, "\(key)")
+        }
+        // A change that said nothing new moves them on in Redis only.
+        state.positions = stored.state.positions
+        state.recent = stored.state.recent
+        #expect(state == stored.state, "\(key): the last record is not what stands in Redis")
+        #expect(told.recipe == PackageRecipe(assets: stored.assets, entityTag: stored.entityTag))
+    }
+
+    /// Each change that cannot be applied has its letter; who dies behind sending one sends it again.
+    private func expectLetters(_ letters: [KafkaRecord], about refused: [CrashChange], repeats: Int) throws {
+        var values: [String: [UInt8]] = [:]
+        var counts: [String: Int] = [:]
+        for letter in letters {
+            let origin = try #require(letter.header(DeadLetterHeader.origin))
+            values[origin] = letter.value ?? []
+            counts[origin, default: 0] += 1
+        }
+        let expected = try refused.map { try $0.message(topic: "").value ?? [] }
+        #expect(
+            Dictionary(grouping: values.values) { $0 }.mapValues(\.count)
+                == Dictionary(grouping: expected) { $0 }.mapValues(\.count))
+        #expect(counts.values.allSatisfy { $0 <= 1 + repeats }, "\(counts)")
+    }
+}

@@ -1,0 +1,45 @@
+import Glibc
+import Kafka
+import Model
+import TestKit
+import Testing
+
+@testable import Packager
+
+/// A worker that stands still loses its partitions; what it does when it wakes up must not harm who took over.
+@Suite struct CrashRebalanceTests {
+    @Test(
+        .timeLimit(.minutes(3)),
+        arguments: [CrashPoint.statesRead, .folded, .deadLettersSent, .assetsPut, .written, .published])
+    func aWorkerThatWakesUpBehindItsTimeChangesNothing(_ point: CrashPoint) async throws {
+        try await CrashScene.run { scene in
+            var history = CrashHistory(seed: 7)
+            try await scene.register(CrashHistory.gone(1))
+            try await scene.register(CrashHistory.gone(2))
+            let sleeper = try scene.worker(["WAYBILL_STALL_AT": "\(point)"])
+            try await scene.publish(history.part(removing: CrashHistory.gone(1)))
+            try await scene.stopped(sleeper)
+            let other = try scene.worker()
+            try await scene.caughtUp(other)
+            try await scene.publish(history.part(removing: CrashHistory.gone(2)))
+            try await scene.caughtUp(other)
+            let committed = try await scene.admin.committed(
+                group: Packager.group, topic: scene.topics.orderChanges)
+            sleeper.signal(SIGCONT)
+            // When it is back in the group it is done with what it had in hand.
+            try await eventually("back in the group") {
+                sleeper.output.split(separator: "\n").count { $0.contains("assigned") } >= 2
+            }
+            try await scene.publish(history.part(20))
+            try await scene.caughtUp(other)
+            for (partition, offset) in try await scene.admin.committed(
+                group: Packager.group, topic: scene.topics.orderChanges)
+            {
+                #expect(offset >= committed[partition] ?? 0)
+            }
+            #expect(await sleeper.stop(grace: .seconds(20)) == .code(0))
+            #expect(await other.stop(grace: .seconds(20)) == .code(0))
+            try await scene.expectSame(as: history.log, repeats: 2, mayFallBack: true)
+        }
+    }
+}

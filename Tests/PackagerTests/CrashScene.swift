@@ -1,0 +1,178 @@
+import Foundation
+import Kafka
+import Model
+import NIOPosix
+import Redis
+import Store
+import TestKit
+import Testing
+
+@testable import Packager
+
+/// Packagers as processes of their own, which can be killed, with a broker and a Redis of this test.
+final class CrashScene: Sendable {
+    let broker: KafkaBroker
+    let server: RedisServer
+    let redis: RedisClient
+    let admin: KafkaAdmin
+    let topics = Topics()
+    private let producer: KafkaProducer
+    /// Has read all that the workers publish.
+    private let witness: KafkaConsumer
+    private let directory: TemporaryDirectory
+    private let settings: [String: String]
+
+    /// The devices that each order for good is registered on.
+    static let devices = ["device-a", "device-b"]
+
+    private init() async throws {
+        let topics = self.topics
+        self.broker = try KafkaBroker(
+            topics: [.init(topics.orderChanges, partitions: 4)]
+                + [topics.orders, topics.registrations, topics.deadLetters].map { .init($0, partitions: 2) })
+        self.server = try await PackagerScene.redis()
+        self.redis = RedisClient(
+            try RedisConfiguration(url: self.server.url), eventLoopGroup: MultiThreadedEventLoopGroup.singleton)
+        let kafka = KafkaConfiguration(
+            bootstrap: self.broker.bootstrap, properties: ["reconnect.backoff.max.ms": "100"])
+        self.admin = try KafkaAdmin(kafka)
+        self.producer = try KafkaProducer(kafka)
+        self.witness = try KafkaConsumer(
+            KafkaConfiguration(bootstrap: self.broker.bootstrap, properties: KafkaBroker.quick), group: "witness",
+            topics: [topics.orders, topics.registrations, topics.deadLetters])
+        self.directory = try TemporaryDirectory("crash")
+        let properties = KafkaBroker.quick.merging(["reconnect.backoff.max.ms": "100"]) { $1 }
+        self.settings = [
+            "WAYBILL_KAFKA_BOOTSTRAP": self.broker.bootstrap, "WAYBILL_REDIS_URL": self.server.url,
+            "WAYBILL_KAFKA_PROPERTIES": try self.directory.write(
+                "kafka.properties", properties.map { "\($0)=\($1)\n" }.joined()),
+            "WAYBILL_BRANDS": try BrandFixture.shared.get().write(into: self.directory),
+            "WAYBILL_TOKEN_SECRETS": try self.directory.write("secrets", BrandFixture.secretsFile),
+            "WAYBILL_WEB_SERVICE_URL": BrandFixture.webServiceURL,
+            "WAYBILL_OPERATIONS_LISTEN": "127.0.0.1:0", "WAYBILL_LOG_FORMAT": "text",
+        ]
+    }
+
+    static func run(_ body: @Sendable (CrashScene) async throws -> Void) async throws {
+        await Self.turnstile.enter()
+        let result: Result<Void, any Error>
+        do {
+            let scene = try await CrashScene()
+            do { result = .success(try await body(scene)) } catch { result = .failure(error) }
+            await scene.close()
+        } catch {
+            await Self.turnstile.leave()
+            throw error
+        }
+        await Self.turnstile.leave()
+        try result.get()
+    }
+
+    private func close() async {
+        await self.witness.close()
+        await self.producer.close()
+        await self.admin.close()
+        await self.redis.close()
+        await self.server.stop()
+        self.broker.close()
+    }
+
+    /// Most scenes wait for a group's time limits most of the time; too many at once would miss them.
+    private static let turnstile = Turnstile(places: 9)
+
+    /// Starts a packager. It stands beside the tests' executable.
+    ///
+    /// - Parameter environment: what is to happen to it, see `CrashPoint`.
+    func worker(_ environment: [String: String] = [:]) throws -> ChildProcess {
+        let tests = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
+        let program = URL(filePath: tests).deletingLastPathComponent().appending(path: "waybill-packager").path()
+        return try ChildProcess(program, environment: self.settings.merging(environment) { $1 })
+    }
+
+    func publish(_ changes: [CrashChange]) async throws {
+        let messages = try changes.map { try $0.message(topic: self.topics.orderChanges) }
+        for outcome in await self.producer.produce(messages) { _ = try outcome.get() }
+    }
+
+    /// Registers the devices for an order.
+    func register(_ order: String) async throws {
+        for name in Self.devices {
+            try await Registrations(redis: self.redis).register(
+                RegistrationKey(device: try DeviceIdentifier(name), order: try ChangeLog.key(order)),
+                RegistrationRecord(
+                    pushToken: try PushToken(String(repeating: "ab", count: 32)), registeredEpochMilliseconds: 1))
+        }
+    }
+
+    /// Waits until all that was published is committed.
+    func caughtUp(_ worker: ChildProcess, within patience: Duration = .seconds(60)) async throws {
+        try #require(
+            try await self.caughtUpOrDied(worker, within: patience), "a worker ended: \(worker.output.suffix(2000))")
+    }
+
+    /// - Returns: false when the worker ended before all that was published was committed.
+    func caughtUpOrDied(_ worker: ChildProcess, within patience: Duration = .seconds(60)) async throws -> Bool {
+        let deadline = ContinuousClock.now + patience
+        while true {
+            let lag = try await self.admin.lag(group: Packager.group, topic: self.topics.orderChanges)
+            if lag.values.reduce(0, +) == 0 { return true }
+            if worker.exit != nil { return false }
+            try #require(.now < deadline, "not caught up, lag \(lag): \(worker.output.suffix(2000))")
+            try await Task.sleep(for: .milliseconds(50))
+        }
+    }
+
+    /// How many changes the packagers have committed.
+    func committed() async throws -> Int64 {
+        try await self.admin.committed(group: Packager.group, topic: self.topics.orderChanges).values.reduce(0, +)
+    }
+
+    /// Waits until a process that stops itself has done so.
+    func stopped(_ worker: ChildProcess) async throws {
+        try await eventually("stopped") {
+            let path = "/proc/\(worker.processIdentifier)/stat"
+            let state = (try? String(contentsOfFile: path, encoding: .utf8)) ?? ""
+            return state.drop { $0 != ")" }.hasPrefix(") T")
+        }
+    }
+
+    /// All records of the topics that the workers write, by topic; those of one key in their order.
+    func published() async throws -> [String: [KafkaRecord]] {
+        var wanted: Int64 = 0
+        for topic in [self.topics.orders, self.topics.registrations, self.topics.deadLetters] {
+            wanted += try await self.admin.endOffsets(topic).values.reduce(0, +)
+        }
+        var records: [KafkaRecord] = []
+        try await eventually("\(wanted) records") {
+            if records.count < wanted {
+                records += try await self.witness.nextBatch(records: 10_000, bytes: 1 << 26, wait: .milliseconds(100))
+            }
+            return records.count >= wanted
+        }
+        return Dictionary(grouping: records, by: \.topic)
+    }
+}
+
+/// Lets only some in at the same time.
+private actor Turnstile {
+    private var places: Int
+    private var waiting: [CheckedContinuation<Void, Never>] = []
+
+    init(places: Int) { self.places = places }
+
+    func enter() async {
+        if self.places > 0 {
+            self.places -= 1
+        } else {
+            await withCheckedContinuation { self.waiting.append($0) }
+        }
+    }
+
+    func leave() {
+        if self.waiting.isEmpty {
+            self.places += 1
+        } else {
+            self.waiting.removeFirst().resume()
+        }
+    }
+}

@@ -1,0 +1,112 @@
+import Foundation
+import Glibc
+import TestKit
+import Testing
+
+@testable import Packager
+
+/// The broker goes away and comes back, its coordinator refuses, workers are killed one after the other: under a stream
+/// of changes.
+@Suite struct CrashStreamTests {
+    /// Publishes some changes every 50 ms until told to stop, whatever happens meanwhile.
+    private func stream(
+        _ scene: CrashScene, _ history: CrashHistory, while body: @Sendable () async throws -> Void
+    ) async throws -> CrashHistory {
+        let isOver = Flag()
+        return try await withThrowingTaskGroup(of: CrashHistory.self) { group in
+            group.addTask {
+                var history = history
+                while !isOver.isSet {
+                    try await scene.publish(history.part(3))
+                    try await Task.sleep(for: .milliseconds(50))
+                }
+                return history
+            }
+            let result: Result<Void, any Error>
+            do { result = .success(try await body()) } catch { result = .failure(error) }
+            isOver.set()
+            // There is one task.
+            let history = try await group.next()!
+            try result.get()
+            return history
+        }
+    }
+
+    /// Waits until the group has committed something more.
+    private func moving(_ scene: CrashScene) async throws {
+        let before = try await scene.committed()
+        try await eventually("offsets move on", within: .seconds(40)) { try await scene.committed() > before }
+    }
+
+    @Test(.timeLimit(.minutes(3))) func aBrokerThatGoesAndComesBackLosesNothing() async throws {
+        try await CrashScene.run { scene in
+            let worker = try scene.worker()
+            let history = try await self.stream(scene, CrashHistory(seed: 11)) {
+                for _ in 0..<3 {
+                    try await self.moving(scene)
+                    try scene.broker.setDown()
+                    try await Task.sleep(for: .seconds(1))
+                    try scene.broker.setUp()
+                }
+                try await self.moving(scene)
+            }
+            try await scene.caughtUp(worker)
+            #expect(await worker.stop(grace: .seconds(20)) == .code(0))
+            try await scene.expectSame(as: history.log, repeats: 3)
+        }
+    }
+
+    /// Source: Kafka protocol, API keys 8 OffsetCommit, 12 Heartbeat; errors 15 COORDINATOR_NOT_AVAILABLE, 16
+    /// NOT_COORDINATOR, 27 REBALANCE_IN_PROGRESS
+    @Test(.timeLimit(.minutes(3))) func aCoordinatorThatMovesLosesNothing() async throws {
+        try await CrashScene.run { scene in
+            let worker = try scene.worker()
+            let history = try await self.stream(scene, CrashHistory(seed: 12)) {
+                try await self.moving(scene)
+                try scene.broker.fail(apiKey: 8, with: [16, 15, 16, 15, 27])
+                try await self.moving(scene)
+                try scene.broker.fail(apiKey: 12, with: [16, 15, 27])
+                try await self.moving(scene)
+                try scene.broker.fail(apiKey: 12, with: [16, 16])
+                try scene.broker.fail(apiKey: 8, with: [16, 16, 16, 16, 16, 16, 16, 16])
+                try await self.moving(scene)
+            }
+            try await scene.caughtUp(worker)
+            #expect(await worker.stop(grace: .seconds(20)) == .code(0))
+            try await scene.expectSame(as: history.log, repeats: 20)
+        }
+    }
+
+    /// Two workers, one of which is always about to be killed, for about twenty seconds.
+    @Test(.timeLimit(.minutes(3))) func workersThatAreKilledInTurnLoseNothing() async throws {
+        try await CrashScene.run { scene in
+            let deaths = 4
+            let survivors = Survivors(try [scene.worker(), scene.worker()])
+            let history = try await self.stream(scene, CrashHistory(seed: 13)) {
+                for death in 0..<deaths {
+                    try await self.moving(scene)
+                    // At a moment that nobody chose.
+                    try await Task.sleep(for: .milliseconds(.random(in: 0...100)))
+                    try await survivors.replace(death % 2) { try scene.worker() }
+                }
+            }
+            for worker in await survivors.workers { try await scene.caughtUp(worker) }
+            for worker in await survivors.workers { #expect(await worker.stop(grace: .seconds(20)) == .code(0)) }
+            try await scene.expectSame(as: history.log, repeats: 3 * deaths, mayFallBack: true)
+        }
+    }
+}
+
+/// The workers that live now.
+private actor Survivors {
+    private(set) var workers: [ChildProcess]
+
+    init(_ workers: [ChildProcess]) { self.workers = workers }
+
+    func replace(_ place: Int, with new: @Sendable () throws -> ChildProcess) async throws {
+        let old = self.workers[place]
+        old.signal(SIGKILL)
+        #expect(try await old.exit(within: .seconds(10)) == .signal(SIGKILL))
+        self.workers[place] = try new()
+    }
+}
