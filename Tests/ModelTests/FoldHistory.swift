@@ -189,7 +189,9 @@ struct FoldHistory {
         case 1...3: return .replaced(OrderDocument(members: self.base.setting(text, "orderNumber").object ?? [:]))
         case 4, 5: return .patched(["orderNumber": Bool.random(using: &self.random) ? .null : text])
         case 6: return .patched(["customer": ["givenName": text, "phoneNumber": .null]])
-        case 7: return .patched(["status": "open"])
+        case 7:
+            let token = "token-number-\(Int.random(in: 0..<3, using: &self.random))-of-an-order"
+            return .patched(Bool.random(using: &self.random) ? ["status": "open"] : ["authenticationToken": .string(token)])
         case 8: return .patched(["status": "nonsense"])
         case 9...11:
             return .fulfillmentUpdated(

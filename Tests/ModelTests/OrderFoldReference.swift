@@ -25,7 +25,8 @@ enum OrderFoldReference {
         case .removed: return .some(nil)
         case .patched(let patch):
             guard let order, patch["status"] != "nonsense" else { return nil }
-            return self.merge(order, .object(patch))
+            // The token is no member of the document.
+            return self.merge(order, JSON.object(patch).setting(nil, "authenticationToken"))
         case .fulfillmentUpdated(let identifier, let patch):
             guard let order else { return nil }
             return self.element(order, "fulfillments", "fulfillmentIdentifier", identifier, patch)
