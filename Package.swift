@@ -68,7 +68,7 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-collections", exact: "1.6.0"),
     ],
     targets: [
-        c("CRDKafka"), c("CHiredis"), c("CCrypto"), c("CNGHTTP2"), c("CZlib"), c("CCurl"),
+        c("CRDKafka"), c("CHiredis"), c("CCrypto"), c("CNGHTTP2"), c("CDeflate"), c("CCurl"),
         c("CRDKafkaMock", path: "Tests/CRDKafkaMock"),
         .target(name: "CBindPort", path: "Tests/CBindPort"),
 
@@ -78,7 +78,7 @@ let package = Package(
         shared("Cryptography", ["CCrypto"]),
         shared("HTTP2", ["CNGHTTP2", .nioCore]),
         shared("Fetch", ["CCurl"]),
-        shared("Packaging", ["Model", "Cryptography", "CZlib"]),
+        shared("Packaging", ["Model", "Cryptography", "CDeflate"]),
         shared("Store", ["Model", "Redis", .nioCore]),
         shared("APNS", ["Model", "HTTP2", "Cryptography", .nioCore, .nioPosix, .nioSSL, .deque]),
         shared(

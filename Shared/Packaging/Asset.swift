@@ -17,7 +17,7 @@ public struct Asset: Hashable, Sendable {
     ///   - name: 1 to 255 bytes; the caller has checked that it is a plain relative path.
     ///   - content: less than 4 GiB; the caller's limit is far below.
     init(name: String, content: [UInt8]) {
-        let deflated = Self.isCompressed(content) ? nil : Deflater(level: 9).deflate(content)
+        let deflated = Self.isCompressed(content) ? nil : Deflater(level: 12).deflate(content)
         let data = deflated ?? content
         let header = ZIPEntry(
             name: Array(name.utf8), isDeflated: deflated != nil, checksum: zipChecksum(content),

@@ -17,6 +17,9 @@ final class AssetSet: Sendable {
     /// What takes most of the space, the largest first; for messages.
     let largest: [(name: String, size: Int)]
 
+    /// No assets at all.
+    static let none = AssetSet([])
+
     /// - Parameter assets: sorted by name, each once.
     init(_ assets: [AssetListing]) {
         self.digests = assets.map(\.entryDigest)

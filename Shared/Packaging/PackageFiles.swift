@@ -52,7 +52,7 @@ struct PackageFileFinder: Sendable {
         guard let object = json.object else { return (PackageFiles(order: json, assets: self.catalog.set([])), [:]) }
         var indices: [Int] = []
         var found: [(place: FilePlace, url: String, picture: PictureFile)] = []
-        var files = PackageFiles(order: json, assets: self.catalog.set([]))
+        var files = PackageFiles(order: json, assets: .none)
         var missing: [FilePlace] = []
         var renamed: [(place: FilePlace, name: String)] = []
         OrderFiles.forEach(in: object) { name, place in

@@ -14,7 +14,7 @@ import Testing
         "Shared/Cryptography": ["CCrypto"],
         "Shared/HTTP2": ["CNGHTTP2"],
         "Shared/Fetch": ["CCurl"],
-        "Shared/Packaging": ["Model", "Cryptography", "CZlib"],
+        "Shared/Packaging": ["Model", "Cryptography", "CDeflate"],
         "Shared/Store": ["Model", "Redis"],
         "Shared/APNS": ["Model", "HTTP2", "Cryptography"],
         "Shared/Operations": ["Model", "Kafka", "Redis", "Packaging"],

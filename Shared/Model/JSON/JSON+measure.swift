@@ -6,12 +6,15 @@ extension JSON {
         case .bool(let value): value ? 4 : 5
         case .number(let number): number.text.utf8.count
         case .string(let text): text.utf8.count + 2
-        case .array(let elements): elements.reduce(1 + max(elements.count, 1)) { $0 + $1.leastSize }
-        case .object(let object):
-            object.members.reduce(1 + max(object.members.count, 1)) {
-                $0 + $1.name.utf8.count + 3 + $1.value.leastSize
-            }
+        case .array(let elements): Self.leastSize(elements.span)
+        case .object(let object): object.leastSize
         }
+    }
+
+    private static func leastSize(_ elements: Span<JSON>) -> Int {
+        var size = 1 + max(elements.count, 1)
+        for index in elements.indices { size += elements[index].leastSize }
+        return size
     }
 
     /// Whether arrays and objects nest to more than this many levels.
@@ -21,5 +24,15 @@ extension JSON {
         case .array(let elements): levels <= 0 || elements.contains { $0.isDeeper(than: levels - 1) }
         case .object(let object): levels <= 0 || object.members.contains { $0.value.isDeeper(than: levels - 1) }
         }
+    }
+}
+
+extension JSONObject {
+    /// As `JSON.leastSize`.
+    var leastSize: Int {
+        let members = self.members.span
+        var size = 1 + max(members.count, 1)
+        for index in members.indices { size += members[index].name.utf8.count + 3 + members[index].value.leastSize }
+        return size
     }
 }

@@ -122,16 +122,29 @@ public struct JSONObject: Hashable, Sendable {
 
     /// - Parameter duplicate: becomes a name that stands twice.
     init(unsorted members: consuming [Member], duplicate: inout String?) {
-        var sorted = members
+        self.members = members
         // Few members are moved to their places one by one, and those that we wrote ourselves stand there already.
-        if sorted.count > 32 { sorted.sort { $0.name < $1.name } }
-        for index in sorted.indices.dropFirst() {
-            var place = index
-            while place > 0, sorted[index].name < sorted[place - 1].name { place -= 1 }
-            if place > 0, sorted[place - 1].name == sorted[index].name { duplicate = sorted[index].name }
-            if place < index { sorted.insert(sorted.remove(at: index), at: place) }
+        if self.members.count > 32 { self.members.sort { $0.name < $1.name } }
+        for index in self.members.indices.dropFirst() {
+            let place = self.place(of: index)
+            if place > 0, self.members[place - 1].name == self.members[index].name {
+                duplicate = self.members[index].name
+            }
+            if place < index { self.members.insert(self.members.remove(at: index), at: place) }
         }
-        self.members = sorted
+    }
+
+    /// Where a member belongs among those before it, which are sorted: behind those of its name.
+    private func place(of index: Int) -> Int {
+        let members = self.members.span
+        if members[index - 1].name < members[index].name { return index }
+        var low = 0
+        var high = index
+        while low < high {
+            let middle = (low + high) / 2
+            if members[index].name < members[middle].name { high = middle } else { low = middle + 1 }
+        }
+        return low
     }
 
     /// - Parameter members: already sorted by name, each name once.
@@ -159,11 +172,12 @@ public struct JSONObject: Hashable, Sendable {
 
     /// Where the member of a name stands, or where it would be inserted.
     private func index(of name: String) -> Int {
+        let members = self.members.span
         var low = 0
-        var high = self.members.count
+        var high = members.count
         while low < high {
             let middle = (low + high) / 2
-            if self.members[middle].name < name { low = middle + 1 } else { high = middle }
+            if members[middle].name < name { low = middle + 1 } else { high = middle }
         }
         return low
     }

@@ -89,7 +89,7 @@ private struct JSONParser {
         let start = self.position
         self.position += 1
         var members: [JSONObject.Member] = []
-        members.reserveCapacity(4)
+        members.reserveCapacity(8)
         self.skipSpace(bytes)
         if self.current(bytes) == UInt8(ascii: "}") {
             self.position += 1
@@ -113,7 +113,7 @@ private struct JSONParser {
             case UInt8(ascii: "}"):
                 self.position += 1
                 var duplicate: String?
-                let object = JSONObject(unsorted: members, duplicate: &duplicate)
+                let object = JSONObject(unsorted: consume members, duplicate: &duplicate)
                 if let duplicate {
                     throw self.error("member \"\(duplicate)\" stands twice in one object", .duplicateName, at: start)
                 }

@@ -1,70 +1,58 @@
 extension JSON {
     /// The value as UTF-8, without white space, members sorted by name: equal values give equal bytes.
     public var serialized: [UInt8] {
-        var bytes: [UInt8] = []
-        bytes.reserveCapacity(1024)
-        self.write(to: &bytes)
-        return bytes
+        var output = JSONOutput(capacity: 1024)
+        self.write(to: &output)
+        return output.bytes
     }
 
     /// The value as text, for messages and logs.
     public var text: String { String(decoding: self.serialized, as: UTF8.self) }
 
-    private func write(to bytes: inout [UInt8]) {
+    /// Appends the value.
+    func write(to output: inout JSONOutput) {
         switch self {
-        case .null: bytes.append(contentsOf: "null".utf8)
-        case .bool(let value): bytes.append(contentsOf: (value ? "true" : "false").utf8)
-        case .number(let value): bytes.append(contentsOf: value.text.utf8)
-        case .string(let value): Self.write(value, to: &bytes)
+        case .null: output.append(text: "null")
+        case .bool(let value): output.append(text: value ? "true" : "false")
+        case .number(let value): output.append(text: value.text)
+        case .string(let value): output.append(quoted: value)
         case .array(let elements):
-            bytes.append(UInt8(ascii: "["))
-            for (index, element) in elements.enumerated() {
-                if index > 0 { bytes.append(UInt8(ascii: ",")) }
-                element.write(to: &bytes)
+            // A span lends its elements, where going over an array would take a reference to each of them.
+            let elements = elements.span
+            output.append(UInt8(ascii: "["))
+            for index in elements.indices {
+                if index > 0 { output.append(UInt8(ascii: ",")) }
+                elements[index].write(to: &output)
             }
-            bytes.append(UInt8(ascii: "]"))
-        case .object(let object):
-            bytes.append(UInt8(ascii: "{"))
-            for (index, member) in object.members.enumerated() {
-                if index > 0 { bytes.append(UInt8(ascii: ",")) }
-                Self.write(member.name, to: &bytes)
-                bytes.append(UInt8(ascii: ":"))
-                member.value.write(to: &bytes)
-            }
-            bytes.append(UInt8(ascii: "}"))
+            output.append(UInt8(ascii: "]"))
+        case .object(let object): object.write(to: &output)
         }
     }
+}
 
-    /// Source: RFC 8259 §7: quotation mark, reverse solidus and the control characters must be escaped.
-    private static func write(_ string: String, to bytes: inout [UInt8]) {
-        bytes.append(UInt8(ascii: "\""))
-        if Self.needsEscapes(string.utf8.span) {
-            for byte in string.utf8 { Self.writeEscaped(byte, to: &bytes) }
-        } else {
-            bytes.append(contentsOf: string.utf8)
-        }
-        bytes.append(UInt8(ascii: "\""))
+extension JSONObject {
+    /// As `JSON.serialized`.
+    public var serialized: [UInt8] {
+        var output = JSONOutput(capacity: 8192)
+        self.write(to: &output)
+        return output.bytes
     }
 
-    private static func needsEscapes(_ text: Span<UInt8>) -> Bool {
-        for index in text.indices {
-            let byte = text[index]
-            if byte < 0x20 || byte == UInt8(ascii: "\"") || byte == UInt8(ascii: "\\") { return true }
-        }
-        return false
+    /// Appends the object.
+    func write(to output: inout JSONOutput) {
+        output.append(UInt8(ascii: "{"))
+        self.writeMembers(to: &output)
+        output.append(UInt8(ascii: "}"))
     }
 
-    private static func writeEscaped(_ byte: UInt8, to bytes: inout [UInt8]) {
-        switch byte {
-        case UInt8(ascii: "\""): bytes.append(contentsOf: "\\\"".utf8)
-        case UInt8(ascii: "\\"): bytes.append(contentsOf: "\\\\".utf8)
-        case 0x0A: bytes.append(contentsOf: "\\n".utf8)
-        case 0x0D: bytes.append(contentsOf: "\\r".utf8)
-        case 0x09: bytes.append(contentsOf: "\\t".utf8)
-        case 0..<0x20:
-            let digits = String(byte, radix: 16)
-            bytes.append(contentsOf: "\\u00\(digits.count == 1 ? "0" : "")\(digits)".utf8)
-        default: bytes.append(byte)
+    /// Appends the members with commas between them.
+    func writeMembers(to output: inout JSONOutput) {
+        let members = self.members.span
+        for index in members.indices {
+            if index > 0 { output.append(UInt8(ascii: ",")) }
+            output.append(quoted: members[index].name)
+            output.append(UInt8(ascii: ":"))
+            members[index].value.write(to: &output)
         }
     }
 }

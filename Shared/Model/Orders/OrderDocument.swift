@@ -3,9 +3,21 @@
 /// `schemaVersion` stays in it when it was given, since it is a wish that is honoured.
 /// Source: DESIGN.md §3; Wallet Orders §3.1
 public struct OrderDocument: Hashable, Sendable {
-    public var members: JSONObject
+    public var members: JSONObject { didSet { self.known = nil } }
+    /// The members as JSON, if that was made already.
+    private var known: [UInt8]?
 
     public init(members: JSONObject) { self.members = members }
+
+    /// The document as JSON in UTF-8, members sorted.
+    public var serialized: [UInt8] { self.known ?? self.members.serialized }
+
+    /// Keeps `serialized`: a new version is written to Redis and to Kafka.
+    mutating func keepSerialized() { self.known = self.serialized }
+
+    public static func == (left: OrderDocument, right: OrderDocument) -> Bool { left.members == right.members }
+
+    public func hash(into hasher: inout Hasher) { hasher.combine(self.members) }
 
     /// The document of an order that was removed.
     public static let empty = OrderDocument(members: JSONObject())

@@ -112,7 +112,7 @@ public struct OrderFold: Sendable {
             rules: self.rules)
         var violations = OrderValidator.violations(
             in: order, allowUnknownMembers: self.rules.passUnknownMembers, nowEpochSeconds: now)
-        let size = JSON.object(document.members).leastSize
+        let size = document.members.leastSize
         if size > OrderDocument.sizeLimit {
             violations.append(
                 Violation(
@@ -154,6 +154,7 @@ public struct OrderFold: Sendable {
         next.recent = work.recent
         if isChanged || (state == nil && work.isTouched) {
             next.document = work.document ?? .empty
+            next.document.keepSerialized()
             next.token = token
             next.isRemoved = work.document == nil
             next.version += next.version < .max ? 1 : 0

@@ -6,7 +6,7 @@ extension OrderState {
 
     /// The field `document` in Redis: JSON, empty for a removed order.
     public var documentBytes: [UInt8] {
-        self.isRemoved ? [] : JSON.object(self.document.members).serialized
+        self.isRemoved ? [] : self.document.serialized
     }
 
     /// The field `sources` in Redis.

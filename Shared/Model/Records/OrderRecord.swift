@@ -30,8 +30,9 @@ public struct OrderRecord: Hashable, Sendable {
 
     /// The record as JSON in UTF-8, members sorted.
     public var encoded: [UInt8] {
-        let json: JSON = [
-            "document": .object(self.document.members),
+        let document = self.document.serialized
+        // Sorted as well, and all behind "document".
+        let others: JSONObject = [
             "modified": .integer(self.modifiedEpochSeconds),
             "package": self.recipe.json,
             "recent": .string(self.recent.text),
@@ -39,7 +40,13 @@ public struct OrderRecord: Hashable, Sendable {
             "token": .string(self.token.rawValue),
             "version": .integer(self.version),
         ]
-        return json.serialized
+        var output = JSONOutput(capacity: document.count + 2048)
+        output.append(text: "{\"document\":")
+        output.append(json: document.span)
+        output.append(UInt8(ascii: ","))
+        others.writeMembers(to: &output)
+        output.append(UInt8(ascii: "}"))
+        return output.bytes
     }
 
     /// Reads what `encoded` made; members that a later version of Waybill may have added are ignored.

@@ -1,5 +1,5 @@
-/// The members an object may have.
-struct ObjectSchema: Sendable {
+/// The members an object may have. A class, so that handing it on takes one reference and not three.
+final class ObjectSchema: Sendable {
     /// With its article, for messages.
     let title: String
     /// Sorted by name, as the members of a `JSONObject` are, so that one pass over both checks an object.
@@ -30,14 +30,14 @@ struct MemberSchema: Sendable {
 }
 
 /// What a value must look like.
-indirect enum Shape: Sendable {
+enum Shape: Sendable {
     case text(TextFormat)
     case choice([String])
     case number(ClosedRange<Double>)
     case wholeNumber(ClosedRange<Double>)
     case boolean
     case object(ObjectSchema)
-    case array(of: Shape)
+    indirect case array(of: Shape)
     /// An object whose currency must be the order's.
     case amount
     /// An object whose `fulfillmentType` says which members it may have.

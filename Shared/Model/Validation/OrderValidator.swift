@@ -29,7 +29,7 @@ public enum OrderValidator {
             return [Violation(path: "$", message: "must be an object, it is \(orderJSON.kind)")]
         }
         var walk = ValidationWalk(
-            allowUnknownMembers: allowUnknownMembers, images: images,
+            of: order, allowUnknownMembers: allowUnknownMembers, images: images,
             currency: order["payment"]?.object?["total"]?.object?["currency"]?.string)
         walk.object(order, OrderSchema.order)
         walk.checkRules(of: order, nowEpochSeconds: nowEpochSeconds)

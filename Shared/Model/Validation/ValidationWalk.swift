@@ -1,12 +1,9 @@
 /// One pass over an order, with the way that led to the value in hand.
 struct ValidationWalk {
-    private enum Step {
-        case member(String)
-        case index(Int)
-    }
-
     private(set) var violations: [Violation] = []
-    private var steps: [Step] = []
+    private let root: JSONObject
+    /// The indices of members and elements on the way: what they are called matters only to a violation.
+    private var steps: [Int] = []
     private let allowUnknownMembers: Bool
     private let images: OrderValidator.Images
     /// The currency of the order: that of its total, else the first one that is met.
@@ -16,7 +13,8 @@ struct ValidationWalk {
     /// records that hold an order can be read back.
     private static let depthLimit = 24
 
-    init(allowUnknownMembers: Bool, images: OrderValidator.Images, currency: String?) {
+    init(of root: JSONObject, allowUnknownMembers: Bool, images: OrderValidator.Images, currency: String?) {
+        self.root = root
         self.allowUnknownMembers = allowUnknownMembers
         self.images = images
         self.currency = currency
@@ -27,10 +25,17 @@ struct ValidationWalk {
     mutating func report(_ message: String, at member: String? = nil) {
         guard self.violations.count < OrderValidator.limit else { return }
         var path = "$"
+        var value = JSON.object(self.root)
         for step in self.steps {
-            switch step {
-            case .member(let name): path += Self.pathPart(name)
-            case .index(let index): path += "[\(index)]"
+            switch value {
+            case .object(let object):
+                path += Self.pathPart(object.members[step].name)
+                value = object.members[step].value
+            case .array(let elements):
+                path += "[\(step)]"
+                value = elements[step]
+            // Steps are taken in arrays and objects only.
+            case .null, .bool, .number, .string: break
             }
         }
         if let member { path += Self.pathPart(member) }
@@ -45,25 +50,30 @@ struct ValidationWalk {
 
     /// Checks an object against its schema: both are sorted by name, so both are gone over once.
     mutating func object(_ object: JSONObject, _ schema: ObjectSchema) {
+        // Spans lend their elements, where going over an array would take a reference to each of them.
+        let members = object.members.span
+        let schemas = schema.members
+        let known = schemas.span
         var next = 0
-        for member in object.members {
-            while next < schema.members.count, schema.members[next].name != member.name,
-                schema.members[next].name < member.name
-            {
-                if schema.members[next].isRequired { self.report("is missing", at: schema.members[next].name) }
+        for index in members.indices {
+            var isKnown = false
+            while next < known.count {
+                isKnown = known[next].name == members[index].name
+                if isKnown || members[index].name < known[next].name { break }
+                if known[next].isRequired { self.report("is missing", at: known[next].name) }
                 next += 1
             }
-            guard next < schema.members.count, schema.members[next].name == member.name else {
-                self.unknown(member, schema)
+            guard isKnown else {
+                self.unknown(members[index], schema)
                 continue
             }
-            self.steps.append(.member(member.name))
-            self.value(member.value, schema.members[next].shape)
+            self.steps.append(index)
+            self.value(members[index].value, known[next].shape)
             self.steps.removeLast()
             next += 1
         }
-        while next < schema.members.count {
-            if schema.members[next].isRequired { self.report("is missing", at: schema.members[next].name) }
+        while next < known.count {
+            if known[next].isRequired { self.report("is missing", at: known[next].name) }
             next += 1
         }
         for need in schema.needs where object[need.member] != nil && object[need.needed] == nil {
@@ -96,9 +106,10 @@ struct ValidationWalk {
         case (.object(let schema), .object(let object)): self.object(object, schema)
         case (.object(let schema), _): self.wrongKind(value, "\(schema.title) (an object)")
         case (.array(let shape), .array(let elements)):
-            for (index, element) in elements.enumerated() where self.violations.count < OrderValidator.limit {
-                self.steps.append(.index(index))
-                self.value(element, shape)
+            let elements = elements.span
+            for index in elements.indices where self.violations.count < OrderValidator.limit {
+                self.steps.append(index)
+                self.value(elements[index], shape)
                 self.steps.removeLast()
             }
         case (.array, _): self.wrongKind(value, "an array")
