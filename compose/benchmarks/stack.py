@@ -54,15 +54,17 @@ class Redis:
         parts = [f"${len(word.encode())}\r\n{word}\r\n" for word in words]
         self.socket.sendall((f"*{len(words)}\r\n" + "".join(parts)).encode())
 
-    def reply(self):
+    def reply(self, binary=False):
+        """binary: strings come as the bytes that they are."""
         line = self.file.readline()
         kind, rest = line[:1], line[1:-2]
         if kind == b":":
             return int(rest)
         if kind == b"$":
-            return None if rest == b"-1" else self.file.read(int(rest) + 2)[:-2].decode(errors="replace")
+            text = None if rest == b"-1" else self.file.read(int(rest) + 2)[:-2]
+            return text if binary or text is None else text.decode(errors="replace")
         if kind == b"*":
-            return [self.reply() for _ in range(int(rest))]
+            return [self.reply(binary) for _ in range(int(rest))]
         if kind == b"-":
             raise Failure(f"Redis answers {rest.decode()}")
         return rest.decode()
@@ -113,10 +115,11 @@ def picture(size):
 class Publisher:
     """Puts changes on `waybill.order-changes` and tells when they stand in Redis."""
 
-    def __init__(self, stack):
+    def __init__(self, stack, settings=None):
         self.stack, self.failed, self.count = stack, [], 0
-        self.producer = confluent_kafka.Producer(
-            {"bootstrap.servers": stack.env["KAFKA_BOOTSTRAP"], "linger.ms": 2, "message.timeout.ms": 30000})
+        self.producer = confluent_kafka.Producer({
+            "bootstrap.servers": stack.env["KAFKA_BOOTSTRAP"], "linger.ms": 2, "message.timeout.ms": 30000,
+        } | (settings or {}))
 
     def send(self, order, kind, data):
         self.count += 1
@@ -125,11 +128,21 @@ class Publisher:
             "specversion": "1.0", "type": f"waybill.order.{kind}", "source": "/waybill/bench",
             "id": f"{time.time_ns()}-{self.count}", "subject": key, "datacontenttype": "application/json", "data": data,
         }
-        self.producer.produce(
-            "waybill.order-changes", key=key, value=json.dumps(event),
-            headers={"content-type": "application/cloudevents+json"},
-            on_delivery=lambda error, _: error and self.failed.append(str(error)))
+        value = json.dumps(event)
+        while not self.produce(key, value):
+            self.producer.poll(0.1)
         self.producer.poll(0)
+
+    def produce(self, key, value):
+        """Returns whether there was room for it."""
+        try:
+            self.producer.produce(
+                "waybill.order-changes", key=key, value=value,
+                headers={"content-type": "application/cloudevents+json"},
+                on_delivery=lambda error, _: error and self.failed.append(str(error)))
+            return True
+        except BufferError:
+            return False
 
     def flush(self):
         if self.producer.flush(30) or self.failed:

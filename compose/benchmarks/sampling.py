@@ -1,0 +1,66 @@
+"""Where the time of a process goes, by what the code is for."""
+
+import re
+import shutil
+import subprocess
+from collections import Counter
+
+from stack import Failure
+
+SECONDS, HERTZ = 2, 999
+# The first that fits. Library and symbol of the innermost function; Swift's symbols begin with the module's name.
+GROUPS = (
+    ("kernel", r"\[kernel|\[guest|\[vdso|\[unknown\]"),
+    ("RSA", r"libcrypto\S* (.*(bn_|BN_|rsa|RSA|mont|Mont|MONT|mul_|sqr|powx?5|rsaz).*)"),
+    ("SHA", r"libcrypto\S* .*(sha|SHA).*"),
+    ("other libcrypto", r"libcrypto"),
+    ("deflate, CRC", r"libz"),
+    ("Kafka", r"librdkafka|libsasl|liblz4|libzstd| .*(5Kafka|KafkaRecord|KafkaMessage)"),
+    ("allocator, ARC",
+     r" (_?(malloc|calloc|realloc|free|cfree|int_malloc|int_free|posix_memalign).*|.*(unlink_chunk|malloc_consolidate|sysmalloc|tcache).*"
+     r"|_?swift_(retain|release|alloc|dealloc|slowAlloc|slowDealloc|bridge|isUnique|setDealloc|unowned|weak|arc).*"
+     r"|.*swift.*(RefCount|alloc|dealloc|retain|release|destroy|isUniquely).*|\S*wlx?d?$|\$s\S+W[OIV][a-z]$)"),
+    ("copying", r" _*(mem(cpy|move|set|cmp|chr)).*"),
+    ("Redis, NIO", r"libhiredis| .*(5Redis|5Store|3NIO|NIOCore|NIOPosix|ByteBuffer|sds|redisReader).*"),
+    ("JSON, model", r" .*(5Model|JSON).*"),
+    ("packaging", r" .*(9Packaging|12Cryptography).*"),
+    ("Swift's runtime", r"libswift|swift_|\$sS| \$ss"),
+    ("C library", r"libc\.|libpthread|ld-linux"),
+)
+
+
+def profile(pid, file):
+    """Returns group, part of all time, and the functions that most of it goes to, by falling part."""
+    if not shutil.which("perf"):
+        raise Failure("--profile needs the program perf")
+    recorded = subprocess.run(
+        ["perf", "record", "-q", "-e", "cpu-clock", "-F", str(HERTZ), "-p", str(pid), "-o", file, "--",
+         "sleep", str(SECONDS)], capture_output=True, text=True)
+    if recorded.returncode:
+        raise Failure(f"perf record says: {recorded.stderr.strip()[-300:]}")
+    report = subprocess.run(
+        ["perf", "script", "-i", file, "-F", "ip,sym,dso", "--no-demangle"], capture_output=True, text=True).stdout
+    samples = Counter(named(line) for line in report.splitlines() if line.strip())
+    total = sum(samples.values())
+    if not total:
+        raise Failure("perf saw nothing: the packager did not work")
+    groups = {}
+    for name, count in samples.items():
+        groups.setdefault(group(name), Counter())[name.split(" ", 1)[1][:60]] += count
+    return [
+        (name, sum(counts.values()) / total, ", ".join(f"{symbol} {n / total:.1%}" for symbol, n in counts.most_common(3)))
+        for name, counts in sorted(groups.items(), key=lambda item: -sum(item[1].values()))
+    ]
+
+
+def named(line):
+    """Library and symbol."""
+    found = re.match(r"\s*[0-9a-f]+ (.*) \(([^()]*(?:\([^()]*\))?[^()]*)\)\s*$", line)
+    if not found:
+        return "[unknown] [unknown]"
+    symbol, library = found.groups()
+    return f"{library.rsplit('/', 1)[-1]} {symbol}"
+
+
+def group(name):
+    return next((title for title, pattern in GROUPS if re.search(pattern, name)), "the rest")
