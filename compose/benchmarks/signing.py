@@ -7,7 +7,7 @@ import subprocess
 
 from stack import Failure
 
-SECONDS = 2
+SECONDS = 1
 
 
 def signs_per_cpu_second():
