@@ -18,6 +18,8 @@ FLEETS = (1, 2, 4)
 STREAM = 200
 # How often it is looked how far they are, in seconds.
 STEP = 0.25
+# Most seconds that a fleet may take for the backlog.
+LIMIT = 200
 # Orders that two workers have seen when their memory is looked at.
 ORDERS_SEEN = (1_000, 10_000, 100_000)
 # For the sizing rule: changes of one order, how much busier than the mean the busiest hours are, days that an order
@@ -28,17 +30,17 @@ CHANGES_AN_ORDER, PEAK, DAYS, UTILISATION = 10, 5, 30, 0.5
 class Run:
     """What one fleet did: its lag by seconds, and whose processors it took."""
 
-    def __init__(self, workers, began):
+    def __init__(self, workers, backlog, began):
         self.workers, self.began = workers, began
-        self.lags, self.done = [], []
+        self.lags, self.done = [(0, backlog)], [(0, 0)]
 
     def note(self, lag, done):
         now = time.monotonic() - self.began
         self.lags.append((now, lag))
         self.done.append((now, done))
 
-    def rates(self, window=1.0):
-        """Changes a second over the last second, by second."""
+    def rates(self, window=2.0):
+        """Changes a second over the time before, by second: offsets are committed in steps."""
         for moment, done in self.done:
             before = [(then, count) for then, count in self.done if moment - window <= then < moment]
             if before:
@@ -84,7 +86,7 @@ class FleetBench:
             self.publish(self.arguments.orders)
             work, other = cpu_seconds(*self.crew.pids()), cpu_seconds(*others)
             before = self.crew.committed()
-            run = Run(count, time.monotonic())
+            run = Run(count, self.arguments.orders, time.monotonic())
         self.stopped.clear()
         stream = threading.Thread(target=self.stream)
         stream.start()
@@ -108,7 +110,7 @@ class FleetBench:
 
     def follow(self, run, before):
         """Until no more waits than came within the last half second."""
-        deadline = time.monotonic() + self.arguments.seconds * 10
+        deadline = time.monotonic() + LIMIT
         while self.look(run, before) > STREAM / 2:
             self.crew.require_running()
             if time.monotonic() > deadline:
@@ -167,19 +169,20 @@ class FleetBench:
         self.size(rates[1], runs[0])
 
     def size(self, rate, run):
-        self.report.note("")
         self.report.note(
-            f"sizing, with {CHANGES_AN_ORDER} changes an order, busy hours {PEAK} times the mean, orders kept for {DAYS} "
-            f"days, workers of one processor ({rate:.0f} changes/s) used to {UTILISATION:.0%}, "
-            f"{run.kilobytes:.1f} kB an order:")
+            f"sizing, with {CHANGES_AN_ORDER} changes an order, busy hours {PEAK} times the mean, orders kept {DAYS} "
+            f"days, workers of one processor")
+        self.report.note(
+            f"({rate:.0f} changes/s) used to {UTILISATION:.0%} and one to spare, four partitions a worker, "
+            f"{run.kilobytes:.1f} kB an order in Redis:")
         for orders in (10_000, 100_000, 1_000_000):
             peak = orders * CHANGES_AN_ORDER * PEAK / 86400
-            workers = max(2, -int(-peak // (rate * UTILISATION)))
+            workers = 1 + -int(-peak // (rate * UTILISATION))
             gigabytes = orders * DAYS * run.kilobytes / 1e6
             self.report.note(
-                f"  {orders:9,} orders a day: {orders:,} × {CHANGES_AN_ORDER} × {PEAK} / 86,400 s = {peak:,.0f} changes/s, "
-                f"{workers} workers, {max(16, 4 * workers)} partitions, Redis {orders:,} × {DAYS} × "
-                f"{run.kilobytes:.1f} kB = {gigabytes:,.1f} GB")
+                f"  {orders:9,} orders a day: × {CHANGES_AN_ORDER} × {PEAK} / 86,400 s = {peak:.0f} changes/s: "
+                f"{workers} workers, {max(16, 4 * workers)} partitions; "
+                f"× {DAYS} × {run.kilobytes:.1f} kB = {gigabytes:,.1f} GB in Redis")
 
     def draw(self, runs):
         def name(run):
@@ -199,8 +202,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--dir", required=True)
     parser.add_argument("--root", required=True)
-    parser.add_argument("--orders", type=int, default=12000)
-    parser.add_argument("--seconds", type=int, default=20, help="a tenth of the time that a fleet may take")
+    parser.add_argument("--orders", type=int, default=20000)
     parser.add_argument("--svg", default="waybill-fleet.svg")
     # As an error, so that what was started is stopped on the way out.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))

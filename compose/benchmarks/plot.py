@@ -2,7 +2,7 @@
 
 from xml.sax.saxutils import escape
 
-WIDTH, PANEL, LEFT, RIGHT, TOP, GAP, BOTTOM = 760, 190, 72, 120, 40, 56, 48
+WIDTH, PANEL, LEFT, RIGHT, TOP, GAP, BOTTOM = 760, 190, 72, 120, 56, 56, 48
 COLOURS = (("#0b6bcb", "#6cb2ff"), ("#c2410c", "#ff9d5c"), ("#15803d", "#5fd38a"), ("#7e22ce", "#c9a0ff"))
 DASHES = ("", "8 4", "2 3", "10 3 2 3")
 

@@ -22,7 +22,8 @@ class Report:
 
     def show(self):
         cores = os.cpu_count() or 1
-        print(f"\n{'':18} {'a second':>9} {'least':>9} {'most':>9}   seconds of CPU per second ({cores} cores)")
+        if self.rates:
+            print(f"\n{'':18} {'a second':>9} {'least':>9} {'most':>9}   seconds of CPU per second ({cores} cores)")
         for name, median, least, most, shares in self.rates:
             total = sum(shares.values())
             text = ", ".join(f"{who} {share:.2f}" for who, share in shares.items())

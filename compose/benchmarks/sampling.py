@@ -12,7 +12,9 @@ SECONDS, HERTZ = 2, 999
 ALLOCATOR = (
     r"_?(malloc|calloc|realloc|free|cfree|int_malloc|int_free|posix_memalign)|unlink_chunk|sysmalloc|tcache"
     r"|swift_(retain|release|alloc|dealloc|slow|bridge|isUnique|setDealloc|unowned|weak|arc)"
-    r"|swift.*(RefCount|[aA]lloc|[rR]etain|[rR]elease|[dD]estroy|isUniquely)|\$s\S+W[OIV][a-z]$|\$s\S+w(xx|cp|ca|et|st)$"
+    r"|swift.*(RefCount|[aA]lloc|[rR]etain|[rR]elease|[dD]estroy|isUniquely)"
+    # Outlined copies and value witnesses.
+    r"|\$s\S+(W[OIV][a-z]|w(xx|cp|ca|et|st))$"
 )
 GROUPS = (
     ("kernel", r"^\[(kernel|guest|vdso)"),
