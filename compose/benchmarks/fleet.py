@@ -7,6 +7,8 @@ import sys
 import threading
 import time
 
+import confluent_kafka
+
 import plot
 from orders import Documents, add_assets
 from report import Report
@@ -208,7 +210,7 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         return FleetBench(parser.parse_args()).run()
-    except (Failure, OSError) as failure:
+    except (Failure, OSError, confluent_kafka.KafkaException) as failure:
         print(f"bench: {failure}", file=sys.stderr)
         return 1
 

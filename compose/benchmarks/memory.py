@@ -66,6 +66,7 @@ def backlog(crew, name, text, settings=None):
     seconds = time.monotonic() - began
     peak, now = worker.memory_mb(), worker.memory_mb("VmRSS")
     crew.stop(within=15)
-    crew.skip()
+    if left > 0:
+        crew.skip()
     done = "all" if left <= 0 else f"{total - left:,} of them"
     return name, peak, f"{text}: {peak:.0f} MB at most, {now:.0f} MB at the end; {done} worked off in {seconds:.0f} s"

@@ -9,6 +9,8 @@ import subprocess
 import sys
 import time
 
+import confluent_kafka
+
 import latency
 import memory
 import sampling
@@ -61,7 +63,8 @@ class PackagerBench:
                 process.kill()
                 process.wait()
             self.crew.close()
-        self.report.show()
+            # Also what was measured before something failed.
+            self.report.show()
         return 0
 
     # --- rates -------------------------------------------------------------------------------------------------------
@@ -238,7 +241,7 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         return PackagerBench(parser.parse_args()).run()
-    except (Failure, OSError) as failure:
+    except (Failure, OSError, confluent_kafka.KafkaException) as failure:
         print(f"bench: {failure}", file=sys.stderr)
         return 1
 
