@@ -118,8 +118,8 @@ let package = Package(
         .executableTarget(
             name: "Devkit",
             dependencies: [
-                "TestKit", "Model", "Kafka", "Cryptography", "CBindPort", .nioCore, .nioPosix, .nioHTTP1, .nioSSL,
-                .argumentParser, .unixSignals,
+                "TestKit", "Model", "Kafka", "Redis", "Store", "Cryptography", "CBindPort", .nioCore, .nioPosix,
+                .nioHTTP1, .nioSSL, .argumentParser, .unixSignals,
             ],
             path: "Tests/Devkit", swiftSettings: house),
 

@@ -10,6 +10,7 @@ struct Devkit: AsyncParsableCommand {
             APNSCommand.self,
             BrandCommand.self,
             CertificatesCommand.self,
+            ChaosCommand.self,
             DemoCommand.self,
             KafkaCommand.self,
             PortsCommand.self,

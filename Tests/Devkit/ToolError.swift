@@ -1,7 +1,9 @@
 /// Why a tool could not do its work: what it was doing, with the value.
 struct ToolError: Error, Hashable, Sendable, CustomStringConvertible {
     /// What kind of failure it is, for callers that react.
-    enum Code: Hashable, Sendable { case connection, timeout, closed, unavailable, `protocol`, input, file, program, check }
+    enum Code: Hashable, Sendable {
+        case connection, timeout, closed, unavailable, unauthorized, `protocol`, input, file, program, check
+    }
 
     /// Whether the other side may only be away for a moment.
     var isPassing: Bool { [.connection, .timeout, .closed, .unavailable].contains(self.code) }

@@ -8,10 +8,10 @@ final class ReplayRun: Sendable {
     /// How long the system may take when everything is published.
     private static let patience = Duration.seconds(600)
 
-    let stack: StackEnvironment
-    let plan: ReplayPlan
-    let http: HTTPClient
-    let tokens: DerivedTokens
+    private let stack: StackEnvironment
+    private let plan: ReplayPlan
+    private let http: HTTPClient
+    private let tokens: DerivedTokens
     private let pace: ReplayPace
     private let seed: UInt64
     private let producer: KafkaProducer
@@ -82,7 +82,9 @@ final class ReplayRun: Sendable {
         }
         report.differences += failures
         let check = ReplayCheck(
-            run: self, samples: self.plan.samples(samples, seed: self.seed), followed: Set(self.devices.keys))
+            stack: self.stack, http: self.http, tokens: self.tokens,
+            orders: self.plan.stories.map { ExpectedOrder(identifier: $0.order.identifier, document: $0.expected) },
+            samples: self.plan.samples(samples, seed: self.seed), followed: Set(self.devices.keys))
         let served = await check.packages(&report)
         await check.devices(self.devices, served: served, &report)
         try await check.deadLetters(self.broken.withLock { $0 }, since: deadLetters, &report)

@@ -5,6 +5,8 @@ struct StackEnvironment: Sendable {
     let gateway: String
     let kafka: String
     let apnsAdmin: String
+    /// nil where the file does not say.
+    let redis: String?
     let orderType: OrderTypeIdentifier
     /// What stands in every order as `webServiceURL`; nil where the file does not say.
     let webServiceURL: String?
@@ -32,6 +34,7 @@ struct StackEnvironment: Sendable {
         } catch let error as IdentifierError {
             throw ToolError(.input, "reading \(file): ORDER_TYPE: \(error)")
         }
+        self.redis = values["REDIS_URL"].flatMap { $0.isEmpty ? nil : $0 }
         self.webServiceURL = values["WEB_SERVICE_URL"].flatMap { $0.isEmpty ? nil : $0 }
         self.tokenSecrets = try value("TOKEN_SECRETS")
         self.roots = try value("ROOT_CA")

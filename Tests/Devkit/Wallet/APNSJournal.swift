@@ -18,6 +18,7 @@ final class APNSJournal: Sendable {
         var last: Int64 = 0
         var delivered: Int64 = 0
         var refused: Int64 = 0
+        var gaps = 0
         var lastArrival = ContinuousClock.now
     }
 
@@ -35,6 +36,8 @@ final class APNSJournal: Sendable {
     var delivered: Int64 { self.state.withLock(\.delivered) }
     /// Pushes that the simulator refused since `run` began.
     var refused: Int64 { self.state.withLock(\.refused) }
+    /// How often the simulator was away: what it delivered just before may not have been read.
+    var gaps: Int { self.state.withLock(\.gaps) }
     /// How long no push has come.
     var quietFor: Duration { .now - self.state.withLock(\.lastArrival) }
 
@@ -73,6 +76,7 @@ final class APNSJournal: Sendable {
             do {
                 let after = self.state.withLock(\.last)
                 let page = try await self.page(after: after, waitSeconds: 10)
+                if failures > 0 { self.state.withLock { $0.gaps += 1 } }
                 failures = 0
                 // A journal that starts over belongs to a simulator that was started anew.
                 if page.last < after { self.state.withLock { $0.last = 0 } }

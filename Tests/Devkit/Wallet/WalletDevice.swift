@@ -35,6 +35,8 @@ actor WalletDevice {
     private nonisolated let verifier: PackageVerifier
     private var orders: [String: TrackedOrder] = [:]
     private var tag: String?
+    /// How many fetches were answered 401, which is wrong for a token that is right.
+    private(set) var unauthorizedFetches = 0
 
     /// - Parameters:
     ///   - gateway: the base URL; `/v1/…` is appended.
@@ -69,24 +71,29 @@ actor WalletDevice {
     func lastModified(_ identifier: String) -> String? { self.orders[identifier]?.lastModified }
 
     /// Fetches an order, conditionally once it has a version, and verifies what came.
+    /// - Parameter isConditional: false asks for the package even if the device has it.
     /// - Throws: `ToolError` with code `.check` when the gateway or the package breaks a rule.
-    func fetch(_ identifier: String) async throws(ToolError) -> Fetch {
+    func fetch(_ identifier: String, isConditional: Bool = true) async throws(ToolError) -> Fetch {
         guard let known = self.orders[identifier] else {
             throw ToolError(.input, "fetching \(identifier): the device does not have it")
         }
         var request = HTTPRequest(url: "\(self.base)/v1/orders/\(self.orderType)/\(identifier)")
         request.headers.append(("authorization", "AppleOrder \(known.token)"))
-        if let lastModified = known.lastModified { request.headers.append(("if-modified-since", lastModified)) }
+        if isConditional, let lastModified = known.lastModified {
+            request.headers.append(("if-modified-since", lastModified))
+        }
         let response = try await self.http.send(request, within: .seconds(20))
         switch response.status {
         case 200: return .version(try await self.take(response, of: identifier))
         case 304:
             guard response.body.isEmpty else { throw ToolError(.check, "fetching \(identifier): 304 with a body") }
-            guard known.lastModified != nil else {
+            guard isConditional, known.lastModified != nil else {
                 throw ToolError(.check, "fetching \(identifier): 304 without If-Modified-Since")
             }
             return .notModified
-        case 401: return .unauthorized
+        case 401:
+            self.unauthorizedFetches += 1
+            return .unauthorized
         case 503:
             let seconds = response.header("retry-after").flatMap { Int64($0) } ?? 1
             return .unavailable(retryAfterSeconds: min(max(seconds, 0), 30))
@@ -175,7 +182,7 @@ actor WalletDevice {
                 method: .DELETE, url: self.registrationURL + "/\(identifier)",
                 headers: [("authorization", "AppleOrder \(token)")]))
         guard response.status == 200 else {
-            throw ToolError(.check, "unregistering from \(identifier): status \(response.status)")
+            throw Self.refusal(response.status, "unregistering from \(identifier)")
         }
     }
 
@@ -197,8 +204,18 @@ actor WalletDevice {
         }
     }
 
+    /// Asks for all orders that the device is registered for, and leaves its tag alone.
+    func listedOrders() async throws(ToolError) -> [String] {
+        let tag = self.tag
+        defer { self.tag = tag }
+
+        self.tag = nil
+        return try await self.changedOrders()
+    }
+
     private static func refusal(_ status: Int, _ action: String) -> ToolError {
-        ToolError(status == 503 ? .unavailable : .check, "\(action): status \(status)")
+        let code: ToolError.Code = status == 503 ? .unavailable : status == 401 ? .unauthorized : .check
+        return ToolError(code, "\(action): status \(status)")
     }
 
     /// What a device does when it is pushed: list, then fetch what it has of the list.

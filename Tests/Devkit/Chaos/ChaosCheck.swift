@@ -1,0 +1,197 @@
+import Kafka
+import Model
+import NIOPosix
+import Redis
+import Store
+
+/// Waits until all is at rest behind the last fault, and compares everything with what the plan says.
+struct ChaosCheck: Sendable {
+    let run: ChaosRun
+    /// Where the dead letters of this run begin.
+    let letters: [Int32: Int64]
+    /// How many packages the `openssl` program verifies.
+    let samples: Int
+
+    private var tally: ChaosTally { self.run.tally }
+
+    func run() async {
+        await self.awaitLag(group: "waybill-packager", topics: [Topics().orderChanges])
+        await self.awaitLag(group: "waybill-pusher", topics: [Topics().orders, Topics().registrations])
+        await self.awaitQuiet()
+        let served = await self.packages()
+        await self.pushes(served)
+        await self.lists(served)
+        do {
+            try await self.versions()
+            try await self.nothingFellOut()
+        } catch {
+            self.tally.differ("comparing Redis with waybill.orders: \(error)")
+        }
+    }
+
+    private func awaitLag(group: String, topics: [String]) async {
+        let end = ContinuousClock.now + self.run.patience
+        for topic in topics {
+            var last = "nothing could be asked"
+            while true {
+                do {
+                    let lag = try await self.run.admin.lag(group: group, topic: topic).filter { $0.value > 0 }
+                    if lag.isEmpty { break }
+                    let places = lag.sorted { $0.key < $1.key }.prefix(8).map { "\($0.key): \($0.value)" }
+                    last = "\(lag.values.reduce(0, +)) records behind, partition \(places.joined(separator: ", "))"
+                } catch {
+                    last = "\(error)"
+                }
+                guard .now < end else {
+                    self.tally.differ("\(group) on \(topic) does not come to rest: \(last)")
+                    break
+                }
+                try? await Task.sleep(for: .milliseconds(250))
+            }
+        }
+    }
+
+    /// Until no push has come for a while and no device is at work.
+    private func awaitQuiet() async {
+        let end = ContinuousClock.now + .seconds(60)
+        while .now < end {
+            var busy = 0
+            for device in self.run.devices where await device.isBusy { busy += 1 }
+            if busy == 0, self.run.journal.quietFor > .seconds(3) { return }
+            try? await Task.sleep(for: .milliseconds(200))
+        }
+    }
+
+    /// Each package against the fold, each verified, some by `openssl`; and the dead letters.
+    /// - Returns: what is served, by order identifier.
+    private func packages() async -> [String: JSON] {
+        let orders = self.run.plan.orders
+        var random = SeededGenerator(seed: self.run.seed ^ 0x5A4D_91E5)
+        var check = ReplayCheck(
+            stack: self.run.stack, http: self.run.http, tokens: self.run.tokens, orders: orders,
+            samples: Set(orders.indices.shuffled(using: &random).prefix(self.samples)), followed: Set(orders.indices))
+        check.verifier = self.run.verifier
+        check.mayRepeatLetters = true
+        var report = ReplayReport()
+        let served = await check.packages(&report)
+        self.tally.count("checked.packages", by: orders.count)
+        do {
+            try await check.deadLetters(self.run.publisher.broken, since: self.letters, &report)
+        } catch {
+            self.tally.differ("reading the dead letters: \(error)")
+        }
+        self.tally.count("checked.dead_letters", by: report.deadLetters)
+        for difference in report.differences { self.tally.differ(difference) }
+        return [String: JSON](
+            served.map { (orders[$0.key].identifier, $0.value) }, uniquingKeysWith: { first, _ in first })
+    }
+
+    /// Devices that only listen have what is served: each version that mattered was pushed.
+    private func pushes(_ served: [String: JSON]) async {
+        for device in self.run.devices where !device.isPolling {
+            for order in await device.registered {
+                let found = await device.wallet.order(order)
+                guard found != served[order] else { continue }
+                self.tally.count("lost_push")
+                self.tally.differ(
+                    "device of order \(order) was not told of the last version: it has \(Self.words(found)), served "
+                        + "is \(Self.words(served[order])); it \(await Self.isListed(order, device))")
+            }
+        }
+    }
+
+    private static func words(_ order: JSON?) -> String {
+        guard let members = order?.object else { return "none" }
+        return "\(members["updatedAt"]?.string ?? "?") with \(members["statusDescription"]?.string ?? "no note")"
+    }
+
+    /// Whether a list without a tag has the order, which tells a lost registration from a lost push.
+    private static func isListed(_ order: String, _ device: ChaosDevice) async -> String {
+        do {
+            return try await device.wallet.listedOrders().contains(order) ? "is registered" : "is not registered any more"
+        } catch {
+            return "cannot list: \(error)"
+        }
+    }
+
+    /// A device that lists with the tag that it has, and fetches what is listed, has all that is served; and a list
+    /// without a tag has all that it registered for.
+    private func lists(_ served: [String: JSON]) async {
+        for device in self.run.devices {
+            await device.patiently("list", "any") { _ = try await device.wallet.react() }
+            let registered = await device.registered
+            self.tally.count("checked.registrations", by: registered.count)
+            for order in registered {
+                let found = await device.wallet.order(order)
+                guard found != served[order] else { continue }
+                self.tally.count("forgotten_change")
+                self.tally.differ(
+                    "device of order \(order): the list with its tag left the order out: it has \(Self.words(found)), "
+                        + "served is \(Self.words(served[order]))")
+            }
+            do {
+                let listed = Set(try await device.wallet.listedOrders())
+                for order in registered where !listed.contains(order) {
+                    self.tally.count("lost_registration")
+                    self.tally.differ("device of order \(order): its registration is gone")
+                }
+            } catch {
+                self.tally.differ("device \(registered.first ?? "without orders"): listing: \(error)")
+            }
+        }
+        self.tally.count("checked.devices", by: self.run.devices.count)
+    }
+
+    /// The last record of each order on `waybill.orders` is what stands in Redis.
+    private func versions() async throws {
+        let ledger = try await self.ledger()
+        for fault in ledger.faults { self.tally.differ(fault) }
+        self.tally.count("versions.told", by: ledger.records)
+        self.tally.count("versions.told_again", by: ledger.repeated)
+        self.tally.count("versions.told_late", by: ledger.late)
+        guard let url = self.run.stack.redis else { return }
+        let redis = RedisClient(try RedisConfiguration(url: url), eventLoopGroup: MultiThreadedEventLoopGroup.singleton)
+        let store = OrderStore(redis: redis)
+        let orders = self.run.plan.orders
+        for start in stride(from: 0, to: orders.count, by: 500) {
+            let keys = try orders[start..<min(orders.count, start + 500)].map {
+                OrderKey(orderType: self.run.stack.orderType, order: try OrderIdentifier($0.identifier))
+            }
+            for (key, result) in zip(keys, try await store.orders(keys)) {
+                let found = VersionLedger.difference(ledger.entries["\(key)"], stored: try? result.get()?.state)
+                if let found { self.tally.differ("order \(key): \(found)") }
+                if case .failure(let error) = result { self.tally.differ("order \(key): \(error)") }
+            }
+        }
+        await redis.close()
+    }
+
+    /// `waybill.orders` from its beginning to its end.
+    private func ledger() async throws -> VersionLedger {
+        let topic = Topics().orders
+        var ledger = VersionLedger()
+        var left = try await self.run.admin.endOffsets(topic).values.reduce(0, +)
+        left -= try await self.run.admin.beginningOffsets(topic).values.reduce(0, +)
+        let consumer = try KafkaConsumer(
+            KafkaConfiguration(bootstrap: self.run.stack.kafka), group: "waybill-chaos-\(randomHex(bytes: 6))",
+            topics: [topic])
+        let end = ContinuousClock.now + .seconds(120)
+        while left > 0, .now < end {
+            for record in try await consumer.nextBatch(records: 1000, bytes: 64 << 20, wait: .milliseconds(500)) {
+                left -= 1
+                ledger.take(record)
+            }
+        }
+        await consumer.close()
+        guard left <= 0 else { throw ToolError(.timeout, "reading \(topic): \(left) records are missing") }
+        return ledger
+    }
+
+    /// The broker still has all that was published, else there is nothing to compare with.
+    private func nothingFellOut() async throws {
+        for topic in [Topics().orderChanges, Topics().orders, Topics().registrations] {
+            let gone = try await self.run.admin.beginningOffsets(topic).values.reduce(0, +)
+            if gone > 0 { self.tally.count("dropped_by_broker", by: Int(gone)) }
+        }
+    }
+}

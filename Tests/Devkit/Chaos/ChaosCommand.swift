@@ -1,0 +1,74 @@
+import ArgumentParser
+import Kafka
+import Model
+
+/// `waybill-dev chaos`: the part of a chaos run that knows the orders.
+struct ChaosCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "chaos",
+        abstract: "Stream changes through a stack that somebody breaks meanwhile, then compare everything.",
+        discussion: """
+            compose/bench chaos drives it: "mark NAME" on standard input says that a fault is over, "end" that no \
+            fault will come any more. On standard output it says "started", "recovered NAME PACKAGER GATEWAY" \
+            (milliseconds, -1: not within two minutes), "published", and at the end "count NAME NUMBER" and \
+            "difference TEXT" lines. Exit code 1 when anything differs.
+            """)
+
+    @Option(help: "The stack.env of a running stack.") var stack: String
+    @Option(help: "A table of orders, CSV as waybill-dev replay takes it; without one orders are made up.")
+    var orders: String?
+    @Option(help: "Length of the stream in seconds.") var seconds = 60
+    @Option(help: "Changes a second.") var rate = 40
+    @Option(help: "Simulated devices.") var devices = 60
+    @Option(help: "Orders on each device.") var ordersPerDevice = 3
+    @Option(help: "Packages to be verified by the openssl program.") var samples = 20
+    @Option(help: "How many seconds the system may take to come to rest.") var patience = 240
+    @Option(help: "Seed of all that is chosen at random.") var seed: UInt64 = 1
+    @Flag(help: "The broker is librdkafka's own: refuse a stream that does not fit into it.") var embedded = false
+
+    func validate() throws {
+        guard (1...86_400).contains(self.seconds), (1...100_000).contains(self.rate),
+            (1...86_400).contains(self.patience), (0...10_000).contains(self.devices),
+            (1...1000).contains(self.ordersPerDevice), self.samples >= 0
+        else {
+            throw ValidationError("at most a day, 100000 changes a second, 10000 devices with 1000 orders each")
+        }
+    }
+
+    func run() async throws {
+        let stack = try StackEnvironment(file: self.stack)
+        let count = self.seconds * self.rate
+        let orders: [OlistOrder]
+        if let path = self.orders {
+            orders = try OlistTable.parse(String(decoding: readFile(path), as: UTF8.self))
+        } else {
+            orders = OlistTable.generate(max(10, count / 8), seed: self.seed)
+        }
+        let plan = ChaosPlan(orders, orderType: stack.orderType, count: count, seed: self.seed)
+        if self.embedded {
+            let admin = try KafkaAdmin(KafkaConfiguration(bootstrap: stack.kafka))
+            let partitions = try await admin.partitions(Topics().orders)
+            await admin.close()
+            let bounds = ChaosBounds(
+                partitions: partitions, changeBytes: plan.changeBytes, documentBytes: plan.documentBytes)
+            if let refusal = bounds.refusal(changes: plan.steps.count, seconds: self.seconds) {
+                Console.progress("waybill-dev chaos: \(refusal)")
+                throw ExitCode(2)
+            }
+        }
+        Console.progress(
+            "\(plan.orders.count) orders, \(plan.steps.count) changes, \(self.devices) devices with up to "
+                + "\(self.ordersPerDevice) orders each, seed \(self.seed)")
+        let run = try ChaosRun(
+            stack: stack, plan: plan, rate: self.rate, devices: self.devices, ordersPerDevice: self.ordersPerDevice,
+            seed: self.seed, patience: .seconds(self.patience))
+        try await run.run(samples: self.samples) { Console.line($0) }
+        run.tally.count("changes", by: plan.steps.count)
+        run.tally.count("pushes", by: Int(run.journal.delivered))
+        let (differences, explained) = run.tally.differences
+        for (name, number) in run.tally.counts.sorted(by: { $0.key < $1.key }) { Console.line("count \(name) \(number)") }
+        for difference in explained { Console.line("difference \(difference)") }
+        Console.line("count differences \(differences)")
+        guard differences == 0 else { throw ExitCode(1) }
+    }
+}

@@ -1,0 +1,36 @@
+import Foundation
+
+/// What the driver of the faults says on standard input, one word a line.
+enum ChaosControl: Hashable, Sendable {
+    /// `mark NAME`: a fault of that name is over; measure when all is as before.
+    case mark(String)
+    /// `end`, or the end of the input: no fault will come any more, and everything runs.
+    case end
+
+    init?(_ line: String) {
+        let words = line.split(separator: " ")
+        switch (words.first, words.count) {
+        case ("mark", 2): self = .mark(String(words[1]))
+        case ("end", 1): self = .end
+        default: return nil
+        }
+    }
+
+    /// The commands as they come; ends behind `end`. Reads on a thread of its own, which waits as long as the program.
+    static func commands() -> AsyncStream<ChaosControl> {
+        AsyncStream { continuation in
+            Thread.detachNewThread {
+                while let line = readLine() {
+                    guard let command = ChaosControl(line) else {
+                        Console.progress("chaos: \"\(line)\" is neither mark NAME nor end")
+                        continue
+                    }
+                    if command == .end { break }
+                    continuation.yield(command)
+                }
+                continuation.yield(.end)
+                continuation.finish()
+            }
+        }
+    }
+}

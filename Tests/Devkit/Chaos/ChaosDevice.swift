@@ -1,0 +1,136 @@
+import Model
+
+/// A device that lives through a run: asks again what is refused for a moment, and notes what a device must never see.
+///
+/// Never: a 401 for a token that is right, an answer that is no answer of the protocol, a package that is older than
+/// one before, a package that Wallet would refuse.
+actor ChaosDevice {
+    /// How long something may be refused before the device gives up, which is a difference.
+    private static let patience = Duration.seconds(180)
+    /// In one of so many rounds a package is asked for that the device has, so that an older one cannot hide behind 304.
+    private static let unconditional = 4
+
+    nonisolated let wallet: WalletDevice
+    /// Whether the device also asks by itself from time to time, as Wallet does, and not only when it is pushed.
+    nonisolated let isPolling: Bool
+    private nonisolated let journal: APNSJournal
+    private nonisolated let tally: ChaosTally
+    private nonisolated let wakes: AsyncStream<Void>
+    private nonisolated let waker: AsyncStream<Void>.Continuation
+    private var fresh: [(order: String, token: String)] = []
+    private(set) var registered: [String] = []
+    private var rounds = 0
+    private(set) var isBusy = false
+
+    init(_ wallet: WalletDevice, isPolling: Bool, journal: APNSJournal, tally: ChaosTally) {
+        self.wallet = wallet
+        self.isPolling = isPolling
+        self.journal = journal
+        self.tally = tally
+        (self.wakes, self.waker) = AsyncStream.makeStream(bufferingPolicy: .bufferingNewest(1))
+    }
+
+    /// The customer paid: Wallet asks for the order.
+    func add(_ order: String, token: String) {
+        self.fresh.append((order, token))
+        self.wake()
+    }
+
+    /// Lets the device look for news.
+    nonisolated func wake() { self.waker.yield() }
+
+    /// Ends `run` when what is under way is done.
+    nonisolated func finish() {
+        self.journal.unsubscribe(self.wallet.pushToken)
+        self.waker.finish()
+    }
+
+    /// Follows pushes and wakes until `finish`.
+    func run() async {
+        let pushes = self.journal.subscribe(self.wallet.pushToken)
+        await withTaskGroup { group in
+            group.addTask { for await _ in pushes { self.wake() } }
+            for await _ in self.wakes {
+                self.isBusy = true
+                await self.act()
+                self.isBusy = false
+            }
+        }
+    }
+
+    private func act() async {
+        self.rounds += 1
+        while !self.fresh.isEmpty {
+            let (order, token) = self.fresh.removeFirst()
+            await self.wallet.add(order: order, token: token)
+            guard await self.firstFetch(order) else { continue }
+            guard await self.patiently("register", order, { _ = try await self.wallet.register(order) }) else { continue }
+            self.registered.append(order)
+        }
+        guard !self.registered.isEmpty else { return }
+        await self.patiently("list", "any") {
+            let before = await self.wallet.unauthorizedFetches
+            _ = try await self.wallet.react()
+            guard await self.wallet.unauthorizedFetches == before else {
+                throw ToolError(.unauthorized, "fetching what was listed: status 401")
+            }
+        }
+        guard self.rounds % Self.unconditional == 0 else { return }
+        let order = self.registered[self.rounds / Self.unconditional % self.registered.count]
+        await self.patiently("fetch", order) {
+            try await self.fetch(order, isConditional: false)
+        }
+    }
+
+    private func firstFetch(_ order: String) async -> Bool {
+        await self.patiently("fetch", order) { try await self.fetch(order) }
+    }
+
+    /// - Throws: `.unavailable` after a 503, when the time that it named has passed; `.unauthorized`.
+    func fetch(_ order: String, isConditional: Bool = true) async throws(ToolError) {
+        switch try await self.wallet.fetch(order, isConditional: isConditional) {
+        case .version, .notModified: return
+        case .unauthorized: throw ToolError(.unauthorized, "fetching \(order): status 401")
+        case .unavailable(let seconds):
+            try? await Task.sleep(for: .seconds(min(seconds, 5)))
+            throw ToolError(.unavailable, "fetching \(order): status 503")
+        }
+    }
+
+    /// Does something until it succeeds.
+    /// - Returns: false when the device gave up, which is noted.
+    @discardableResult
+    func patiently(
+        _ kind: String, _ order: String, _ action: () async throws -> Void
+    ) async -> Bool {
+        let end = ContinuousClock.now + Self.patience
+        var pause = Duration.milliseconds(100)
+        while true {
+            do {
+                try await action()
+                self.tally.count("answered.\(kind)")
+                return true
+            } catch let thrown {
+                let error = thrown as? ToolError ?? ToolError(.check, "\(thrown)")
+                switch error.code {
+                case .unauthorized:
+                    self.tally.count("wrong_401.\(kind)")
+                    self.tally.differ("device of order \(order): \(error), though its token is right")
+                case .unavailable: self.tally.count("answered_503.\(kind)")
+                case .connection, .closed, .timeout: self.tally.count("unanswered.\(kind)")
+                case .protocol, .input, .file, .program, .check:
+                    let isOlder = error.message.contains("updatedAt went back")
+                    self.tally.count(isOlder ? "older_package" : "wrong_answer.\(kind)")
+                    self.tally.differ("device of order \(order): \(error)")
+                    return false
+                }
+                guard ContinuousClock.now < end, !Task.isCancelled else {
+                    self.tally.differ("device of order \(order): gave up to \(kind) after \(Self.patience): \(error)")
+                    return false
+                }
+            }
+            try? await Task.sleep(for: pause)
+            pause = min(pause * 2, .seconds(2))
+        }
+    }
+}

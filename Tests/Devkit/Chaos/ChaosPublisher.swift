@@ -1,0 +1,91 @@
+import Kafka
+import Model
+import Synchronization
+
+/// Publishes a plan as a real upstream system would: what is not acknowledged is sent again before what comes behind it.
+final class ChaosPublisher: Sendable {
+    private struct State {
+        var sent = 0
+        var broken: [String: BrokenRecord] = [:]
+        var placed: [Int] = []
+    }
+
+    private let plan: ChaosPlan
+    private let pace: ReplayPace
+    private let kafka: KafkaConfiguration
+    private let tally: ChaosTally
+    private let state = Mutex(State())
+
+    init(plan: ChaosPlan, rate: Int, kafka: KafkaConfiguration, tally: ChaosTally) {
+        self.plan = plan
+        self.pace = ReplayPace(rate: rate)
+        self.kafka = kafka
+        self.tally = tally
+    }
+
+    /// How many steps are acknowledged.
+    var sent: Int { self.state.withLock(\.sent) }
+    /// The broken changes by where they went, as a dead letter names it.
+    var broken: [String: BrokenRecord] { self.state.withLock(\.broken) }
+    /// An order that was published some time ago; nil before the first.
+    var someOrder: Int? { self.state.withLock { $0.placed.first } }
+
+    /// - Parameter placed: called with each order when its first change is acknowledged.
+    /// - Throws: `KafkaError` when Kafka refuses for good; `CancellationError`.
+    func run(placed: (Int) async -> Void) async throws {
+        var producer = try KafkaProducer(self.kafka)
+        let begin = ContinuousClock.now
+        let steps = self.plan.steps
+        var sent = 0
+        while sent < steps.count {
+            let due = self.pace.due(sent: sent, of: steps.count, after: .now - begin)
+            guard due > 0 else {
+                try await Task.sleep(until: begin + self.pace.moment(of: sent))
+                continue
+            }
+            let batch = Self.distinct(steps[sent..<sent + due])
+            var open = Array(batch)
+            while !open.isEmpty {
+                let results = await producer.produce(open.map(\.message))
+                var failed: [ChaosPlan.Step] = []
+                var isFatal = false
+                for (step, result) in zip(open, results) {
+                    switch result {
+                    case .success(let position): self.note(step, position)
+                    case .failure(let error):
+                        failed.append(step)
+                        isFatal = isFatal || error.isFatal
+                        self.tally.count("published_again.\(error.code.rawValue)")
+                        if [.configuration, .messageTooLarge, .authorization].contains(error.code) { throw error }
+                    }
+                }
+                open = failed
+                guard !open.isEmpty else { break }
+                try await Task.sleep(for: .milliseconds(200))
+                if isFatal {
+                    await producer.close()
+                    producer = try KafkaProducer(self.kafka)
+                }
+            }
+            sent += batch.count
+            for step in batch where step.isFirst { await placed(step.story) }
+            self.state.withLock { $0.sent = sent }
+        }
+        await producer.close()
+    }
+
+    /// The steps up to the second one of an order: if the first was lost and sent again, it would come behind that.
+    static func distinct(_ steps: ArraySlice<ChaosPlan.Step>) -> ArraySlice<ChaosPlan.Step> {
+        var keys: Set<[UInt8]> = []
+        return steps.prefix { keys.insert($0.message.key ?? []).inserted }
+    }
+
+    private func note(_ step: ChaosPlan.Step, _ position: KafkaPosition) {
+        self.state.withLock { state in
+            if step.isFirst { state.placed.append(step.story) }
+            guard let kind = step.broken else { return }
+            let origin = "\(position.topic)/\(position.partition)/\(position.offset)"
+            state.broken[origin] = BrokenRecord(kind: kind, message: step.message)
+        }
+    }
+}

@@ -1,0 +1,189 @@
+import Kafka
+import Model
+import Store
+
+/// A stream of changes with devices that follow it, while somebody else breaks what there is to break; then the
+/// comparison of everything.
+struct ChaosRun: Sendable {
+    /// How often a device asks by itself.
+    private static let pollInterval = Duration.seconds(15)
+    /// How long after a fault something may still be behind before the wait for it is given up.
+    private static let recoveryLimit = Duration.seconds(120)
+
+    let stack: StackEnvironment
+    let plan: ChaosPlan
+    let seed: UInt64
+    /// How long the system may take to come to rest behind the last fault.
+    let patience: Duration
+    let http: HTTPClient
+    let tokens: DerivedTokens
+    let verifier: PackageVerifier
+    let admin: KafkaAdmin
+    let journal: APNSJournal
+    let tally = ChaosTally()
+    let publisher: ChaosPublisher
+    let devices: [ChaosDevice]
+    /// Which devices have an order on them.
+    private let owners: [Int: [Int]]
+
+    /// - Parameters:
+    ///   - devices: how many there are.
+    ///   - ordersPerDevice: how many orders each gets, drawn by the seed.
+    init(
+        stack: StackEnvironment, plan: ChaosPlan, rate: Int, devices: Int, ordersPerDevice: Int, seed: UInt64,
+        patience: Duration
+    ) throws {
+        self.stack = stack
+        self.plan = plan
+        self.seed = seed
+        self.patience = patience
+        let http = try HTTPClient(connectionsPerHost: 128)
+        self.http = http
+        self.tokens = try DerivedTokens(file: stack.tokenSecrets)
+        let verifier = try PackageVerifier(rootsPEM: readFile(stack.roots))
+        self.verifier = verifier
+        let kafka = KafkaConfiguration(bootstrap: stack.kafka)
+        self.admin = try KafkaAdmin(kafka)
+        let journal = APNSJournal(admin: stack.apnsAdmin, http: http)
+        self.journal = journal
+        self.publisher = ChaosPublisher(plan: plan, rate: rate, kafka: kafka, tally: self.tally)
+        let tally = self.tally
+        self.devices = (0..<devices).map { index in
+            ChaosDevice(
+                WalletDevice(gateway: stack.gateway, orderType: stack.orderType, http: http, verifier: verifier),
+                isPolling: index % 2 == 0, journal: journal, tally: tally)
+        }
+        var random = SeededGenerator(seed: seed ^ 0xDE71CE)
+        var owners: [Int: [Int]] = [:]
+        for device in 0..<devices {
+            for _ in 0..<ordersPerDevice where !plan.orders.isEmpty {
+                let order = Int.random(in: plan.orders.indices, using: &random)
+                if owners[order]?.contains(device) != true { owners[order, default: []].append(device) }
+            }
+        }
+        self.owners = owners
+    }
+
+    /// Runs the stream until the driver says that it is over, waits until all is at rest, and compares.
+    ///
+    /// - Parameter say: hears what the driver waits for, one line each.
+    func run(samples: Int, say: @escaping @Sendable (String) -> Void) async throws {
+        let letters = try await self.admin.endOffsets(Topics().deadLetters)
+        try await self.journal.start()
+        try await withThrowingTaskGroup { group in
+            group.addTask { try await self.journal.run() }
+            group.addTask { try await self.wakeDevices() }
+            group.addTask { try await self.showProgress() }
+            for device in self.devices { group.addTask { await device.run() } }
+
+            say("started")
+            try await withThrowingTaskGroup { work in
+                work.addTask { try await self.publisher.run(placed: self.handOver) }
+                for await command in ChaosControl.commands() {
+                    guard case .mark(let name) = command else { break }
+                    work.addTask { await self.watchRecovery(name, say: say) }
+                }
+                try await work.waitForAll()
+            }
+            say("published")
+            await ChaosCheck(run: self, letters: letters, samples: samples).run()
+            for device in self.devices { device.finish() }
+            self.journal.finish()
+            group.cancelAll()
+            while let result = await group.nextResult() {
+                if case .failure(let error) = result, !(error is CancellationError) {
+                    self.tally.differ("the run itself: \(error)")
+                }
+            }
+        }
+        await self.admin.close()
+        await self.http.close()
+    }
+
+    /// The token that checkout derives for an order.
+    func token(_ order: Int) throws -> String {
+        self.tokens.token(
+            for: OrderKey(
+                orderType: self.stack.orderType, order: try OrderIdentifier(self.plan.orders[order].identifier)))
+    }
+
+    private func handOver(_ order: Int) async {
+        guard let token = try? self.token(order) else { return }
+        for device in self.owners[order] ?? [] {
+            await self.devices[device].add(self.plan.orders[order].identifier, token: token)
+        }
+    }
+
+    /// Lets devices ask by themselves: some from time to time, all when the simulator of APNs was away, which stands
+    /// for a network that gives a device its last notification when it is back.
+    private func wakeDevices() async throws {
+        var gaps = self.journal.gaps
+        var turn = 0
+        let step = Self.pollInterval / max(1, self.devices.count)
+        while true {
+            try await Task.sleep(for: max(step, .milliseconds(5)))
+            if !self.devices.isEmpty {
+                turn = (turn + 1) % self.devices.count
+                if self.devices[turn].isPolling { self.devices[turn].wake() }
+            }
+            guard self.journal.gaps != gaps else { continue }
+            gaps = self.journal.gaps
+            for device in self.devices { device.wake() }
+        }
+    }
+
+    /// Measures how long it takes until all that was published before is committed, and until the gateway answers.
+    private func watchRecovery(_ name: String, say: @Sendable (String) -> Void) async {
+        let begin = ContinuousClock.now
+        async let gateway = self.untilGatewayAnswers(since: begin)
+        async let packager = self.untilCommitted(since: begin)
+        let (answered, committed) = await (gateway, packager)
+        if committed == nil { self.tally.count("not_recovered") }
+        say("recovered \(name) \(committed ?? -1) \(answered ?? -1)")
+    }
+
+    /// - Returns: milliseconds, nil when it took longer than the limit.
+    private func untilCommitted(since begin: ContinuousClock.Instant) async -> Int64? {
+        let topic = Topics().orderChanges
+        var target: [Int32: Int64]?
+        while .now - begin < Self.recoveryLimit, !Task.isCancelled {
+            if target == nil { target = try? await self.admin.endOffsets(topic) }
+            if let target, let committed = try? await self.admin.committed(group: "waybill-packager", topic: topic),
+                target.allSatisfy({ committed[$0.key] ?? 0 >= $0.value })
+            {
+                return (.now - begin).microseconds / 1000
+            }
+            try? await Task.sleep(for: .milliseconds(250))
+        }
+        return nil
+    }
+
+    private func untilGatewayAnswers(since begin: ContinuousClock.Instant) async -> Int64? {
+        while .now - begin < Self.recoveryLimit, !Task.isCancelled {
+            if let order = self.publisher.someOrder, let token = try? self.token(order) {
+                let identifier = self.plan.orders[order].identifier
+                let request = HTTPRequest(
+                    url: "\(self.stack.gateway)/v1/orders/\(self.stack.orderType)/\(identifier)",
+                    headers: [("authorization", "AppleOrder \(token)")])
+                let status = try? await self.http.send(request).status
+                if status == 200 { return (.now - begin).microseconds / 1000 }
+                if status == 401 {
+                    self.tally.count("wrong_401.fetch")
+                    self.tally.differ("fetching order \(identifier): status 401, though the token is right")
+                }
+            }
+            try? await Task.sleep(for: .milliseconds(50))
+        }
+        return nil
+    }
+
+    private func showProgress() async throws {
+        let begin = ContinuousClock.now
+        while true {
+            try await Task.sleep(for: .seconds(5))
+            Console.progress(
+                "\((.now - begin).components.seconds) s: \(self.publisher.sent) of \(self.plan.steps.count) published, "
+                    + "\(self.journal.delivered) pushes, \(self.tally.differences.count) differences")
+        }
+    }
+}
