@@ -61,7 +61,7 @@ struct ChaosCommand: AsyncParsableCommand {
                 + "\(self.ordersPerDevice) orders each, seed \(self.seed)")
         let run = try ChaosRun(
             stack: stack, plan: plan, rate: self.rate, devices: self.devices, ordersPerDevice: self.ordersPerDevice,
-            seed: self.seed, patience: .seconds(self.patience))
+            seed: self.seed, patience: .seconds(self.patience), isEmbedded: self.embedded)
         try await run.run(samples: self.samples) { Console.line($0) }
         run.tally.count("changes", by: plan.steps.count)
         run.tally.count("pushes", by: Int(run.journal.delivered))

@@ -15,6 +15,8 @@ struct ChaosRun: Sendable {
     let seed: UInt64
     /// How long the system may take to come to rest behind the last fault.
     let patience: Duration
+    /// Whether the broker is librdkafka's own.
+    let isEmbedded: Bool
     let http: HTTPClient
     let tokens: DerivedTokens
     let verifier: PackageVerifier
@@ -31,12 +33,13 @@ struct ChaosRun: Sendable {
     ///   - ordersPerDevice: how many orders each gets, drawn by the seed.
     init(
         stack: StackEnvironment, plan: ChaosPlan, rate: Int, devices: Int, ordersPerDevice: Int, seed: UInt64,
-        patience: Duration
+        patience: Duration, isEmbedded: Bool
     ) throws {
         self.stack = stack
         self.plan = plan
         self.seed = seed
         self.patience = patience
+        self.isEmbedded = isEmbedded
         let http = try HTTPClient(connectionsPerHost: 128)
         self.http = http
         self.tokens = try DerivedTokens(file: stack.tokenSecrets)

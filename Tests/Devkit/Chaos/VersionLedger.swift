@@ -17,6 +17,8 @@ struct VersionLedger {
 
     private(set) var entries: [String: Entry] = [:]
     private(set) var records = 0
+    /// Bytes of keys and values.
+    private(set) var bytes = 0
     /// Records that told a version again.
     private(set) var repeated = 0
     /// Records that told an older version than one before them.
@@ -28,6 +30,7 @@ struct VersionLedger {
         let key = String(decoding: record.key ?? [], as: UTF8.self)
         let place = "\(record.partition)/\(record.offset)"
         self.records += 1
+        self.bytes += (record.key?.count ?? 0) + (record.value?.count ?? 0)
         var entry = self.entries[key] ?? Entry(record: nil, place: place)
         defer { self.entries[key] = entry }
 
