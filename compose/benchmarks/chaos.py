@@ -133,8 +133,8 @@ class Tool:
                 return until == "over"
             kind, _, rest = line.partition(" ")
             if kind == "recovered":
-                name, packager, gateway = rest.split()
-                self.recovered[name] = (int(packager), int(gateway))
+                name, *times = rest.split()
+                self.recovered[name] = [int(time) for time in times]
             elif kind == "count":
                 name, number = rest.rsplit(" ", 1)
                 self.counts[name] = int(number)
@@ -154,7 +154,7 @@ class Chaos:
         self.arguments, self.stack, self.tool, self.kinds = arguments, stack, tool, kinds
         self.schedule = Schedule(arguments.seed, kinds, arguments.workers)
         self.done, self.away, self.found = [], {}, []
-        self.snapshot = 0.0
+        self.snapshot, self.name, self.marked = 0.0, "", ""
 
     # --- the run -------------------------------------------------------------------------------------------------------
 
@@ -173,12 +173,12 @@ class Chaos:
             if self.tool.process.poll() is not None:
                 raise Failure("waybill-dev chaos ended before the faults did")
             say(f"{time.monotonic() - begin:5.0f} s: {fault.kind.name} {self.target(fault)} for {fault.hold} s")
+            self.name = f"{fault.number}-{fault.kind.name}"
             self.do(fault)
-            name = f"{fault.number}-{fault.kind.name}"
-            self.done.append((name, fault.kind.name))
-            self.tool.tell(f"mark {name}")
+            self.undo()
+            self.done.append((self.name, fault.kind.name))
             if fault.waits:
-                self.tool.listen(min(40, max(0.1, end - time.monotonic())), f"recovered {name}")
+                self.tool.listen(min(40, max(0.1, end - time.monotonic())), f"recovered {self.name}")
             self.tool.listen(max(0.0, min(fault.gap, end - time.monotonic())), None)
             self.bring_back(time.monotonic())
         self.calm()
@@ -188,6 +188,12 @@ class Chaos:
         if not self.tool.listen(900, "over"):
             raise Failure("waybill-dev chaos does not come to its end")
         self.tool.process.wait()
+
+    def undo(self):
+        """The fault is over from here on: what comes is recovery. Once for each fault."""
+        if self.name and self.marked != self.name:
+            self.marked = self.name
+            self.tool.tell(f"mark {self.name}")
 
     def look_for_dead(self):
         """A service that ended by itself is a finding; somebody starts it again, as an orchestrator would."""
@@ -228,6 +234,7 @@ class Chaos:
                 if service.partition("-")[0] in fault.kind.services and service not in self.away:
                     self.stack.run("kill", service)
             time.sleep(fault.hold)
+            self.undo()
             for service in self.stack.services():
                 if service.partition("-")[0] in fault.kind.services and service not in self.away:
                     self.start(service)
@@ -236,6 +243,7 @@ class Chaos:
         if verb == "stall":
             self.stack.signal(service, signal.SIGSTOP)
             time.sleep(fault.hold)
+            self.undo()
             return self.stack.signal(service, signal.SIGCONT)
         if verb == "leave":
             if len([name for name in self.stack.services() if name.startswith(base) and name not in self.away]) > 1:
@@ -247,6 +255,7 @@ class Chaos:
         else:
             self.stop(service)
         time.sleep(fault.hold)
+        self.undo()
         return self.start(service)
 
     def start(self, service):
@@ -312,6 +321,7 @@ class Chaos:
         else:
             os.makedirs(f"{self.stack.folder}/redis")
         time.sleep(fault.hold)
+        self.undo()
         self.start("redis")
 
     def keep_snapshot(self):
@@ -332,17 +342,18 @@ class Chaos:
     def report(self):
         counts, differences = self.tool.counts, self.found + self.tool.differences
         kinds = collections.Counter(kind for _, kind in self.done)
-        print(f"\n{'fault':18} {'times':>5} {'committed again after':>24} {'gateway answers after':>24}")
+        print(f"\nbehind the fault: all that was published is packaged, is pushed, and the gateway answers after"
+              f"\n{'fault':18} {'times':>5} {'packaged':>22} {'pushed':>22} {'answered':>22}")
         waits = collections.defaultdict(list)
         for name, kind in self.done:
             if name in self.tool.recovered:
                 waits[kind].append(self.tool.recovered[name])
         for kind in sorted(kinds):
             cells = []
-            for place in (0, 1):
+            for place in range(3):
                 values = [value[place] / 1000 for value in waits[kind] if value[place] >= 0]
                 cells.append(f"{median(values):.1f} s, most {max(values):.1f} s" if values else "-")
-            print(f"{kind:18} {kinds[kind]:5} {cells[0]:>24} {cells[1]:>24}")
+            print(f"{kind:18} {kinds[kind]:5} " + " ".join(f"{cell:>22}" for cell in cells))
         print()
         for name in sorted(counts):
             print(f"{name:32} {counts[name]:8}")
@@ -350,7 +361,7 @@ class Chaos:
         print(f"\n{total} differences, seed {self.arguments.seed}")
         for difference in differences[:40]:
             print(f"    {difference}")
-        commits = [pair[0] / 1000 for pairs in waits.values() for pair in pairs if pair[0] >= 0]
+        commits = [times[0] / 1000 for several in waits.values() for times in several if times[0] >= 0]
         print()
         figures = [
             ("faults", len(self.done)), ("changes", counts.get("changes", 0)), ("differences", total),

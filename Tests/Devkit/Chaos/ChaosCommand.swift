@@ -9,8 +9,8 @@ struct ChaosCommand: AsyncParsableCommand {
         abstract: "Stream changes through a stack that somebody breaks meanwhile, then compare everything.",
         discussion: """
             compose/bench chaos drives it: "mark NAME" on standard input says that a fault is over, "end" that no \
-            fault will come any more. On standard output it says "started", "recovered NAME PACKAGER GATEWAY" \
-            (milliseconds, -1: not within two minutes), "published", and at the end "count NAME NUMBER" and \
+            fault will come any more. On standard output it says "started", "recovered NAME PACKAGER PUSHER \
+            GATEWAY" (milliseconds, -1: not within two minutes), "published", and at the end "count NAME NUMBER" and \
             "difference TEXT" lines. Exit code 1 when anything differs.
             """)
 

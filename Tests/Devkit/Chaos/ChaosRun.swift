@@ -135,23 +135,26 @@ struct ChaosRun: Sendable {
         }
     }
 
-    /// Measures how long it takes until all that was published before is committed, and until the gateway answers.
+    /// Measures how long it takes until packagers and pushers committed all that was there before, and until the
+    /// gateway answers.
     private func watchRecovery(_ name: String, say: @Sendable (String) -> Void) async {
         let begin = ContinuousClock.now
         async let gateway = self.untilGatewayAnswers(since: begin)
-        async let packager = self.untilCommitted(since: begin)
-        let (answered, committed) = await (gateway, packager)
-        if committed == nil { self.tally.count("not_recovered") }
-        say("recovered \(name) \(committed ?? -1) \(answered ?? -1)")
+        async let packager = self.untilCommitted("waybill-packager", Topics().orderChanges, since: begin)
+        async let pusher = self.untilCommitted("waybill-pusher", Topics().orders, since: begin)
+        let times = await [packager, pusher, gateway]
+        if times.contains(nil) { self.tally.count("not_recovered") }
+        say("recovered \(name) \(times.map { String($0 ?? -1) }.joined(separator: " "))")
     }
 
     /// - Returns: milliseconds, nil when it took longer than the limit.
-    private func untilCommitted(since begin: ContinuousClock.Instant) async -> Int64? {
-        let topic = Topics().orderChanges
+    private func untilCommitted(
+        _ group: String, _ topic: String, since begin: ContinuousClock.Instant
+    ) async -> Int64? {
         var target: [Int32: Int64]?
         while .now - begin < Self.recoveryLimit, !Task.isCancelled {
             if target == nil { target = try? await self.admin.endOffsets(topic) }
-            if let target, let committed = try? await self.admin.committed(group: "waybill-packager", topic: topic),
+            if let target, let committed = try? await self.admin.committed(group: group, topic: topic),
                 target.allSatisfy({ committed[$0.key] ?? 0 >= $0.value })
             {
                 return (.now - begin).microseconds / 1000
