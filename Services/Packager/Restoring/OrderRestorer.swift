@@ -30,7 +30,9 @@ struct OrderRestorer: Sendable {
     }
 
     /// Whether all of the records are to be seen in Redis, or something newer is.
-    func stand(_ records: [KafkaRecord]) async throws(StoreError) -> Bool {
+    ///
+    /// Throws whatever type: with a typed throw the optimizer of Swift 6.3.1 crashes where this is inlined.
+    func stand(_ records: [KafkaRecord]) async throws -> Bool {
         let items = OrderReplay(records).items.map(\.item)
         let workshops = self.workshops()
         for (item, standing) in zip(items, try await self.store.standing(items.map(\.key))) {

@@ -11,7 +11,9 @@ struct RegistrationRestorer: Sendable {
     let logger: Logger
 
     /// Whether all of the records are to be seen in Redis, or something newer is.
-    func stand(_ records: [KafkaRecord]) async throws(StoreError) -> Bool {
+    ///
+    /// Throws whatever type: with a typed throw the optimizer of Swift 6.3.1 crashes where this is inlined.
+    func stand(_ records: [KafkaRecord]) async throws -> Bool {
         try await self.registrations.stand(Self.items(records).items).allSatisfy(\.self)
     }
 
