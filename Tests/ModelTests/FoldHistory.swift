@@ -16,8 +16,8 @@ struct FoldHistory {
     private(set) var seen: [String: Int] = [:]
     /// What stands in Redis.
     private(set) var stored: OrderState?
-    /// The changes that were taken into what stands, each record once, in the order in which they came.
-    private(set) var delivered: [OrderChange] = []
+    /// Was given the changes that were taken into what stands, each record once, in the order in which they came.
+    private var reference = OrderFoldReference()
 
     private var random: SeededGenerator
     private let fold: OrderFold
@@ -121,8 +121,11 @@ struct FoldHistory {
         guard let state = result.state else { return }
         for record in batch where record.position.offset >= self.taken[Int(record.position.partition)] {
             self.taken[Int(record.position.partition)] = Int(record.position.offset) + 1
-            self.delivered.append(record.change)
+            self.reference.take(record.change)
         }
+        let order = state.isRemoved ? nil : JSON.object(state.document.members)
+        if order != self.reference.order { self.faults.append("the order is not what its changes make of it") }
+        if let token = self.reference.token, token != state.token.rawValue { self.faults.append("another token") }
         guard result.effect != .none else { return }
         self.stored = try OrderState(
             key: state.key, document: state.documentBytes, token: state.token.rawValue, version: state.version,
@@ -155,8 +158,9 @@ struct FoldHistory {
             expect(new?.version == (old?.version ?? 0) + 1, "versions grow by one")
             expect(new?.modifiedEpochSeconds ?? 0 > old?.modifiedEpochSeconds ?? 0, "updatedAt does not grow")
             expect(new?.isRemoved == (result.effect == .removed), "removed or not")
-            let isSame = new?.document == old?.document && new?.isRemoved == old?.isRemoved && new?.token == old?.token
-            expect(old == nil || !isSame, "a version for an order that is as it was")
+            let isAsItWas =
+                new?.document == old?.document && new?.isRemoved == old?.isRemoved && new?.token == old?.token
+            expect(!isAsItWas, "a version for an order that is as it was")
         }
     }
 
@@ -191,7 +195,8 @@ struct FoldHistory {
         case 6: return .patched(["customer": ["givenName": text, "phoneNumber": .null]])
         case 7:
             let token = "token-number-\(Int.random(in: 0..<3, using: &self.random))-of-an-order"
-            return .patched(Bool.random(using: &self.random) ? ["status": "open"] : ["authenticationToken": .string(token)])
+            return .patched(
+                Bool.random(using: &self.random) ? ["status": "open"] : ["authenticationToken": .string(token)])
         case 8: return .patched(["status": "nonsense"])
         case 9...11:
             return .fulfillmentUpdated(

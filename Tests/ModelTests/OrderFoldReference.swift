@@ -1,21 +1,27 @@
 @testable import Model
 
 /// What changes make of an order, written to be read: it knows nothing of positions, versions, batches and workers.
-enum OrderFoldReference {
-    /// - Parameter changes: each once, in the order in which they came.
-    /// - Returns: the order's members, nil when there is no order.
-    static func fold(_ changes: [OrderChange]) -> JSON? {
-        var (order, seen, applied, last) = (JSON?.none, false, [String](), [String: Int]())
-        for change in changes where !applied.suffix(32).contains("\(change.source) \(change.id)") {
-            if let number = change.number, number < last[change.source] ?? 0 { continue }
-            guard let next = self.apply(change, to: order) else { continue }
-            (order, seen) = (next, seen || next != nil)
-            // To remove what never was leaves no trace.
-            guard seen else { continue }
-            applied.append("\(change.source) \(change.id)")
-            if let number = change.number { last[change.source] = number }
-        }
-        return order
+struct OrderFoldReference {
+    /// The order's members, nil when there is no order.
+    private(set) var order: JSON?
+    /// What was given last, nil when the derived one holds.
+    private(set) var token: String?
+    private var wasSeen = false
+    private var applied: [String] = []
+    private var last: [String: Int] = [:]
+
+    /// - Parameter change: each record once, in the order in which they came.
+    mutating func take(_ change: OrderChange) {
+        let identity = "\(change.source) \(change.id)"
+        if self.applied.suffix(32).contains(identity) { return }
+        if let number = change.number, number < self.last[change.source] ?? 0 { return }
+        guard let next = Self.apply(change, to: self.order) else { return }
+        if case .patched(let patch) = change.kind, let token = patch["authenticationToken"]?.string { self.token = token }
+        (self.order, self.wasSeen) = (next, self.wasSeen || next != nil)
+        // To remove what never was leaves no trace.
+        guard self.wasSeen else { return }
+        self.applied.append(identity)
+        if let number = change.number { self.last[change.source] = number }
     }
 
     /// - Returns: the order after the change, of which there may be none; nil when it cannot be applied.

@@ -153,7 +153,9 @@ struct CrashHistory {
         return Array(self.log[start...])
     }
 
-    private mutating func add(_ order: String, _ kind: CrashChange.Kind, source: String = "/oms", sequence: Int? = nil) {
+    private mutating func add(
+        _ order: String, _ kind: CrashChange.Kind, source: String = "/oms", sequence: Int? = nil
+    ) {
         self.count += 1
         self.log.append(
             CrashChange(order: order, source: source, id: "\(self.count)", sequence: sequence, kind: kind))

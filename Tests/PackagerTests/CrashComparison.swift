@@ -11,8 +11,8 @@ extension CrashScene {
     ///
     /// - Parameters:
     ///   - repeats: how often a worker may have done something again that was done: the deaths and lost partitions.
-    ///   - mayFallBack: a worker that lost its partition may publish an old version behind a newer one; what stands must
-    ///     be published behind it again.
+    ///   - mayFallBack: a worker that lost its partition may publish an old version behind a newer one; what stands
+    ///     must be published behind it again.
     func expectSame(as log: [CrashChange], repeats: Int, mayFallBack: Bool = false) async throws {
         let changes = Dictionary(grouping: log, by: \.order)
         let orders = changes.keys.sorted()

@@ -10,7 +10,7 @@ import Testing
 @Suite struct CrashRebalanceTests {
     @Test(
         .timeLimit(.minutes(3)),
-        arguments: [CrashPoint.statesRead, .folded, .deadLettersSent, .assetsPut, .written, .published])
+        arguments: [CrashPoint.folded, .assetsPut, .written, .published])
     func aWorkerThatWakesUpBehindItsTimeChangesNothing(_ point: CrashPoint) async throws {
         try await CrashScene.run { scene in
             var history = CrashHistory(seed: 7)

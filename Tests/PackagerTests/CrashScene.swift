@@ -4,6 +4,7 @@ import Model
 import NIOPosix
 import Redis
 import Store
+import Synchronization
 import TestKit
 import Testing
 
@@ -19,6 +20,8 @@ final class CrashScene: Sendable {
     private let producer: KafkaProducer
     /// Has read all that the workers publish.
     private let witness: KafkaConsumer
+    /// What it has read, by place.
+    private let seen = Mutex<[String: KafkaRecord]>([:])
     private let directory: TemporaryDirectory
     private let settings: [String: String]
 
@@ -136,20 +139,24 @@ final class CrashScene: Sendable {
         }
     }
 
-    /// All records of the topics that the workers write, by topic; those of one key in their order.
+    /// All records of the topics that the workers write, by topic; those of a partition in their order.
     func published() async throws -> [String: [KafkaRecord]] {
-        var wanted: Int64 = 0
+        var wanted = 0
         for topic in [self.topics.orders, self.topics.registrations, self.topics.deadLetters] {
-            wanted += try await self.admin.endOffsets(topic).values.reduce(0, +)
+            wanted += Int(try await self.admin.endOffsets(topic).values.reduce(0, +))
         }
-        var records: [KafkaRecord] = []
         try await eventually("\(wanted) records") {
-            if records.count < wanted {
-                records += try await self.witness.nextBatch(records: 10_000, bytes: 1 << 26, wait: .milliseconds(100))
+            if self.seen.withLock({ $0.count < wanted }) {
+                let more = try await self.witness.nextBatch(records: 10_000, bytes: 1 << 26, wait: .milliseconds(100))
+                // The witness commits nothing: when its group lets it in again it reads all from the beginning.
+                self.seen.withLock { seen in
+                    for record in more { seen["\(record.topic)/\(record.partition)/\(record.offset)"] = record }
+                }
             }
-            return records.count >= wanted
+            return self.seen.withLock { $0.count >= wanted }
         }
-        return Dictionary(grouping: records, by: \.topic)
+        let records = self.seen.withLock { Array($0.values) }
+        return Dictionary(grouping: records.sorted { ($0.partition, $0.offset) < ($1.partition, $1.offset) }, by: \.topic)
     }
 }
 

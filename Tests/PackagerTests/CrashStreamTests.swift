@@ -80,7 +80,7 @@ import Testing
     /// Two workers, one of which is always about to be killed, for about twenty seconds.
     @Test(.timeLimit(.minutes(3))) func workersThatAreKilledInTurnLoseNothing() async throws {
         try await CrashScene.run { scene in
-            let deaths = 4
+            let deaths = 3
             let survivors = Survivors(try [scene.worker(), scene.worker()])
             let history = try await self.stream(scene, CrashHistory(seed: 13)) {
                 for death in 0..<deaths {
