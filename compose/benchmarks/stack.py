@@ -119,6 +119,7 @@ class Publisher:
         self.stack, self.failed, self.count = stack, [], 0
         self.producer = confluent_kafka.Producer({
             "bootstrap.servers": stack.env["KAFKA_BOOTSTRAP"], "linger.ms": 2, "message.timeout.ms": 30000,
+            "socket.nagle.disable": True,
         } | (settings or {}))
 
     def send(self, order, kind, data):

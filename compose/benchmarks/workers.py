@@ -160,21 +160,6 @@ class Crew:
     def lag(self):
         return self.published - self.committed()
 
-    def skip(self):
-        """Leaves what waits undone, when no worker is there that would do it."""
-        # The embedded broker takes offsets from members of the group only.
-        member = confluent_kafka.Consumer(
-            {"bootstrap.servers": self.stack.env["KAFKA_BOOTSTRAP"], "group.id": GROUP, "enable.auto.commit": False})
-        member.subscribe([TOPIC])
-        deadline = time.monotonic() + 40
-        while len(member.assignment()) < len(self.places):
-            if time.monotonic() > deadline:
-                raise Failure("the changes that wait cannot be skipped: nobody gives up its partitions")
-            member.poll(0.1)
-        places = [confluent_kafka.TopicPartition(TOPIC, *position) for position in self.ends().items()]
-        member.commit(offsets=places, asynchronous=False)
-        member.close()
-
     def await_done(self, seconds=180):
         """Until everything that was published is committed."""
         deadline = time.monotonic() + seconds
