@@ -184,12 +184,12 @@ class PackagerBench:
     def measure_conflation(self):
         """A backlog as it grows: one change of each order, then the next of each."""
         counts = {}
-        # The embedded broker gives one set of records of a partition a time, however small it was sent; a real one
-        # gives as many as a megabyte holds.
-        for sets, linger in (("small", 2), ("large", 2000)):
+        # The embedded broker gives one set of records of a partition a time, as it was sent; a real one gives as many as
+        # a megabyte holds.
+        for sets, size, linger in (("small", 4, 5), ("large", 10_000, 2000)):
             built = self.crew.counter("waybill_packages_built_total")
             with self.crew.frozen():
-                self.crew.publish(self.changes(), {"linger.ms": linger, "batch.num.messages": 10_000})
+                self.crew.publish(self.changes(), {"linger.ms": linger, "batch.num.messages": size})
             self.crew.await_done()
             counts[sets] = self.crew.counter("waybill_packages_built_total") - built
         self.report.figure("packager.signatures_per_order", counts["small"] / ORDERS, 2, "at most")
