@@ -71,8 +71,8 @@ import Testing
             let loop = bench.loop
             #expect(try await bench.reader.stamp(of: key("1"), on: loop).get() == nil)
             #expect(try await bench.reader.spans(of: key("1"), on: loop).get() == nil)
-            #expect(try await bench.reader.isRemoved(key("1"), on: loop).get())
-            #expect(try await !bench.reader.isRemoved(key("none"), on: loop).get())
+            #expect(try await bench.reader.standing(of: key("1"), on: loop).get().isRemoved)
+            #expect(try await !bench.reader.standing(of: key("none"), on: loop).get().isRemoved)
             #expect(try await bench.registrations.modified([key("1")]) == [nil])
 
             #expect(try await bench.write(version("1", 3)) == .written, "an order may come back")

@@ -56,8 +56,15 @@ final class PackageEndpoint: Sendable {
     /// Takes the answer, on the event loop.
     typealias Completion = @Sendable (Result<Answer, any Error>) -> Void
 
-    /// What looking gave; nil for an unknown order.
-    private typealias Look = @Sendable (Result<Answer?, any Error>) -> Void
+    /// What looking gave.
+    private enum Seen: Sendable {
+        case answer(Answer)
+        /// The token is not the order's.
+        case refused
+        /// There is no such order.
+        case unknown
+    }
+    private typealias Look = @Sendable (Result<Seen, any Error>) -> Void
 
     /// - Parameter presence: of the client, which may go away while it is held.
     func answer(
@@ -84,8 +91,8 @@ final class PackageEndpoint: Sendable {
     private func answer(_ fetch: Fetch, on eventLoop: any EventLoop, _ completion: @escaping Completion) {
         self.look(fetch, on: eventLoop) { result in
             switch result {
-            case .success(let answer?): completion(.success(answer))
-            case .success(nil): self.await(fetch, on: eventLoop, completion)
+            case .success(.answer(let answer)): completion(.success(answer))
+            case .success(.refused), .success(.unknown): self.judge(fetch, on: eventLoop, completion)
             case .failure(let error): completion(.failure(error))
             }
         }
@@ -99,12 +106,12 @@ final class PackageEndpoint: Sendable {
         self.reader.stamp(of: fetch.key, on: eventLoop) { result in
             switch result {
             case .failure(let error): completion(.failure(error))
-            case .success(nil): completion(.success(nil))
+            case .success(nil): completion(.success(.unknown))
             case .success(let stamp?):
                 if !fetch.opens(stamp) {
-                    completion(.success(.unauthorized))
+                    completion(.success(.refused))
                 } else if fetch.condition.isFresh(stamp) {
-                    completion(.success(Answer(.notModified, headers: Self.headers(stamp))))
+                    completion(.success(.answer(Answer(.notModified, headers: Self.headers(stamp)))))
                 } else {
                     self.read(fetch, on: eventLoop, completion)
                 }
@@ -116,14 +123,14 @@ final class PackageEndpoint: Sendable {
         self.reader.spans(of: fetch.key, on: eventLoop) { result in
             switch result {
             case .failure(let error): completion(.failure(error))
-            case .success(nil): completion(.success(nil))
+            case .success(nil): completion(.success(.unknown))
             case .success(let spans?):
-                guard fetch.opens(spans.stamp) else { return completion(.success(.unauthorized)) }
+                guard fetch.opens(spans.stamp) else { return completion(.success(.refused)) }
                 if let assets = self.cache.entries(list: spans.assetList) {
-                    return completion(.success(Self.package(spans, assets)))
+                    return completion(.success(.answer(Self.package(spans, assets))))
                 }
                 self.assets(of: spans, on: eventLoop).whenComplete { result in
-                    completion(result.map { Self.package(spans, $0) })
+                    completion(result.map { .answer(Self.package(spans, $0)) })
                 }
             }
         }
@@ -164,6 +171,33 @@ final class PackageEndpoint: Sendable {
         ]
     }
 
+    /// Decides what becomes of somebody who cannot be given the order, so far as can be seen.
+    ///
+    /// While Redis is not known to have everything, an order that is missing may exist, and a token that is wrong may be
+    /// the right one of a newer version: nobody is refused then. Source: DESIGN §4
+    private func judge(_ fetch: Fetch, on eventLoop: any EventLoop, _ completion: @escaping Completion) {
+        self.reader.standing(of: fetch.key, on: eventLoop).whenComplete { result in
+            switch result {
+            case .failure(let error): completion(.failure(error))
+            case .success(let standing):
+                if let stamp = standing.stamp, fetch.opens(stamp) {
+                    // It came in between.
+                    self.hold(fetch, on: eventLoop, completion)
+                } else if !standing.isComplete {
+                    completion(.success(.restoring))
+                } else if standing.isRemoved {
+                    // What was removed is not on its way (DESIGN §3).
+                    let gone = Answer.failure(.notFound, "this order is not there any more")
+                    completion(.success(fetch.token != nil ? .unauthorized : gone))
+                } else if standing.stamp != nil {
+                    completion(.success(.unauthorized))
+                } else {
+                    self.await(fetch, on: eventLoop, completion)
+                }
+            }
+        }
+    }
+
     /// Waits for an order that must be on its way, since somebody has its derived token.
     ///
     /// The fetch right after a payment can arrive before the change went through Kafka. Source: DESIGN §5
@@ -171,16 +205,7 @@ final class PackageEndpoint: Sendable {
         if let token = fetch.token, !self.secrets.isToken(token, of: fetch.key) {
             return completion(.success(.unauthorized))
         }
-        self.reader.isRemoved(fetch.key, on: eventLoop).whenComplete { result in
-            switch result {
-            case .failure(let error): completion(.failure(error))
-            // What was removed is not on its way (DESIGN §3).
-            case .success(true):
-                let gone = Answer.failure(.notFound, "this order is not there any more")
-                completion(.success(fetch.token != nil ? .unauthorized : gone))
-            case .success(false): self.hold(fetch, on: eventLoop, completion)
-            }
-        }
+        self.hold(fetch, on: eventLoop, completion)
     }
 
     private func hold(_ fetch: Fetch, on eventLoop: any EventLoop, _ completion: @escaping Completion) {
@@ -197,8 +222,9 @@ final class PackageEndpoint: Sendable {
                 defer { looked.succeed() }
                 let answer: Result<Answer, any Error>
                 switch result {
-                case .success(let found?): answer = .success(found)
-                case .success(nil):
+                case .success(.answer(let found)): answer = .success(found)
+                case .success(.refused): answer = .success(.unauthorized)
+                case .success(.unknown):
                     // A client that closed its half of the connection gets an answer as well, if it still listens.
                     let isOver = NIODeadline.now() >= deadline || fetch.presence?.isGone == true
                     guard isOver else { return }

@@ -56,12 +56,36 @@ struct RegistrationEndpoints: Sendable {
     func changes(
         of device: DeviceIdentifier, type: OrderTypeIdentifier, since tag: String, on eventLoop: any EventLoop
     ) -> EventLoopFuture<Answer> {
-        self.deviceOrders.changes(of: device, type: type, since: tag, on: eventLoop).map { changes in
-            guard let changes else { return Answer(.noContent, headers: ["cache-control": "no-store"]) }
-            let identifiers = changes.orders.map { JSON.string($0.rawValue) }
-            let body: JSON = ["orderIdentifiers": .array(identifiers), "lastModified": .string(changes.tag)]
-            return .json(.ok, body.serialized)
+        let list: @Sendable () -> EventLoopFuture<DeviceOrders.Changes?> = {
+            self.deviceOrders.changes(of: device, type: type, since: tag, on: eventLoop)
         }
+        return list().flatMap { changes in
+            if let changes { return eventLoop.makeSucceededFuture(Self.answer(changes)) }
+            return self.nothing(list, on: eventLoop)
+        }
+    }
+
+    /// Says that there is nothing, if that can be said: looks again, between two looks at whether the view is complete.
+    ///
+    /// What is listed of a view that is not complete needs no such care: what comes later has a higher stamp.
+    private func nothing(
+        _ list: @escaping @Sendable () -> EventLoopFuture<DeviceOrders.Changes?>, on eventLoop: any EventLoop
+    ) -> EventLoopFuture<Answer> {
+        self.reader.epochs(on: eventLoop).flatMap { before in
+            guard let before else { return eventLoop.makeSucceededFuture(.restoring) }
+            return list().flatMap { changes in
+                if let changes { return eventLoop.makeSucceededFuture(Self.answer(changes)) }
+                return self.reader.epochs(on: eventLoop).map { after in
+                    after == before ? Answer(.noContent, headers: ["cache-control": "no-store"]) : .restoring
+                }
+            }
+        }
+    }
+
+    private static func answer(_ changes: DeviceOrders.Changes) -> Answer {
+        let identifiers = changes.orders.map { JSON.string($0.rawValue) }
+        let body: JSON = ["orderIdentifiers": .array(identifiers), "lastModified": .string(changes.tag)]
+        return .json(.ok, body.serialized)
     }
 
     private func authorized(
@@ -72,10 +96,14 @@ struct RegistrationEndpoints: Sendable {
             return eventLoop.makeSucceededFuture(.unauthorized)
         }
         return self.reader.stamp(of: key, on: eventLoop).flatMap { stamp in
-            guard let stamp, Authorization.isEqual(token, stamp.token) else {
-                return eventLoop.makeSucceededFuture(.unauthorized)
+            if let stamp, Authorization.isEqual(token, stamp.token) { return eventLoop.makeFutureWithTask(act) }
+            // As for a package: nobody is refused for what may only be missing here.
+            return self.reader.standing(of: key, on: eventLoop).flatMap { standing in
+                if let stamp = standing.stamp, Authorization.isEqual(token, stamp.token) {
+                    return eventLoop.makeFutureWithTask(act)
+                }
+                return eventLoop.makeSucceededFuture(standing.isComplete ? .unauthorized : .restoring)
             }
-            return eventLoop.makeFutureWithTask(act)
         }
     }
 

@@ -37,6 +37,9 @@ struct Answer: Sendable {
     static let unauthorized = Answer.failure(
         .unauthorized, "the authentication token is missing or wrong", headers: ["www-authenticate": "AppleOrder"])
 
+    /// What Redis lost is being put back: nobody can say now what does not exist.
+    static let restoring = Answer.unavailable("what is stored here is being restored", retryAfterSeconds: 10)
+
     /// Redis or Kafka is away, or the package is on its way.
     static func unavailable(_ message: String, retryAfterSeconds: Int) -> Answer {
         .failure(.serviceUnavailable, message, headers: ["retry-after": String(retryAfterSeconds)])

@@ -1,0 +1,56 @@
+import NIOCore
+import Redis
+import TestKit
+import Testing
+
+@testable import Gateway
+
+/// What the gateway says of what Redis does not have while it may not have everything.
+@Suite(.serialized, .timeLimit(.minutes(2))) struct IncompleteViewTests {
+    typealias Bench = GatewayBench
+
+    @Test func nobodyIsRefusedForWhatMayOnlyBeMissing() async throws {
+        try await Bench.with(.init(isComplete: false)) { bench in
+            try await bench.put("1")
+            let derived = try bench.derived("2")
+            let requests = [
+                ("GET", bench.package("2"), "not-the-token-of-it"), ("GET", bench.package("2"), derived),
+                ("HEAD", bench.package("2"), derived), ("GET", bench.package("1"), "not-the-token-of-it"),
+                ("POST", bench.registration("d", "2"), derived), ("DELETE", bench.registration("d", "2"), derived),
+                ("GET", bench.list("d"), "not-the-token-of-it"),
+            ]
+            for (method, path, token) in requests {
+                let body = method == "POST" ? #"{"pushToken":"aa"}"# : nil
+                let answer = try await bench.once(method, path, token: token, body: body)
+                #expect(answer.status == 503 && answer["retry-after"] == "10", "\(method) \(path): \(answer.status)")
+                #expect(method == "HEAD" || answer.text.contains("restored"))
+            }
+            // What stands is served as ever.
+            #expect(try await bench.once("GET", bench.package("1"), token: Bench.ownToken).status == 200)
+            let registered = try await bench.once(
+                "POST", bench.registration("d", "1"), token: Bench.ownToken, body: #"{"pushToken":"aa"}"#)
+            #expect(registered.status == 201)
+            #expect(try await bench.once("GET", bench.list("d")).status == 200)
+            // No token is asked for first.
+            #expect(try await bench.once("GET", bench.package("2")).status == 401)
+
+            try await bench.redis.completeView()
+            #expect(try await bench.once("GET", bench.package("2"), token: "not-the-token-of-it").status == 401)
+            #expect(try await bench.once("GET", bench.package("1"), token: "not-the-token-of-it").status == 401)
+            #expect(try await bench.once("GET", bench.list("e")).status == 204)
+            _ = try await bench.redis.send(RedisCommand("FLUSHALL"))
+            #expect(try await bench.once("GET", bench.package("1"), token: Bench.ownToken).status == 503)
+        }
+    }
+
+    @Test func whoIsToldToWaitForARestoringHasNotGuessed() async throws {
+        let limits = GatewayLimits(backoff: .init(free: 3, forgiveness: .seconds(60), longest: .minutes(10), clients: 64))
+        try await Bench.with(.init(limits: limits, isComplete: false)) { bench in
+            for _ in 0..<10 {
+                #expect(try await bench.once("GET", bench.package("1"), token: "not-the-token-of-it").status == 503)
+            }
+            try await bench.redis.completeView()
+            #expect(try await bench.once("GET", bench.package("1"), token: "not-the-token-of-it").status == 401)
+        }
+    }
+}

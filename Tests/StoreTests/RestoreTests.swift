@@ -1,0 +1,157 @@
+import Model
+import Redis
+import TestKit
+import Testing
+
+@testable import Store
+
+/// Jobs and their leases, and writing what was lost.
+@Suite(.serialized, .timeLimit(.minutes(2))) struct RestoreTests {
+    typealias Job = RestoreBoard.Job
+
+    @Test func aJobIsInOneHandUntilItsLeaseEnds() async throws {
+        try await StoreBench.with { bench in
+            let board = RestoreBoard(View(redis: bench.redis))
+            let job = Job(name: "waybill.orders/0", from: 5, to: 9)
+            try await board.note([job], of: "p")
+            try await board.note([Job(name: "waybill.orders/1", from: 0, to: 1)], of: "p")
+            #expect(try await board.jobs(of: "p") == [job], "noted once")
+            #expect(try await board.jobs(of: "q") == nil)
+            #expect(try await board.claim(of: "p", by: "a", lease: .milliseconds(300)) == .job(job))
+            #expect(try await board.claim(of: "p", by: "b", lease: .seconds(60)) == .wait)
+            #expect(try await board.claim(of: "q", by: "b", lease: .seconds(60)) == .over)
+            var moved = job
+            moved.next = 7
+            #expect(try await board.keep(moved, of: "p", by: "a", lease: .milliseconds(300)))
+            let deadline = ContinuousClock.now + .seconds(20)
+            var taken = RestoreBoard.Claim.wait
+            while taken == .wait, ContinuousClock.now < deadline {
+                taken = try await board.claim(of: "p", by: "b", lease: .seconds(60))
+                try await Task.sleep(for: .milliseconds(5))
+            }
+            #expect(taken == .job(moved), "gone on with where it was noted")
+            #expect(try await !board.keep(moved, of: "p", by: "a", lease: .seconds(60)), "lost")
+            moved.next = 9
+            moved.isDone = true
+            #expect(try await board.keep(moved, of: "p", by: "b", lease: .seconds(60)))
+            #expect(try await board.claim(of: "p", by: "a", lease: .seconds(60)) == .allDone)
+            #expect(try await board.jobs(of: "p")?.allSatisfy(\.isDone) == true)
+            try await board.note([Job(name: "waybill.orders/0", from: 0, to: 2)], of: "q")
+            #expect(try await board.claim(of: "p", by: "a", lease: .seconds(60)) == .over)
+            try await board.forget("q")
+            #expect(try await board.jobs(of: "q") == nil)
+        }
+    }
+
+    @Test func aJobThatIsGivenBackIsTakenUpAgain() async throws {
+        try await StoreBench.with { bench in
+            let board = RestoreBoard(View(redis: bench.redis))
+            var job = Job(name: "t/0", from: 0, to: 9)
+            try await board.note([job], of: "p")
+            _ = try await board.claim(of: "p", by: "a", lease: .seconds(60))
+            job.next = 4
+            try await board.giveBack(job, of: "p", by: "a", pause: .zero)
+            #expect(try await board.claim(of: "p", by: "b", lease: .seconds(60)) == .job(job))
+        }
+    }
+
+    @Test func whatStandsIsNeverMadeOlder() async throws {
+        try await StoreBench.with { bench in
+            let store = bench.store
+            #expect(try await store.restore([.version(try state("1", version: 3), somePackage)]) == 1)
+            let stored = try #require(try await store.orders([try key("1")])[0].get())
+            #expect(stored.state == (try state("1", version: 3)) && stored.entityTag == "e1")
+            for number in [Int64(2), 3] {
+                #expect(try await store.restore([.version(try state("1", version: number), somePackage)]) == 0)
+            }
+            #expect(try await store.restore([.version(try state("1", version: 4), somePackage)]) == 1)
+            var other = try state("1", version: 4)
+            other.modifiedEpochSeconds += 5
+            #expect(try await store.restore([.version(other, somePackage)]) == 1, "of two of one version the later")
+            #expect(try await store.standing([try key("1"), try key("2")]) == [
+                .init(version: 4, modifiedEpochSeconds: other.modifiedEpochSeconds, isRemoved: false), nil,
+            ])
+        }
+    }
+
+    @Test func whoReadAnOrderBeforeItWasLostCannotOverwriteIt() async throws {
+        try await StoreBench.with { bench in
+            for number in 1...3 { _ = try await bench.write(try version("1", Int64(number))) }
+            let read = try #require(try await bench.store.orders([try key("1")])[0].get())
+            try await bench.raw("FLUSHALL")
+            _ = try await bench.store.restore([.version(try state("1", version: 3), somePackage)])
+            let restored = try #require(try await bench.store.orders([try key("1")])[0].get())
+            #expect(restored.revision > 1_000_000_000_000_000)
+            #expect(try await bench.write(try version("1", 4, expecting: read.revision)) == .conflict)
+            #expect(try await bench.write(try version("1", 4, expecting: restored.revision)) == .written)
+        }
+    }
+
+    @Test func aTagThatWasGivenOutHidesNoRestoredOrder() async throws {
+        try await StoreBench.with { bench in
+            let key = try registration("d", "1")
+            _ = try await bench.registrations.register(key, try record("aa"))
+            _ = try await bench.write(try version("1", 1))
+            let tag = try #require(try await bench.changes(key.device)).tag
+            try await bench.raw("FLUSHALL")
+            try await bench.registrations.restore([
+                .init(key: key, registration: try record("aa"), stamp: .init(offset: 1, epochMilliseconds: 1))
+            ])
+            // A server whose clock is an hour behind that of the one that was lost.
+            var ahead = try state("1", version: 2)
+            ahead.modifiedEpochSeconds = 3600 + (try #require(try await bench.raw("TIME").array?[0].integer))
+            _ = try await bench.store.restore([.version(ahead, somePackage)])
+            #expect(try await bench.changes(key.device, tag)?.orders == [key.order.order])
+            #expect(try #require(try await bench.stamp(key.order)) > ahead.modifiedEpochSeconds * 1_000_000)
+        }
+    }
+
+    @Test func aRemovedOrderStaysRemoved() async throws {
+        try await StoreBench.with { bench in
+            _ = try await bench.store.restore([.version(try state("1", version: 3), somePackage)])
+            let gone = try state("1", version: 4, isRemoved: true)
+            #expect(try await bench.store.restore([.removed(gone)]) == 1)
+            #expect(try await bench.store.orders([try key("1")])[0].get()?.state == gone)
+            #expect(try await bench.store.restore([.version(try state("1", version: 3), somePackage)]) == 0)
+            let expiry = try await bench.raw("TTL", StoreKeys.order(try key("1"))).integer ?? 0
+            #expect(expiry > 0)
+            // Without its trace only the moment decides.
+            let modified = try state("2", version: 3).modifiedEpochSeconds
+            _ = try await bench.store.restore([.version(try state("2", version: 3), somePackage)])
+            #expect(try await bench.store.restore([.forgotten(try key("2"), epochMilliseconds: modified * 1000 - 1)]) == 0)
+            #expect(try await bench.store.restore([.forgotten(try key("2"), epochMilliseconds: modified * 1000)]) == 1)
+            #expect(try await bench.store.orders([try key("2")])[0].get() == nil)
+        }
+    }
+
+    @Test func registrationsComeBackUnlessSomethingNewerStands() async throws {
+        try await StoreBench.with { bench in
+            let registrations = bench.registrations
+            let now: Int64 = 1_741_190_531_000
+            func item(
+                _ device: String, _ token: String?, offset: Int64, at moment: Int64 = now
+            ) throws -> Registrations.Restored {
+                .init(
+                    key: try registration(device, "1"), registration: try token.map { try record($0, at: moment) },
+                    stamp: .init(offset: offset, epochMilliseconds: moment))
+            }
+            let all = [try item("a", "aa", offset: 1), try item("b", nil, offset: 2), try item("c", "cc", offset: 3)]
+            #expect(try await registrations.stand(all) == [false, true, false])
+            try await registrations.restore(all)
+            #expect(try await registrations.stand(all) == [true, true, true])
+            func tokens() async throws -> [String] {
+                try await registrations.devices(of: [try key("1")])[0].map(\.registration.pushToken.rawValue).sorted()
+            }
+            #expect(try await tokens() == ["aa", "cc"])
+            try await registrations.restore([try item("a", "00", offset: 0), try item("c", nil, offset: 2)])
+            #expect(try await tokens() == ["aa", "cc"], "older")
+            #expect(try await registrations.stand([try item("a", "00", offset: 0), try item("a", "11", offset: 5)]) == [
+                true, false,
+            ])
+            try await registrations.restore([try item("a", "11", offset: 5), try item("c", nil, offset: 6)])
+            #expect(try await tokens() == ["11"])
+            let orders = try await registrations.orders(of: try DeviceIdentifier("c"), type: try .init(orderType))
+            #expect(orders.isEmpty)
+        }
+    }
+}

@@ -1,0 +1,112 @@
+import Model
+import NIOCore
+import Redis
+import TestKit
+import Testing
+
+@testable import Store
+
+/// Whether the view is complete, and who may say so.
+@Suite(.serialized, .timeLimit(.minutes(2))) struct ViewTests {
+    private func complete(_ view: View, _ epoch: String = "one", tails: [String: Int64] = [:]) async throws {
+        let plan = try #require(try await view.begin("plan", seen: try await view.look()))
+        #expect(try await view.complete(plan, epoch: epoch, tails: tails))
+    }
+
+    @Test func anEmptyServerIsIncompleteUntilSomebodyRestoredIt() async throws {
+        try await StoreBench.with { bench in
+            let view = View(redis: bench.redis)
+            let empty = try await view.look()[0]
+            #expect(empty.epoch == nil && empty.plan == nil && empty.tails.isEmpty)
+            let plan = try await view.begin("a", seen: [empty])
+            #expect(plan == "a")
+            #expect(try await view.begin("b", seen: try await view.look()) == "a", "the first plan holds")
+            #expect(try await !view.complete("b", epoch: "x", tails: [:]), "another plan completes nothing")
+            #expect(try await view.complete("a", epoch: "x", tails: ["waybill.orders/0": 7]))
+            let seen = try await view.look()[0]
+            #expect(seen.epoch?.hasPrefix("x:") == true && seen.isHere && seen.plan == nil)
+            #expect(seen.tails == ["waybill.orders/0": 7])
+            #expect(try await view.begin("c", seen: [empty]) == nil, "who looked before it was complete is late")
+            #expect(try await !view.complete("a", epoch: "y", tails: [:]))
+        }
+    }
+
+    @Test func aFlushInTheMiddleOfARestoringLeavesTheViewIncomplete() async throws {
+        try await StoreBench.with { bench in
+            let view = View(redis: bench.redis)
+            _ = try await view.begin("a", seen: try await view.look())
+            try await bench.raw("FLUSHALL")
+            #expect(try await !view.complete("a", epoch: "x", tails: [:]))
+            #expect(try await view.look()[0].epoch == nil)
+        }
+    }
+
+    @Test func aRestartedServerIsDoubtedUntilItIsConfirmed() async throws {
+        try await StoreBench.with { bench in
+            let view = View(redis: bench.redis)
+            try await self.complete(view)
+            let before = try await view.look()
+            // A replica that comes for the first time is a new history as well, without a second server to start.
+            try await bench.raw("SET", StoreKeys.epoch(nil), "one:0123456789abcdef0123456789abcdef01234567")
+            let doubted = try await view.look()
+            #expect(doubted[0].epoch != nil && !doubted[0].isHere)
+            let replies = try await bench.redis.pipeline(view.epochCommands)
+            #expect(try View.epochs(replies) == nil)
+            try await view.keep(tails: ["t/0": 9], in: doubted)
+            #expect(try await view.look()[0].tails.isEmpty, "nothing is certain of a view in doubt")
+            try await view.confirm(doubted, epoch: "two")
+            let confirmed = try await view.look()[0]
+            #expect(confirmed.isHere && confirmed.epoch?.hasPrefix("two:") == true)
+            try await view.confirm(doubted, epoch: "three")
+            #expect(try await view.look()[0].epoch == confirmed.epoch, "judged once")
+            try await view.keep(tails: ["t/0": 9], in: before)
+            #expect(try await view.look()[0].tails.isEmpty, "taken under another epoch")
+            try await view.keep(tails: ["t/0": 9], in: [confirmed])
+            #expect(try await view.look()[0].tails == ["t/0": 9])
+        }
+    }
+
+    @Test func whoReadsAnIncompleteViewIsToldAndSomebodyIsWoken() async throws {
+        try await StoreBench.with { bench in
+            let view = View(redis: bench.redis)
+            let (doubts, doubt) = AsyncStream.makeStream(of: Void.self)
+            let watch = ViewWatch(view) { doubt.yield() }
+            let store = OrderStore(redis: bench.redis, view: watch)
+            let order = try key("1")
+            func code() async -> StoreError.Code? {
+                do throws(StoreError) {
+                    _ = try await store.orders([order])
+                    return nil
+                } catch {
+                    return error.code
+                }
+            }
+            #expect(await code() == .incomplete)
+            for await _ in doubts { break }
+            try await self.complete(view)
+            #expect(await code() == nil)
+            let epochs = try await watch.known()
+            try await watch.confirm(epochs)
+            try await bench.raw("FLUSHALL")
+            #expect(await code() == .incomplete)
+            try await self.complete(view, "two")
+            await #expect(throws: StoreError.self) { try await watch.confirm(epochs) }
+            #expect(await code() == nil, "a new epoch is learnt")
+        }
+    }
+
+    @Test func anOrderIsOnlyUnknownWhenTheViewIsComplete() async throws {
+        try await StoreBench.with { bench in
+            let view = View(redis: bench.redis)
+            func standing() async throws -> PackageReader.Standing {
+                try await bench.reader.standing(of: try key("1"), on: bench.loop).get()
+            }
+            #expect(try await !standing().isComplete)
+            #expect(try await bench.reader.epochs(on: bench.loop).get() == nil)
+            try await self.complete(view)
+            #expect(try await standing() == .init(isComplete: true, stamp: nil, isRemoved: false))
+            _ = try await bench.write(try version("1", 1))
+            #expect(try await standing().stamp?.version == 1)
+        }
+    }
+}
