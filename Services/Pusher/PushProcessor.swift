@@ -25,6 +25,8 @@ struct PushProcessor: Sendable {
     /// The way to APNs for each brand, the same for all of a batch.
     var clients: [OrderTypeIdentifier: APNSClient]
     let registrations: Registrations
+    /// Sees to it that nobody counts as unregistered who only is not there yet; nil believes what is there.
+    var view: ViewWatch?
     let producer: KafkaProducer
     let metrics: PusherMetrics
     let logger: Logger
@@ -44,10 +46,12 @@ struct PushProcessor: Sendable {
     func process(_ records: [KafkaRecord]) async throws {
         self.progress.begin(records)
         for key in self.progress.ends {
-            try await self.publishEnd(of: key, standing: try await self.registrations.registration(key))
+            try await self.publishEnd(of: key, standing: try await self.standing(key))
         }
         let batch = PushBatch(records, topics: self.topics)
+        let epochs = try await self.view?.known()
         let fanOut = try await self.lookUp(batch)
+        if let epochs { try await self.view?.confirm(epochs) }
         var away: NotDone?
         for (type, targets) in Dictionary(grouping: fanOut.targets, by: \.orderType) {
             guard let client = self.clients[type] else {
@@ -159,7 +163,7 @@ struct PushProcessor: Sendable {
             guard try await self.registrations.retire(key, record) else { continue }
             self.metrics.retired.increment()
             self.progress.beginEnd(of: key)
-            try await self.publishEnd(of: key, standing: nil)
+            try await self.publishEnd(of: key, standing: try await self.standing(key))
         }
     }
 
@@ -176,10 +180,19 @@ struct PushProcessor: Sendable {
             _ = try await self.producer.produce(
                 KafkaMessage(
                     topic: self.topics.registrations, key: Array(key.text.utf8), value: published?.encoded))
-            standing = try await self.registrations.registration(key)
+            standing = try await self.standing(key)
             // A device that keeps changing its mind is not waited for: it publishes each change itself.
             if standing == published { break }
         }
         self.progress.finishEnd(of: key)
+    }
+
+    /// The registration that stands in a complete view.
+    private func standing(_ key: RegistrationKey) async throws -> RegistrationRecord? {
+        let epochs = try await self.view?.known()
+        let standing = try await self.registrations.registration(key)
+        // Published as ended, a registration that was only not restored yet would be lost for good.
+        if let epochs { try await self.view?.confirm(epochs) }
+        return standing
     }
 }

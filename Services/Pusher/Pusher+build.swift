@@ -23,12 +23,13 @@ extension Pusher {
                 endpoint: settings.endpoint, credential: APNSCredential(push), rootsPEM: settings.roots,
                 eventLoopGroup: environment.group)
         }
-        let processor = PushProcessor(
+        var processor = PushProcessor(
             topics: common.topics, clients: [:], registrations: Registrations(redis: redis), producer: producer,
             metrics: PusherMetrics(factory: environment.metrics), logger: environment.logger)
+        processor.view = ViewWatch(View(redis: redis))
         let worker = try BatchWorker(
             group: Self.group, topics: [common.topics.orders, common.topics.registrations], environment: environment
-        ) { records in
+        ) { [processor] records in
             try await clients.with { current in
                 var processor = processor
                 processor.clients = current

@@ -25,6 +25,7 @@ import Testing
             "WAYBILL_BRANDS": try fixture.write(into: directory), "WAYBILL_APNS_URL": scene.apns.url,
             "WAYBILL_APNS_ROOTS": try directory.write("roots.pem", fixture.rootPEM),
         ])
+        try await scene.redis.completeView()
         let common = try CommonSettings(settings)
         let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
         let environment = ServiceEnvironment(
