@@ -37,6 +37,7 @@ import Testing
     }
 
     private func fill(_ scene: PackagerScene, _ renewed: RenewedBrand, _ count: Int) async throws -> [OrderKey] {
+        try await scene.redis.completeView()
         var log = ChangeLog()
         let workshop = OrderWorkshop(try renewed.load(), secrets: try BrandFixture.secrets())
         try await scene.processor(workshop: workshop).process(

@@ -1,0 +1,158 @@
+import Foundation
+import Kafka
+import Logging
+import Model
+import NIOPosix
+import Operations
+import Redis
+import ServiceLifecycle
+import Store
+import TestKit
+import Testing
+
+@testable import Packager
+
+/// Packagers as they are built for production, on one Redis and one broker.
+struct Fleet: Sendable {
+    let server: RedisServer
+    let redis: RedisClient
+    let broker: KafkaBroker
+    let producer: KafkaProducer
+    let admin: KafkaAdmin
+    let directory: TemporaryDirectory
+    let fixture: BrandFixture
+    let topics = Topics()
+    let partitions: Int
+
+    static func run(
+        partitions: Int = 4, redis arguments: [String] = [], _ body: @Sendable (Fleet) async throws -> Void
+    ) async throws {
+        let topics = Topics()
+        let broker = try KafkaBroker(
+            topics: [topics.orderChanges, topics.orders, topics.registrations, topics.deadLetters].map {
+                .init($0, partitions: partitions)
+            })
+        let server = try await PackagerScene.redis(arguments)
+        let kafka = KafkaConfiguration(bootstrap: broker.bootstrap)
+        let fleet = Fleet(
+            server: server,
+            redis: RedisClient(
+                try RedisConfiguration(url: server.url), eventLoopGroup: MultiThreadedEventLoopGroup.singleton),
+            broker: broker, producer: try KafkaProducer(kafka), admin: try KafkaAdmin(kafka),
+            directory: try TemporaryDirectory("fleet"), fixture: try BrandFixture.shared.get(), partitions: partitions)
+        let result: Result<Void, any Error>
+        do { result = .success(try await body(fleet)) } catch { result = .failure(error) }
+        await fleet.redis.close()
+        await fleet.producer.close()
+        await fleet.admin.close()
+        broker.close()
+        await server.stop()
+        try result.get()
+    }
+
+    /// A packager that runs in a task group until it is stopped, or cancelled with the group.
+    struct Member: Sendable {
+        let group: ServiceGroup
+        let environment: ServiceEnvironment
+        var isReady: Bool { self.environment.readiness.reasons.isEmpty }
+        var metrics: MetricsRegistry { self.environment.metrics }
+    }
+
+    /// - Parameter group: the consumer group is the same for all.
+    func member(log: (any LogHandler & Sendable)? = nil) throws -> Member {
+        let quick = KafkaBroker.quick.map { "\($0)=\($1)\n" }.joined()
+        let settings = try Settings(environment: [
+            "WAYBILL_KAFKA_BOOTSTRAP": self.broker.bootstrap, "WAYBILL_REDIS_URL": self.server.url,
+            "WAYBILL_KAFKA_PROPERTIES": try self.directory.write("kafka.properties", quick),
+            "WAYBILL_BRANDS": try self.fixture.write(into: self.directory),
+            "WAYBILL_TOKEN_SECRETS": try self.directory.write("secrets", BrandFixture.secretsFile),
+            "WAYBILL_WEB_SERVICE_URL": BrandFixture.webServiceURL,
+        ])
+        let common = try CommonSettings(settings)
+        let logger = Logger(label: "test") { _ in log ?? SwiftLogNoOpLogHandler() }
+        let environment = ServiceEnvironment(
+            common: common, group: MultiThreadedEventLoopGroup.singleton, metrics: MetricsRegistry(),
+            readiness: Readiness(conditions: [ViewKeeper.condition]), logger: logger)
+        let services = try Packager.build(try PackagerSettings(settings, common: common), environment)
+        return Member(group: ServiceGroup(services: services, logger: logger), environment: environment)
+    }
+
+    /// Publishes changes and returns when Kafka has them.
+    func publish(_ changes: [(type: String, order: String, id: String, data: JSON?)]) async throws {
+        let messages = try changes.map { change in
+            let key = "\(try ChangeLog.key(change.order))"
+            return KafkaMessage(
+                topic: self.topics.orderChanges, key: Array(key.utf8),
+                value: ChangeLog.event(change.type, subject: key, id: change.id, change.data),
+                headers: [ChangeLog.contentType])
+        }
+        for outcome in await self.producer.produce(messages) { _ = try outcome.get() }
+    }
+
+    /// Returns when all that was published is done.
+    func settle() async throws {
+        try await eventually("nothing left", within: .seconds(60)) {
+            try await self.admin.lag(group: Packager.group, topic: self.topics.orderChanges).values.reduce(0, +) == 0
+        }
+    }
+
+    func isComplete() async throws -> Bool {
+        ViewJudgement(try await View(redis: self.redis).look()) == .complete
+    }
+
+    /// Registers as the gateway does.
+    func register(_ count: Int, orders: [OrderKey], from first: Int = 0) async throws -> [RegistrationKey] {
+        let now = Int64(Date().timeIntervalSince1970 * 1000)
+        let items = try (first..<first + count).map { number in
+            (
+                RegistrationKey(device: try DeviceIdentifier("device \(number)"), order: orders[number % orders.count]),
+                RegistrationRecord(
+                    pushToken: try PushToken(String(0x1000 + number, radix: 16)), registeredEpochMilliseconds: now)
+            )
+        }
+        let outcomes = await self.producer.produce(
+            items.map {
+                KafkaMessage(topic: self.topics.registrations, key: Array($0.0.text.utf8), value: $0.1.encoded)
+            })
+        var restored: [Registrations.Restored] = []
+        for (item, outcome) in zip(items, outcomes) {
+            let stamp = RegistrationStamp(offset: try outcome.get().offset, epochMilliseconds: now)
+            restored.append(.init(key: item.0, registration: item.1, stamp: stamp))
+        }
+        for start in stride(from: 0, to: restored.count, by: 500) {
+            try await Registrations(redis: self.redis).restore(Array(restored[start..<min(start + 500, restored.count)]))
+        }
+        return items.map(\.0)
+    }
+
+    /// All that must be the same when Redis was restored.
+    struct Content: Hashable {
+        let states: [OrderKey: OrderState]
+        let devices: [OrderKey: Set<Registrations.Registered>]
+        let lists: [DeviceIdentifier: Set<OrderIdentifier>]
+    }
+
+    func content(_ orders: [OrderKey], _ registrations: [RegistrationKey]) async throws -> Content {
+        var states: [OrderKey: OrderState] = [:]
+        for (key, result) in zip(orders, try await OrderStore(redis: self.redis).orders(orders)) {
+            states[key] = try result.get()?.state
+        }
+        let found = try await Registrations(redis: self.redis).devices(of: orders)
+        var lists: [DeviceIdentifier: Set<OrderIdentifier>] = [:]
+        for key in registrations where lists[key.device] == nil {
+            let type = key.order.orderType
+            lists[key.device] = Set(try await Registrations(redis: self.redis).orders(of: key.device, type: type))
+        }
+        return Content(
+            states: states, devices: Dictionary(zip(orders, found.map(Set.init))) { first, _ in first }, lists: lists)
+    }
+
+    /// Has unzip and openssl check some packages as they would be served.
+    func verify(_ orders: [OrderKey]) async throws {
+        let root = try self.directory.write("root.pem", self.fixture.rootPEM)
+        for key in orders {
+            let archive = try #require(try await StoredArchive.read(key, from: self.redis), "\(key)")
+            _ = try archive.verify(root: root)
+        }
+    }
+}

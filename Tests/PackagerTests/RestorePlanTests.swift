@@ -1,0 +1,103 @@
+import Kafka
+import Model
+import Store
+import Testing
+
+@testable import Packager
+
+/// What restoring decides, without a server.
+@Suite struct RestorePlanTests {
+    private func place(_ epoch: String?, isHere: Bool = true, plan: String? = nil) -> View.Place {
+        View.Place(epoch: epoch, isHere: isHere, plan: plan)
+    }
+
+    @Test func theViewIsAsBadAsItsWorstPlace() {
+        #expect(ViewJudgement([self.place("a")]) == .complete)
+        #expect(ViewJudgement([self.place("a"), self.place("b", isHere: false)]) == .doubtful)
+        #expect(ViewJudgement([self.place("a", isHere: false), self.place(nil)]) == .missing)
+        #expect(ViewJudgement([self.place("a"), self.place(nil, plan: "p"), self.place(nil)]) == .restoring)
+        #expect(ViewJudgement([]) == .missing)
+    }
+
+    @Test func aPartitionIsReadFromWhereEveryPlaceHasIt() {
+        let bounds = ["orders": [
+            KafkaBounds(partition: 0, first: 10, end: 90), KafkaBounds(partition: 1, first: 0, end: 0),
+        ]]
+        func from(_ tails: [[String: Int64]]) -> Int64 { RestorePlan.jobs(bounds, tails: tails)[0].from }
+        #expect(from([]) == 10)
+        #expect(from([["orders/0": 50]]) == 50)
+        #expect(from([["orders/0": 50], ["orders/0": 40]]) == 40)
+        #expect(from([["orders/0": 50], [:]]) == 10, "one place knows nothing")
+        #expect(from([["orders/0": 5]]) == 10, "what was deleted cannot be read")
+        #expect(from([["orders/0": 91]]) == 10, "a topic that was made anew")
+        let jobs = RestorePlan.jobs(bounds, tails: [["orders/0": 90]])
+        #expect(jobs.map(\.isDone) == [true, true], "there is nothing to read")
+        #expect(RestorePlan.tails(jobs) == ["orders/0": 90, "orders/1": 0])
+        #expect(RestorePlan.partition("a/b/7").map { "\($0.topic) \($0.partition)" } == "a/b 7")
+        #expect(RestorePlan.partition("nothing") == nil && RestorePlan.partition("a/x") == nil)
+    }
+
+    @Test func anEndIsCertainWhenItIsOldEnoughAndTheViewStayed() {
+        var samples = TailSamples()
+        let start = ContinuousClock.now
+        let first = [self.place("one")]
+        #expect(samples.isDue(at: start))
+        #expect(samples.take(["t/0": 1], in: first, at: start) == nil)
+        #expect(!samples.isDue(at: start + .seconds(4)) && samples.isDue(at: start + .seconds(5)))
+        for second in [5, 10, 15, 20, 25] {
+            #expect(samples.take(["t/0": Int64(second)], in: first, at: start + .seconds(second)) == nil)
+        }
+        #expect(samples.take(["t/0": 30], in: first, at: start + .seconds(30)) == ["t/0": 1])
+        #expect(samples.take(["t/0": 41], in: first, at: start + .seconds(41)) == ["t/0": 10])
+        #expect(samples.take(["t/0": 80], in: [self.place("two")], at: start + .seconds(80)) == nil, "another view")
+    }
+
+    @Test func progressSaysHowMuchHowFastAndHowLong() {
+        var progress = RestoreProgress()
+        let start = ContinuousClock.now
+        var jobs = [RestoreBoard.Job(name: "a/0", from: 100, to: 1100), RestoreBoard.Job(name: "a/1", from: 0, to: 1000)]
+        progress.take(jobs, at: start)
+        #expect(progress.percent == 0 && progress.rate == 0 && progress.secondsLeft == nil)
+        jobs[0].isDone = true
+        progress.take(jobs, at: start + .seconds(10))
+        #expect(progress.percent == 50 && progress.rate == 100 && progress.secondsLeft == 10 && progress.remaining == 1000)
+        progress.take([], at: start + .seconds(11))
+        #expect(progress.percent == 100)
+    }
+
+    @Test func theLastRecordOfAnOrderCounts() throws {
+        func record(_ offset: Int64, _ order: String, _ value: [UInt8]?, _ headers: [KafkaHeader] = []) throws -> KafkaRecord {
+            KafkaRecord(
+                topic: "waybill.orders", partition: 0, offset: offset, timestampMilliseconds: 1000,
+                key: Array("\(try ChangeLog.key(order))".utf8), value: value, headers: headers)
+        }
+        func state(_ order: String, version: Int64, isRemoved: Bool = false) throws -> OrderState {
+            OrderState(
+                key: try ChangeLog.key(order), document: OrderDocument(members: isRemoved ? [:] : ["orderNumber": "1"]),
+                token: try AuthenticationToken("0123456789abcdef"), version: version, modifiedEpochSeconds: 5,
+                isRemoved: isRemoved)
+        }
+        func value(_ order: String, version: Int64) throws -> [UInt8] {
+            let recipe = PackageRecipe(assets: [], entityTag: "e")
+            return OrderRecord(try state(order, version: version), recipe: recipe).encoded
+        }
+        let gone = try state("c", version: 9, isRemoved: true)
+        let replay = OrderReplay([
+            try record(0, "a", try value("a", version: 1)), try record(1, "b", try value("b", version: 1)),
+            try record(2, "a", try value("a", version: 2)), try record(3, "b", nil),
+            try record(4, "c", nil, RemovedOrder.headers(of: gone)), try record(5, "d", Array("{".utf8)),
+            KafkaRecord(topic: "waybill.orders", partition: 0, offset: 6, timestampMilliseconds: 0, key: nil, value: nil),
+            try record(7, "e", nil, [KafkaHeader(name: RemovedOrder.header, text: "[]")]),
+        ])
+        let shown = replay.items.map { item, offset in
+            switch item {
+            case .version(let key, let record): "\(offset) \(key.order) \(record.version)"
+            case .removed(let state): "\(offset) \(state.key.order) removed \(state == gone)"
+            case .forgotten(let key, let moment): "\(offset) \(key.order) forgotten \(moment)"
+            }
+        }
+        #expect(shown == ["2 a 2", "3 b forgotten 1000", "4 c removed true"])
+        #expect(replay.unreadable.map(\.origin) == ["waybill.orders/0/5", "waybill.orders/0/6", "waybill.orders/0/7"])
+        #expect(RemovedOrder.headers(of: try state("a", version: 1)).isEmpty)
+    }
+}
