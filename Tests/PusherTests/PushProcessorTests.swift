@@ -272,4 +272,18 @@ import Testing
             #expect(try await scene.told() == [PusherScene.token(0)])
         }
     }
+
+    @Test func whoIsNotThereYetIsWaitedForWhileRedisIsRestored() async throws {
+        try await PusherScene.run { scene in
+            var processor = try scene.processor()
+            processor.view = ViewWatch(View(redis: scene.redis))
+            let change = try scene.changed("o")
+            await #expect(throws: StoreError.self) { try await processor.process([change]) }
+            #expect(try await scene.told().isEmpty)
+            try await scene.register("d", for: "o", token: 1)
+            try await scene.redis.completeView()
+            try await processor.process([change])
+            #expect(try await scene.told() == [PusherScene.token(1)])
+        }
+    }
 }
