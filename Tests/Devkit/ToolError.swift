@@ -3,6 +3,8 @@ struct ToolError: Error, Hashable, Sendable, CustomStringConvertible {
     /// What kind of failure it is, for callers that react.
     enum Code: Hashable, Sendable {
         case connection, timeout, closed, unavailable, unauthorized, `protocol`, input, file, program, check
+        /// A package that is older than one before.
+        case older
     }
 
     /// Whether the other side may only be away for a moment.

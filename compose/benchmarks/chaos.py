@@ -366,7 +366,7 @@ class Chaos:
         figures = [
             ("faults", len(self.done)), ("changes", counts.get("changes", 0)), ("differences", total),
             ("wrong_401", sum(value for name, value in counts.items() if name.startswith("wrong_401."))),
-            ("older_packages", counts.get("older_package", 0)),
+            ("older_packages", counts.get("older_package.otherwise", 0)),
             ("lost_pushes", counts.get("lost_push", 0)),
             ("forgotten_changes", counts.get("forgotten_change", 0)),
             ("not_recovered", counts.get("not_recovered", 0)),

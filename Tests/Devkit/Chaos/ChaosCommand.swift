@@ -11,7 +11,8 @@ struct ChaosCommand: AsyncParsableCommand {
             compose/bench chaos drives it: "mark NAME" on standard input says that a fault is over, "end" that no \
             fault will come any more. On standard output it says "started", "recovered NAME PACKAGER PUSHER \
             GATEWAY" (milliseconds, -1: not within two minutes), "published", and at the end "count NAME NUMBER" and \
-            "difference TEXT" lines. Exit code 1 when anything differs.
+            "difference TEXT" lines. Behind a mark whose name ends in -older, packages may be older than before until \
+            that is mended. Exit code 1 when anything differs.
             """)
 
     @Option(help: "The stack.env of a running stack.") var stack: String

@@ -118,11 +118,20 @@ actor ChaosDevice {
                     self.tally.differ("device of order \(order): \(error), though its token is right")
                 case .unavailable: self.tally.count("answered_503.\(kind)")
                 case .connection, .closed, .timeout: self.tally.count("unanswered.\(kind)")
-                case .protocol, .input, .file, .program, .check:
-                    let isOlder = error.message.contains("updatedAt went back")
-                    self.tally.count(isOlder ? "older_package" : "wrong_answer.\(kind)")
-                    self.tally.differ("device of order \(order): \(error)")
-                    return false
+                case .protocol, .input, .file, .program, .check, .older:
+                    guard error.code == .older else {
+                        self.tally.count("wrong_answer.\(kind)")
+                        self.tally.differ("device of order \(order): \(error)")
+                        return false
+                    }
+                    // Nobody but a packager can tell that Redis fell back; Wallet refuses the package meanwhile.
+                    if self.tally.hasFallen {
+                        self.tally.count("older_package.fell_back")
+                    } else {
+                        self.tally.count("older_package.otherwise")
+                        self.tally.differ("device of order \(order): \(error)")
+                        return false
+                    }
                 }
                 guard ContinuousClock.now < end, !Task.isCancelled else {
                     self.tally.differ("device of order \(order): gave up to \(kind) after \(Self.patience): \(error)")

@@ -9,6 +9,8 @@ struct ChaosRun: Sendable {
     private static let pollInterval = Duration.seconds(15)
     /// How long after a fault something may still be behind before the wait for it is given up.
     private static let recoveryLimit = Duration.seconds(120)
+    /// What the name of a fault ends in that gives Redis an older copy of itself.
+    private static let older = "-older"
 
     let stack: StackEnvironment
     let plan: ChaosPlan
@@ -84,6 +86,8 @@ struct ChaosRun: Sendable {
                 work.addTask { try await self.publisher.run(placed: self.handOver) }
                 for await command in ChaosControl.commands() {
                     guard case .mark(let name) = command else { break }
+                    // Here and not in the task: the driver starts Redis as soon as it has said this.
+                    if name.hasSuffix(Self.older) { self.tally.fall() }
                     work.addTask { await self.watchRecovery(name, say: say) }
                 }
                 try await work.waitForAll()
@@ -139,6 +143,8 @@ struct ChaosRun: Sendable {
     /// gateway answers.
     private func watchRecovery(_ name: String, say: @Sendable (String) -> Void) async {
         let begin = ContinuousClock.now
+        defer { if name.hasSuffix(Self.older) { self.tally.rise() } }
+
         async let gateway = self.untilGatewayAnswers(since: begin)
         async let packager = self.untilCommitted("waybill-packager", Topics().orderChanges, since: begin)
         async let pusher = self.untilCommitted("waybill-pusher", Topics().orders, since: begin)

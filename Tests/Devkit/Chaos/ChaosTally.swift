@@ -9,6 +9,8 @@ final class ChaosTally: Sendable {
         var counts: [String: Int] = [:]
         var differences: [String] = []
         var differenceCount = 0
+        var fallen = 0
+        var roseAt: ContinuousClock.Instant?
     }
 
     private let state = Mutex(State())
@@ -21,6 +23,23 @@ final class ChaosTally: Sendable {
         self.state.withLock { state in
             state.differenceCount += 1
             if state.differences.count < Self.limit { state.differences.append(explanation) }
+        }
+    }
+
+    /// Redis may be an older copy of itself from now on, until `rise` is called as often.
+    func fall() { self.state.withLock { $0.fallen += 1 } }
+    func rise() {
+        self.state.withLock { state in
+            state.fallen -= 1
+            state.roseAt = .now
+        }
+    }
+
+    /// Whether what is served may be older than what was served before: Redis came back with an older copy of itself,
+    /// and that is not mended yet, or an answer from before may still be under way.
+    var hasFallen: Bool {
+        self.state.withLock { state in
+            state.fallen > 0 || state.roseAt.map { ContinuousClock.now - $0 < .seconds(2) } ?? false
         }
     }
 

@@ -122,7 +122,7 @@ actor WalletDevice {
         if let known = self.orders[identifier]?.report, let before = known.updatedAtEpochSeconds {
             guard updated >= before else {
                 throw ToolError(
-                    .check, "verifying \(identifier): updatedAt went back by \(before - updated) s (existing is newer)")
+                    .older, "verifying \(identifier): updatedAt went back by \(before - updated) s (existing is newer)")
             }
             guard updated > before || known.order == report.order else {
                 throw ToolError(.check, "verifying \(identifier): two versions have one updatedAt")
