@@ -120,3 +120,23 @@ import Testing
         for line in ["", "mark", "mark a b", "end now", "stop"] { #expect(ChaosControl(line) == nil) }
     }
 }
+
+@Suite struct ChaosTallyTests {
+    @Test func redisHasFallenUntilEachFallIsMended() {
+        let tally = ChaosTally()
+        #expect(!tally.hasFallen)
+        tally.fall()
+        tally.fall()
+        tally.rise()
+        #expect(tally.hasFallen)
+    }
+
+    @Test func allDifferencesAreCountedAndTheFirstOnesExplained() {
+        let tally = ChaosTally()
+        for number in 0..<1000 { tally.differ("difference \(number)") }
+        tally.count("a.b", by: 3)
+        tally.count("a.b")
+        #expect(tally.differences.count == 1000 && tally.differences.explained.first == "difference 0")
+        #expect(tally.differences.explained.count == 100 && tally.counts == ["a.b": 4])
+    }
+}

@@ -408,7 +408,7 @@ def main():
     if not kinds:
         raise Failure("no fault is left to do")
     folder = tempfile.mkdtemp(prefix="waybill-chaos.")
-    stack, tool, total = Stack(folder), None, None
+    stack, tool, total, interrupted = Stack(folder), None, None, False
 
     def interrupt(*_):
         raise KeyboardInterrupt
@@ -438,6 +438,9 @@ def main():
             chaos.run(seconds)
             total = chaos.report()
         return 0 if total == 0 and tool.process.returncode == 0 else 1
+    except KeyboardInterrupt:
+        interrupted = True
+        return 130
     finally:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
@@ -447,7 +450,7 @@ def main():
             for service in stack.services():
                 stack.signal(service, signal.SIGCONT)
             stack.run("down", seconds=600)
-        if total != 0 or arguments.keep:
+        if arguments.keep or (total != 0 and not interrupted):
             say(f"logs and data are in {folder}")
         else:
             shutil.rmtree(folder, ignore_errors=True)
