@@ -230,15 +230,7 @@ class Chaos:
         if base == "redis" and verb in ("empty", "older", "flush"):
             return getattr(self, f"{verb}_redis")(fault)
         if base == "all":
-            for service in self.stack.services():
-                if service.partition("-")[0] in fault.kind.services and service not in self.away:
-                    self.stack.run("kill", service)
-            time.sleep(fault.hold)
-            self.undo()
-            for service in self.stack.services():
-                if service.partition("-")[0] in fault.kind.services and service not in self.away:
-                    self.start(service)
-            return None
+            return self.kill_all(fault)
         service = self.worker(base, fault.worker)
         if verb == "stall":
             self.stack.signal(service, signal.SIGSTOP)
@@ -257,6 +249,21 @@ class Chaos:
         time.sleep(fault.hold)
         self.undo()
         return self.start(service)
+
+    def kill_all(self, fault):
+        services = [
+            service for service in self.stack.services()
+            if service.partition("-")[0] in fault.kind.services and service not in self.away]
+        for service in services:
+            self.stack.run("kill", service)
+        time.sleep(fault.hold)
+        self.undo()
+        # All at once, as after the end of a machine.
+        starts = [threading.Thread(target=self.start, args=(service,)) for service in services]
+        for thread in starts:
+            thread.start()
+        for thread in starts:
+            thread.join()
 
     def start(self, service):
         if not self.stack.run("start", service):
