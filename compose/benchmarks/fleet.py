@@ -177,7 +177,7 @@ class FleetBench:
         self.report.note(
             f"({rate:.0f} changes/s) used to {UTILISATION:.0%} and one to spare, four partitions a worker, "
             f"{run.kilobytes:.1f} kB an order in Redis:")
-        for orders in (10_000, 100_000, 1_000_000):
+        for orders in (10_000, 100_000, 1_000_000, 5_000_000):
             peak = orders * CHANGES_AN_ORDER * PEAK / 86400
             workers = 1 + -int(-peak // (rate * UTILISATION))
             gigabytes = orders * DAYS * run.kilobytes / 1e6
