@@ -64,7 +64,8 @@ class PackagerBench:
                 process.wait()
             self.crew.close()
             # Also what was measured before something failed.
-            self.report.show()
+            if self.report.figures:
+                self.report.show()
         return 0
 
     # --- rates -------------------------------------------------------------------------------------------------------
