@@ -153,6 +153,12 @@ struct CrashHistory {
         return Array(self.log[start...])
     }
 
+    /// One change of each order.
+    mutating func each(_ kind: CrashChange.Kind, of orders: [String] = Self.orders) -> [CrashChange] {
+        for order in orders { self.add(order, kind) }
+        return Array(self.log.suffix(orders.count))
+    }
+
     private mutating func add(
         _ order: String, _ kind: CrashChange.Kind, source: String = "/oms", sequence: Int? = nil
     ) {

@@ -17,11 +17,14 @@ import Testing
             try await scene.register(CrashHistory.gone(1))
             try await scene.register(CrashHistory.gone(2))
             let sleeper = try scene.worker(["WAYBILL_STALL_AT": "\(point)"])
-            try await scene.publish(history.part(removing: CrashHistory.gone(1)))
+            try await scene.publish(history.each(.replaced(number: "first")))
             try await scene.stopped(sleeper)
             let other = try scene.worker()
+            try await scene.publish(history.part(removing: CrashHistory.gone(1)))
             try await scene.caughtUp(other)
             try await scene.publish(history.part(removing: CrashHistory.gone(2)))
+            // Whatever the sleeper has in hand, it is old when it wakes up.
+            try await scene.publish(history.each(.replaced(number: "last")))
             try await scene.caughtUp(other)
             let committed = try await scene.admin.committed(
                 group: Packager.group, topic: scene.topics.orderChanges)
@@ -30,7 +33,8 @@ import Testing
             try await eventually("back in the group") {
                 sleeper.output.split(separator: "\n").count { $0.contains("assigned") } >= 2
             }
-            try await scene.publish(history.part(20))
+            // Of other orders, so that nothing covers what the sleeper did.
+            try await scene.publish(history.each(.replaced(number: "new"), of: (0..<8).map { "new\($0)" }))
             try await scene.caughtUp(other)
             for (partition, offset) in try await scene.admin.committed(
                 group: Packager.group, topic: scene.topics.orderChanges)

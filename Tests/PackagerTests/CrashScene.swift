@@ -33,7 +33,7 @@ final class CrashScene: Sendable {
         self.broker = try KafkaBroker(
             topics: [.init(topics.orderChanges, partitions: 4)]
                 + [topics.orders, topics.registrations, topics.deadLetters].map { .init($0, partitions: 2) })
-        self.server = try await PackagerScene.redis()
+        self.server = try await PackagerScene.redis(["--appendonly", "yes", "--appendfsync", "always"])
         self.redis = RedisClient(
             try RedisConfiguration(url: self.server.url), eventLoopGroup: MultiThreadedEventLoopGroup.singleton)
         let kafka = KafkaConfiguration(

@@ -56,6 +56,24 @@ import Testing
         }
     }
 
+    @Test(.timeLimit(.minutes(3))) func aRedisThatGoesAndComesBackLosesNothing() async throws {
+        try await CrashScene.run { scene in
+            let worker = try scene.worker()
+            let history = try await self.stream(scene, CrashHistory(seed: 14)) {
+                for _ in 0..<2 {
+                    try await self.moving(scene)
+                    await scene.server.stop()
+                    try await Task.sleep(for: .seconds(1))
+                    try await scene.server.restart()
+                }
+                try await self.moving(scene)
+            }
+            try await scene.caughtUp(worker)
+            #expect(await worker.stop(grace: .seconds(20)) == .code(0))
+            try await scene.expectSame(as: history.log, repeats: 4)
+        }
+    }
+
     /// Source: Kafka protocol, API keys 8 OffsetCommit, 12 Heartbeat; errors 15 COORDINATOR_NOT_AVAILABLE, 16
     /// NOT_COORDINATOR, 27 REBALANCE_IN_PROGRESS
     @Test(.timeLimit(.minutes(3))) func aCoordinatorThatMovesLosesNothing() async throws {
