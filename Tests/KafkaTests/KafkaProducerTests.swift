@@ -100,4 +100,32 @@ struct KafkaProducerTests {
         await admin.close()
         await producer.close()
     }
+
+    @Test func aProducerThatFailedForGoodGoesOnWithANewHandle() async throws {
+        let broker = try KafkaBroker(topics: [.init("orders", partitions: 1)])
+        let log = EventLog()
+        let producer = try KafkaProducer(configuration(broker, onEvent: log.record))
+        _ = try await producer.produce(KafkaMessage(topic: "orders", key: nil, value: [1]))
+        // 45 is OUT_OF_ORDER_SEQUENCE_NUMBER: of the first request in line it is fatal. Source: Kafka protocol
+        try broker.fail(apiKey: 0, with: [45])
+        do throws(KafkaError) {
+            _ = try await producer.produce(KafkaMessage(topic: "orders", key: nil, value: [2]))
+            Issue.record("no failure")
+        } catch {
+            #expect(error.code != .timedOut, "\(error)")
+        }
+        try await eventually("it produces again") {
+            do throws(KafkaError) {
+                _ = try await producer.produce(KafkaMessage(topic: "orders", key: nil, value: [3]))
+                return true
+            } catch {
+                return false
+            }
+        }
+        #expect(log.contains(.error, "new producer"))
+        await producer.close()
+        await #expect(throws: KafkaError(.closed, "")) {
+            try await producer.produce(KafkaMessage(topic: "orders", key: nil, value: nil))
+        }
+    }
 }

@@ -7,11 +7,26 @@ import Synchronization
 /// Thread: one of its own, for delivery reports. Queueing is done on the caller's thread and does not block.
 /// Bounded: 100,000 messages or 64 MiB wait in librdkafka, a full queue is waited for up to `queueWait`, a message is
 /// given up after `delivery.timeout.ms` (30 s).
+///
+/// An idempotent producer can fail for good, when brokers and it no longer agree on what was written (rdkafka.h,
+/// rd_kafka_fatal_error). What was under way then fails, and the next call works with a new handle. So a message that
+/// failed with a fatal error may have been written, like one that timed out.
 public final class KafkaProducer: Sendable {
+    /// A handle that failed is not replaced sooner after the last replacement.
+    static let renewalPause = Duration.seconds(1)
+
+    private struct State {
+        var core: ProducerThread
+        var renewedAt: ContinuousClock.Instant?
+        var isClosed = false
+    }
+
     /// How long closing waits for messages under way. What is left then fails with `.closed`.
     static let flushWait = Duration.seconds(10)
 
-    private let core: ProducerThread
+    private let state: Mutex<State>
+    private let properties: [(String, String)]
+    private let onEvent: (@Sendable (KafkaEvent) -> Void)?
     private let queueWait: Duration
 
     /// Connects in the background.
@@ -20,13 +35,33 @@ public final class KafkaProducer: Sendable {
     /// - Throws: `.configuration` naming the property.
     public init(_ configuration: KafkaConfiguration, queueWait: Duration = .seconds(10)) throws(KafkaError) {
         self.queueWait = queueWait
-        self.core = try ProducerThread(
-            properties: try configuration.resolved(defaults: Self.defaults, fixed: [:]),
-            onEvent: configuration.onEvent)
+        self.properties = try configuration.resolved(defaults: Self.defaults, fixed: [:])
+        self.onEvent = configuration.onEvent
+        self.state = Mutex(State(core: try ProducerThread(properties: self.properties, onEvent: self.onEvent)))
     }
 
     deinit {
-        self.core.stop()
+        self.state.withLock { $0.core.stop() }
+    }
+
+    /// The handle to work with: a new one when the last one failed for good.
+    private func current() -> ProducerThread {
+        self.state.withLock { state in
+            guard state.core.hasFailed, !state.isClosed else { return state.core }
+            let now = ContinuousClock.now
+            if let last = state.renewedAt, now - last < Self.renewalPause { return state.core }
+            state.renewedAt = now
+            // Without a thread or memory for another one, the failed one goes on saying that it failed.
+            guard let renewed = try? ProducerThread(properties: self.properties, onEvent: self.onEvent) else {
+                return state.core
+            }
+            // Its thread ends it once its messages have their reports.
+            state.core.stop()
+            state.core = renewed
+            self.onEvent?(
+                KafkaEvent(severity: .warning, kind: .error, message: "producing: going on with a new producer"))
+            return renewed
+        }
     }
 
     /// What the caller's properties may override.
@@ -55,8 +90,9 @@ public final class KafkaProducer: Sendable {
         let batch = DeliveryBatch(count: messages.count)
         let slots = unsafe batch.lease(count: messages.count)
         let deadline = ContinuousClock.now + self.queueWait
+        let core = self.current()
         for (index, message) in messages.enumerated() {
-            while let error = unsafe self.core.queue(message, slots + index) {
+            while let error = unsafe core.queue(message, slots + index) {
                 if error.code == .queueFull, !Task.isCancelled, deadline > .now {
                     // Cancellation ends the sleep early and is seen by the next turn.
                     try? await Task.sleep(for: .milliseconds(2))
@@ -79,5 +115,11 @@ public final class KafkaProducer: Sendable {
     }
 
     /// Waits up to 10 s for messages under way, then ends. Again is harmless.
-    public func close() async { await self.core.close() }
+    public func close() async {
+        let core = self.state.withLock { state in
+            state.isClosed = true
+            return state.core
+        }
+        await core.close()
+    }
 }

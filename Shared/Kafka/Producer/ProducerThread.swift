@@ -13,13 +13,24 @@ final class ProducerThread: Sendable {
 
     private let handle: KafkaHandle
     private let state = Mutex(State())
+    private let failure = Failure()
+
+    /// What the callbacks and this object share.
+    private final class Failure: Sendable { let isThere = Atomic<Bool>(false) }
+
+    /// A fatal error has ended the handle: nothing can be produced with it any more.
+    var hasFailed: Bool { self.failure.isThere.load(ordering: .relaxed) }
 
     init(
         properties: [(String, String)], onEvent: (@Sendable (KafkaEvent) -> Void)?
     ) throws(KafkaError) {
+        let failure = self.failure
         let callbacks = unsafe KafkaCallbacks(
             onEvent: onEvent,
-            onFatal: { onEvent?(KafkaEvent(severity: .error, kind: .error, message: $0.message)) })
+            onFatal: { error in
+                failure.isThere.store(true, ordering: .relaxed)
+                onEvent?(KafkaEvent(severity: .error, kind: .error, message: error.message))
+            })
         self.handle = try KafkaHandle(RD_KAFKA_PRODUCER, properties: properties, callbacks: callbacks)
         try KafkaThread.start("kafka-producer") { self.run() }
     }
