@@ -15,6 +15,8 @@ struct RegistrationEndpoints: Sendable {
     let deviceOrders: DeviceOrders
     let producer: KafkaProducer
     let topics: Topics
+    /// Refuses at once what would wait for a Kafka that is away.
+    let gate = DeliveryGate()
     /// Milliseconds since 1970.
     var now: @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970 * 1000) }
 
@@ -114,8 +116,8 @@ struct RegistrationEndpoints: Sendable {
     private func publish(
         _ key: RegistrationKey, _ value: [UInt8]?, at milliseconds: Int64
     ) async throws -> RegistrationStamp {
-        let position = try await self.producer.produce(
-            KafkaMessage(topic: self.topics.registrations, key: Array(key.text.utf8), value: value))
+        let message = KafkaMessage(topic: self.topics.registrations, key: Array(key.text.utf8), value: value)
+        let position = try await self.gate.produce(message, with: self.producer)
         return RegistrationStamp(offset: position.offset, epochMilliseconds: milliseconds)
     }
 

@@ -1,0 +1,51 @@
+import Kafka
+import Synchronization
+
+/// Keeps requests from piling up before a Kafka that is away.
+///
+/// As long as Kafka answers, many may wait for it. Once a delivery failed, only one at a time tries: the others are
+/// refused at once, without a wait, until one was delivered. The one that tries is delivered as soon as Kafka is back.
+/// Bounded: `limit` deliveries wait, each for at most `GatewayServer.deliveryLimit`.
+final class DeliveryGate: Sendable {
+    /// The decision, without a lock.
+    struct State: Hashable, Sendable {
+        let limit: Int
+        private(set) var waiting = 0
+        private(set) var isAway = false
+
+        init(limit: Int) { self.limit = limit }
+
+        /// - Returns: whether a delivery may be tried; `leave` follows then.
+        mutating func enter() -> Bool {
+            guard self.waiting < (self.isAway ? 1 : self.limit) else { return false }
+            self.waiting += 1
+            return true
+        }
+
+        mutating func leave(isDelivered: Bool) {
+            self.waiting -= 1
+            self.isAway = !isDelivered
+        }
+    }
+
+    private let state: Mutex<State>
+
+    init(limit: Int = 2000) { self.state = Mutex(State(limit: limit)) }
+
+    /// Produces a message unless Kafka is known to be away or too many wait.
+    ///
+    /// - Throws: `.transport` at once when it is not tried; what the producer throws.
+    func produce(_ message: KafkaMessage, with producer: KafkaProducer) async throws(KafkaError) -> KafkaPosition {
+        guard self.state.withLock({ $0.enter() }) else {
+            throw KafkaError(.transport, "producing to \(message.topic): Kafka does not answer", isRetriable: true)
+        }
+        do throws(KafkaError) {
+            let position = try await producer.produce(message)
+            self.state.withLock { $0.leave(isDelivered: true) }
+            return position
+        } catch {
+            self.state.withLock { $0.leave(isDelivered: false) }
+            throw error
+        }
+    }
+}

@@ -1,0 +1,73 @@
+import Kafka
+import Synchronization
+import TestKit
+import Testing
+
+@testable import Gateway
+
+/// The gateway while Kafka is away, and behind that.
+@Suite(.serialized, .timeLimit(.minutes(2))) struct KafkaOutageTests {
+    typealias Bench = GatewayBench
+    private static let body = #"{"pushToken":"aa11"}"#
+
+    @Test func oneTriesWhileKafkaIsAwayAndTheOthersAreRefused() {
+        var gate = DeliveryGate.State(limit: 3)
+        let first = [gate.enter(), gate.enter(), gate.enter(), gate.enter()]
+        #expect(first == [true, true, true, false])
+        gate.leave(isDelivered: false)
+        // Two still wait: nobody else tries.
+        var second = [gate.enter()]
+        gate.leave(isDelivered: false)
+        gate.leave(isDelivered: false)
+        second += [gate.enter(), gate.enter()]
+        #expect(second == [false, true, false])
+        gate.leave(isDelivered: true)
+        let third = [gate.enter(), gate.enter(), gate.enter(), gate.enter()]
+        #expect(third == [true, true, true, false])
+    }
+
+    /// Takes long because the outage must outlast several deliveries that time out.
+    @Test func packagesAreServedAndRegistrationsRefusedQuicklyUntilKafkaIsBack() async throws {
+        try await Bench.with { bench in
+            try await bench.put("1")
+            let path = bench.registration("device", "1")
+            #expect(try await bench.once("POST", path, token: Bench.ownToken, body: Self.body).status == 201)
+            try bench.broker.setDown()
+            let clock = ContinuousClock()
+            let start = clock.now
+            // The first finds out; from then on the answer comes without a wait.
+            #expect(try await bench.once("POST", path, token: Bench.ownToken, body: Self.body).status == 503)
+            var refused = 0
+            var slow = 0
+            while clock.now - start < .seconds(10) {
+                try await withThrowingTaskGroup(of: (status: Int, retry: String?, time: Duration).self) { group in
+                    for device in 0..<20 {
+                        group.addTask {
+                            let began = clock.now
+                            let answer = try await bench.once(
+                                "POST", bench.registration("d\(device)", "1"), token: Bench.ownToken, body: Self.body)
+                            return (answer.status, answer["retry-after"], clock.now - began)
+                        }
+                    }
+                    for try await answer in group {
+                        #expect(answer.status == 503 && answer.retry == "5")
+                        refused += 1
+                        if answer.time > .seconds(1) { slow += 1 }
+                    }
+                }
+                let package = try await bench.once("GET", bench.package("1"), token: Bench.ownToken)
+                #expect(package.status == 200)
+            }
+            #expect(refused > 100)
+            // Only those that try wait for the delivery's end.
+            #expect(slow <= 20, "\(slow) of \(refused)")
+            try bench.broker.setUp()
+            let back = clock.now
+            while try await bench.once("POST", path, token: Bench.ownToken, body: Self.body).status != 200 {
+                try #require(clock.now - back < .seconds(15))
+                try await Task.sleep(for: .milliseconds(50))
+            }
+            #expect(try await bench.once("DELETE", path, token: Bench.ownToken).status == 200)
+        }
+    }
+}
