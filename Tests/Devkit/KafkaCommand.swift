@@ -11,7 +11,8 @@ struct KafkaCommand: AsyncParsableCommand {
         abstract: "Run a Kafka-protocol broker on 127.0.0.1 until SIGTERM or SIGINT.",
         discussion: """
             librdkafka's mock broker: it keeps at most 5 MiB a partition, drops the oldest silently, and has no disk \
-            and no compaction. Prints "ready bootstrap=127.0.0.1:PORT" when it takes connections.
+            and no compaction. Prints "ready bootstrap=127.0.0.1:PORT" when it takes connections. SIGUSR1 takes it down: \
+            every connection is cut and new ones are refused, but what is stored stays; SIGUSR2 brings it up again.
             """)
 
     /// Source: DESIGN.md §9
@@ -31,12 +32,13 @@ struct KafkaCommand: AsyncParsableCommand {
 
     func run() async throws {
         let topics = try self.topics.isEmpty ? Self.defaultTopics : self.topics.map(Self.topic)
-        let (ended, end) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
-        // Before the broker starts, so that an early signal is not lost.
-        let signals = [SIGTERM, SIGINT].map { number in
+        let (orders, order) = AsyncStream.makeStream(of: Int32.self, bufferingPolicy: .bufferingNewest(16))
+        // Before the broker starts, so that an early signal is not lost. One queue keeps them in order.
+        let queue = DispatchQueue(label: "signals")
+        let signals = [SIGTERM, SIGINT, SIGUSR1, SIGUSR2].map { number in
             _ = signal(number, SIG_IGN)
-            let source = DispatchSource.makeSignalSource(signal: number, queue: .global())
-            source.setEventHandler { end.yield() }
+            let source = DispatchSource.makeSignalSource(signal: number, queue: queue)
+            source.setEventHandler { order.yield(number) }
             // At once: dispatch traps when a source goes that was never resumed.
             source.resume()
             return source
@@ -51,8 +53,19 @@ struct KafkaCommand: AsyncParsableCommand {
         if let addressFile { try Self.publish(broker.bootstrap + "\n", to: addressFile) }
         Self.say("ready bootstrap=\(broker.bootstrap)\n")
 
-        for await _ in ended { break }
-        broker.close()
+        for await order in orders {
+            switch order {
+            case SIGUSR1:
+                try broker.setDown()
+                Self.say("down\n")
+            case SIGUSR2:
+                try broker.setUp()
+                Self.say("up\n")
+            default:
+                broker.close()
+                return
+            }
+        }
     }
 
     static func topic(_ text: String) throws -> KafkaBroker.Topic {
