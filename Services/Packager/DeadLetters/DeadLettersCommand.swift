@@ -1,0 +1,95 @@
+import ArgumentParser
+import Foundation
+import Kafka
+import Logging
+import Model
+import NIOPosix
+import Operations
+
+/// `waybill-packager dead-letters`: look at changes that could not be applied, and put them back.
+struct DeadLettersCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "dead-letters",
+        abstract: "Looks at changes that could not be applied, and puts them back after a fix.",
+        discussion: """
+            Needs Kafka only, and reads the same configuration as the service. A letter is named by its place in the \
+            topic, PARTITION/OFFSET.
+            """,
+        subcommands: [ListLettersCommand.self, ShowLetterCommand.self, ReplayLettersCommand.self])
+
+    /// What the commands share: settings, a log and the topic.
+    struct Desk {
+        let environment: ServiceEnvironment
+        let reader: KafkaReader
+        let letters: LetterTopic
+
+        /// - Throws: `SettingsError` or `KafkaError` naming what is wrong.
+        init(_ values: [String: String] = ProcessInfo.processInfo.environment) throws {
+            let common = try CommonSettings(Settings(environment: values))
+            let logger = Logger(label: "waybill-packager") { label in
+                LineLogHandler(label: label, format: common.logFormat, level: common.logLevel)
+            }
+            self.environment = ServiceEnvironment(
+                common: common, group: .singleton, metrics: MetricsRegistry(), readiness: Readiness(conditions: []),
+                logger: logger)
+            self.reader = try KafkaReader(self.environment.kafka)
+            self.letters = LetterTopic(reader: self.reader, topic: common.topics.deadLetters)
+        }
+
+        var topics: Topics { self.environment.common.topics }
+
+        /// Goes through all letters.
+        ///
+        /// - Throws: `ValidationError` when more match than can be remembered; `KafkaError`.
+        func survey(_ filter: LetterFilter) async throws -> LetterLedger {
+            let ledger = try await self.letters.survey(filter)
+            guard !ledger.isOverfull else {
+                throw ValidationError("more than \(LetterLedger.limit) letters: say --since, --until or --code")
+            }
+            return ledger
+        }
+    }
+
+    /// Writes to standard output. Who no longer listens ends the program by SIGPIPE, as is the custom.
+    static func say(_ text: String) {
+        try? FileHandle.standardOutput.write(contentsOf: Data((text + "\n").utf8))
+    }
+}
+
+/// Which letters, on the command line.
+struct LetterChoice: ParsableArguments {
+    @Option(help: "Only letters of this code, such as invalid-order.")
+    var code: String?
+
+    @Option(help: "Only letters of this order: <orderTypeIdentifier>/<orderIdentifier>.")
+    var order: String?
+
+    @Option(help: "Only letters of this order type identifier.")
+    var type: String?
+
+    @Option(help: "Only letters from this moment on: 2025-03-05T16:02:11Z, or how long ago: 30m, 6h, 2d.")
+    var since: String?
+
+    @Option(help: "Only letters before this moment.")
+    var until: String?
+
+    func filter(nowMilliseconds: Int64) throws -> LetterFilter {
+        var filter = LetterFilter(code: self.code, order: self.order, type: self.type)
+        filter.since = try Self.moment("--since", self.since, nowMilliseconds)
+        filter.until = try Self.moment("--until", self.until, nowMilliseconds)
+        return filter
+    }
+
+    func validate() throws { _ = try self.filter(nowMilliseconds: 0) }
+
+    private static func moment(_ name: String, _ text: String?, _ now: Int64) throws -> Int64? {
+        guard let text else { return nil }
+        guard let moment = LetterFilter.moment(text, nowMilliseconds: now) else {
+            throw ValidationError("\(name) \(text): must be as 2025-03-05T16:02:11Z, or 90s, 30m, 6h, 2d")
+        }
+        return moment
+    }
+}
+
+/// Milliseconds since 1970.
+func nowMilliseconds() -> Int64 { Int64(Date().timeIntervalSince1970 * 1000) }

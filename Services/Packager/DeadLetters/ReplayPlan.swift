@@ -1,0 +1,52 @@
+/// In which order letters are put back: as they stand in their topic, but those of one order as its changes stood.
+///
+/// A letter may stand behind a later one of its order: the later one's batch was sent first. Such letters change places.
+struct ReplayPlan: Sendable {
+    /// Letters to be put back, in order.
+    let entries: [LetterLedger.Entry]
+    /// Letters that were put back before.
+    let replayed: Int
+    /// Letters without their values.
+    let omitted: Int
+
+    init(_ ledger: LetterLedger) {
+        let open = ledger.entries.filter { !ledger.isReplayed($0) }
+        let candidates = open.filter { !$0.isOmitted }.sorted { $0.position < $1.position }
+        self.replayed = ledger.entries.count - open.count
+        self.omitted = open.count - candidates.count
+        self.entries = Self.ordered(candidates)
+    }
+
+    /// The places of an order's letters stay; who stands there is sorted by origin.
+    static func ordered(_ entries: [LetterLedger.Entry]) -> [LetterLedger.Entry] {
+        let places = entries.indices.sorted { (entries[$0].order, $0) < (entries[$1].order, $1) }
+        let letters = entries.indices.sorted { left, right in
+            let (one, other) = (entries[left], entries[right])
+            if one.order != other.order { return one.order < other.order }
+            // Letters that do not tell where they stood come first, as they stand.
+            switch (one.source, other.source) {
+            case (let one?, let other?) where one != other: return one < other
+            case (nil, .some): return true
+            case (.some, nil): return false
+            default: return left < right
+            }
+        }
+        var ordered = entries
+        // Both are permutations of the same indices, with the orders in the same sequence.
+        for (place, letter) in zip(places, letters) { ordered[place] = entries[letter] }
+        return ordered
+    }
+
+    /// Splits letters into rounds, each with at most one letter of an order, in order.
+    static func rounds<Item>(_ items: [Item], order: (Item) -> UInt64) -> [[Item]] {
+        var rounds: [[Item]] = []
+        var next: [UInt64: Int] = [:]
+        for item in items {
+            let round = next[order(item), default: 0]
+            next[order(item)] = round + 1
+            if round == rounds.count { rounds.append([]) }
+            rounds[round].append(item)
+        }
+        return rounds
+    }
+}

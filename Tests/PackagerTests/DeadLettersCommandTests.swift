@@ -1,0 +1,135 @@
+import Foundation
+import Kafka
+import Model
+import TestKit
+import Testing
+
+@testable import Packager
+
+/// The commands, run as a program beside a broker.
+@Suite(.serialized, .timeLimit(.minutes(2))) struct DeadLettersCommandTests {
+    private static let program =
+        URL(filePath: CommandLine.arguments[0]).deletingLastPathComponent().path + "/waybill-packager"
+
+    private static func start(_ broker: KafkaBroker, _ arguments: [String]) throws -> ChildProcess {
+        try ChildProcess(
+            self.program, ["dead-letters"] + arguments,
+            environment: ["WAYBILL_KAFKA_BOOTSTRAP": broker.bootstrap, "WAYBILL_LOG_LEVEL": "error"])
+    }
+
+    private static func run(
+        _ broker: KafkaBroker, _ arguments: [String]
+    ) async throws -> (exit: ChildProcess.Exit, output: String) {
+        let child = try self.start(broker, arguments)
+        let exit = try await child.exit(within: .seconds(60))
+        return (exit, child.output)
+    }
+
+    private static func broker() throws -> KafkaBroker {
+        try KafkaBroker(topics: [.init("waybill.order-changes", partitions: 4), .init("waybill.dead-letters", partitions: 4)])
+    }
+
+    private static func letter(
+        _ order: Int, _ offset: Int, code: ChangeFault.Code = .unknownOrder, type: String = "order.com.example"
+    ) -> KafkaMessage {
+        let key = "\(type)/\(order)"
+        let record = KafkaRecord(
+            topic: "waybill.order-changes", partition: 0, offset: Int64(offset), timestampMilliseconds: 1,
+            key: Array(key.utf8), value: Array("{\"n\":\(offset)}".utf8),
+            headers: [KafkaHeader(name: "content-type", text: "application/cloudevents+json")])
+        return DeadLetter.message(
+            of: record, fault: ChangeFault(code: code, reason: "order \(order) is wrong"), topics: Topics())
+    }
+
+    private static func fill(_ broker: KafkaBroker, _ messages: [KafkaMessage]) async throws {
+        let producer = try KafkaProducer(KafkaConfiguration(bootstrap: broker.bootstrap))
+        for outcome in await producer.produce(messages) { _ = try outcome.get() }
+        await producer.close()
+    }
+
+    private static func records(_ broker: KafkaBroker, _ topic: String) async throws -> [KafkaRecord] {
+        let reader = try KafkaReader(KafkaConfiguration(bootstrap: broker.bootstrap))
+        var all: [KafkaRecord] = []
+        for bounds in try await reader.bounds(of: topic) {
+            try await reader.read(
+                topic, partition: bounds.partition, from: bounds.first, to: bounds.end, records: 1000, bytes: 1 << 20
+            ) { all += $0 }
+        }
+        await reader.close()
+        return all
+    }
+
+    @Test func lettersAreListedShownAndPutBackOnce() async throws {
+        let broker = try Self.broker()
+        // Two doubles as after a kill, one letter behind a later one of its order, one of another type.
+        try await Self.fill(
+            broker,
+            [
+                Self.letter(1, 10), Self.letter(1, 12), Self.letter(1, 11), Self.letter(1, 10), Self.letter(2, 20),
+                Self.letter(3, 30, code: .invalidOrder, type: "order.com.other"),
+            ])
+        let list = try await Self.run(broker, ["list"])
+        #expect(list.exit == .code(0))
+        #expect(list.output.contains("4 unknown-order\n1 invalid-order\n5 letters"))
+        #expect(list.output.components(separatedBy: "2× ").count == 2)
+
+        let other = try await Self.run(broker, ["list", "--json", "--type", "order.com.other"])
+        let lines = try other.output.split(separator: "\n").map { try JSON(parsing: Array($0.utf8)) }
+        #expect(lines.count == 2)
+        #expect(lines[0].object?["order"]?.string == "order.com.other/3")
+        let place = try #require(lines[0].object?["letter"]?.string)
+        let shown = try await Self.run(broker, ["show", place])
+        #expect(shown.exit == .code(0))
+        for text in ["order 3 is wrong", "waybill.order-changes/0/30", "content-type", "\"n\": 30"] {
+            #expect(shown.output.contains(text), "\(shown.output)")
+        }
+        #expect(try await Self.run(broker, ["show", "0/999"]).exit == .code(1))
+        #expect(try await Self.run(broker, ["list", "--since", "never"]).exit == .code(64))
+
+        let rehearsal = try await Self.run(broker, ["replay", "--dry-run"])
+        #expect(rehearsal.exit == .code(0) && rehearsal.output.contains("5 to put back"))
+        #expect(try await Self.records(broker, "waybill.order-changes").isEmpty)
+
+        #expect(try await Self.run(broker, ["replay", "--at", place, "--yes"]).exit == .code(0))
+        #expect(try await Self.run(broker, ["replay", "--code", "unknown-order", "--yes"]).exit == .code(0))
+        let again = try await Self.run(broker, ["replay", "--yes"])
+        #expect(again.exit == .code(0) && again.output.contains("0 to put back\n5 passed over"))
+        let changes = try await Self.records(broker, "waybill.order-changes")
+        #expect(changes.count == 5)
+        let first = changes.filter { $0.keyText == "order.com.example/1" }
+        #expect(first.map { String(decoding: $0.value ?? [], as: UTF8.self) } == [10, 11, 12].map { "{\"n\":\($0)}" })
+        #expect(first.allSatisfy { $0.headers.map(\.name) == ["content-type", "waybill-replay"] })
+        #expect(try await Self.run(broker, ["show", place]).output.contains("put back already"))
+        broker.close()
+    }
+
+    @Test func aReplayThatIsKilledGoesOnWhereItWas() async throws {
+        let broker = try Self.broker()
+        let count = 600
+        try await Self.fill(broker, (0..<count).map { Self.letter($0 % 40, $0) })
+        let admin = try KafkaAdmin(KafkaConfiguration(bootstrap: broker.bootstrap))
+        func sent() async throws -> Int64 { try await admin.endOffsets("waybill.order-changes").values.reduce(0, +) }
+        let killed = try Self.start(broker, ["replay", "--yes", "--rate", "200"])
+        try await eventually("some are sent") { try await sent() > 50 }
+        killed.signal(SIGKILL)
+        _ = try await killed.exit(within: .seconds(20))
+        let before = try await sent()
+        #expect(before < count)
+        let stopped = try Self.start(broker, ["replay", "--yes", "--rate", "200"])
+        try await eventually("more are sent") { try await sent() > before + 50 }
+        stopped.signal(SIGTERM)
+        #expect(try await stopped.exit(within: .seconds(20)) == .code(3))
+        #expect(try await Self.run(broker, ["replay", "--yes", "--rate", "100000"]).exit == .code(0))
+        await admin.close()
+        let changes = try await Self.records(broker, "waybill.order-changes")
+        // At most the letters in hand at the kill come twice.
+        #expect((count...count + 64).contains(changes.count))
+        for order in 0..<40 {
+            let values = changes.filter { $0.keyText == "order.com.example/\(order)" }.compactMap { $0.value }
+            var seen: Set<[UInt8]> = []
+            let once = values.filter { seen.insert($0).inserted }
+            #expect(once == stride(from: order, to: count, by: 40).map { Array("{\"n\":\($0)}".utf8) })
+        }
+        broker.close()
+    }
+}

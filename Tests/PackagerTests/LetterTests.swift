@@ -1,0 +1,139 @@
+import Kafka
+import Model
+import Testing
+
+@testable import Packager
+
+/// Decisions about dead letters, without a broker.
+@Suite struct LetterTests {
+    private func record(
+        _ offset: Int64, key: String? = "order.com.example/1", value: [UInt8]? = [1], origin: String = "c/3/7",
+        code: String = "invalid-order", headers: [KafkaHeader] = [], partition: Int32 = 0
+    ) -> KafkaRecord {
+        KafkaRecord(
+            topic: "waybill.dead-letters", partition: partition, offset: offset, timestampMilliseconds: 1000 + offset,
+            key: key.map { Array($0.utf8) }, value: value,
+            headers: headers + [
+                KafkaHeader(name: DeadLetterHeader.error, text: code),
+                KafkaHeader(name: DeadLetterHeader.reason, text: "$.status is wrong"),
+                KafkaHeader(name: DeadLetterHeader.origin, text: origin),
+            ])
+    }
+
+    private func letter(_ record: KafkaRecord) throws -> Letter {
+        guard case .letter(let letter) = Letter.read(record) else { throw CancellationError() }
+        return letter
+    }
+
+    private func ledger(_ records: [KafkaRecord], _ filter: LetterFilter = LetterFilter()) -> LetterLedger {
+        var ledger = LetterLedger(filter)
+        for record in records { ledger.take(Letter.read(record)) }
+        return ledger
+    }
+
+    @Test func aReplayIsTheChangeAsItCameAndSaysWhichLetterItWas() throws {
+        let own = [KafkaHeader(name: "ce_id", text: "1"), KafkaHeader(name: "trace", value: nil)]
+        let message = try self.letter(self.record(17, headers: own)).replay(Topics())
+        #expect(message.topic == "waybill.order-changes" && message.partition == nil)
+        #expect(message.key == Array("order.com.example/1".utf8) && message.value == [1])
+        #expect(message.headers == own + [KafkaHeader(name: "waybill-replay", text: "waybill.dead-letters/0/17")])
+        // A letter of a replay does not gather headers.
+        let again = try self.letter(self.record(20, headers: message.headers)).replay(Topics())
+        #expect(again.headers == own + [KafkaHeader(name: "waybill-replay", text: "waybill.dead-letters/0/20")])
+    }
+
+    @Test func doublesAreFoldedByOriginAndANoteMarksThemAll() throws {
+        let first = self.record(1)
+        let note = try self.letter(first).note(Topics())
+        let noted = KafkaRecord(
+            topic: note.topic, partition: 0, offset: 9, timestampMilliseconds: 1, key: note.key, value: note.value,
+            headers: note.headers)
+        let ledger = self.ledger([first, self.record(2, origin: "c/3/8"), self.record(5), noted])
+        #expect(ledger.entries.map(\.copies) == [2, 1])
+        #expect(ledger.entries.map(\.position.offset) == [1, 2])
+        #expect(ledger.entries.map(ledger.isReplayed) == [true, false])
+        #expect(ledger.counts.map { [$0.letters, $0.replayed] } == [[2, 1]])
+        let plan = ReplayPlan(ledger)
+        #expect(plan.entries.map(\.position.offset) == [2] && plan.replayed == 1)
+        // The note may be read before its letter: partitions are read at once.
+        #expect(ReplayPlan(self.ledger([noted, first])).entries.isEmpty)
+        // A topic that was made anew has the same origins, but other changes.
+        #expect(self.ledger([first, self.record(2, value: [2])]).entries.count == 2)
+        #expect(self.ledger([self.record(1, value: nil), self.record(2, value: [])]).entries.count == 2)
+    }
+
+    @Test func lettersOfAnOrderGoBackAsTheirChangesStood() {
+        let records = [
+            self.record(0, key: "a", origin: "c/0/5"), self.record(1, key: "b", origin: "c/0/4"),
+            self.record(2, key: "a", origin: "c/0/3"), self.record(3, key: "b", origin: "c/0/10"),
+            self.record(4, key: "a", origin: "c/0/4"),
+        ]
+        let plan = ReplayPlan(self.ledger(records))
+        #expect(plan.entries.map(\.position.offset) == [2, 1, 4, 3, 0])
+        let rounds = ReplayPlan.rounds(plan.entries, order: \.order).map { $0.map(\.position.offset) }
+        #expect(rounds == [[2, 1], [4, 3], [0]])
+    }
+
+    @Test func aLetterWithoutItsValueCannotGoBackButATombstoneCan() throws {
+        let omitted = self.record(1, value: nil, headers: [KafkaHeader(name: DeadLetterHeader.omitted, text: "x")])
+        let plan = ReplayPlan(self.ledger([omitted, self.record(2, value: nil, origin: "c/3/8")]))
+        #expect(plan.omitted == 1 && plan.entries.map(\.position.offset) == [2])
+        let words = LetterText.verdict(try self.letter(omitted), isReplayed: false, topics: Topics())
+        #expect(words.hasPrefix("cannot be put back"))
+    }
+
+    @Test func filtersChooseByCodeOrderTypeAndTime() throws {
+        let letter = try self.letter(self.record(500))
+        func matches(_ change: (inout LetterFilter) -> Void) -> Bool {
+            var filter = LetterFilter()
+            change(&filter)
+            return filter.matches(letter)
+        }
+        #expect(matches { $0.code = "invalid-order" } && !matches { $0.code = "invalid-json" })
+        #expect(matches { $0.order = "order.com.example/1" } && !matches { $0.order = "order.com.example/" })
+        #expect(matches { $0.type = "order.com.example" } && !matches { $0.type = "order.com" })
+        #expect(matches { $0.since = 1500 } && !matches { $0.since = 1501 })
+        #expect(matches { $0.until = 1501 } && !matches { $0.until = 1500 })
+        #expect(LetterFilter.moment("2h", nowMilliseconds: 10_000_000) == 2_800_000)
+        #expect(LetterFilter.moment("1970-01-01T00:00:05Z", nowMilliseconds: 0) == 5000)
+        for text in ["", "h", "2w", "-1h", "99999999999999999999d", "1000001d", "yesterday"] {
+            #expect(LetterFilter.moment(text, nowMilliseconds: 0) == nil)
+        }
+    }
+
+    @Test func whatIsNoLetterIsCountedAndNothingElse() {
+        let stranger = KafkaRecord(
+            topic: "t", partition: 0, offset: 0, timestampMilliseconds: -1, key: nil, value: nil,
+            headers: [KafkaHeader(name: DeadLetterHeader.replayed, text: "no number")])
+        #expect(self.ledger([stranger]).others == 1)
+        // No key, an origin that says nothing, no time: still a letter.
+        #expect(self.ledger([self.record(0, key: nil, origin: "?")]).entries.first?.source == nil)
+    }
+
+    @Test func placesAreTwoNumbers() {
+        #expect(LetterPosition("3/17") == LetterPosition(partition: 3, offset: 17))
+        for text in ["", "3", "3/", "/1", "3/17/1", "-1/2", "3/-1", "99999999999/1", "1/9223372036854775807", "a/b"] {
+            #expect(LetterPosition(text) == nil)
+        }
+    }
+
+    @Test func nearLettersAreReadInOneGo() {
+        let positions = [(0, 5), (0, 7), (0, 5000), (1, 1)].map { LetterPosition(partition: $0.0, offset: $0.1) }
+        let runs = LetterTopic.runs(positions).map { $0.map { [Int64($0.partition), $0.first, $0.end] } }
+        #expect(runs == [[[0, 5, 8], [0, 5000, 5001]], [[1, 1, 2]]])
+        #expect(LetterTopic.runs([]).isEmpty)
+    }
+
+    @Test func aTerminalIsNotObeyed() throws {
+        let letter = try self.letter(self.record(1, key: "a\u{1B}]0;x\u{7}", value: Array("\u{1B}[2J".utf8)))
+        let line = LetterText.row(.init(letter), copies: 2, isReplayed: false)
+        #expect(line.contains("2× ") && line.contains("a\\u{1b}]0;x\\u{7}") && !line.contains("\u{1B}"))
+        #expect(!LetterText.whole(letter, copies: 1, isReplayed: false, topics: Topics()).contains("\u{1B}"))
+    }
+
+    @Test func theNewestComeLastAndOldOnesGiveWay() {
+        let ledger = self.ledger((0..<9).map { self.record($0, origin: "c/0/\($0)", partition: Int32($0 % 2)) })
+        #expect(ledger.newest(3).map(\.milliseconds) == [1006, 1007, 1008])
+        #expect(ledger.newest(0).isEmpty)
+    }
+}
