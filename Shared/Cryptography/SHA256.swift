@@ -53,16 +53,19 @@ final class DigestAlgorithm: @unchecked Sendable {  // tidy: a fetched EVP_MD ne
 
 /// Bytes as lower-case hexadecimal digits.
 public enum Hexadecimal {
-    private static let alphabet = Array("0123456789abcdef".utf8)
-
     /// Two ASCII digits for each byte.
     public static func digits(_ bytes: [UInt8]) -> [UInt8] {
         var digits: [UInt8] = []
         digits.reserveCapacity(bytes.count * 2)
         for byte in bytes {
-            digits.append(self.alphabet[Int(byte >> 4)])
-            digits.append(self.alphabet[Int(byte & 0x0F)])
+            digits.append(self.digit(byte >> 4))
+            digits.append(self.digit(byte & 0x0F))
         }
         return digits
+    }
+
+    /// - Parameter value: below 16.
+    private static func digit(_ value: UInt8) -> UInt8 {
+        value + (value < 10 ? UInt8(ascii: "0") : UInt8(ascii: "a") - 10)
     }
 }

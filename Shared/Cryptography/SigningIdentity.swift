@@ -51,8 +51,13 @@ public final class SigningIdentity: Sendable {
     /// Signed attributes: content type, message digest and signing time, without which Wallet refuses.
     /// Source: RFC 5652 §5.4, Wallet Orders §2.4
     public func sign(_ content: [UInt8], signingEpochSeconds: Int64) throws(CryptographyError) -> [UInt8] {
+        try self.sign(digest: SHA256.digest(content), signingEpochSeconds: signingEpochSeconds)
+    }
+
+    /// As `sign`, of a content whose SHA-256 is known.
+    public func sign(digest: [UInt8], signingEpochSeconds: Int64) throws(CryptographyError) -> [UInt8] {
         let attributes = self.template.signedAttributes(
-            messageDigest: SHA256.digest(content), signingEpochSeconds: signingEpochSeconds)
+            messageDigest: digest, signingEpochSeconds: signingEpochSeconds)
         let digest = SHA256.digest(SignedDataTemplate.signedBytes(attributes))
         return self.template.assemble(attributes: attributes, signature: try self.rawSignature(digest))
     }

@@ -6,6 +6,8 @@ final class AssetCatalog: Sendable {
     private let assets: [Asset]
     /// For each name an order may use, the indices of the file and its variants.
     private let families: [String: [Int]]
+    /// Those names among them that are pictures.
+    private let pictureNames: Set<String>
     /// For each name of a picture without its suffix, the names it may mean.
     private let stems: [String: [String]]
     /// The files that go into every package: the translations.
@@ -36,8 +38,9 @@ final class AssetCatalog: Sendable {
         self.families = families.filter { name, members in
             members.contains { sorted[$0].name == name || sorted[$0].name.hasSuffix(".lproj/\(name)") }
         }
+        self.pictureNames = Set(self.families.keys.filter { AssetKind(name: $0)?.isPicture == true })
         var stems: [String: [String]] = [:]
-        for name in self.families.keys where AssetKind(name: name)?.isPicture == true {
+        for name in self.pictureNames {
             // A variant is not what an order means, whichever way it is written.
             if Self.withoutScale(name) == name, let dot = name.lastIndex(of: ".") {
                 stems[String(name[..<dot]), default: []].append(name)
@@ -59,7 +62,7 @@ final class AssetCatalog: Sendable {
             guard place.isPicture, let names = self.stems[name], names.count == 1 else { return nil }
             return self.families[names[0]].map { (names[0], $0) }
         }
-        guard !place.isPicture || AssetKind(name: name)?.isPicture == true else { return nil }
+        guard !place.isPicture || self.pictureNames.contains(name) else { return nil }
         return (name, indices)
     }
 

@@ -40,9 +40,10 @@ public struct PackageBuilder: Sendable {
             throw Self.tooLarge(document.count, order: document.count, assets)
         }
         let manifest = Self.manifest(of: document, assets)
+        let digest = SHA256.digest(manifest)
         let signature: [UInt8]
         do {
-            signature = try self.signing.sign(manifest, signingEpochSeconds: signingEpochSeconds)
+            signature = try self.signing.sign(digest: digest, signingEpochSeconds: signingEpochSeconds)
         } catch {
             throw PackagingError(.signing, "signing a package: \(error.message)")
         }
@@ -52,23 +53,31 @@ public struct PackageBuilder: Sendable {
         guard size <= OrderPackage.sizeLimit else { throw Self.tooLarge(size, order: document.count, assets) }
         return OrderPackage(
             head: head, assets: assets.digests, tail: tail, entityTag: Self.entityTag(signature),
-            signer: self.signer, contentDigest: Self.contentDigest(manifest), size: size,
+            signer: self.signer, contentDigest: Self.contentDigest(digest), size: size,
             omittedFiles: files.omitted, missingPictures: files.missingPictures)
     }
 
     /// The `OrderPackage.contentDigest` that the package of an order would have, without signing it.
     public func contentDigest(of orderJSON: JSON, pictures: [String: PictureFile] = [:]) -> String {
         let files = self.finder.files(of: orderJSON, pictures: pictures)
-        return Self.contentDigest(Self.manifest(of: files.order.serialized, files.assets))
+        return Self.contentDigest(SHA256.digest(Self.manifest(of: files.order.serialized, files.assets)))
     }
 
     /// Source: Wallet Orders §2.3
     private static func manifest(of document: [UInt8], _ assets: AssetSet) -> [UInt8] {
-        assets.manifestStart + Hexadecimal.digits(SHA256.digest(document)) + assets.manifestEnd
+        let digits = Hexadecimal.digits(SHA256.digest(document))
+        var manifest: [UInt8] = []
+        manifest.reserveCapacity(assets.manifestStart.count + digits.count + assets.manifestEnd.count)
+        manifest += assets.manifestStart
+        manifest += digits
+        manifest += assets.manifestEnd
+        return manifest
     }
 
     /// The manifest has the digests of all files, so its own stands for all of them.
-    private static func contentDigest(_ manifest: [UInt8]) -> String { String(SHA256.hex(manifest).prefix(32)) }
+    private static func contentDigest(_ digest: [UInt8]) -> String {
+        String(decoding: Hexadecimal.digits(Array(digest.prefix(16))), as: UTF8.self)
+    }
 
     private func head(
         document: [UInt8], manifest: [UInt8], signature: [UInt8]

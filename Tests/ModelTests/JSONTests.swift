@@ -22,6 +22,21 @@ import Testing
         }
     }
 
+    /// The writer looks at eight bytes at once: each place in and behind such a word, beside letters of two bytes.
+    @Test func whatNeedsAnEscapeIsFoundWhereverItStands() throws {
+        for scalar in (0..<0x80).compactMap({ Unicode.Scalar(UInt8($0)) }) {
+            for place in 0..<18 {
+                var text = String(repeating: "é", count: place / 2) + String(repeating: "~", count: place % 2)
+                text.unicodeScalars.append(scalar)
+                text += "behind it"
+                let bytes = JSON.string(text).serialized
+                let isPlain = scalar.value >= 0x20 && scalar != "\"" && scalar != "\\"
+                #expect(isPlain == (bytes.count == text.utf8.count + 2))
+                #expect(try JSON(parsing: bytes) == .string(text))
+            }
+        }
+    }
+
     @Test func aDepthBombIsRefused() {
         for (open, close) in [("[", "]"), (#"{"a":"#, "}")] {
             let bomb = String(repeating: open, count: 100_000)

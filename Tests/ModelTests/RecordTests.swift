@@ -15,6 +15,32 @@ import Testing
         #expect(try OrderRecord.decode(later.serialized) == record)
     }
 
+    @Test(arguments: 1...5)
+    func anOrderRecordIsSortedAndHoldsTheDocumentThatStandsInRedis(_ number: Int) throws {
+        let order = try Examples.order(number)
+        var document = OrderDocument(members: try #require(order.object))
+        document.keepSerialized()
+        #expect(document.serialized == order.serialized)
+        let state = OrderState(
+            key: try Examples.key(order), document: document, token: try AuthenticationToken("0123456789abcdef"),
+            version: 3, modifiedEpochSeconds: Examples.now)
+        let recipe = PackageRecipe(assets: [String(repeating: "a", count: 64)], entityTag: "tag")
+        let encoded = OrderRecord(state, recipe: recipe).encoded
+        let json = try JSON(parsing: encoded)
+        #expect(json.serialized == encoded)
+        #expect(json.object?["document"]?.serialized == state.documentBytes)
+    }
+
+    @Test func aDocumentForgetsItsTextWhenItChanges() {
+        var document = OrderDocument(members: ["status": "open"])
+        document.keepSerialized()
+        let kept = document
+        document.members["status"] = "completed"
+        #expect(document.serialized == Array(#"{"status":"completed"}"#.utf8))
+        #expect(kept != document)
+        #expect(kept == OrderDocument(members: ["status": "open"]))
+    }
+
     @Test func aBrokenOrderRecordIsRefusedWithItsPath() throws {
         let json = try JSON(parsing: OrderRecord(try Examples.state(1), recipe: Self.recipe).encoded)
         for (path, value): (String, JSON?) in [

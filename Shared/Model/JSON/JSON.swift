@@ -95,7 +95,7 @@ public struct JSONNumber: Hashable, Sendable {
     /// The value if it is written without fraction and exponent and fits.
     public var integer: Int64? { Int64(self.text) }
     /// The nearest binary value; infinite when it is out of range.
-    public var double: Double { Double(self.text) ?? .nan }
+    public var double: Double { self.integer.map(Double.init) ?? Double(self.text) ?? .nan }
 }
 
 /// The members of a JSON object, sorted by name, each name once.
@@ -155,12 +155,11 @@ public struct JSONObject: Hashable, Sendable {
     /// Reads, replaces, adds or (with nil) removes the member of a name.
     public subscript(name: String) -> JSON? {
         get {
-            let index = self.index(of: name)
-            return index < self.members.count && self.members[index].name == name ? self.members[index].value : nil
+            let (index, exists) = self.index(of: name)
+            return exists ? self.members[index].value : nil
         }
         set {
-            let index = self.index(of: name)
-            let exists = index < self.members.count && self.members[index].name == name
+            let (index, exists) = self.index(of: name)
             switch (exists, newValue) {
             case (true, let value?): self.members[index].value = value
             case (true, nil): self.members.remove(at: index)
@@ -171,14 +170,15 @@ public struct JSONObject: Hashable, Sendable {
     }
 
     /// Where the member of a name stands, or where it would be inserted.
-    private func index(of name: String) -> Int {
+    private func index(of name: String) -> (index: Int, exists: Bool) {
         let members = self.members.span
         var low = 0
         var high = members.count
         while low < high {
             let middle = (low + high) / 2
+            if members[middle].name == name { return (middle, true) }
             if members[middle].name < name { low = middle + 1 } else { high = middle }
         }
-        return low
+        return (low, false)
     }
 }

@@ -82,43 +82,51 @@ struct ValidationWalk {
     }
 
     private mutating func value(_ value: JSON, _ shape: Shape) {
-        switch (shape, value) {
-        case (.text(let format), .string(let text)):
+        // Not one switch over both: that would copy both.
+        switch shape {
+        case .text(let format):
+            guard case .string(let text) = value else {
+                return self.wrongKind(value, format.expectation(images: self.images))
+            }
             guard !format.accepts(text, images: self.images) else { return }
             let expected = format.expectation(images: self.images)
             self.report("must be \(expected)\(format.isShown ? ", it is \"\(clipped(text))\"" : "")")
-        case (.text(let format), _): self.wrongKind(value, format.expectation(images: self.images))
-        case (.choice(let choices), .string(let text)):
+        case .choice(let choices):
+            guard case .string(let text) = value else { return self.wrongKind(value, Self.list(choices)) }
             guard !choices.contains(text) else { return }
             self.report("must be \(Self.list(choices)), it is \"\(clipped(text))\"")
-        case (.choice(let choices), _): self.wrongKind(value, Self.list(choices))
-        case (.number(let range), .number(let number)):
+        case .number(let range):
+            guard case .number(let number) = value else { return self.wrongKind(value, "a number") }
             guard !range.contains(number.double) else { return }
             self.report("must be a number \(Self.bounds(range)), it is \(clipped(number.text))")
-        case (.number, _): self.wrongKind(value, "a number")
-        case (.wholeNumber(let range), .number(let number)):
+        case .wholeNumber(let range):
+            guard case .number(let number) = value else { return self.wrongKind(value, "a whole number") }
             let double = number.double
             guard !range.contains(double) || double != double.rounded() else { return }
             self.report("must be a whole number \(Self.bounds(range)), it is \(clipped(number.text))")
-        case (.wholeNumber, _): self.wrongKind(value, "a whole number")
-        case (.boolean, .bool): return
-        case (.boolean, _): self.wrongKind(value, "true or false")
-        case (.object(let schema), .object(let object)): self.object(object, schema)
-        case (.object(let schema), _): self.wrongKind(value, "\(schema.title) (an object)")
-        case (.array(let shape), .array(let elements)):
-            let elements = elements.span
+        case .boolean:
+            if case .bool = value { return }
+            self.wrongKind(value, "true or false")
+        case .object(let schema):
+            guard case .object(let object) = value else {
+                return self.wrongKind(value, "\(schema.title) (an object)")
+            }
+            self.object(object, schema)
+        case .array(let shape):
+            guard case .array(let array) = value else { return self.wrongKind(value, "an array") }
+            let elements = array.span
             for index in elements.indices where self.violations.count < OrderValidator.limit {
                 self.steps.append(index)
                 self.value(elements[index], shape)
                 self.steps.removeLast()
             }
-        case (.array, _): self.wrongKind(value, "an array")
-        case (.amount, .object(let object)):
+        case .amount:
+            guard case .object(let object) = value else { return self.wrongKind(value, "an amount (an object)") }
             self.object(object, OrderSchema.currencyAmount)
             self.checkCurrency(of: object)
-        case (.amount, _): self.wrongKind(value, "an amount (an object)")
-        case (.fulfillment, .object(let object)): self.fulfillment(object)
-        case (.fulfillment, _): self.wrongKind(value, "a fulfillment (an object)")
+        case .fulfillment:
+            guard case .object(let object) = value else { return self.wrongKind(value, "a fulfillment (an object)") }
+            self.fulfillment(object)
         }
     }
 
