@@ -86,7 +86,7 @@ let package = Package(
             [
                 "Model", "Kafka", "Redis", "Packaging", .nioCore, .nioPosix, .nioHTTP1, .logging, .coreMetrics,
                 .serviceLifecycle, .unixSignals,
-                .configuration,
+                .configuration, .deque,
             ]),
 
         service(

@@ -37,22 +37,19 @@ extension Packager {
             shelf, store: store, fetcher: try Fetcher(settings.pictures),
             repackage: { [repackager] in _ = try await repackager.repackage($0) },
             hosts: { workshops.current[$0]?.pictureHosts ?? .none }, logger: environment.logger)
-        let worker = try BatchWorker(
+        let worker = try KeyedWorker(
             group: Self.group, topics: [common.topics.orderChanges], environment: environment
-        ) { [processor] records in
+        ) { [processor] works in
             var processor = processor
             processor.workshops = workshops.current
-            let works = Dictionary(grouping: records, by: \.key).map { KeyedWork(key: $0, records: $1) }
-            for case .later(let reason) in await processor.process(works) {
-                throw ChangeProcessor.NotDone(description: reason)
-            }
+            return await processor.process(works)
         } onStopped: {
             await producer.close()
             await redis.close()
         }
         let reloader = BrandReloader(settings.brands, environment: environment) { workshops.update($0) }
         let keeper = try Self.keeper(view, wakes, store, shelf, workshops, settings.brands, environment)
-        // Stopped in reverse: the batch worker closes what it shares with the others.
+        // Stopped in reverse: the worker closes what it shares with the others.
         return [reloader, worker, pictures, keeper]
     }
 

@@ -12,8 +12,6 @@ public final class BatchWorker: Service {
     public static let joined = "consumer-group"
     /// What makes a worker unready while it lasts: that a batch cannot be finished.
     static let upstreams = "upstreams"
-    /// How often a commit is tried.
-    static let commitAttempts = 4
     /// Most records of a batch; with `batchBytes` it bounds the worker's memory.
     static let batchRecords = 1000
     /// Most bytes of keys and values of a batch.
@@ -46,7 +44,8 @@ public final class BatchWorker: Service {
             if event.kind == .assigned { readiness.met(Self.joined) }
             log?(event)
         }
-        self.consumer = try KafkaConsumer(configuration, group: group, topics: topics)
+        self.consumer = try KafkaConsumer(
+            configuration, group: group, topics: topics, instance: environment.common.instance(of: group))
         self.process = process
         self.onStopped = onStopped
         self.readiness = environment.readiness
@@ -107,41 +106,14 @@ public final class BatchWorker: Service {
             }
         }
         if attempt > 0 { self.readiness.met(Self.upstreams) }
-        try await self.commit(Self.positions(behind: records))
-    }
-
-    /// Commits what is done.
-    ///
-    /// A commit that fails costs no more than a repetition: the next one covers it, and who takes over the partition
-    /// before that knows from the orders' positions what was applied.
-    private func commit(_ positions: [KafkaPosition]) async throws {
-        for attempt in 1...Self.commitAttempts {
-            do throws(KafkaError) {
-                _ = try await self.consumer.commit(positions)
-                return
-            } catch {
-                self.logger.warning("offsets not committed", metadata: ["error": "\(error)", "attempt": "\(attempt)"])
-                guard error.isRetriable, attempt < Self.commitAttempts else { return }
-                let delay = backoff(attempt: attempt, random: self.random)
-                try await cancelWhenGracefulShutdown { try await Task.sleep(for: delay) }
-            }
+        self.consumer.finished(records)
+        do throws(KafkaError) {
+            try await self.consumer.commit()
+        } catch {
+            // It costs no more than a repetition: the consumer goes on trying, and who takes over the partition before
+            // that does the batch again.
+            self.logger.warning("offsets not committed", metadata: ["error": "\(error)"])
         }
-    }
-
-    /// Where to go on reading when all of the records are done: behind the highest offset of each partition.
-    static func positions(behind records: [KafkaRecord]) -> [KafkaPosition] {
-        var next: [TopicPartition: Int64] = [:]
-        for record in records {
-            let place = TopicPartition(topic: record.topic, partition: record.partition)
-            next[place] = max(next[place] ?? 0, record.offset + 1)
-        }
-        return next.map { KafkaPosition(topic: $0.topic, partition: $0.partition, offset: $1) }
-            .sorted { ($0.topic, $0.partition) < ($1.topic, $1.partition) }
-    }
-
-    private struct TopicPartition: Hashable {
-        let topic: String
-        let partition: Int32
     }
 }
 

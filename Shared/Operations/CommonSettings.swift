@@ -9,6 +9,8 @@ public struct CommonSettings: Sendable {
     public enum LogFormat: String, CaseIterable, Sendable { case json, text }
 
     public let kafka: KafkaConfiguration
+    /// The static member's name, which differs for each worker of a service; nil for ordinary members.
+    public let groupInstance: String?
     public let topics: Topics
     public let redis: RedisConfiguration
     /// Directory with one brand a sub-directory.
@@ -28,6 +30,13 @@ public struct CommonSettings: Sendable {
             throw SettingsError(.topicPrefix, value: prefix, "may have letters, digits, '.', '_' and '-' only")
         }
         self.topics = Topics(prefix: prefix)
+        self.groupInstance = settings.text(.groupInstance)
+        if let name = self.groupInstance,
+            name.isEmpty || name.utf8.count > 200 || !name.utf8.allSatisfy(Self.isTopicCharacter)
+        {
+            throw SettingsError(
+                .groupInstance, value: name, "may have 1 to 200 letters, digits, '.', '_' and '-' only")
+        }
         self.redis = try settings.redis()
         self.brands = settings.text(.brands, default: "brands")
         self.brandsReload = .seconds(try settings.integer(.brandsReloadSeconds, default: 5, in: 1...3600))
@@ -36,6 +45,11 @@ public struct CommonSettings: Sendable {
         self.logFormat = try settings.choice(.logFormat, default: .json)
         self.shutdownLimit = .seconds(try settings.integer(.shutdownSeconds, default: 20, in: 1...600))
     }
+
+    /// What the worker is called in a consumer group; nil: an ordinary member.
+    ///
+    /// The same name in two groups is no conflict, but in logs of a broker it would look like one.
+    func instance(of group: String) -> String? { self.groupInstance.map { "\(group)-\($0)" } }
 
     /// Source: Kafka's rule for topic names: `[a-zA-Z0-9._-]`
     private static func isTopicCharacter(_ byte: UInt8) -> Bool {

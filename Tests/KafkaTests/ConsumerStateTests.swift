@@ -11,86 +11,50 @@ struct ConsumerStateTests {
 
     private let mine = KafkaPartition(topic: "t", partition: 0)
 
-    private func position(_ offset: Int64, partition: Int32 = 0) -> KafkaPosition {
-        KafkaPosition(topic: "t", partition: partition, offset: offset)
-    }
-
     @Test func aBatchKeepsTheLimitsButTakesOneRecordAtLeast() {
-        var buffer = ConsumerBuffer()
-        buffer.setLimits(records: 3, bytes: 500)
+        var buffer = ConsumerBuffer(records: 3, bytes: 500)
         for offset in 0..<3 { buffer.append(self.record(Int64(offset), value: 72)) }
         buffer.append(self.record(3, value: 1000))
         #expect(buffer.isFull)
-        #expect(buffer.take().map(\.offset) == [0, 1])
-        #expect(buffer.take().map(\.offset) == [2])
-        #expect(buffer.take().map(\.offset) == [3])
-        #expect(buffer.take().isEmpty)
+        #expect(buffer.take(records: 3, bytes: 500).map(\.offset) == [0, 1])
+        #expect(buffer.take(records: 3, bytes: 500).map(\.offset) == [2])
+        #expect(buffer.take(records: 3, bytes: 500).map(\.offset) == [3])
+        #expect(buffer.take(records: 3, bytes: 500).count == 0)
         #expect(buffer.bytes == 0)
         #expect(!buffer.isFull)
     }
 
     @Test(arguments: [0, -1, Int.min])
     func aLimitBelowOneCountsAsOne(limit: Int) {
-        var buffer = ConsumerBuffer()
-        buffer.setLimits(records: limit, bytes: limit)
+        var buffer = ConsumerBuffer(records: limit, bytes: limit)
         #expect(!buffer.isFull)
         buffer.append(self.record(0))
         #expect(buffer.isFull)
-        #expect(buffer.take().count == 1)
+        #expect(buffer.take(records: limit, bytes: limit).count == 1)
     }
 
     @Test func recordsOfRevokedPartitionsAreDroppedAndTheWeightIsRight() {
-        var buffer = ConsumerBuffer()
-        buffer.setLimits(records: 2, bytes: 10_000)
+        var buffer = ConsumerBuffer(records: 2, bytes: 10_000)
         for offset in 0..<6 { buffer.append(self.record(Int64(offset), partition: Int32(offset % 2))) }
-        _ = buffer.take()
+        _ = buffer.take(records: 2, bytes: 10_000)
         buffer.drop([self.mine])
         #expect(buffer.bytes == 2 * self.record(0).size)
-        #expect(buffer.take().map(\.offset) == [3, 5])
-    }
-
-    @Test func onlyWhatWasHandedOutMayBeCommitted() {
-        var assignment = ConsumerAssignment()
-        assignment.add([self.mine])
-        #expect(assignment.committable([self.position(1)]).isEmpty)
-        assignment.handedOut([self.record(10), self.record(11), self.record(15)])
-        #expect(assignment.committable([self.position(10)]).isEmpty)
-        #expect(assignment.committable([self.position(17)]).isEmpty)
-        #expect(
-            assignment.committable([self.position(12), self.position(16), self.position(11)]) == [self.position(16)])
-        #expect(assignment.committable([self.position(11, partition: 1)]).isEmpty)
-        assignment.committed([self.position(12)])
-        #expect(assignment.committable([self.position(12)]).isEmpty)
-        #expect(assignment.committable([self.position(13)]) == [self.position(13)])
-    }
-
-    @Test func aPartitionThatLeftAndCameBackDoesNotTakeOldCommits() {
-        var assignment = ConsumerAssignment()
-        assignment.add([self.mine])
-        assignment.handedOut([self.record(0), self.record(1)])
-        assignment.remove([self.mine])
-        #expect(assignment.committable([self.position(2)]).isEmpty)
-        assignment.add([self.mine])
-        #expect(assignment.committable([self.position(2)]).isEmpty)
-        assignment.handedOut([self.record(8)])
-        #expect(assignment.committable([self.position(2)]).isEmpty)
-        #expect(assignment.committable([self.position(9)]) == [self.position(9)])
+        #expect(buffer.take(records: 2, bytes: 10_000).map(\.offset) == [3, 5])
     }
 
     @Test func aFullBufferWaitsThenPausesThenResumesWhenHalfIsGone() {
         let start = ContinuousClock.now
-        var state = ConsumerState(pauseAfter: .seconds(3))
-        state.buffer.setLimits(records: 2, bytes: 1 << 20)
+        var state = ConsumerState(pauseAfter: .seconds(3), readAhead: (2, 1 << 20))
         #expect(state.next(now: start) == .poll(milliseconds: 100))
-        state.buffer.append(self.record(0))
-        state.buffer.append(self.record(1))
+        #expect(state.take(self.record(0)) == false)
+        #expect(state.take(self.record(1)) == true)
         #expect(state.next(now: start) == .wait(milliseconds: 100))
         #expect(state.isAsleep)
         #expect(state.next(now: start + .milliseconds(2950)) == .wait(milliseconds: 50))
         #expect(state.next(now: start + .seconds(3)) == .pause)
         state.isPaused = true
         #expect(state.next(now: start + .seconds(4)) == .poll(milliseconds: 100))
-        _ = state.buffer.take()
+        state.beginLeaving([self.mine], isLost: false)
         #expect(state.next(now: start + .seconds(5)) == .resume)
         state.stop()
         #expect(state.next(now: start + .seconds(5)) == .shutDown)

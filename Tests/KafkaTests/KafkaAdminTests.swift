@@ -24,7 +24,8 @@ struct KafkaAdminTests {
 
         let consumer = try KafkaConsumer(configuration(broker), group: broker.group, topics: [orders])
         let records = try await read(consumer, 5)
-        try await consumer.commit(records.filter { $0.partition == 1 }.prefix(3).map(\.next))
+        consumer.finished(Array(records.filter { $0.partition == 1 }.prefix(3)))
+        try await consumer.commit()
         #expect(try await admin.committed(group: broker.group, topic: orders) == [1: 3])
         #expect(try await admin.lag(group: broker.group, topic: orders) == none.merging([1: 1, 2: 1]) { $1 })
         await consumer.close()

@@ -11,26 +11,32 @@ struct KafkaConsumerTests {
         try await fill(broker, orders, 10, partition: 0)
         let first = try KafkaConsumer(configuration(broker), group: broker.group, topics: [orders])
         let records = try await read(first, 4, batch: 4)
-        try await first.commit([records[1].next])
+        first.finished(Array(records[..<2]))
         await first.close()
         let second = try KafkaConsumer(configuration(broker), group: broker.group, topics: [orders])
         #expect(try await read(second, 8).map(\.offset) == Array(2..<10))
         await second.close()
     }
 
-    @Test func positionsOfOtherPartitionsAreLeftOut() async throws {
+    @Test func theContiguousPrefixIsCommittedAndNothingBehindAGap() async throws {
         let broker = try await KafkaBroker.shared(topics: [.init("orders", partitions: 1)])
         let orders = broker.topics[0].name
-        try await fill(broker, orders, 3, partition: 0)
+        try await fill(broker, orders, 6, partition: 0)
         let consumer = try KafkaConsumer(configuration(broker), group: broker.group, topics: [orders])
-        _ = try await read(consumer, 3)
-        try await consumer.commit([
-            KafkaPosition(topic: orders, partition: 7, offset: 1), KafkaPosition(topic: "x", partition: 0, offset: 1),
-            KafkaPosition(topic: orders, partition: 0, offset: 99),
-            KafkaPosition(topic: orders, partition: 0, offset: 2),
-        ])
+        let records = try await read(consumer, 6)
         let admin = try KafkaAdmin(configuration(broker))
+        consumer.finished([records[3], records[1]])
+        try await consumer.commit()
+        #expect(try await admin.committed(group: broker.group, topic: orders) == [:])
+        consumer.finished([records[0]])
+        try await consumer.commit()
         #expect(try await admin.committed(group: broker.group, topic: orders) == [0: 2])
+        #expect(consumer.inHand == 3)
+        #expect(consumer.quietTime != nil)
+        // Nobody asks: it is committed all the same.
+        consumer.finished([records[2], records[4], records[5]])
+        try await eventually("all") { try await admin.committed(group: broker.group, topic: orders) == [0: 6] }
+        #expect(consumer.quietTime == nil)
         await admin.close()
         await consumer.close()
     }
@@ -50,10 +56,12 @@ struct KafkaConsumerTests {
         #expect(first.assignment.count == 4)
         // A real broker takes this commit (GroupCoordinator, PreparingRebalance); the mock refuses commits in a
         // rebalance, and then they count as left out.
-        let committed = try await first.commit(records.map(\.next))
+        first.finished(records)
+        let admin = try KafkaAdmin(configuration(broker))
         try await eventually("both own two partitions") {
-            _ = try await first.nextBatch(records: 10, bytes: 1000, wait: .milliseconds(50))
-            _ = try await second.nextBatch(records: 10, bytes: 1000, wait: .milliseconds(50))
+            for consumer in [first, second] {
+                consumer.finished(try await consumer.nextBatch(records: 10, bytes: 1000, wait: .milliseconds(50)))
+            }
             return first.assignment.count == 2 && second.assignment.count == 2
         }
         #expect(log.contains(.revoked))
@@ -66,14 +74,18 @@ struct KafkaConsumerTests {
             for consumer in [first, second] {
                 let batch = try await consumer.nextBatch(records: 100, bytes: 1 << 20, wait: .milliseconds(50))
                 seen.formUnion(batch.map(\.keyText))
+                consumer.finished(batch)
             }
             return seen.isSuperset(of: (100..<140).map { "key-\($0)" })
         }
-        if committed.count == 4 { #expect(seen.count == 40) }
-        // A late commit for a partition that went away changes nothing.
-        let gone = try #require(second.assignment.first)
-        let late = KafkaPosition(topic: gone.topic, partition: gone.partition, offset: 1)
-        #expect(try await first.commit([late]).isEmpty)
+        try await eventually("all committed") {
+            try await admin.committed(group: "g", topic: "orders").values.reduce(0, +) == 80
+        }
+        // A late result of a partition that went away changes nothing.
+        first.finished(records)
+        try await first.commit()
+        #expect(try await admin.committed(group: "g", topic: "orders").values.reduce(0, +) == 80)
+        await admin.close()
         await second.close()
         await first.close()
     }
@@ -85,15 +97,22 @@ struct KafkaConsumerTests {
         let stuck = try KafkaConsumer(
             configuration(broker, onEvent: log.record), group: "g", topics: ["orders"], revokeWait: .milliseconds(300))
         let records = try await read(stuck, 10)
-        #expect(stuck.batchAge != nil)
+        #expect(stuck.quietTime != nil)
         let other = try KafkaConsumer(configuration(broker), group: "g", topics: ["orders"])
         try await eventually("the other has a partition") {
             _ = try await other.nextBatch(records: 10, bytes: 1000, wait: .milliseconds(50))
             return !other.assignment.isEmpty
         }
         #expect(log.contains(.error, "was not done"))
-        // The late worker commits: left out, not an error.
-        try await stuck.commit(records.map(\.next))
+        // The late worker is done: left out, not an error.
+        let owned = Set(stuck.assignment.map(\.partition))
+        stuck.finished(records)
+        try await stuck.commit()
+        let admin = try KafkaAdmin(configuration(broker))
+        for (partition, _) in try await admin.committed(group: "g", topic: "orders") {
+            #expect(owned.contains(partition))
+        }
+        await admin.close()
         await other.close()
         await stuck.close()
     }
@@ -105,7 +124,7 @@ struct KafkaConsumerTests {
         let log = EventLog()
         let consumer = try KafkaConsumer(
             configuration(broker, onEvent: log.record), group: broker.group, topics: [orders],
-            pauseAfter: .milliseconds(200))
+            pauseAfter: .milliseconds(200), readAhead: (100, 20_000))
         var records = try await consumer.nextBatch(records: 100, bytes: 20_000, wait: .seconds(10))
         var most = (records: 0, bytes: 0)
         try await eventually("fetching is paused") {
@@ -136,7 +155,7 @@ struct KafkaConsumerTests {
         let other = try KafkaConsumer(configuration(broker), group: "g", topics: ["orders"])
         let slow = try KafkaConsumer(
             configuration(broker), group: "g", topics: ["orders"], revokeWait: .milliseconds(100),
-            pauseAfter: .milliseconds(50))
+            pauseAfter: .milliseconds(50), readAhead: (20, 1 << 20))
         _ = try await slow.nextBatch(records: 20, bytes: 1 << 20, wait: .seconds(15))
         try await eventually("paused") { slow.isPaused }
         await other.close()
@@ -217,7 +236,7 @@ struct KafkaConsumerTests {
         await #expect(throws: KafkaError(.closed, "")) {
             try await consumer.nextBatch(records: 1, bytes: 1, wait: .zero)
         }
-        await #expect(throws: KafkaError(.closed, "")) { try await consumer.commit([]) }
+        await #expect(throws: KafkaError(.closed, "")) { try await consumer.commit() }
     }
 
     @Test func aSecondWaitingTaskIsRefused() async throws {

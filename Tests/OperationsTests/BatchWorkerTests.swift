@@ -150,19 +150,4 @@ import Testing
         }
         #expect(try await bench.committed() ?? -1 < 1)
     }
-
-    @Test func positionsAreBehindTheHighestOffsetOfEachPartition() {
-        func record(_ topic: String, _ partition: Int32, _ offset: Int64) -> KafkaRecord {
-            KafkaRecord(
-                topic: topic, partition: partition, offset: offset, timestampMilliseconds: 0, key: nil, value: nil,
-                headers: [])
-        }
-        let records = [record("b", 0, 4), record("a", 1, 9), record("b", 0, 6), record("b", 0, 5), record("a", 0, 0)]
-        #expect(
-            BatchWorker.positions(behind: records) == [
-                KafkaPosition(topic: "a", partition: 0, offset: 1), KafkaPosition(topic: "a", partition: 1, offset: 10),
-                KafkaPosition(topic: "b", partition: 0, offset: 7),
-            ])
-        #expect(BatchWorker.positions(behind: []).isEmpty)
-    }
 }

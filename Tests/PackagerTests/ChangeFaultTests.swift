@@ -1,5 +1,7 @@
 import Kafka
 import Model
+import Operations
+@testable import Packaging
 import Redis
 import TestKit
 import Testing
@@ -98,13 +100,13 @@ import Testing
     }
 
     /// Tried every few seconds while Redis is full, one fault would flood the topic.
-    @Test func aBatchThatIsTriedAgainSendsItsDeadLettersOnce() async throws {
+    @Test func anOrderThatIsTriedAgainSendsItsDeadLettersOnce() async throws {
         try await PackagerScene.run { scene in
             var log = ChangeLog()
             let processor = try scene.processor()
             let batch = [
-                log.record(key: nil, value: nil), log.change("order.patched", "unknown", [:]),
-                log.change("order.replaced", "o", ChangeLog.document()),
+                log.change("order.replaced", "o", ChangeLog.document()), log.change("order.patched", "o", ["status": 1]),
+                log.change("order.exploded", "o", [:]),
             ]
             _ = try await scene.redis.send(RedisCommand("CONFIG", "SET", "maxmemory", "1"))
             for _ in 0..<3 { await #expect(throws: (any Error).self) { try await processor.process(batch) } }
@@ -112,10 +114,62 @@ import Testing
             try await processor.process(batch)
             #expect(try await scene.count(scene.topics.deadLetters) == 2)
             #expect(try await scene.state("o")?.version == 1)
-            // A redelivery in another batch is another matter: nobody knows whether the first letter went out.
-            try await processor.process([log.record(key: nil, value: nil)])
-            try await processor.process(batch)
-            #expect(try await scene.count(scene.topics.deadLetters) == 5)
+            // A redelivery of what is done is another matter: nobody knows whether the first letter went out.
+            try await processor.process([batch[2]])
+            #expect(try await scene.count(scene.topics.deadLetters) == 3)
+        }
+    }
+
+    @Test func anOrderWhoseBrandCannotBeLoadedNowWaitsAndTheOthersGoOn() async throws {
+        try await PackagerScene.run { scene in
+            var log = ChangeLog()
+            let type = "order.com.example.broken"
+            var processor = try scene.processor()
+            processor.awaited = { $0.rawValue == type ? "brand \(type) cannot be loaded" : nil }
+            let works = KeyedWork.each(of: [
+                log.change("order.replaced", "a", ChangeLog.document()),
+                log.change("order.replaced", "b", ChangeLog.document(), orderType: type),
+                log.change("order.replaced", "c", ChangeLog.document(), orderType: "order.com.example.nobody"),
+            ])
+            let outcomes = await processor.process(works)
+            #expect(outcomes == [.done, .later(reason: "brand \(type) cannot be loaded"), .done])
+            #expect(try await scene.state("a")?.version == 1)
+            let letters = try await scene.read(scene.topics.deadLetters, 1)
+            #expect(letters.map { $0.header(DeadLetterHeader.error) } == ["unknown-order-type"])
+            #expect(try await scene.count(scene.topics.deadLetters) == 1)
+        }
+    }
+
+    /// One signature that fails is one order that waits.
+    @Test func whatFailsForOneOrderKeepsNoOtherWaiting() async throws {
+        try await PackagerScene.run { scene in
+            let builder = PackageBuilder(scene.fixture.brand)
+            let workshop = OrderWorkshop(scene.fixture.brand, secrets: try BrandFixture.secrets()) {
+                (order, pictures, now) throws(PackagingError) in
+                if order.object?["orderNumber"] == "unsigned" { throw PackagingError(.signing, "no entropy") }
+                return try builder.build(order, pictures: pictures, signingEpochSeconds: now)
+            }
+            var log = ChangeLog()
+            let processor = try scene.processor(workshop: workshop)
+            let works = KeyedWork.each(of: [
+                log.change("order.replaced", "a", ChangeLog.document()),
+                log.change("order.replaced", "b", ChangeLog.document("unsigned")),
+                log.change("order.replaced", "c", ChangeLog.document()),
+                log.change("order.patched", "c", ["orderNumber": "2"]),
+            ])
+            let outcomes = await processor.process(works)
+            #expect(outcomes.count == 3)
+            #expect(outcomes[0] == .done && outcomes[2] == .done)
+            guard case .later(let reason) = outcomes[1] else {
+                Issue.record("b is to be tried again")
+                return
+            }
+            #expect(reason.contains("no entropy"))
+            #expect(try await scene.state("a")?.version == 1)
+            #expect(try await scene.state("b") == nil)
+            #expect(try await scene.count(scene.topics.orders) == 2)
+            #expect(scene.counter("waybill_changes_consumed_total") == 3)
+            #expect(scene.counter("waybill_changes_conflated_total") == 1)
         }
     }
 

@@ -76,6 +76,19 @@ import Testing
         #expect(work.outcomes[0] == .applied && work.outcomes[3] == .applied)
     }
 
+    @Test func oneBadChangeAmongManyCostsAFewPackages() throws {
+        var log = ChangeLog()
+        let bench = Bench()
+        var records = [log.change("order.replaced", "o", ChangeLog.document())]
+        records += (1..<200).map { log.change("fulfillment.updated", "o", ChangeLog.fulfillment("f\($0)")) }
+        records.append(log.change("order.patched", "o", ["orderNumber": .string(Self.poison)]))
+        records += (200..<300).map { log.change("fulfillment.updated", "o", ChangeLog.fulfillment("f\($0)")) }
+        let work = try self.work(try bench.workshop(), records)
+        #expect(work.outcomes.count { $0 == .applied } == 300)
+        #expect(work.state?.document.members["fulfillments"]?.array?.count == 299)
+        #expect(bench.count < 40, "\(bench.count) packages for one bad change of 301")
+    }
+
     @Test func anOrderThatNeverFitsStaysUnknown() throws {
         var log = ChangeLog()
         let work = try self.work(

@@ -5,8 +5,11 @@ struct ConsumerBuffer {
     private var head = 0
     /// The weight of what waits.
     private(set) var bytes = 0
-    /// What the last `nextBatch` asked for: one batch is read ahead while the worker has one in hand.
-    private(set) var limits = (records: 1000, bytes: 4 << 20)
+    /// How much is read ahead of the worker.
+    let limits: (records: Int, bytes: Int)
+
+    /// Both limits count as 1 at least: a buffer that takes nothing would stand still for ever.
+    init(records: Int, bytes: Int) { self.limits = (max(1, records), max(1, bytes)) }
 
     var count: Int { self.records.count - self.head }
     var isEmpty: Bool { self.count == 0 }
@@ -15,23 +18,18 @@ struct ConsumerBuffer {
     /// Fetching may go on after a pause: half is gone, so that pausing does not flap.
     var isHalfEmpty: Bool { self.count <= self.limits.records / 2 && self.bytes <= self.limits.bytes / 2 }
 
-    /// Both at least 1: a buffer that takes nothing would stand still for ever.
-    mutating func setLimits(records: Int, bytes: Int) {
-        self.limits = (max(1, records), max(1, bytes))
-    }
-
     mutating func append(_ record: KafkaRecord) {
         self.records.append(record)
         self.bytes += record.size
     }
 
-    /// Takes the oldest records up to the limits, at least one if there is one.
-    mutating func take() -> [KafkaRecord] {
+    /// Takes the oldest records up to these limits, at least one if there is one.
+    mutating func take(records: Int, bytes limit: Int) -> [KafkaRecord] {
         var end = self.head
         var bytes = 0
-        while end < self.records.count, end - self.head < self.limits.records {
+        while end < self.records.count, end - self.head < max(1, records) {
             let size = self.records[end].size
-            if end > self.head, bytes + size > self.limits.bytes { break }
+            if end > self.head, bytes + size > limit { break }
             bytes += size
             end += 1
         }
@@ -51,6 +49,12 @@ struct ConsumerBuffer {
         }
         self.bytes -= bytes
         return batch
+    }
+
+    mutating func clear() {
+        self.records = []
+        self.head = 0
+        self.bytes = 0
     }
 
     /// Forgets the records of partitions that went to somebody else.

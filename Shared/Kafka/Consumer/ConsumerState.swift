@@ -3,6 +3,9 @@ struct ConsumerState {
     /// A worker that waits for its batch.
     struct Waiter {
         let id: UInt64
+        /// How much it takes at most.
+        let records: Int
+        let bytes: Int
         let deadline: ContinuousClock.Instant
         let continuation: CheckedContinuation<Result<[KafkaRecord], KafkaError>, Never>
     }
@@ -30,14 +33,12 @@ struct ConsumerState {
     /// The longest poll or wait: how late the thread may notice what nobody wakes it for.
     static let tick: Int32 = 100
 
-    var buffer = ConsumerBuffer()
-    var assignment = ConsumerAssignment()
+    private(set) var buffer: ConsumerBuffer
+    private(set) var ledger = ConsumerLedger()
+    var commits = CommitSchedule()
     private(set) var waiter: Waiter?
-    /// Batches handed out, and those whose work is done.
-    private(set) var handedOut: UInt64 = 0
-    private(set) var done: UInt64 = 0
-    /// When the batch in hand was handed out.
-    private(set) var handedOutAt: ContinuousClock.Instant?
+    /// Since when nothing in hand was finished; nil while nothing is in hand.
+    private(set) var quietSince: ContinuousClock.Instant?
     private(set) var failure: KafkaError?
     private(set) var isStopping = false
     private(set) var isEnded = false
@@ -49,7 +50,11 @@ struct ConsumerState {
     private var closers: [CheckedContinuation<Void, Never>] = []
     let pauseAfter: Duration
 
-    init(pauseAfter: Duration) { self.pauseAfter = pauseAfter }
+    /// - Parameter readAhead: how much waits for the worker at most.
+    init(pauseAfter: Duration, readAhead: (records: Int, bytes: Int)) {
+        self.pauseAfter = pauseAfter
+        self.buffer = ConsumerBuffer(records: readAhead.records, bytes: readAhead.bytes)
+    }
 
     // MARK: the polling thread
 
@@ -77,21 +82,47 @@ struct ConsumerState {
         guard let waiter = self.waiter else { return nil }
         if let failure = self.failure { return (self.takeWaiter(waiter), .failure(failure)) }
         if self.buffer.isEmpty, now < waiter.deadline { return nil }
-        return (self.takeWaiter(waiter), .success(self.takeBatch(now: now)))
+        return (self.takeWaiter(waiter), .success(self.takeBatch(for: waiter, now: now)))
     }
+
+    /// - Returns: whether the buffer is full now.
+    mutating func take(_ record: KafkaRecord) -> Bool {
+        var record = record
+        record.assignment = self.ledger.assignment
+        self.buffer.append(record)
+        return self.buffer.isFull
+    }
+
+    mutating func assign(_ partitions: [KafkaPartition]) { self.ledger.add(partitions) }
 
     mutating func fail(_ error: KafkaError) {
         if self.failure == nil { self.failure = error }
     }
 
-    /// Partitions left: their records are forgotten. Their batch in hand may still commit until `forget`.
-    mutating func drop(_ partitions: [KafkaPartition]) { self.buffer.drop(Set(partitions)) }
+    /// Partitions are about to leave: what is read ahead of them is forgotten. What is in hand may still be committed,
+    /// unless they are lost.
+    mutating func beginLeaving(_ partitions: [KafkaPartition], isLost: Bool) {
+        self.buffer.drop(Set(partitions))
+        if isLost { self.forget(partitions) }
+    }
 
-    /// True when the batch that was in hand at `mark` is done.
-    mutating func isDone(_ mark: UInt64) -> Bool {
-        self.isAsleep = self.done < mark && !self.isStopping
+    /// The worker will not do some records of partitions that are about to leave.
+    mutating func letGo(_ records: [KafkaRecord]) { self.ledger.letGo(records) }
+
+    /// True when nothing of some partitions is in hand, or nobody waits for it any more.
+    mutating func isDone(_ partitions: Set<KafkaPartition>) -> Bool {
+        self.isAsleep = !self.isStopping && self.ledger.inHand(of: partitions) > 0
         return !self.isAsleep
     }
+
+    /// Partitions are gone.
+    mutating func forget(_ partitions: [KafkaPartition]) {
+        self.ledger.remove(partitions)
+        if self.ledger.inHand == 0 { self.quietSince = nil }
+    }
+
+    /// The polling thread waits for what another thread does: whether it is to be signalled.
+    mutating func setAsleep(_ isAsleep: Bool) { self.isAsleep = isAsleep }
 
     /// The thread is gone: whoever waits is told.
     mutating func end() -> (waiter: Waiter?, closers: [CheckedContinuation<Void, Never>]) {
@@ -99,27 +130,22 @@ struct ConsumerState {
         defer {
             self.waiter = nil
             self.closers = []
-            self.buffer = ConsumerBuffer()
+            self.buffer.clear()
         }
         return (self.waiter, self.closers)
     }
 
     // MARK: the worker
 
-    /// The worker asks: the work on the last batch is done.
-    mutating func ask(
-        records: Int, bytes: Int, waiter: Waiter, isCancelled: Bool, now: ContinuousClock.Instant
-    ) -> Answer {
-        self.done = self.handedOut
-        self.handedOutAt = nil
+    /// The worker asks for records.
+    mutating func ask(_ waiter: Waiter, isCancelled: Bool, now: ContinuousClock.Instant) -> Answer {
         if isCancelled || self.lastCancelled == waiter.id {
             return .refused(KafkaError(.cancelled, "waiting for records: cancelled"))
         }
         if self.isStopping { return .refused(KafkaError(.closed, "asking a closed consumer for records")) }
         if let failure = self.failure { return .refused(failure) }
         if self.waiter != nil { return .refused(KafkaError(.busy, "asking for records: another task waits")) }
-        self.buffer.setLimits(records: records, bytes: bytes)
-        if !self.buffer.isEmpty { return .batch(self.takeBatch(now: now)) }
+        if !self.buffer.isEmpty { return .batch(self.takeBatch(for: waiter, now: now)) }
         if waiter.deadline <= now { return .batch([]) }
         self.waiter = waiter
         return .later(wakes: waiter.deadline - now < .milliseconds(Int64(Self.tick) + 50))
@@ -132,10 +158,30 @@ struct ConsumerState {
         return self.takeWaiter(waiter)
     }
 
-    /// Closing says that all work is done.
-    mutating func stop() {
-        self.isStopping = true
-        self.done = self.handedOut
+    /// Notes records whose work is done.
+    ///
+    /// - Returns: whether the polling thread and the committing one want a signal.
+    mutating func finish(_ records: [KafkaRecord], now: ContinuousClock.Instant) -> (polls: Bool, commits: Bool) {
+        self.ledger.finish(records)
+        self.quietSince = self.ledger.inHand > 0 ? now : nil
+        return (self.isAsleep, self.commits.wake())
+    }
+
+    /// Closing says that nothing in hand is waited for.
+    mutating func stop() { self.isStopping = true }
+
+    // MARK: the committing thread
+
+    mutating func nextCommit(now: ContinuousClock.Instant) -> CommitSchedule.Step {
+        self.commits.next(self.ledger.committable, in: self.ledger.assignment, now: now)
+    }
+
+    /// - Returns: who is to be told, and whether the polling thread wants a signal.
+    mutating func commitEnded(
+        _ request: CommitSchedule.Request, _ error: KafkaError?, jitter: Double, now: ContinuousClock.Instant
+    ) -> (told: [CommitSchedule.Told], polls: Bool) {
+        if error == nil { self.ledger.acknowledge(request.positions, chosenIn: request.assignment) }
+        return (self.commits.end(request, error, jitter: jitter, now: now), self.isAsleep)
     }
 
     /// - Returns: false when the consumer has ended already.
@@ -150,12 +196,11 @@ struct ConsumerState {
         return waiter
     }
 
-    private mutating func takeBatch(now: ContinuousClock.Instant) -> [KafkaRecord] {
-        let batch = self.buffer.take()
+    private mutating func takeBatch(for waiter: Waiter, now: ContinuousClock.Instant) -> [KafkaRecord] {
+        let batch = self.buffer.take(records: waiter.records, bytes: waiter.bytes)
         if !batch.isEmpty {
-            self.handedOut += 1
-            self.handedOutAt = now
-            self.assignment.handedOut(batch)
+            if self.ledger.inHand == 0 { self.quietSince = now }
+            self.ledger.handOut(batch)
         }
         return batch
     }

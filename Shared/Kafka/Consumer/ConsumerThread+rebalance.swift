@@ -16,7 +16,7 @@ extension ConsumerThread {
         let isCooperative = unsafe rd_kafka_rebalance_protocol(raw).map { unsafe String(cString: $0) } == "COOPERATIVE"
         guard code != RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS else {
             let isPaused = self.state.withLock { state in
-                state.assignment.add(names)
+                state.assign(names)
                 return state.isPaused
             }
             if isCooperative {
@@ -38,16 +38,20 @@ extension ConsumerThread {
         }
     }
 
-    /// Forgets what is buffered, lets the batch in hand finish and commit, then forgets the partitions.
+    /// Forgets what waits, lets what is in work finish, commits, then forgets the partitions.
     private func leave(_ partitions: [KafkaPartition], isLost: Bool) {
-        let mark = self.state.withLock { state in
-            state.drop(partitions)
-            // Commits for a lost partition are not ours any more.
-            if isLost { state.assignment.remove(partitions) }
-            return state.handedOut
-        }
+        let leaving = Set(partitions)
+        // Commits for a lost partition are not ours any more.
+        self.state.withLock { $0.beginLeaving(partitions, isLost: isLost) }
         let deadline = ContinuousClock.now + self.revokeWait
-        while !isLost, !self.state.withLock({ $0.isDone(mark) }) {
+        while true {
+            // Again and again: a batch may just have been on its way to the worker, or work come back undone.
+            let waiting = self.onLeaving(leaving)
+            let isDone = self.state.withLock { state in
+                state.letGo(waiting)
+                return isLost || state.isDone(leaving)
+            }
+            if isDone { break }
             let left = deadline - .now
             if left <= .zero {
                 self.tell(.warning, .error, "giving partitions back: the worker was not done in \(self.revokeWait)")
@@ -55,9 +59,13 @@ extension ConsumerThread {
             }
             _ = self.wake.wait(timeout: .now() + .milliseconds(min(100, left.wholeMilliseconds)))
         }
+        // What the group refuses or does not take in time comes again to whoever is next.
+        if !isLost, !self.commitNow(within: min(Self.commitWait, self.revokeWait)) {
+            self.tell(.warning, .error, "giving partitions back: not committed in time")
+        }
         // librdkafka keeps the pause of a partition beyond its assignment: it would come back paused.
         if self.state.withLock({ $0.isPaused }) { self.setPaused(false, partitions) }
-        self.state.withLock { $0.assignment.remove(partitions) }
+        self.state.withLock { $0.forget(partitions) }
         self.tell(.info, isLost ? .lost : .revoked, partitions.map(\.description).joined(separator: " "))
     }
 

@@ -6,27 +6,39 @@ import Synchronization
 ///
 /// Owner: the thread itself, from start until it has destroyed the handle; `KafkaConsumer` only asks it to stop.
 /// Thread: `rd_kafka_consumer_poll` and the rebalance callback run on it and nowhere else.
-/// Bounded: the buffer by the last `nextBatch`, librdkafka's own queue by `queued.max.messages.kbytes`, the wait for a
-/// worker on revoke by `revokeWait`, closing by `closeWait`.
+/// Bounded: the buffer by `readAhead`, librdkafka's own queue by `queued.max.messages.kbytes`, the wait for a worker on
+/// revoke by `revokeWait`, for a commit then by `commitWait`, closing by `closeWait`.
+///
+/// Records are taken with `rd_kafka_consumer_poll` alone: `rd_kafka_consume_batch_queue` skips some when partitions are
+/// paused (librdkafka CHANGELOG 2.1.0, #4208). Any poll counts for `max.poll.interval.ms` (#4176), so a worker that
+/// stands still is for `KafkaConsumer.quietTime` to notice.
 final class ConsumerThread: Sendable {
     /// How long closing may take before the handle is given up.
     static let closeWait = Duration.seconds(15)
+    /// How long the group waits for the last commit of partitions that leave.
+    static let commitWait = Duration.seconds(5)
 
     let state: Mutex<ConsumerState>
-    private let handle: KafkaHandle
+    let handle: KafkaHandle
     private let topics: [String]
-    private let line: KafkaLine
     let revokeWait: Duration
+    /// Tells the worker that partitions leave; it answers what it will not do of them.
+    let onLeaving: @Sendable (Set<KafkaPartition>) -> [KafkaRecord]
     private let onEvent: (@Sendable (KafkaEvent) -> Void)?
     let wake = DispatchSemaphore(value: 0)
+    /// The same for the committing thread, and that it has ended.
+    let commitWake = DispatchSemaphore(value: 0)
+    let commitsEnded = DispatchSemaphore(value: 0)
 
     init(
         properties: [(String, String)], topics: [String], revokeWait: Duration, pauseAfter: Duration,
+        readAhead: (records: Int, bytes: Int), onLeaving: @escaping @Sendable (Set<KafkaPartition>) -> [KafkaRecord],
         onEvent: (@Sendable (KafkaEvent) -> Void)?
     ) throws(KafkaError) {
-        self.state = Mutex(ConsumerState(pauseAfter: pauseAfter))
+        self.state = Mutex(ConsumerState(pauseAfter: pauseAfter, readAhead: readAhead))
         self.topics = topics
         self.revokeWait = revokeWait
+        self.onLeaving = onLeaving
         self.onEvent = onEvent
         let relay = ConsumerRelay()
         self.handle = try unsafe KafkaHandle(
@@ -34,9 +46,9 @@ final class ConsumerThread: Sendable {
             callbacks: KafkaCallbacks(
                 onEvent: onEvent, onRebalance: { unsafe relay.thread?.rebalance($0, $1, $2) },
                 onFatal: { relay.thread?.fail($0) }))
-        self.line = try KafkaLine(name: "kafka-commit")
         do throws(KafkaError) {
             try self.subscribe()
+            try KafkaThread.start("kafka-commit") { self.runCommits() }
             // From here the thread keeps itself alive; it clears the relay when it ends.
             relay.set(self)
             try KafkaThread.start("kafka-consumer") {
@@ -45,7 +57,8 @@ final class ConsumerThread: Sendable {
             }
         } catch {
             relay.set(nil)
-            self.line.end()
+            self.state.withLock { _ = $0.commits.finish() }
+            self.commitWake.signal()
             throw error
         }
     }
@@ -80,40 +93,6 @@ final class ConsumerThread: Sendable {
         self.nudge()
     }
 
-    /// Commits on the thread for blocking calls, one after the other.
-    ///
-    /// - Returns: what the broker took.
-    func commit(_ positions: [KafkaPosition]) async throws(KafkaError) -> [KafkaPosition] {
-        try await self.line.run { () throws(KafkaError) in
-            do throws(KafkaError) {
-                return try self.commitNow(positions)
-            } catch {
-                // The group moved on between our choice and the broker's answer: the same as revoked a moment before.
-                guard error.code == .rebalanced else { throw error }
-                self.tell(.warning, .error, error.message)
-                return []
-            }
-        }
-    }
-
-    private func commitNow(_ positions: [KafkaPosition]) throws(KafkaError) -> [KafkaPosition] {
-        // Chosen here, as late as can be: a partition may leave while the call waits in line.
-        let chosen = self.state.withLock { $0.assignment.committable(positions) }
-        if chosen.isEmpty { return [] }
-        let list = try KafkaPositionList(chosen)
-        try unsafe self.handle.use { raw throws(KafkaError) in
-            let code = try unsafe list.use { list throws(KafkaError) in unsafe rd_kafka_commit(raw, list, 0) }
-            guard code == RD_KAFKA_RESP_ERR_NO_ERROR else {
-                throw KafkaError(code, "committing \(chosen.count) positions")
-            }
-        }
-        for (position, code) in list.results where code != RD_KAFKA_RESP_ERR_NO_ERROR {
-            throw KafkaError(code, "committing \(position.topic)/\(position.partition)@\(position.offset)")
-        }
-        self.state.withLock { $0.assignment.committed(chosen) }
-        return chosen
-    }
-
     // MARK: the polling thread
 
     private func run() {
@@ -146,10 +125,7 @@ final class ConsumerThread: Sendable {
                 let isFull: Bool
                 if unsafe message.pointee.err == RD_KAFKA_RESP_ERR_NO_ERROR {
                     let record = unsafe KafkaRecord(message, topics: self.topics)
-                    isFull = self.state.withLock { state in
-                        state.buffer.append(record)
-                        return state.buffer.isFull
-                    }
+                    isFull = self.state.withLock { $0.take(record) }
                 } else {
                     unsafe self.report(message, raw)
                     isFull = false
@@ -174,7 +150,7 @@ final class ConsumerThread: Sendable {
         self.tell(.warning, .error, error.message)
     }
 
-    private func fail(_ error: KafkaError) {
+    func fail(_ error: KafkaError) {
         self.state.withLock { $0.fail(error) }
         self.tell(.error, .error, error.message)
     }
@@ -186,7 +162,7 @@ final class ConsumerThread: Sendable {
     private func pause() {
         let partitions = self.state.withLock { state in
             state.isPaused = true
-            return state.assignment.partitions
+            return state.ledger.partitions
         }
         self.setPaused(true, partitions)
         self.tell(.warning, .paused, "\(partitions.count) partitions: the worker is slow")
@@ -197,7 +173,7 @@ final class ConsumerThread: Sendable {
         // (resuming others jumps back: librdkafka CHANGELOG 2.4.0, #4686).
         let partitions = self.state.withLock { state in
             state.isPaused = false
-            return state.assignment.partitions
+            return state.ledger.partitions
         }
         self.setPaused(false, partitions)
         self.tell(.info, .resumed, "\(partitions.count) partitions")
@@ -224,13 +200,16 @@ final class ConsumerThread: Sendable {
 
     // MARK: the end
 
+    /// Leaving the group gives the partitions back, which commits what is done.
     private func shutDown() {
         var isClosed = false
         try? unsafe self.handle.use { raw throws(KafkaError) in isClosed = unsafe self.leaveGroup(raw) }
-        self.line.end()
-        if isClosed {
+        let isQuiet = self.endCommits()
+        if isClosed, isQuiet {
             self.handle.destroy()
         } else {
+            // librdkafka may never finish closing (CHANGELOG 2.1.0, #4187): the handle stays, the process goes on to
+            // its end.
             self.handle.abandon()
             self.tell(.error, .error, "closing the consumer: not done in \(Self.closeWait), given up")
         }

@@ -1,14 +1,15 @@
+import Dispatch
 import Synchronization
 
-/// A member of a consumer group that reads batches and commits when their work is done.
+/// A member of a consumer group that hands out batches and commits what is done of them.
 ///
 /// Owner: `ConsumerThread` owns the C handle; this object asks it to stop when it goes away.
 /// Thread: two of its own (polling, committing); no call of this class blocks its caller's thread.
-/// Bounded: one batch is read ahead, as large as the last `nextBatch` allowed; see `ConsumerThread` for the waits.
+/// Bounded: what is read ahead by `readAhead`; what is in hand by the worker, which asks only when it has room.
 ///
-/// At least once: a record comes again to somebody unless a position behind it was committed. Records of one
-/// partition come in order. When partitions are taken away, the group waits up to `revokeWait` for the batch in hand,
-/// that is, until the worker asks for its next one; so commit before you ask.
+/// At least once: a record comes again to somebody unless it was `finished`, and all before it in its partition, and the
+/// broker knows. Records of one partition come in order. When partitions are taken away, the group waits up to
+/// `revokeWait` for what is in hand of them and for its commit; what comes late moves nothing.
 public final class KafkaConsumer: Sendable {
     private let thread: ConsumerThread
     private let lastWaiter = Atomic<UInt64>(0)
@@ -20,17 +21,28 @@ public final class KafkaConsumer: Sendable {
     ///   - instance: a name of this member that outlives restarts (static membership); nil: an ordinary member.
     ///   - revokeWait: below `max.poll.interval.ms` (300 s). Default 10 s.
     ///   - pauseAfter: how long the buffer may be full before fetching is paused. Default 3 s.
+    ///   - readAhead: how much waits for the worker, in records and in bytes by `KafkaRecord.size`.
+    ///   - onLeaving: called on the polling thread, several times maybe, when partitions leave; it answers the records
+    ///     of them that the worker will not do any more, so that nobody waits for them. Default: it does all.
     /// - Throws: `.configuration` naming the property.
     public init(
         _ configuration: KafkaConfiguration, group: String, topics: [String], instance: String? = nil,
-        revokeWait: Duration = .seconds(10), pauseAfter: Duration = .seconds(3)
+        revokeWait: Duration = .seconds(10), pauseAfter: Duration = .seconds(3),
+        readAhead: (records: Int, bytes: Int) = (2000, 8 << 20),
+        onLeaving: @escaping @Sendable (Set<KafkaPartition>) -> [KafkaRecord] = { _ in [] }
     ) throws(KafkaError) {
         guard !topics.isEmpty else { throw KafkaError(.configuration, "subscribing: no topics") }
         var fixed = ["group.id": group, "enable.auto.commit": "false", "enable.auto.offset.store": "false"]
-        if let instance { fixed["group.instance.id"] = instance }
+        var defaults = Self.defaults
+        if let instance {
+            fixed["group.instance.id"] = instance
+            // A member that restarts within this time finds its partitions as they were.
+            defaults["session.timeout.ms"] = "45000"
+        }
         self.thread = try ConsumerThread(
-            properties: try configuration.resolved(defaults: Self.defaults, fixed: fixed), topics: topics,
-            revokeWait: revokeWait, pauseAfter: pauseAfter, onEvent: configuration.onEvent)
+            properties: try configuration.resolved(defaults: defaults, fixed: fixed), topics: topics,
+            revokeWait: revokeWait, pauseAfter: pauseAfter, readAhead: readAhead, onLeaving: onLeaving,
+            onEvent: configuration.onEvent)
     }
 
     deinit {
@@ -40,11 +52,16 @@ public final class KafkaConsumer: Sendable {
     /// What the caller's properties may override.
     static let defaults = [
         "client.id": "waybill",
-        // Cooperative rebalancing has open bugs before librdkafka 2.6.1 (CHANGELOG #4381, #4527, #4783).
+        // Cooperative rebalancing has open bugs before librdkafka 2.6.1: a crash when closed before the first assignment
+        // (CHANGELOG 2.3.0, #4381), a hang when one arrives while closing (2.4.0, #4527), an endless loop (2.6.1, #4783),
+        // partitions lost by a commit meanwhile (2.10.0, #4059). An operator may choose it all the same.
         "partition.assignment.strategy": "range,roundrobin",
         "auto.offset.reset": "earliest",
         "session.timeout.ms": "10000",
-        "queued.max.messages.kbytes": "16384",
+        // Together with what is read ahead and in hand below 48 MB. One answer may reach over it by its whole size, which
+        // is 50 MB by default.
+        "queued.max.messages.kbytes": "8192",
+        "fetch.max.bytes": "4194304",
         "queued.min.messages": "10000",
         // A broker answers as soon as it has a byte; a short wait only matters for partitions that were not part of
         // the fetch under way, and for the mock broker, which always waits its time out.
@@ -59,7 +76,7 @@ public final class KafkaConsumer: Sendable {
 
     /// Waits for the first record up to `wait`, then takes what is there up to the limits. Empty: nothing came.
     ///
-    /// Asking says that the work on the last batch is done. One task at a time.
+    /// Several batches may be in hand; one task at a time may wait.
     /// - Parameters:
     ///   - records: at most this many, at least 1.
     ///   - bytes: at most this much by `KafkaRecord.size`, but always one record.
@@ -71,12 +88,12 @@ public final class KafkaConsumer: Sendable {
             await withCheckedContinuation { continuation in
                 let now = ContinuousClock.now
                 let waiter = ConsumerState.Waiter(
-                    id: id, deadline: now + max(.zero, min(wait, .seconds(86400))), continuation: continuation)
+                    id: id, records: records, bytes: bytes,
+                    deadline: now + max(.zero, min(wait, .seconds(86400))), continuation: continuation)
                 // A cancellation before this line is seen here; one behind it finds the waiter.
                 let isCancelled = Task.isCancelled
                 let (answer, isAsleep) = thread.state.withLock { state in
-                    let answer = state.ask(
-                        records: records, bytes: bytes, waiter: waiter, isCancelled: isCancelled, now: now)
+                    let answer = state.ask(waiter, isCancelled: isCancelled, now: now)
                     return (answer, state.isAsleep || state.isPaused)
                 }
                 var wakes = isAsleep
@@ -95,19 +112,39 @@ public final class KafkaConsumer: Sendable {
         return try result.get()
     }
 
-    /// Commits and waits for the broker's answer. Give the next offset to read: `KafkaRecord.next`.
+    /// Says that the work on some records is done. Their positions are committed in the background, of each partition as
+    /// far as everything before is done too.
     ///
-    /// Left out are positions of partitions that were revoked meanwhile, and positions outside of what was handed out
-    /// since the partition came. Several tasks may commit at once; one request follows the other. A cancelled task
-    /// waits for the answer all the same.
-    /// - Returns: what the broker took, one position a partition. What is missing comes again, here or elsewhere.
-    /// - Throws: `.transport` or `.timedOut` when the coordinator is away, `.closed`.
-    @discardableResult
-    public func commit(_ positions: [KafkaPosition]) async throws(KafkaError) -> [KafkaPosition] {
-        try await self.thread.commit(positions)
+    /// In any order, from any thread. Records that are not in hand under the assignment they came with count for nothing.
+    public func finished(_ records: [KafkaRecord]) {
+        let wants = self.thread.state.withLock { $0.finish(records, now: .now) }
+        if wants.commits { self.thread.commitWake.signal() }
+        if wants.polls { self.thread.wake.signal() }
     }
 
-    /// Leaves the group and ends the threads, in at most about 15 s. Work in hand counts as done. Again is harmless.
+    /// Waits until all that is done now is committed. A cancelled task waits all the same.
+    ///
+    /// - Throws: `.closed`; after `limit` what the broker said last, or `.timedOut`. Committing goes on in the background.
+    public func commit(within limit: Duration = .seconds(5)) async throws(KafkaError) {
+        let thread = self.thread
+        let result = await withCheckedContinuation { continuation in
+            let (isTaken, wakes) = thread.state.withLock { state in
+                let waiter = CommitSchedule.Waiter(
+                    ticket: state.commits.request(), deadline: .now + limit, continuation: continuation)
+                return (state.commits.add(waiter), state.commits.wake())
+            }
+            if !isTaken {
+                continuation.resume(returning: .failure(KafkaError(.closed, "committing with a closed consumer")))
+            }
+            if wakes { thread.commitWake.signal() }
+        }
+        try result.get()
+    }
+
+    /// Commits what is done, leaves the group and ends the threads, in at most about 20 s. What is in hand is not waited
+    /// for and comes again to somebody. Again is harmless.
+    ///
+    /// A static member does not leave: its partitions wait for it for a session timeout.
     public func close() async {
         self.thread.stop()
         await withCheckedContinuation { continuation in
@@ -116,7 +153,7 @@ public final class KafkaConsumer: Sendable {
     }
 
     /// The partitions owned now, sorted.
-    public var assignment: [KafkaPartition] { self.thread.state.withLock { $0.assignment.partitions } }
+    public var assignment: [KafkaPartition] { self.thread.state.withLock { $0.ledger.partitions } }
 
     /// What is read ahead, in records and in bytes by `KafkaRecord.size`.
     public var buffered: (records: Int, bytes: Int) {
@@ -126,7 +163,10 @@ public final class KafkaConsumer: Sendable {
     /// Fetching stands still because the worker is slow.
     public var isPaused: Bool { self.thread.state.withLock { $0.isPaused } }
 
-    /// How long the batch in hand has been worked on; nil: none is. For a stall alarm, as the group cannot see a stuck
-    /// worker: polling goes on without it.
-    public var batchAge: Duration? { self.thread.state.withLock { $0.handedOutAt }.map { .now - $0 } }
+    /// How many records are in hand: handed out and not finished.
+    public var inHand: Int { self.thread.state.withLock { $0.ledger.inHand } }
+
+    /// For how long nothing in hand was finished; nil: nothing is in hand. For a stall alarm, as the group cannot see a
+    /// stuck worker: polling goes on without it.
+    public var quietTime: Duration? { self.thread.state.withLock { $0.quietSince }.map { .now - $0 } }
 }

@@ -11,6 +11,8 @@ public struct KafkaRecord: Hashable, Sendable {
     public let value: [UInt8]?
     /// As they came: order kept, names may repeat.
     public let headers: [KafkaHeader]
+    /// Which coming of its partition to the consumer it was read under; 0 if it did not come from a group's consumer.
+    var assignment: UInt64 = 0
 
     public init(
         topic: String, partition: Int32, offset: Int64, timestampMilliseconds: Int64, key: [UInt8]?,

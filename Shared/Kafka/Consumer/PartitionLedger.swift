@@ -1,0 +1,82 @@
+/// What was handed out of one partition since it came, and how far all of it is done.
+///
+/// Remembers what is not done yet and nothing else, so it stays as small as what is in hand, however far the work runs
+/// ahead of one record that must wait.
+struct PartitionLedger {
+    /// Which assignment brought the partition: what an earlier one handed out does not count any more.
+    let assignment: UInt64
+    /// Offsets that were handed out, ascending. Those before `head` and those that are done are forgotten now and then.
+    private var offsets: [Int64] = []
+    private var isDone: [Bool] = []
+    private var head = 0
+    /// The lowest offset that was let go of: it comes again to somebody, so nothing behind it may be committed.
+    private var barrier: Int64?
+    /// The next offset behind what was handed out; nil until something was.
+    private var next: Int64?
+    /// What the broker has, or where the reading began.
+    private var committed: Int64 = 0
+    /// How many were handed out and are neither done nor let go.
+    private(set) var inHand = 0
+
+    init(assignment: UInt64) { self.assignment = assignment }
+
+    /// Notes a record that goes to the worker. An offset that goes back, as in a topic that was made anew, begins anew.
+    mutating func handOut(_ offset: Int64) {
+        if let next = self.next, offset < next { self = PartitionLedger(assignment: self.assignment) }
+        if self.next == nil { self.committed = offset }
+        self.offsets.append(offset)
+        self.isDone.append(false)
+        // An offset is below Int64.max: the broker counts records.
+        self.next = offset &+ 1
+        self.inHand += 1
+    }
+
+    /// - Returns: whether it was in hand.
+    @discardableResult
+    mutating func finish(_ offset: Int64) -> Bool { self.remove(offset) }
+
+    /// Notes that a record will not be done here.
+    mutating func letGo(_ offset: Int64) {
+        guard self.remove(offset) else { return }
+        self.barrier = min(self.barrier ?? offset, offset)
+    }
+
+    /// Where to go on reading, as far as everything before is done; nil if the broker knows that already.
+    var position: Int64? {
+        guard let next = self.next else { return nil }
+        let first = self.head < self.offsets.count ? self.offsets[self.head] : next
+        let position = min(first, self.barrier ?? first)
+        return position > self.committed ? position : nil
+    }
+
+    /// Notes what the broker acknowledged.
+    mutating func acknowledge(_ position: Int64) { self.committed = max(self.committed, position) }
+
+    private mutating func remove(_ offset: Int64) -> Bool {
+        guard let index = self.index(of: offset), !self.isDone[index] else { return false }
+        self.isDone[index] = true
+        self.inHand -= 1
+        while self.head < self.offsets.count, self.isDone[self.head] { self.head += 1 }
+        self.forget()
+        return true
+    }
+
+    /// Frees what is done when that is most of it, so that each offset is moved a few times at most.
+    private mutating func forget() {
+        guard self.offsets.count > 64, self.inHand * 2 <= self.offsets.count else { return }
+        self.offsets = self.offsets.indices.filter { !self.isDone[$0] }.map { self.offsets[$0] }
+        self.isDone = Array(repeating: false, count: self.offsets.count)
+        self.head = 0
+    }
+
+    private func index(of offset: Int64) -> Int? {
+        // Mostly it is the oldest one.
+        if self.head < self.offsets.count, self.offsets[self.head] == offset { return self.head }
+        var (low, high) = (self.head, self.offsets.count)
+        while low < high {
+            let middle = low + (high - low) / 2
+            if self.offsets[middle] < offset { low = middle + 1 } else { high = middle }
+        }
+        return low < self.offsets.count && self.offsets[low] == offset ? low : nil
+    }
+}

@@ -1,0 +1,160 @@
+import CoreMetrics
+public import Kafka
+import Logging
+public import ServiceLifecycle
+import Synchronization
+
+/// The loop of a worker on Kafka whose unit of work is a key.
+///
+/// Several batches are in hand, each with keys of its own; what comes for a key that is in work waits and is worked on
+/// together. A key that cannot be done now is parked with growing pauses while the others go on; nothing is dropped, and
+/// of a partition nothing is committed behind what is not done.
+///
+/// Owner: `run`, which ends with all lanes ended and the group left. Thread: tasks of its own; `process` runs on them.
+/// Bounded: what is in hand, parked keys included, by `KeyQueue.Limits`; when that is full no records are asked for, and
+/// the consumer pauses its partitions.
+public final class KeyedWorker: Service {
+    /// How many batches are in work at once: while one signs, others read and write.
+    static let lanes = 3
+    /// How much is in hand. Together with what the consumer reads ahead (8 MB) and librdkafka keeps (8 MB and an answer
+    /// of 4 MB) below 48 MB.
+    static let limits = KeyQueue.Limits(records: 32_768, bytes: 24 << 20, batchKeys: 256, batchBytes: 2 << 20)
+    /// How late a parked key whose time has come may be taken up.
+    private static let tick = Duration.milliseconds(100)
+
+    private let consumer: KafkaConsumer
+    private let desk: KeyedDesk
+    private let process: @Sendable ([KeyedWork]) async -> [KeyedWork.Outcome]
+    private let onStopped: @Sendable () async -> Void
+    private let readiness: Readiness
+    private let logger: Logger
+    private let metrics: KeyedWorkerMetrics
+    private let random: @Sendable (ClosedRange<Double>) -> Double
+    private let watch = Mutex(OutageWatch())
+
+    /// Joins a consumer group and makes readiness and the log follow what happens there.
+    ///
+    /// - Parameters:
+    ///   - group: of the consumers.
+    ///   - process: does what some keys ask for, and answers for each of them, in order. Called several times at once,
+    ///     never with one key twice.
+    ///   - onStopped: called when the last batch is done and the consumer has left its group.
+    public convenience init(
+        group: String, topics: [String], environment: ServiceEnvironment,
+        process: @escaping @Sendable ([KeyedWork]) async -> [KeyedWork.Outcome],
+        onStopped: @escaping @Sendable () async -> Void
+    ) throws(KafkaError) {
+        try self.init(
+            group: group, topics: topics, environment: environment, limits: Self.limits,
+            random: { Double.random(in: $0) }, process: process, onStopped: onStopped)
+    }
+
+    init(
+        group: String, topics: [String], environment: ServiceEnvironment, limits: KeyQueue.Limits,
+        random: @escaping @Sendable (ClosedRange<Double>) -> Double,
+        process: @escaping @Sendable ([KeyedWork]) async -> [KeyedWork.Outcome],
+        onStopped: @escaping @Sendable () async -> Void
+    ) throws(KafkaError) {
+        let log = environment.kafka.onEvent
+        var configuration = environment.kafka
+        configuration.onEvent = { [readiness = environment.readiness] event in
+            if event.kind == .assigned { readiness.met(BatchWorker.joined) }
+            log?(event)
+        }
+        let desk = KeyedDesk(limits: limits)
+        self.consumer = try KafkaConsumer(
+            configuration, group: group, topics: topics, instance: environment.common.instance(of: group),
+            onLeaving: { desk.drop($0) })
+        self.desk = desk
+        self.process = process
+        self.onStopped = onStopped
+        self.readiness = environment.readiness
+        self.logger = environment.logger
+        self.metrics = KeyedWorkerMetrics(factory: environment.metrics)
+        self.random = random
+    }
+
+    public func run() async throws {
+        var failure: KafkaError?
+        await withTaskGroup { group in
+            for _ in 0..<Self.lanes { group.addTask { await self.work() } }
+            do {
+                // Only the taking ends with a graceful shutdown; what is in work is finished.
+                try await cancelWhenGracefulShutdown { try await self.take() }
+            } catch let error as KafkaError where error.code != .cancelled {
+                failure = error
+            } catch {
+                self.logger.info("stopping, what is in work is finished, what waits goes back uncommitted")
+            }
+            self.readiness.unmet(BatchWorker.joined, "stopping")
+            self.desk.stop()
+        }
+        do throws(KafkaError) {
+            try await self.consumer.commit()
+        } catch {
+            self.logger.warning("offsets not committed", metadata: ["error": "\(error)"])
+        }
+        await self.consumer.close()
+        await self.onStopped()
+        if let failure { throw failure }
+    }
+
+    /// Takes records as long as there is room for them.
+    ///
+    /// - Throws: `KafkaError` with code `.cancelled` on graceful shutdown, or when the consumer cannot go on.
+    private func take() async throws {
+        var reportAt = ContinuousClock.now
+        while true {
+            let room = self.desk.look.room
+            var records: [KafkaRecord] = []
+            if room.records > 0, room.bytes > 0 {
+                records = try await self.consumer.nextBatch(records: room.records, bytes: room.bytes, wait: Self.tick)
+            } else {
+                // A finished batch makes room for hundreds, so a few milliseconds cost nothing.
+                try await Task.sleep(for: .milliseconds(5))
+            }
+            let now = ContinuousClock.now
+            self.desk.add(records, now: now)
+            guard now >= reportAt else { continue }
+            reportAt = now + .seconds(1)
+            self.metrics.report(
+                self.desk.look, oldest: self.desk.delayedSince.map { now - $0 }, quiet: self.consumer.quietTime)
+        }
+    }
+
+    /// One lane: works on one batch after the other until no more is given out.
+    private func work() async {
+        while let works = await self.desk.next() {
+            self.metrics.began(works)
+            let outcomes = await self.process(works)
+            self.settle(works, outcomes)
+        }
+    }
+
+    private func settle(_ works: [KeyedWork], _ outcomes: [KeyedWork.Outcome]) {
+        precondition(works.count == outcomes.count, "one outcome for each piece of work")
+        let now = ContinuousClock.now
+        // First, so that what is let go of on a revoke is nothing that is done.
+        self.consumer.finished(zip(works, outcomes).filter { $0.1 == .done }.flatMap(\.0.records))
+        let look = self.desk.settle(works, outcomes, now: now) { backoff(attempt: $0, random: self.random) }
+        var reasons: [String] = []
+        for case .later(let reason) in outcomes { reasons.append(reason) }
+        self.metrics.retries.increment(by: reasons.count)
+        let (change, isLogged) = self.watch.withLock { watch in
+            let change = watch.note(done: works.count - reasons.count, delayed: look.delayed, now: now)
+            return (change, reasons.isEmpty ? false : watch.isLogged(now: now))
+        }
+        switch change {
+        case .away?: self.readiness.unmet(BatchWorker.upstreams, reasons.first ?? "nothing gets done")
+        case .back?: self.readiness.met(BatchWorker.upstreams)
+        case nil: break
+        }
+        guard isLogged, let reason = reasons.first else { return }
+        let oldest = self.desk.delayedSince.map { now - $0 } ?? .zero
+        self.logger.warning(
+            "keys wait for another try",
+            metadata: [
+                "error": "\(reason)", "keys": "\(look.delayed)", "oldest": "\(oldest)", "records": "\(look.records)",
+            ])
+    }
+}

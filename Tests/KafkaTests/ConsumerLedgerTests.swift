@@ -1,0 +1,180 @@
+import Testing
+
+@testable import Kafka
+
+struct ConsumerLedgerTests {
+    private static let mine = KafkaPartition(topic: "t", partition: 0)
+
+    private func record(_ offset: Int64, _ partition: Int32 = 0, in assignment: UInt64 = 1) -> KafkaRecord {
+        var record = KafkaRecord(
+            topic: "t", partition: partition, offset: offset, timestampMilliseconds: 0, key: nil, value: nil)
+        record.assignment = assignment
+        return record
+    }
+
+    private func position(_ offset: Int64, _ partition: Int32 = 0) -> KafkaPosition {
+        KafkaPosition(topic: "t", partition: partition, offset: offset)
+    }
+
+    @Test func onlyWhatIsDoneWithoutAGapIsCommitted() {
+        var ledger = PartitionLedger(assignment: 1)
+        #expect(ledger.position == nil)
+        for offset: Int64 in [10, 11, 15, 16] { ledger.handOut(offset) }
+        #expect(ledger.position == nil, "nothing is done")
+        ledger.finish(11)
+        #expect(ledger.position == nil, "the first one is missing")
+        ledger.finish(10)
+        #expect(ledger.position == 15, "there are no records between")
+        ledger.acknowledge(15)
+        #expect(ledger.position == nil, "the broker knows")
+        ledger.finish(16)
+        ledger.finish(15)
+        #expect(ledger.position == 17)
+        #expect(ledger.inHand == 0)
+    }
+
+    @Test func whatIsDoneTwiceOrNeverWasInHandCountsForNothing() {
+        var ledger = PartitionLedger(assignment: 1)
+        ledger.handOut(1)
+        ledger.handOut(2)
+        #expect(ledger.finish(3) == false)
+        #expect(ledger.finish(0) == false)
+        #expect(ledger.finish(2) == true)
+        #expect(ledger.finish(2) == false)
+        #expect(ledger.inHand == 1)
+        #expect(ledger.position == nil)
+    }
+
+    @Test func nothingBehindWhatWasLetGoIsCommitted() {
+        var ledger = PartitionLedger(assignment: 1)
+        for offset: Int64 in 0..<5 { ledger.handOut(offset) }
+        for offset: Int64 in [0, 1, 3] { ledger.finish(offset) }
+        ledger.letGo(4)
+        ledger.letGo(2)
+        #expect(ledger.inHand == 0)
+        #expect(ledger.position == 2)
+    }
+
+    @Test func anOffsetThatGoesBackBeginsAnew() {
+        var ledger = PartitionLedger(assignment: 1)
+        for offset: Int64 in 100..<103 { ledger.handOut(offset) }
+        ledger.finish(100)
+        ledger.handOut(0)
+        #expect(ledger.inHand == 1)
+        #expect(ledger.position == nil)
+        ledger.finish(0)
+        #expect(ledger.position == 1)
+    }
+
+    /// An hour of work ahead of one parked record must not fill the memory.
+    @Test func aGapCostsNothingHoweverFarTheWorkRunsAhead() {
+        var ledger = PartitionLedger(assignment: 1)
+        ledger.handOut(0)
+        for offset: Int64 in 1..<200_000 {
+            ledger.handOut(offset)
+            ledger.finish(offset)
+        }
+        #expect(ledger.inHand == 1)
+        #expect(ledger.position == nil)
+        #expect(Mirror(reflecting: ledger).children.allSatisfy { ($0.value as? [Int64])?.count ?? 0 <= 100 })
+        ledger.finish(0)
+        #expect(ledger.position == 200_000)
+    }
+
+    /// Random work on one partition beside a set of all offsets that are not done.
+    @Test(arguments: 0..<20) func theLedgerAgreesWithANaiveModel(_ seed: UInt64) {
+        var random = SplitMix(state: seed)
+        var ledger = PartitionLedger(assignment: 1)
+        var (open, lost, known) = (Set<Int64>(), Set<Int64>(), Set<Int64>())
+        let start = Int64.random(in: 0...50, using: &random)
+        var (next, committed) = (start, start)
+        for _ in 0..<3000 {
+            switch Int.random(in: 0..<10, using: &random) {
+            case 0..<4:
+                next += Int64.random(in: 1...3, using: &random) / 3
+                if known.isEmpty { committed = next }
+                ledger.handOut(next)
+                open.insert(next)
+                known.insert(next)
+                next += 1
+            case 4..<8:
+                let offset = open.randomElement(using: &random) ?? next
+                #expect(ledger.finish(offset) == (open.remove(offset) != nil))
+            case 8:
+                guard Int.random(in: 0..<40, using: &random) == 0, let offset = open.randomElement(using: &random)
+                else { continue }
+                ledger.letGo(offset)
+                open.remove(offset)
+                lost.insert(offset)
+            default:
+                let expected = min(open.union(lost).min() ?? next, next)
+                #expect(ledger.position == (known.isEmpty || expected <= committed ? nil : expected))
+                #expect(ledger.inHand == open.count)
+                guard let position = ledger.position else { continue }
+                #expect(position > committed)
+                ledger.acknowledge(position)
+                committed = position
+            }
+        }
+    }
+
+    @Test func aLateResultOfAPartitionThatLeftOrCameBackMovesNothing() {
+        var ledger = ConsumerLedger()
+        ledger.add([Self.mine])
+        let early = [self.record(0, in: ledger.assignment), self.record(1, in: ledger.assignment)]
+        ledger.handOut(early)
+        ledger.remove([Self.mine])
+        #expect(ledger.inHand == 0)
+        ledger.finish(early)
+        #expect(ledger.committable.isEmpty)
+        ledger.add([Self.mine])
+        let late = [self.record(0, in: ledger.assignment), self.record(1, in: ledger.assignment)]
+        ledger.handOut(late)
+        ledger.finish(early)
+        #expect(ledger.committable.isEmpty)
+        #expect(ledger.inHand == 2)
+        ledger.finish(late)
+        #expect(ledger.committable == [self.position(2)])
+    }
+
+    @Test func anAcknowledgementOfAnEarlierAssignmentIsNotTaken() {
+        var ledger = ConsumerLedger()
+        ledger.add([Self.mine])
+        let chosen = ledger.assignment
+        ledger.add([Self.mine])
+        ledger.handOut([self.record(0, in: ledger.assignment)])
+        ledger.finish([self.record(0, in: ledger.assignment)])
+        ledger.acknowledge([self.position(9)], chosenIn: chosen)
+        #expect(ledger.committable == [self.position(1)])
+        ledger.acknowledge([self.position(1)], chosenIn: ledger.assignment)
+        #expect(ledger.committable.isEmpty)
+    }
+
+    @Test func partitionsThatCameTogetherGoOnByThemselves() {
+        var ledger = ConsumerLedger()
+        let partitions = (0..<3).map { KafkaPartition(topic: "t", partition: $0) }
+        ledger.add(partitions)
+        let records = (0..<9).map { self.record(Int64($0 / 3), Int32($0 % 3)) }
+        ledger.handOut(records)
+        #expect(ledger.inHand == 9)
+        ledger.finish(records.filter { $0.partition != 1 || $0.offset != 1 })
+        #expect(ledger.committable == [self.position(3, 0), self.position(1, 1), self.position(3, 2)])
+        #expect(ledger.inHand(of: Set(partitions)) == 1)
+        ledger.remove([partitions[1]])
+        #expect(ledger.inHand == 0)
+        #expect(ledger.committable == [self.position(3, 0), self.position(3, 2)])
+    }
+}
+
+/// Random numbers that are the same each time. Source: Steele, Lea, Flood: Fast splittable pseudorandom number generators
+struct SplitMix: RandomNumberGenerator {
+    var state: UInt64
+
+    mutating func next() -> UInt64 {
+        self.state &+= 0x9E37_79B9_7F4A_7C15
+        var z = self.state
+        z = (z ^ (z >> 30)) &* 0xBF58_476D_1CE4_E5B9
+        z = (z ^ (z >> 27)) &* 0x94D0_49BB_1331_11EB
+        return z ^ (z >> 31)
+    }
+}

@@ -1,0 +1,313 @@
+import Kafka
+import Logging
+import NIOPosix
+import ServiceLifecycle
+import ServiceLifecycleTestKit
+import Synchronization
+import TestKit
+import Testing
+
+@testable import Operations
+
+/// The loop on the embedded broker. Each test waits 3 s for its first rebalance; they do so at the same time.
+@Suite(.timeLimit(.minutes(2))) struct KeyedWorkerTests {
+    /// A broker, a worker's environment, and what the worker did.
+    final class Bench: Sendable {
+        let broker: KafkaBroker
+        let topic = "waybill.order-changes"
+        let directory: TemporaryDirectory
+        /// By key the offsets that were done, in order.
+        let done = Mutex<[String: [Int64]]>([:])
+        let batches = Mutex<[Int]>([])
+        let lines = Mutex<[String]>([])
+
+        init(partitions: Int = 1) throws {
+            self.broker = try KafkaBroker(topics: [.init("waybill.order-changes", partitions: partitions)])
+            self.directory = try TemporaryDirectory("keyed-worker")
+        }
+
+        /// What a process has for itself.
+        func environment(_ properties: [String: String] = [:], instance: String? = nil) throws -> ServiceEnvironment {
+            let all = KafkaBroker.quick.merging(properties) { $1 }
+            let text = all.map { "\($0.key)=\($0.value)\n" }.joined()
+            let settings = try Settings(environment: [
+                "WAYBILL_KAFKA_BOOTSTRAP": self.broker.bootstrap,
+                "WAYBILL_KAFKA_PROPERTIES": try self.directory.write("kafka.properties", text),
+                "WAYBILL_GROUP_INSTANCE": instance ?? "",
+            ])
+            let notes = Notes(self)
+            return ServiceEnvironment(
+                common: try CommonSettings(settings), group: .singleton, metrics: MetricsRegistry(),
+                readiness: Readiness(conditions: [BatchWorker.joined]), logger: Logger(label: "test") { _ in notes })
+        }
+
+        func fill(_ keys: [String], partition: Int32? = nil, value: Int = 1) async throws {
+            let producer = try KafkaProducer(KafkaConfiguration(bootstrap: self.broker.bootstrap))
+            let messages = keys.map {
+                KafkaMessage(
+                    topic: self.topic, partition: partition, key: Array($0.utf8),
+                    value: [UInt8](repeating: 1, count: value))
+            }
+            for outcome in await producer.produce(messages) { _ = try outcome.get() }
+            await producer.close()
+        }
+
+        func committed() async throws -> [Int32: Int64] {
+            let admin = try KafkaAdmin(KafkaConfiguration(bootstrap: self.broker.bootstrap))
+            let offsets = try await admin.committed(group: "g", topic: self.topic)
+            await admin.close()
+            return offsets
+        }
+
+        func note(_ works: [KeyedWork]) {
+            self.batches.withLock { $0.append(works.count) }
+            self.done.withLock { done in
+                for work in works { done[work.name, default: []] += work.records.map(\.offset) }
+            }
+        }
+
+        var doneCount: Int { self.done.withLock { $0.values.reduce(0) { $0 + $1.count } } }
+    }
+
+    /// Keeps warnings.
+    struct Notes: LogHandler {
+        let bench: Bench
+        var metadata: Logger.Metadata = [:]
+        var logLevel = Logger.Level.warning
+
+        init(_ bench: Bench) { self.bench = bench }
+        subscript(metadataKey key: String) -> Logger.MetadataValue? {
+            get { self.metadata[key] }
+            set { self.metadata[key] = newValue }
+        }
+        func log(event: LogEvent) { self.bench.lines.withLock { $0.append("\(event.message)") } }
+    }
+
+    static let limits = KeyQueue.Limits(records: 5000, bytes: 4 << 20, batchKeys: 64, batchBytes: 1 << 20)
+
+    func worker(
+        _ bench: Bench, _ environment: ServiceEnvironment, limits: KeyQueue.Limits = Self.limits,
+        _ process: @escaping @Sendable ([KeyedWork]) async -> [KeyedWork.Outcome]
+    ) throws -> KeyedWorker {
+        try KeyedWorker(
+            group: "g", topics: [bench.topic], environment: environment, limits: limits, random: { $0.lowerBound },
+            process: process, onStopped: {})
+    }
+
+    /// Waits for an event with a deadline.
+    func eventually(_ what: String, _ condition: () async throws -> Bool) async throws {
+        let deadline = ContinuousClock.now + .seconds(40)
+        while try await !condition() {
+            try #require(ContinuousClock.now < deadline, "\(what)")
+            try await Task.sleep(for: .milliseconds(10))
+        }
+    }
+
+    /// Runs workers until `body` returns, then stops them gracefully and waits for their end.
+    func run(_ workers: [KeyedWorker], _ body: @escaping @Sendable () async throws -> Void) async throws {
+        try await testGracefulShutdown { trigger in
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for worker in workers { group.addTask { try await worker.run() } }
+                group.addTask {
+                    defer { trigger.triggerGracefulShutdown() }
+                    try await body()
+                }
+                try await group.waitForAll()
+            }
+        }
+    }
+
+    @Test func onePoisonedKeyWaitsWhileAThousandOthersOfItsPartitionAreDone() async throws {
+        let bench = try Bench()
+        let environment = try bench.environment()
+        try await bench.fill(["first", "poison"] + (0..<1000).map { "k\($0)" })
+        let tries = Atomic(0)
+        let worker = try self.worker(bench, environment) { works in
+            bench.note(works.filter { $0.name != "poison" })
+            return works.map { work in
+                guard work.name == "poison" else { return .done }
+                tries.wrappingAdd(1, ordering: .relaxed)
+                return .later(reason: "poison")
+            }
+        }
+        try await self.run([worker]) {
+            try await self.eventually("the others") { bench.doneCount == 1001 }
+            try await self.eventually("tried again") { tries.load(ordering: .relaxed) >= 4 }
+            #expect(try await bench.committed() == [0: 1], "the committed offset stays in front of it")
+            #expect(environment.readiness.reasons.isEmpty, "one key is no outage")
+            try await self.eventually("metrics") {
+                environment.metrics.text.contains("waybill_parked_keys 1.0")
+                    && environment.metrics.text.contains("waybill_records_in_hand 1.0")
+            }
+        }
+        #expect(try await bench.committed() == [0: 1], "nor does the end commit it")
+        #expect(bench.lines.withLock { $0.count { $0 == "keys wait for another try" } } == 1)
+    }
+
+    @Test func anOutageBoundsWhatIsInHandAndAllIsDoneWhenItIsOver() async throws {
+        let bench = try Bench(partitions: 4)
+        let environment = try bench.environment()
+        try await bench.fill((0..<4000).map { "k\($0)" }, value: 300)
+        let isWell = Atomic(false)
+        let limits = KeyQueue.Limits(records: 500, bytes: 100_000, batchKeys: 64, batchBytes: 1 << 20)
+        let most = Mutex((records: 0, bytes: 0))
+        let held = Mutex<[String: Int]>([:])
+        let worker = try self.worker(bench, environment, limits: limits) { works in
+            held.withLock { held in
+                for record in works.flatMap(\.records) { held["\(record.partition)/\(record.offset)"] = record.size }
+                most.withLock { $0 = (held.count, held.values.reduce(0, +)) }
+            }
+            guard isWell.load(ordering: .relaxed) else { return works.map { _ in .later(reason: "Redis is away") } }
+            bench.note(works)
+            held.withLock { held in
+                for record in works.flatMap(\.records) { held["\(record.partition)/\(record.offset)"] = nil }
+            }
+            return works.map { _ in .done }
+        }
+        try await self.run([worker]) {
+            try await self.eventually("unready") {
+                environment.readiness.reasons.contains("upstreams: Redis is away")
+            }
+            let now = most.withLock { $0 }
+            // The last record that is let in may reach over the limit of bytes.
+            #expect(now.records <= 500 && now.records > 100)
+            #expect(now.bytes <= 100_000 + 1000)
+            #expect(try await bench.committed().isEmpty)
+            #expect(bench.lines.withLock { $0.count { $0 == "keys wait for another try" } } == 1)
+            isWell.store(true, ordering: .relaxed)
+            try await self.eventually("all done") { bench.doneCount == 4000 }
+            try await self.eventually("committed") { try await bench.committed().values.reduce(0, +) == 4000 }
+            #expect(environment.readiness.reasons.isEmpty)
+        }
+    }
+
+    @Test func aShutdownUnderLoadCommitsWhatIsDoneAndNothingElse() async throws {
+        let bench = try Bench(partitions: 2)
+        let environment = try bench.environment()
+        try await bench.fill((0..<3000).map { "k\($0 % 700)" })
+        let begun = Atomic(0)
+        let ended = Atomic(0)
+        let worker = try self.worker(bench, environment) { works in
+            begun.wrappingAdd(1, ordering: .relaxed)
+            try? await Task.sleep(for: .milliseconds(100))
+            bench.note(works)
+            ended.wrappingAdd(1, ordering: .relaxed)
+            return works.map { _ in .done }
+        }
+        let start = Mutex(ContinuousClock.now)
+        try await self.run([worker]) {
+            try await self.eventually("some done") { ended.load(ordering: .relaxed) >= 2 }
+            start.withLock { $0 = .now }
+        }
+        #expect(start.withLock { ContinuousClock.now - $0 } < .seconds(15))
+        #expect(begun.load(ordering: .relaxed) == ended.load(ordering: .relaxed), "what was in work is finished")
+        #expect(bench.doneCount < 3000)
+        let before = bench.doneCount
+        // The next one does the rest. What was done out of order may come again, but nothing is left out.
+        let next = try self.worker(bench, try bench.environment()) { works in
+            bench.note(works)
+            return works.map { _ in .done }
+        }
+        try await self.run([next]) {
+            try await self.eventually("all committed") { try await bench.committed().values.reduce(0, +) == 3000 }
+        }
+        #expect(before > 0)
+        #expect(Set(bench.done.withLock { $0.values.joined() }.map { $0 }).count > 0)
+        #expect(bench.doneCount >= 3000)
+    }
+
+    @Test func twoWorkersTakeOverFromEachOtherAndEachKeyKeepsItsOrder() async throws {
+        let bench = try Bench(partitions: 4)
+        let keys = (0..<40).map { "k\($0)" }
+        let works: @Sendable ([KeyedWork]) async -> [KeyedWork.Outcome] = { works in
+            try? await Task.sleep(for: .milliseconds(Int.random(in: 1...20)))
+            bench.note(works)
+            return works.map { _ in .done }
+        }
+        let first = try self.worker(bench, try bench.environment(), works)
+        let second = try self.worker(bench, try bench.environment(), works)
+        try await self.run([first]) {
+            // The second one comes and goes while changes keep coming.
+            async let visit: Void = {
+                try await self.eventually("begun") { bench.doneCount > 0 }
+                try await self.run([second]) { try await Task.sleep(for: .seconds(6)) }
+            }()
+            var highest: [Int32: Int64] = [:]
+            for _ in 0..<60 {
+                try await bench.fill(keys)
+                for (partition, offset) in try await bench.committed() {
+                    #expect(offset >= highest[partition] ?? 0, "offsets never go back")
+                    highest[partition] = offset
+                }
+                try await Task.sleep(for: .milliseconds(100))
+            }
+            try await visit
+            try await self.eventually("all committed") {
+                try await bench.committed().values.reduce(0, +) == 60 * 40
+            }
+        }
+        for (key, offsets) in bench.done.withLock({ $0 }) {
+            // Of one key the first time that each record was done is in order; repetitions may come behind.
+            var seen: Set<Int64> = []
+            let firsts = offsets.filter { seen.insert($0).inserted }
+            #expect(firsts == firsts.sorted(), "\(key)")
+            #expect(firsts.count == 60, "\(key)")
+        }
+    }
+
+    @Test func aBrokerThatGoesAndComesBackUnderLoadLosesNothing() async throws {
+        let bench = try Bench(partitions: 2)
+        let environment = try bench.environment(["reconnect.backoff.max.ms": "200"])
+        let worker = try self.worker(bench, environment) { works in
+            bench.note(works)
+            return works.map { _ in .done }
+        }
+        try await self.run([worker]) {
+            try await bench.fill((0..<500).map { "k\($0 % 50)" })
+            try await self.eventually("begun") { bench.doneCount > 0 }
+            try bench.broker.setDown()
+            try await Task.sleep(for: .milliseconds(500))
+            try bench.broker.setUp()
+            // Then the coordinator has its moods: 16 is NOT_COORDINATOR, 27 REBALANCE_IN_PROGRESS; 8 is OffsetCommit.
+            try bench.broker.fail(apiKey: 8, with: [16, 27, 16, 27])
+            try await bench.fill((0..<500).map { "k\($0 % 50)" })
+            try await self.eventually("all committed") { try await bench.committed().values.reduce(0, +) == 1000 }
+        }
+        #expect(bench.done.withLock { Set($0.keys).count } == 50)
+    }
+
+    @Test func aMemberThatIsFencedEndsWithAClearError() async throws {
+        let bench = try Bench()
+        let environment = try bench.environment(instance: "pod-0")
+        let worker = try self.worker(bench, environment) { works in works.map { _ in .done } }
+        // 82 is FENCED_INSTANCE_ID, 11 is JoinGroup. Source: Kafka protocol, error codes and API keys
+        try bench.broker.fail(apiKey: 11, with: [82])
+        let error = await #expect(throws: KafkaError.self) { try await worker.run() }
+        #expect(error?.isFatal == true)
+        #expect(error?.code == .fenced)
+    }
+
+    @Test func aCooperativeMemberGetsItsPartitionsAndGivesSomeBack() async throws {
+        let bench = try Bench(partitions: 4)
+        let cooperative = ["partition.assignment.strategy": "cooperative-sticky"]
+        let works: @Sendable ([KeyedWork]) async -> [KeyedWork.Outcome] = { works in
+            bench.note(works)
+            return works.map { _ in .done }
+        }
+        let first = try self.worker(bench, try bench.environment(cooperative), works)
+        let second = try self.worker(bench, try bench.environment(cooperative), works)
+        try await self.run([first]) {
+            try await bench.fill((0..<100).map { "k\($0)" })
+            try await self.eventually("begun") { bench.doneCount >= 100 }
+            try await self.run([second]) {
+                try await bench.fill((0..<100).map { "k\($0)" })
+                try await self.eventually("all committed") { try await bench.committed().values.reduce(0, +) == 200 }
+            }
+        }
+        #expect(bench.done.withLock { $0.count } == 100)
+    }
+}
+
+extension KeyedWork {
+    var name: String { String(decoding: self.key ?? [], as: UTF8.self) }
+}
