@@ -22,7 +22,7 @@ GROUPS = (
     ("RSA", r"^libcrypto\S* (\[unknown\]|.*(bn_|BN_|rsa|RSA|mont))"),
     ("SHA", r"^libcrypto\S* .*(sha|SHA)"),
     ("other libcrypto", r"^libcrypto"),
-    ("deflate, CRC", r"^libz"),
+    ("deflate, CRC", r"^lib(z|deflate)\."),
     ("Kafka", r"^(librdkafka|libsasl|liblz4|libzstd)| .*(5Kafka|KafkaRecord|KafkaMessage)"),
     ("allocator, ARC", f" .*({ALLOCATOR})"),
     ("copying", r" _*mem(cpy|move|set|cmp|chr)"),
