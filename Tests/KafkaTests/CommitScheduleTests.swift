@@ -45,7 +45,7 @@ struct CommitScheduleTests {
             _ = schedule.end(request, away, jitter: 1, now: now)
             logged += schedule.isFailureTold ? 1 : 0
             #expect(self.request(schedule.next(self.positions, in: 1, now: now + .milliseconds(expected - 1))) == nil)
-            now += .milliseconds(expected)
+            now += .milliseconds(expected + 1)
         }
         #expect(logged == 4, "1, 2, 4, 8")
     }

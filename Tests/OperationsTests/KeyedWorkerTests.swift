@@ -286,26 +286,6 @@ import Testing
         #expect(error?.isFatal == true)
         #expect(error?.code == .fenced)
     }
-
-    @Test func aCooperativeMemberGetsItsPartitionsAndGivesSomeBack() async throws {
-        let bench = try Bench(partitions: 4)
-        let cooperative = ["partition.assignment.strategy": "cooperative-sticky"]
-        let works: @Sendable ([KeyedWork]) async -> [KeyedWork.Outcome] = { works in
-            bench.note(works)
-            return works.map { _ in .done }
-        }
-        let first = try self.worker(bench, try bench.environment(cooperative), works)
-        let second = try self.worker(bench, try bench.environment(cooperative), works)
-        try await self.run([first]) {
-            try await bench.fill((0..<100).map { "k\($0)" })
-            try await self.eventually("begun") { bench.doneCount >= 100 }
-            try await self.run([second]) {
-                try await bench.fill((0..<100).map { "k\($0)" })
-                try await self.eventually("all committed") { try await bench.committed().values.reduce(0, +) == 200 }
-            }
-        }
-        #expect(bench.done.withLock { $0.count } == 100)
-    }
 }
 
 extension KeyedWork {
