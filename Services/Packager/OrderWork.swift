@@ -176,8 +176,8 @@ struct OrderWorkshop: Sendable {
 
     /// Finds the changes that make a package too large and packages the others.
     ///
-    /// Takes as many changes at once as fit, doubling what fitted and halving what did not, so that a few bad ones among
-    /// many cost a few packages each and many bad ones one package each.
+    /// Takes as many changes at once as fit, doubling what fitted and halving what did not, so that a few bad ones
+    /// among many cost a few packages each and many bad ones one package each.
     private func workSingly(
         on folded: FoldedOrder, _ pictures: Shown, nowEpochSeconds: Int64
     ) throws(PackagingError) -> OrderWork {
