@@ -7,12 +7,12 @@ import Synchronization
 /// The loop of a worker on Kafka whose unit of work is a key.
 ///
 /// Several batches are in hand, each with keys of its own; what comes for a key that is in work waits and is worked on
-/// together. A key that cannot be done now is parked with growing pauses while the others go on; nothing is dropped, and
-/// of a partition nothing is committed behind what is not done.
+/// together. A key that cannot be done now is parked with growing pauses while the others go on; nothing is dropped,
+/// and of a partition nothing is committed behind what is not done.
 ///
 /// Owner: `run`, which ends with all lanes ended and the group left. Thread: tasks of its own; `process` runs on them.
-/// Bounded: what is in hand, parked keys included, by `KeyQueue.Limits`; when that is full no records are asked for, and
-/// the consumer pauses its partitions.
+/// Bounded: what is in hand, parked keys included, by `KeyQueue.Limits`; when that is full no records are asked for,
+/// and the consumer pauses its partitions.
 public final class KeyedWorker: Service {
     /// How many batches are in work at once: while one signs, others read and write.
     static let lanes = 3

@@ -7,7 +7,8 @@ public enum SettingKey: String, CaseIterable, Sendable {
     case kafkaBootstrap = "WAYBILL_KAFKA_BOOTSTRAP"
     /// Path of a librdkafka properties file (TLS, SASL, tuning). Default none.
     case kafkaProperties = "WAYBILL_KAFKA_PROPERTIES"
-    /// A name of this worker that outlives restarts, such as its pod's: it keeps its partitions meanwhile. Default none.
+    /// A name of this worker that outlives restarts, such as its pod's: it keeps its partitions meanwhile. Default
+    /// none.
     case groupInstance = "WAYBILL_GROUP_INSTANCE"
     /// What all topics start with. Default `waybill.`.
     case topicPrefix = "WAYBILL_TOPIC_PREFIX"

@@ -116,7 +116,8 @@ struct CommitSchedule {
         return self.tell(now: now)
     }
 
-    /// Whether waiting for a ticket makes no sense any more: it was tried, and the group has moved on or will never take it.
+    /// Whether waiting for a ticket makes no sense any more: it was tried, and the group has moved on or will never
+    /// take it.
     func isHopeless(_ ticket: UInt64) -> Bool {
         guard self.attempt > 0, self.tried >= ticket, let error = self.lastError else { return false }
         return !error.isRetriable || error.code == .rebalanced

@@ -7,8 +7,8 @@ import Synchronization
 /// Thread: two of its own (polling, committing); no call of this class blocks its caller's thread.
 /// Bounded: what is read ahead by `readAhead`; what is in hand by the worker, which asks only when it has room.
 ///
-/// At least once: a record comes again to somebody unless it was `finished`, and all before it in its partition, and the
-/// broker knows. Records of one partition come in order. When partitions are taken away, the group waits up to
+/// At least once: a record comes again to somebody unless it was `finished`, and all before it in its partition, and
+/// the broker knows. Records of one partition come in order. When partitions are taken away, the group waits up to
 /// `revokeWait` for what is in hand of them and for its commit; what comes late moves nothing.
 public final class KafkaConsumer: Sendable {
     private let thread: ConsumerThread
@@ -52,14 +52,15 @@ public final class KafkaConsumer: Sendable {
     /// What the caller's properties may override.
     static let defaults = [
         "client.id": "waybill",
-        // Cooperative rebalancing has open bugs before librdkafka 2.6.1: a crash when closed before the first assignment
-        // (CHANGELOG 2.3.0, #4381), a hang when one arrives while closing (2.4.0, #4527), an endless loop (2.6.1, #4783),
-        // partitions lost by a commit meanwhile (2.10.0, #4059). An operator may choose it all the same.
+        // Cooperative rebalancing has open bugs before librdkafka 2.6.1: a crash when closed before the first
+        // assignment (CHANGELOG 2.3.0, #4381), a hang when one arrives while closing (2.4.0, #4527), an endless loop
+        // (2.6.1, #4783), partitions lost by a commit meanwhile (2.10.0, #4059). An operator may choose it all the
+        // same.
         "partition.assignment.strategy": "range,roundrobin",
         "auto.offset.reset": "earliest",
         "session.timeout.ms": "10000",
-        // Together with what is read ahead and in hand below 48 MB. One answer may reach over it by its whole size, which
-        // is 50 MB by default.
+        // Together with what is read ahead and in hand below 48 MB. One answer may reach over it by its whole size,
+        // which is 50 MB by default.
         "queued.max.messages.kbytes": "8192",
         "fetch.max.bytes": "4194304",
         "queued.min.messages": "10000",
@@ -112,10 +113,11 @@ public final class KafkaConsumer: Sendable {
         return try result.get()
     }
 
-    /// Says that the work on some records is done. Their positions are committed in the background, of each partition as
-    /// far as everything before is done too.
+    /// Says that the work on some records is done. Their positions are committed in the background, of each partition
+    /// as far as everything before is done too.
     ///
-    /// In any order, from any thread. Records that are not in hand under the assignment they came with count for nothing.
+    /// In any order, from any thread. Records that are not in hand under the assignment they came with count for
+    /// nothing.
     public func finished(_ records: [KafkaRecord]) {
         let wants = self.thread.state.withLock { $0.finish(records, now: .now) }
         if wants.commits { self.thread.commitWake.signal() }
@@ -124,7 +126,8 @@ public final class KafkaConsumer: Sendable {
 
     /// Waits until all that is done now is committed. A cancelled task waits all the same.
     ///
-    /// - Throws: `.closed`; after `limit` what the broker said last, or `.timedOut`. Committing goes on in the background.
+    /// - Throws: `.closed`; after `limit` what the broker said last, or `.timedOut`. Committing goes on in the
+    /// background.
     public func commit(within limit: Duration = .seconds(5)) async throws(KafkaError) {
         let thread = self.thread
         let result = await withCheckedContinuation { continuation in
@@ -141,8 +144,8 @@ public final class KafkaConsumer: Sendable {
         try result.get()
     }
 
-    /// Commits what is done, leaves the group and ends the threads, in at most about 20 s. What is in hand is not waited
-    /// for and comes again to somebody. Again is harmless.
+    /// Commits what is done, leaves the group and ends the threads, in at most about 20 s. What is in hand is not
+    /// waited for and comes again to somebody. Again is harmless.
     ///
     /// A static member does not leave: its partitions wait for it for a session timeout.
     public func close() async {
