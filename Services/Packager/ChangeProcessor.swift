@@ -210,10 +210,10 @@ struct ChangeProcessor: Sendable {
 
     /// Makes sure that the last record of each order is of what stands in Redis.
     ///
-    /// A worker that stood still between its write and its publication may have lost its partition meanwhile; its record
-    /// then lies behind that of a later version, and a compacted topic would keep the wrong one. So what stands is read
-    /// behind each acknowledgement, and published again where it is another version by now: whoever wrote it did the
-    /// same, so the last to come leaves the right one.
+    /// A worker that stood still between its write and its publication may have lost its partition meanwhile; its
+    /// record then lies behind that of a later version, and a compacted topic would keep the wrong one. So what stands
+    /// is read behind each acknowledgement, and published again where it is another version by now: whoever wrote it
+    /// did the same, so the last to come leaves the right one.
     private func settle(_ told: [Passage], _ verdicts: inout Verdicts) async {
         guard !told.isEmpty else { return }
         do {

@@ -5,7 +5,7 @@ struct OrderFoldReference {
     /// The order's members, nil when there is no order.
     private(set) var order: JSON?
     /// What was given last, nil when the derived one holds.
-    private(set) var token: String?
+    var token: String?
     private var wasSeen = false
     private var applied: [String] = []
     private var last: [String: Int] = [:]

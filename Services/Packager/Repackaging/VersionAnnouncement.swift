@@ -2,8 +2,8 @@ import Kafka
 import Model
 import Store
 
-/// Publishes versions to `waybill.orders` that were written by others than the owner of the order's partition, or by one
-/// that lost it meanwhile.
+/// Publishes versions to `waybill.orders` that were written by others than the owner of the order's partition, or by
+/// one that lost it meanwhile.
 ///
 /// An owner writes and publishes in turn, so its last record is of its last version. Somebody else's record may come
 /// behind one of a later version, and would then be the one that a compacted topic keeps. So what stands is read again
