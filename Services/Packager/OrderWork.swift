@@ -124,7 +124,7 @@ struct OrderWorkshop: Sendable {
         try self.build(state.orderJSON(rules: self.rules), pictures, nowEpochSeconds)
     }
 
-    /// The package of an order that was lost, as it was published; nil if it would be too large with the brand as it is.
+    /// The package of an order that was lost, as it was published; nil if it would be too large now.
     ///
     /// - Throws: `PackagingError` `.signing`.
     func restored(

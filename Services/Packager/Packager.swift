@@ -20,7 +20,8 @@ struct RunCommand: AsyncParsableCommand {
 
     func run() async throws {
         try await ServiceRun.run(
-            name: "waybill-packager", checkOnly: self.checkConfig, conditions: [BatchWorker.joined, ViewKeeper.condition],
+            name: "waybill-packager", checkOnly: self.checkConfig,
+            conditions: [BatchWorker.joined, ViewKeeper.condition],
             read: { settings, common in try PackagerSettings(settings, common: common) },
             build: { settings, environment in try Packager.build(settings, environment) })
     }

@@ -16,7 +16,7 @@ extension StoreScripts {
 
         """
 
-    /// The epoch, nil unless it is of this history. The source of an EVAL and no script, since whoever lives on an event
+    /// The epoch, nil unless it is of this history. The source of an EVAL and no script, since who lives on an event
     /// loop has it in a pipeline behind other commands.
     ///
     /// KEYS: the epoch.

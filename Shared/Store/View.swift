@@ -2,8 +2,8 @@ public import Redis
 
 /// The view: what stands in Redis of what Kafka knows. Whether it is complete, and who says so.
 ///
-/// On a single server there is one place for what is said; in a cluster each master has one, since each may lose its part
-/// alone. The view is complete when it is so in all places.
+/// On a single server there is one place for what is said; in a cluster each master has one, since each may lose its
+/// part alone. The view is complete when it is so in all places.
 /// Source: DESIGN §4, last paragraph
 public struct View: Sendable {
     /// Where the view stands.

@@ -3,8 +3,8 @@ import Synchronization
 
 /// Keeps whoever reads from taking what is missing in an incomplete view for something that does not exist.
 ///
-/// It remembers the epochs under which the view was complete. Epochs that are read behind some data, and are still these,
-/// say that the view was complete when the data was read: an epoch that went never comes back.
+/// It remembers the epochs under which the view was complete. Epochs that are read behind some data, and are still
+/// these, say that the view was complete when the data was read: an epoch that went never comes back.
 public final class ViewWatch: Sendable {
     let view: View
     private let onDoubt: @Sendable () -> Void

@@ -81,6 +81,8 @@ import Testing
         let failed = "waybill_brand_load_failed{brand=\"\(BrandFixture.orderType)\"}"
         try await withThrowingTaskGroup { tasks in
             tasks.addTask { try await group.run() }
+            // Changes that come before that are tried again, which is counted below.
+            try await eventually("the view is complete") { metric("waybill_view_complete") == "1.0" }
             tasks.addTask { try await traffic.run(producer, topics.orderChanges) }
             try await eventually("all is well", within: .seconds(60)) { metric(failed) == "0.0" }
             for round in 0..<2 {

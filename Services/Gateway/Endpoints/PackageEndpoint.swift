@@ -173,8 +173,8 @@ final class PackageEndpoint: Sendable {
 
     /// Decides what becomes of somebody who cannot be given the order, so far as can be seen.
     ///
-    /// While Redis is not known to have everything, an order that is missing may exist, and a token that is wrong may be
-    /// the right one of a newer version: nobody is refused then. Source: DESIGN §4
+    /// While Redis is not known to have everything, an order that is missing may exist, and a token that is wrong may
+    /// be the right one of a newer version: nobody is refused then. Source: DESIGN §4
     private func judge(_ fetch: Fetch, on eventLoop: any EventLoop, _ completion: @escaping Completion) {
         self.reader.standing(of: fetch.key, on: eventLoop).whenComplete { result in
             switch result {

@@ -86,7 +86,8 @@ struct ResignCommand: AsyncParsableCommand {
             ? nil : try KafkaProducer(environment.producing(within: common.shutdownLimit / 2))
         let workshop = OrderWorkshop(brand, secrets: settings.secrets)
         var repackager = OrderRepackager(
-            topics: common.topics, store: OrderStore(redis: redis, view: ViewWatch(View(redis: redis))), producer: producer,
+            topics: common.topics, store: OrderStore(redis: redis, view: ViewWatch(View(redis: redis))),
+            producer: producer,
             workshops: { [type: workshop] })
         // Without it pictures from URLs would be taken for gone.
         repackager.shelf = PictureShelf(

@@ -55,7 +55,8 @@ final class ViewKeeper: Service {
         fileprivate let continuation: AsyncStream<Void>.Continuation
 
         init() {
-            (self.stream, self.continuation) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
+            (self.stream, self.continuation) = AsyncStream.makeStream(
+                of: Void.self, bufferingPolicy: .bufferingNewest(1))
         }
 
         func wake() { self.continuation.yield() }
@@ -172,7 +173,8 @@ final class ViewKeeper: Service {
         guard let jobs = try await run.run() else { return }
         if try await self.view.complete(plan, epoch: Self.randomName(), tails: RestorePlan.tails(jobs)) {
             try await board.forget(plan)
-            self.logger.info("the view is restored", metadata: ["records": "\(jobs.reduce(0) { $0 + $1.to - $1.from })"])
+            let records = jobs.reduce(0) { $0 &+ ($1.to - $1.from) }
+            self.logger.info("the view is restored", metadata: ["records": "\(records)"])
         }
         self.metrics.remaining.record(0)
     }
