@@ -13,8 +13,8 @@ struct LinkStateMachine<Request> {
         case idle
         /// A TCP connection is being made; ends by itself. Goes to: preparing, pausing, closed.
         case connecting
-        /// TLS, AUTH, SELECT and PING are under way until `deadline`. Goes to: ready, pausing, closed.
-        case preparing(answersMissing: Int, deadline: NIODeadline)
+        /// TLS, AUTH, PING and the like are under way until `deadline`. Goes to: ready, pausing, closed.
+        case preparing(LinkPreparation, deadline: NIODeadline)
         /// Requests are written as they come. Goes to: pausing, closed.
         case ready
         /// Waits before the next attempt. Goes to: connecting, closed.
@@ -43,6 +43,8 @@ struct LinkStateMachine<Request> {
     }
 
     private(set) var state = State.idle
+    /// What the server that was prepared last said of itself.
+    private(set) var findings = LinkPreparation.Findings()
     private var waiting = Deque<Entry>()
     private var unanswered = Deque<Entry>()
     private var commands = 0
@@ -112,6 +114,8 @@ extension LinkStateMachine {
         case completeAndReplace(Request, [RedisValue], Replacement)
         /// The connection is prepared; write these requests.
         case write([Request])
+        /// The server belongs to a cluster and this link was not made for that. It is closed; these waited.
+        case divert([Request])
         case replace(Replacement)
     }
 
@@ -120,6 +124,7 @@ extension LinkStateMachine {
     struct Replacement {
         var failures: [Failure] = []
         var attempt: Int
+        var cause: RedisError
     }
 
     /// A complete reply came from the connection.
@@ -129,15 +134,15 @@ extension LinkStateMachine {
     /// - Parameter now: evaluated once per connection, not per reply.
     mutating func received(_ reply: RedisValue, now: @autoclosure () -> NIODeadline) -> ReplyAction {
         switch self.state {
-        case .preparing(let missing, let deadline):
-            if case .error(let text) = reply, !text.hasPrefix("NOPERM") {
-                // NOPERM: a user that may not PING may be allowed what it is there for.
-                return .replace(self.replace(because: RedisError(.connection, "preparing the connection: \(text)")))
-            }
-            guard missing == 1 else {
-                self.state = .preparing(answersMissing: missing - 1, deadline: deadline)
+        case .preparing(var preparation, let deadline):
+            switch preparation.received(reply) {
+            case .more:
+                self.state = .preparing(preparation, deadline: deadline)
                 return .none
+            case .refused(let error): return .replace(self.replace(because: error))
+            case .ready: self.findings = preparation.findings
             }
+            guard self.findings.slots == nil else { return .divert(self.close()) }
             self.state = .ready
             let least = now() + .nanoseconds(self.limits.commandDeadline.nanoseconds / 4)
             for var entry in self.waiting {
@@ -192,11 +197,11 @@ extension LinkStateMachine {
     }
 
     /// The TCP connection stands.
-    /// - Parameter answers: how many commands prepare it, at least one.
-    /// - Returns: true: adopt it and write them. False: close it, nobody wants it any more.
-    mutating func connected(answers: Int, now: NIODeadline) -> Bool {
+    /// - Parameter preparation: what is written first.
+    /// - Returns: true: adopt it and write that. False: close it, nobody wants it any more.
+    mutating func connected(_ preparation: LinkPreparation, now: NIODeadline) -> Bool {
         guard self.state == .connecting else { return false }
-        self.state = .preparing(answersMissing: answers, deadline: now + self.limits.preparationDeadline)
+        self.state = .preparing(preparation, deadline: now + self.limits.preparationDeadline)
         return true
     }
 
@@ -243,6 +248,17 @@ extension LinkStateMachine {
         return .replace(replacement)
     }
 
+    /// True when nobody waits for anything.
+    var isIdle: Bool { self.waiting.isEmpty && self.unanswered.isEmpty }
+
+    /// Gives back what was not written yet: it may go elsewhere.
+    mutating func takeWaiting() -> [Request] {
+        let taken = Array(self.waiting)
+        self.waiting = []
+        for entry in taken { self.release(entry) }
+        return taken.map(\.request)
+    }
+
     /// Ends everything, for good.
     mutating func close() -> [Request] {
         self.state = .closed
@@ -262,7 +278,7 @@ extension LinkStateMachine {
         self.failuresInARow = min(self.failuresInARow + 1, 1000)
         self.lastFailure = error
         let failures = self.takeUnanswered { _ in true }.map { ($0.request, error) }
-        return Replacement(failures: failures, attempt: self.failuresInARow)
+        return Replacement(failures: failures, attempt: self.failuresInARow, cause: error)
     }
 
     private mutating func takeUnanswered(while condition: (Entry) -> Bool) -> [Entry] {

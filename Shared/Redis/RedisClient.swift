@@ -1,10 +1,13 @@
 public import NIOCore
 
-/// A pipelining client: one connection per event loop, shared by all who call.
+/// A pipelining client: one connection per event loop (and master of a cluster), shared by all who call.
 ///
-/// Owner: each event loop owns its `RedisLink`; this holds them all and is safe to use from anywhere.
+/// Owner: each event loop owns its `RedisLane`; this holds them all and is safe to use from anywhere.
 /// Bounded: commands and bytes per link (`queueFull`), time per command (`RedisConfiguration.commandDeadline`; one that
 /// had to wait for a connection gets a quarter more).
+/// Whether the server belongs to a cluster is found out; then commands go where their keys are, the answers come back
+/// in order, and what a node refuses because the slot has moved is sent again (`ScatteredPipeline`). A pipeline of which
+/// a part fails fails as a whole, though other parts took effect.
 /// Commands are written at most once. One that was written and then lost with its connection fails with `.connection`,
 /// one without an answer in time with `.timeout`; both may have taken effect. The connection comes back by itself.
 /// Cancelling a task that waits does not end the wait: it ends with the answer or at the deadline, because the command
@@ -13,18 +16,21 @@ public import NIOCore
 public final class RedisClient: Sendable {
     private struct Lane: Sendable {
         let eventLoop: any EventLoop
-        let link: NIOLoopBoundBox<RedisLink>
+        let way: NIOLoopBoundBox<RedisLane>
     }
+
+    let known = KnownServers()
 
     private let lanes: [Lane]
     private let laneOfLoop: [ObjectIdentifier: Int]
 
     /// Connections are made when they are needed first, or by `connect()`.
-    /// - Parameter eventLoopGroup: gets one connection per loop.
+    /// - Parameter eventLoopGroup: gets one connection per loop, to each master.
     public init(_ configuration: RedisConfiguration, eventLoopGroup: any EventLoopGroup) {
+        let known = self.known
         self.lanes = eventLoopGroup.makeIterator().map { eventLoop in
-            let link = RedisLink(configuration, eventLoop: eventLoop)
-            return Lane(eventLoop: eventLoop, link: .makeBoxSendingValue(link, eventLoop: eventLoop))
+            let way = RedisLane(configuration, eventLoop: eventLoop, known: known)
+            return Lane(eventLoop: eventLoop, way: .makeBoxSendingValue(way, eventLoop: eventLoop))
         }
         self.laneOfLoop = Dictionary(
             self.lanes.enumerated().map { (ObjectIdentifier($1.eventLoop), $0) },
@@ -35,7 +41,7 @@ public final class RedisClient: Sendable {
     /// Makes all connections.
     /// - Throws: `RedisError` of the first that could not be made in time; it is tried further.
     public func connect() async throws(RedisError) {
-        for lane in self.lanes { lane.eventLoop.execute { lane.link.value.start() } }
+        for lane in self.lanes { lane.eventLoop.execute { lane.way.value.start() } }
         for lane in self.lanes { _ = try await self.run([RedisCommand("PING")], on: lane) }
     }
 
@@ -66,10 +72,10 @@ public final class RedisClient: Sendable {
         let index = self.laneOfLoop[ObjectIdentifier(eventLoop)]
         let lane = index.map { self.lanes[$0] } ?? self.anyLane
         if lane.eventLoop.inEventLoop {
-            lane.link.value.submit(RedisLink.Request(commands: commands, completion: .promise(promise)))
+            lane.way.value.submit(RedisLink.Request(commands: commands, completion: .promise(promise)))
         } else {
             lane.eventLoop.execute {
-                lane.link.value.submit(RedisLink.Request(commands: commands, completion: .promise(promise)))
+                lane.way.value.submit(RedisLink.Request(commands: commands, completion: .promise(promise)))
             }
         }
         return promise.futureResult
@@ -79,9 +85,7 @@ public final class RedisClient: Sendable {
     public func close() async {
         for lane in self.lanes {
             // The only failures are those of a loop that was shut down, and then the socket is closed as well.
-            try? await lane.eventLoop.flatSubmit {
-                lane.link.value.close() ?? lane.eventLoop.makeSucceededVoidFuture()
-            }.get()
+            try? await lane.eventLoop.flatSubmit { lane.way.value.close() }.get()
         }
     }
 
@@ -93,48 +97,8 @@ public final class RedisClient: Sendable {
         return try await withCheckedContinuation { continuation in
             lane.eventLoop.execute {
                 let request = RedisLink.Request(commands: commands, completion: .continuation(continuation))
-                lane.link.value.submit(request)
+                lane.way.value.submit(request)
             }
         }.get()
-    }
-}
-
-// MARK: Scripts
-
-extension RedisClient {
-    /// Runs scripts, all in one pipeline, and returns their answers in order. Error replies stand in the array.
-    ///
-    /// A script that Redis does not know (first use, SCRIPT FLUSH, another server) is loaded, and only the runs that
-    /// were refused for that are repeated, after the others then; so runs of one call must not depend on their order.
-    public func evaluate(_ invocations: [RedisInvocation]) async throws(RedisError) -> [RedisValue] {
-        try await self.load(invocations.map(\.script).filter { $0.knownDigest == nil })
-        var answers = try await self.run(invocations)
-        let unknown = answers.indices.filter { answers[$0].serverError?.serverPrefix == "NOSCRIPT" }
-        guard !unknown.isEmpty else { return answers }
-        try await self.load(unknown.map { invocations[$0].script })
-        for (index, answer) in zip(unknown, try await self.run(unknown.map { invocations[$0] })) {
-            answers[index] = answer
-        }
-        return answers
-    }
-
-    private func run(_ invocations: [RedisInvocation]) async throws(RedisError) -> [RedisValue] {
-        // `load` was called for each script, and a digest is never forgotten.
-        try await self.pipeline(invocations.map { $0.command(digest: $0.script.knownDigest ?? "") })
-    }
-
-    /// Loads each script once.
-    /// - Throws: `RedisError` with code `.server` when Redis cannot compile one.
-    private func load(_ scripts: [RedisScript]) async throws(RedisError) {
-        var distinct: [RedisScript] = []
-        for script in scripts where !distinct.contains(where: { $0 === script }) { distinct.append(script) }
-        let commands = distinct.map { RedisCommand("SCRIPT", "LOAD", .string($0.source)) }
-        for (script, answer) in zip(distinct, try await self.pipeline(commands)) {
-            if let error = answer.serverError { throw error }
-            guard let digest = answer.text else {
-                throw RedisError(.protocol, "loading a script: the answer is not a digest")
-            }
-            script.learn(digest)
-        }
     }
 }

@@ -8,6 +8,8 @@ public enum RedisArgument: Hashable, Sendable, ExpressibleByStringLiteral {
     case integer(Int64)
     /// Several arguments at once.
     case encoded(RedisEncodedArguments)
+    /// No argument: as the last one of a command it says where in a cluster the command goes.
+    case place(RedisPlace)
 
     public init(stringLiteral value: String) { self = .string(value) }
 }
@@ -57,12 +59,17 @@ extension RedisArgument {
         case .buffer(let buffer): buffer.readableBytes
         case .integer: 20
         case .encoded(let arguments): arguments.bytes.readableBytes
+        case .place: 0
         }
     }
 
     /// For how many arguments it stands.
     fileprivate var count: Int {
-        if case .encoded(let arguments) = self { arguments.count } else { 1 }
+        switch self {
+        case .string, .bytes, .buffer, .integer: 1
+        case .encoded(let arguments): arguments.count
+        case .place: 0
+        }
     }
 }
 
@@ -93,6 +100,7 @@ extension ByteBuffer {
         case .encoded(let arguments):
             self.writeImmutableBuffer(arguments.bytes)
             return
+        case .place: return
         }
         self.writeInteger(0x0D0A, as: UInt16.self)
     }

@@ -3,9 +3,10 @@ import NIOSSL
 
 /// Where Redis is, who we are there, and how long and how much a client waits.
 public struct RedisConfiguration: Sendable {
-    /// Host name or address, without brackets.
-    public let host: String
-    public let port: Int
+    /// Host name or address of the first server, without brackets.
+    public var host: String { self.addresses[0].host }
+    /// The first server's port.
+    public var port: Int { self.addresses[0].port }
     /// The ACL user; nil authenticates the default user if there is a password.
     public let user: String?
     /// The number given to SELECT.
@@ -22,11 +23,18 @@ public struct RedisConfiguration: Sendable {
     /// Bytes of those commands. Default 128 MiB.
     public var byteLimit = 128 << 20
 
+    /// The servers that were named, at least one: the server, nodes of a cluster, or sentinels.
+    let addresses: [NodeAddress]
+    /// The name by which the sentinels know the master; nil without sentinels.
+    let masterName: String?
     let password: String?
     /// Present for `rediss://`.
     let tls: NIOSSLContext?
 
     /// Reads a URL: `redis://` or `rediss://` (TLS), `user:password@` or `:password@`, host, `:port`, `/database`.
+    ///
+    /// Several `host:port` with commas between them are nodes of a cluster; one is asked whether it is one. With
+    /// `redis+sentinel://` or `rediss+sentinel://` they are sentinels, and the path is `/master-name/database`.
     ///
     /// User and password are percent-decoded, IPv6 addresses stand in brackets. For `rediss://` the CA file is read
     /// here, so that a bad one stops the start.
@@ -39,8 +47,8 @@ public struct RedisConfiguration: Sendable {
         guard password == nil || parsed.password == nil else {
             throw RedisError(.configuration, "reading the Redis URL: a password stands in it and beside it")
         }
-        self.host = parsed.host
-        self.port = parsed.port
+        self.addresses = parsed.addresses
+        self.masterName = parsed.masterName
         self.user = parsed.user
         self.database = parsed.database
         self.password = password ?? parsed.password
@@ -50,7 +58,7 @@ public struct RedisConfiguration: Sendable {
         }
         guard parsed.isEncrypted else {
             guard caFile == nil else {
-                throw RedisError(.configuration, "reading the Redis URL: a CA file needs rediss://")
+                throw RedisError(.configuration, "reading the Redis URL: a CA file needs rediss:// or rediss+sentinel://")
             }
             self.tls = nil
             return
@@ -64,18 +72,12 @@ public struct RedisConfiguration: Sendable {
         }
     }
 
-    /// `host:port` for messages.
-    var address: String { self.host.contains(":") ? "[\(self.host)]:\(self.port)" : "\(self.host):\(self.port)" }
+    /// True when more nodes of a cluster than one were named.
+    var isCluster: Bool { self.masterName == nil && self.addresses.count > 1 }
 
-    /// What a new connection sends first. PING notices a server that still loads its data or wants a password.
-    ///
-    /// Source: Redis commands AUTH, SELECT, PING.
-    var preparation: [RedisCommand] {
-        var commands: [RedisCommand] = []
-        if let password {
-            commands.append(RedisCommand(["AUTH"] + (self.user.map { [.string($0)] } ?? []) + [.string(password)]))
-        }
-        if self.database != 0 { commands.append(RedisCommand("SELECT", .integer(Int64(self.database)))) }
-        return commands + [RedisCommand("PING")]
+    /// AUTH, nil without a password. Source: Redis AUTH
+    var authentication: RedisCommand? {
+        guard let password else { return nil }
+        return RedisCommand(["AUTH"] + (self.user.map { [.string($0)] } ?? []) + [.string(password)])
     }
 }

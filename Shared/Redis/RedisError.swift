@@ -16,6 +16,8 @@ public struct RedisError: Error, Hashable, Sendable, CustomStringConvertible {
         case server
         /// Too many commands, or too many bytes of commands, are waiting for their answers.
         case queueFull
+        /// A cluster cannot serve the command: no key is known to stand in it, or its keys lie in several slots.
+        case unroutable
     }
 
     /// What kind of failure this is.
@@ -34,7 +36,7 @@ public struct RedisError: Error, Hashable, Sendable, CustomStringConvertible {
     public var isRetriable: Bool {
         switch self.code {
         case .connection, .timeout, .queueFull: true
-        case .closed, .protocol, .configuration: false
+        case .closed, .protocol, .configuration, .unroutable: false
         case .server: Self.passingServerErrors.contains(self.serverPrefix)
         }
     }

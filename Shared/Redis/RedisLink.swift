@@ -14,6 +14,15 @@ final class RedisLink {
         enum Completion {
             case promise(EventLoopPromise<[RedisValue]>)
             case continuation(CheckedContinuation<Result<[RedisValue], RedisError>, Never>)
+            /// Called on the loop.
+            case closure((Outcome) -> Void)
+        }
+        /// What a closure gets.
+        enum Outcome {
+            case answers([RedisValue])
+            case failed(RedisError)
+            /// It was never written and the link has given it up.
+            case unsent
         }
         let commands: [RedisCommand]
         let completion: Completion
@@ -21,10 +30,32 @@ final class RedisLink {
 
     typealias Machine = LinkStateMachine<Request>
 
+    /// What the owner may want to know.
+    enum Event {
+        /// A connection can be used.
+        case prepared(NodeAddress, LinkPreparation.Findings, isFirst: Bool)
+        /// The connection, or an attempt to make one, has ended; the next attempt follows by itself.
+        case lost(RedisError)
+        /// The server belongs to a cluster; the link is closed. These requests waited for it.
+        case foundCluster(SlotMap, [Request])
+    }
+
+    /// Who knows where to connect to.
+    enum Target {
+        case address(NodeAddress)
+        case sentinels(MasterFinder)
+    }
+
     private static let keptBufferCapacity = 1 << 20
 
     private let eventLoop: any EventLoop
     private let configuration: RedisConfiguration
+    private let purpose: LinkPreparation.Purpose
+    private let target: Target
+    private let onEvent: (Event) -> Void
+    /// Where the present connection, or the present attempt, leads.
+    private var address: NodeAddress
+    private var hasBeenPrepared = false
     private var machine: Machine
     private var channel: (any Channel)?
     private var handler: ConnectionHandler?
@@ -34,8 +65,19 @@ final class RedisLink {
     private var timer: (deadline: NIODeadline, task: Scheduled<Void>)?
     private var pause: Scheduled<Void>?
 
-    init(_ configuration: RedisConfiguration, eventLoop: any EventLoop) {
+    /// - Parameter onEvent: called on the loop, in the midst of what the link does: it may submit, and close.
+    init(
+        _ configuration: RedisConfiguration, _ purpose: LinkPreparation.Purpose, to target: Target,
+        eventLoop: any EventLoop, onEvent: @escaping (Event) -> Void
+    ) {
         self.configuration = configuration
+        self.purpose = purpose
+        self.target = target
+        self.onEvent = onEvent
+        switch target {
+        case .address(let address): self.address = address
+        case .sentinels: self.address = configuration.addresses[0]
+        }
         self.eventLoop = eventLoop
         self.machine = Machine(
             limits: Machine.Limits(
@@ -68,10 +110,25 @@ final class RedisLink {
         let closed = self.channel?.closeFuture
         self.timer?.task.cancel()
         self.pause?.cancel()
+        if case .sentinels(let finder) = self.target { finder.close() }
         self.dropConnection()
         let error = RedisError(.closed, "waiting for an answer: the client was closed")
         for request in requests { request.fail(error) }
         return closed
+    }
+
+    /// True while requests are written as they come.
+    var isReady: Bool { self.machine.state == .ready }
+
+    /// True when nobody waits for anything.
+    var isIdle: Bool { self.machine.isIdle }
+
+    /// Gives up the requests that were not written: closures get `.unsent`, others fail.
+    func giveUpWaiting() {
+        let error = RedisError(.connection, "waiting for a connection: the server serves others now")
+        for request in self.machine.takeWaiting() {
+            if case .closure(let completion) = request.completion { completion(.unsent) } else { request.fail(error) }
+        }
     }
 
     /// From the handler: a complete reply.
@@ -83,8 +140,11 @@ final class RedisLink {
             self.replaceConnection(replacement)
             request.succeed(answers)
         case .write(let requests):
+            self.onEvent(.prepared(self.address, self.machine.findings, isFirst: !self.hasBeenPrepared))
+            self.hasBeenPrepared = true
             for request in requests { self.write(request.commands) }
             self.armTimer()
+        case .divert(let requests): self.divert(requests)
         case .replace(let replacement): self.replaceConnection(replacement)
         }
     }
@@ -100,6 +160,17 @@ final class RedisLink {
 
 extension RedisLink {
     private func connect() {
+        switch self.target {
+        case .address(let address): self.connect(to: address)
+        case .sentinels(let finder):
+            finder.find { found in
+                do throws(RedisError) { self.connect(to: try found.get()) } catch { self.lost(error) }
+            }
+        }
+    }
+
+    private func connect(to address: NodeAddress) {
+        self.address = address
         let configuration = self.configuration
         ClientBootstrap(group: self.eventLoop)
             .connectTimeout(TimeAmount(configuration.connectDeadline))
@@ -108,12 +179,12 @@ extension RedisLink {
             .channelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture {
                     if let tls = configuration.tls {
-                        try channel.pipeline.syncOperations.addHandler(configuration.makeTLSHandler(tls))
+                        try channel.pipeline.syncOperations.addHandler(configuration.makeTLSHandler(tls, for: address.host))
                     }
                     try channel.pipeline.syncOperations.addHandler(ConnectionHandler())
                 }
             }
-            .connect(host: configuration.host, port: configuration.port)
+            .connect(host: address.host, port: address.port)
             .assumeIsolated()
             .whenComplete { self.connected($0) }
     }
@@ -122,8 +193,8 @@ extension RedisLink {
         switch result {
         case .failure(let error): self.lost(error)
         case .success(let channel):
-            let preparation = self.configuration.preparation
-            guard self.machine.connected(answers: preparation.count, now: .now()) else {
+            let preparation = self.configuration.preparation(for: self.purpose)
+            guard self.machine.connected(preparation, now: .now()) else {
                 channel.close(promise: nil)
                 return
             }
@@ -136,8 +207,21 @@ extension RedisLink {
             handler.adopt(by: self)
             self.handler = handler
             self.channel = channel
-            self.write(preparation)
+            self.write(preparation.steps.map { self.configuration.command(for: $0) })
             self.armTimer()
+        }
+    }
+
+    /// The machine is closed; whoever owns the link takes its requests elsewhere.
+    private func divert(_ requests: [Request]) {
+        let slots = self.machine.findings.slots ?? .null
+        self.timer?.task.cancel()
+        self.dropConnection()
+        do throws(RedisError) {
+            self.onEvent(.foundCluster(try SlotMap(slots, asked: self.address), requests))
+        } catch {
+            // A cluster that serves nothing yet: the nodes are asked again, beginning with this one.
+            self.onEvent(.foundCluster(SlotMap(), requests))
         }
     }
 
@@ -147,6 +231,7 @@ extension RedisLink {
         self.pause = self.eventLoop.assumeIsolated().scheduleTask(in: TimeAmount(delay)) {
             if self.machine.pauseEnded() { self.connect() }
         }
+        self.onEvent(.lost(replacement.cause))
         for failure in replacement.failures { failure.request.fail(failure.error) }
     }
 
@@ -160,7 +245,7 @@ extension RedisLink {
     }
 
     private func connectionError(_ error: any Error) -> RedisError {
-        let address = self.configuration.address
+        let address = self.address
         switch error {
         case ChannelError.eof, ChannelError.inputClosed, ChannelError.ioOnClosedChannel:
             return RedisError(.connection, "using the connection to \(address): closed by the server")
@@ -218,17 +303,21 @@ extension RedisLink {
 }
 
 extension RedisLink.Request {
-    fileprivate func succeed(_ answers: [RedisValue]) {
+    /// Ends the request.
+    func succeed(_ answers: [RedisValue]) {
         switch self.completion {
         case .promise(let promise): promise.succeed(answers)
         case .continuation(let continuation): continuation.resume(returning: .success(answers))
+        case .closure(let completion): completion(.answers(answers))
         }
     }
 
-    fileprivate func fail(_ error: RedisError) {
+    /// Ends the request without answers.
+    func fail(_ error: RedisError) {
         switch self.completion {
         case .promise(let promise): promise.fail(error)
         case .continuation(let continuation): continuation.resume(returning: .failure(error))
+        case .closure(let completion): completion(.failed(error))
         }
     }
 }
@@ -236,8 +325,8 @@ extension RedisLink.Request {
 extension RedisConfiguration {
     /// Verifies the certificate against the host name, or against the address if the host is one: that is what NIOSSL
     /// does without a name, and a server name indication must not be an address (RFC 6066 §3).
-    fileprivate func makeTLSHandler(_ context: NIOSSLContext) throws -> NIOSSLClientHandler {
-        let isAddress = (try? SocketAddress(ipAddress: self.host, port: 0)) != nil
-        return try NIOSSLClientHandler(context: context, serverHostname: isAddress ? nil : self.host)
+    fileprivate func makeTLSHandler(_ context: NIOSSLContext, for host: String) throws -> NIOSSLClientHandler {
+        let isAddress = (try? SocketAddress(ipAddress: host, port: 0)) != nil
+        return try NIOSSLClientHandler(context: context, serverHostname: isAddress ? nil : host)
     }
 }

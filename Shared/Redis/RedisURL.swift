@@ -1,24 +1,31 @@
-/// The parts of a `redis://` or `rediss://` URL.
+/// The parts of a `redis://`, `rediss://`, `redis+sentinel://` or `rediss+sentinel://` URL.
 ///
+/// Beyond the registered form there may be several addresses with commas between them, and a name before the database.
 /// Source: IANA provisional URI schemes "redis" and "rediss"; RFC 3986 §3.2 for the authority.
 struct RedisURL: Hashable, Sendable {
     let isEncrypted: Bool
     let user: String?
     let password: String?
-    let host: String
-    let port: Int
+    /// At least one.
+    let addresses: [NodeAddress]
+    /// What the sentinels call the master; nil if the addresses are not those of sentinels.
+    let masterName: String?
     let database: Int
+
+    private static let schemes: [(text: String, isEncrypted: Bool, isSentinel: Bool)] = [
+        ("redis://", false, false), ("rediss://", true, false), ("redis+sentinel://", false, true),
+        ("rediss+sentinel://", true, true),
+    ]
+    /// More than enough to find the others.
+    private static let addressLimit = 100
 
     /// - Throws: `RedisError` with code `.configuration`. No message shows what stands before an `@`.
     init(_ text: String) throws(RedisError) {
-        let rest: Substring
-        if text.hasPrefix("redis://") {
-            (self.isEncrypted, rest) = (false, text.dropFirst("redis://".count))
-        } else if text.hasPrefix("rediss://") {
-            (self.isEncrypted, rest) = (true, text.dropFirst("rediss://".count))
-        } else {
-            throw Self.error("it must begin with redis:// or rediss://")
+        guard let scheme = Self.schemes.first(where: { text.hasPrefix($0.text) }) else {
+            throw Self.error("it must begin with redis:// or rediss://, or either with +sentinel before the colon")
         }
+        self.isEncrypted = scheme.isEncrypted
+        let rest = text.dropFirst(scheme.text.count)
         guard !rest.contains(where: { $0 == "?" || $0 == "#" }) else {
             throw Self.error("no query and no fragment are understood (write ? as %3F and # as %23 in a password)")
         }
@@ -30,10 +37,28 @@ struct RedisURL: Hashable, Sendable {
             throw Self.error("write / as %2F in a user or password")
         }
         (self.user, self.password) = try Self.credentials(at.map { authority[..<$0] })
-        let address = at.map { authority[authority.index(after: $0)...] } ?? authority
-        (self.host, self.port) = try Self.address(address)
-        guard let database = path.isEmpty ? 0 : Self.number(path), database <= Int(Int32.max) else {
-            throw Self.error("the path must be the number of a database, found \"\(path)\"")
+        let all = (at.map { authority[authority.index(after: $0)...] } ?? authority)
+            .split(separator: ",", omittingEmptySubsequences: false)
+        guard all.count <= Self.addressLimit else { throw Self.error("more than \(Self.addressLimit) addresses") }
+        var addresses: [NodeAddress] = []
+        for address in all { addresses.append(try Self.address(address, port: scheme.isSentinel ? 26379 : 6379)) }
+        self.addresses = addresses
+        var number = path
+        if scheme.isSentinel {
+            let name = path.prefix { $0 != "/" }
+            number = path.dropFirst(name.count + 1)
+            guard let decoded = Self.percentDecoded(name), !decoded.isEmpty else {
+                throw Self.error("the path must be the name of a master, then perhaps / and a database")
+            }
+            self.masterName = decoded
+        } else {
+            self.masterName = nil
+        }
+        guard let database = number.isEmpty ? 0 : Self.number(number), database <= Int(Int32.max) else {
+            throw Self.error("the path must be the number of a database, found \"\(number)\"")
+        }
+        guard database == 0 || scheme.isSentinel || addresses.count == 1 else {
+            throw Self.error("a cluster has database 0 only, found \"\(number)\"")
         }
         self.database = database
     }
@@ -49,7 +74,7 @@ struct RedisURL: Hashable, Sendable {
         return (user.isEmpty ? nil : user, password.isEmpty ? nil : password)
     }
 
-    private static func address(_ text: Substring) throws(RedisError) -> (String, Int) {
+    private static func address(_ text: Substring, port usual: Int) throws(RedisError) -> NodeAddress {
         let host: Substring
         let behind: Substring
         if text.hasPrefix("[") {
@@ -69,11 +94,11 @@ struct RedisURL: Hashable, Sendable {
         guard !host.isEmpty, host.allSatisfy({ !$0.isWhitespace && $0 != "%" }) else {
             throw Self.error("the host is \(host.isEmpty ? "missing" : "not one: \"\(host)\"")")
         }
-        if behind.isEmpty { return (String(host), 6379) }
+        if behind.isEmpty { return NodeAddress(host: String(host), port: usual) }
         guard behind.first == ":", let port = Self.number(behind.dropFirst()), (1...65535).contains(port) else {
             throw Self.error("the port must be a number from 1 to 65535, found \"\(behind.dropFirst())\"")
         }
-        return (String(host), port)
+        return NodeAddress(host: String(host), port: port)
     }
 
     /// Digits only: `Int.init` would take signs too.

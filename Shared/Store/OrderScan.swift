@@ -7,6 +7,9 @@ public import Redis
 /// seen or not, one may be seen twice.
 /// Source: Redis SCAN, "Scan guarantees"; an iteration may be broken off and gone on with, since its state is in the
 /// cursor alone
+///
+/// In a cluster one master after the other is gone through. If slots get other masters meanwhile it begins anew; while
+/// a slot is on its way from a master that was not asked yet to one that was, orders may be missed.
 public struct OrderScan: Sendable {
     /// Keys that Redis looks at for one page, of whatever kind.
     static let pageKeys: Int64 = 100
@@ -31,10 +34,14 @@ public struct OrderScan: Sendable {
     public func page(of type: OrderTypeIdentifier, from cursor: String?) async throws(StoreError) -> Page {
         // An order type has none of the characters that mean something in a pattern.
         let pattern = StoreKeys.orders(type)
-        let reply = try await self.send(
-            RedisCommand(
-                "SCAN", .string(cursor ?? "0"), "MATCH", .string("\(pattern.prefix)*\(pattern.suffix)"), "COUNT",
-                .integer(Self.pageKeys)))
+        let topology = try await self.topology()
+        let place = ScanCursor(cursor, in: topology)
+        var arguments: [RedisArgument] = [
+            "SCAN", .string(place.position), "MATCH", .string("\(pattern.prefix)*\(pattern.suffix)"), "COUNT",
+            .integer(Self.pageKeys),
+        ]
+        if let master = place.master { arguments.append(.place(.master(master))) }
+        let reply = try await self.send(RedisCommand(arguments))
         guard let parts = reply.array, parts.count == 2, let next = parts[0].text, let keys = parts[1].array else {
             throw StoreError(.unavailable, "going through orders: an unexpected reply")
         }
@@ -47,18 +54,38 @@ public struct OrderScan: Sendable {
             let found = OrderKey(orderType: type, order: order)
             return seen.insert(found).inserted ? found : nil
         }
-        return Page(orders: orders, next: next == "0" ? nil : next)
+        return Page(orders: orders, next: place.next(behind: next, in: topology))
     }
 
-    /// Names the running server. A cursor means nothing to another one, nor to the same one after a restart, which
-    /// sorts its keys by another seed.
+    /// Whether a text can be a cursor; only a page tells whether it leads anywhere.
+    public static func isCursor(_ text: String) -> Bool { ScanCursor.isCursor(text) }
+
+    /// Names the running server, or all masters of a cluster. A cursor means nothing to another one, nor to the same
+    /// one after a restart, which sorts its keys by another seed.
     public func serverIdentifier() async throws(StoreError) -> String {
-        let reply = try await self.send(RedisCommand("INFO", "server"))
+        let topology = try await self.topology()
+        guard !topology.masters.isEmpty else { return try await self.serverIdentifier(at: nil) }
+        var all = [topology.identifier]
+        for master in topology.masters { all.append(try await self.serverIdentifier(at: master)) }
+        return all.joined(separator: " ")
+    }
+
+    private func serverIdentifier(at master: RedisMaster?) async throws(StoreError) -> String {
+        let place = master.map { [RedisArgument.place(.master($0))] } ?? []
+        let reply = try await self.send(RedisCommand(["INFO", "server"] + place))
         for line in (reply.text ?? "").split(whereSeparator: \.isNewline) where line.hasPrefix("run_id:") {
             return String(line.dropFirst("run_id:".count))
         }
         // A server that does not say who it is may be another one each time.
         return ""
+    }
+
+    private func topology() async throws(StoreError) -> RedisTopology {
+        do {
+            return try await self.redis.topology()
+        } catch {
+            throw StoreError("going through orders", error)
+        }
     }
 
     /// What was remembered about a type.

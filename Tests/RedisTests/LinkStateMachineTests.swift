@@ -10,6 +10,14 @@ private enum Event: CaseIterable {
     case submit, start, connected, reply, errorReply, lost, pauseEnded, hitDeadline, close
 }
 
+extension LinkStateMachine {
+    /// Prepared by so many commands.
+    fileprivate mutating func connected(answers: Int, now: NIODeadline) -> Bool {
+        let steps = [LinkPreparation.Step](repeating: .authenticate, count: answers - 1) + [.ping]
+        return self.connected(LinkPreparation(.server, steps: steps), now: now)
+    }
+}
+
 @Suite struct LinkStateMachineTests {
     private static func machine(commands: Int = 10, bytes: Int = 1000) -> Machine {
         Machine(
@@ -80,6 +88,7 @@ private enum Event: CaseIterable {
         private mutating func take(_ action: Machine.ReplyAction) {
             switch action {
             case .none, .write: break
+            case .divert(let requests): self.left += requests
             case .complete(let request, _): self.left.append(request)
             case .completeAndReplace(let request, _, let replacement):
                 self.left.append(request)

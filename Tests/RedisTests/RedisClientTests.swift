@@ -39,8 +39,9 @@ func untilItAnswers(_ client: RedisClient) async throws {
     @Test func valuesOfAnyBytesAndSizeComeBackAsTheyWere() async throws {
         let server = try await RedisServer.shared()
         try await withClient(RedisConfiguration(url: server.url)) { client in
-            let (one, none) = (RedisArgument.string(uniqueName("k")), RedisArgument.string(uniqueName("none")))
-            let (number, list) = (RedisArgument.string(uniqueName("n")), RedisArgument.string(uniqueName("l")))
+            let tag = uniqueName("k")
+            let (one, none) = (RedisArgument.string("one{\(tag)}"), RedisArgument.string("none{\(tag)}"))
+            let number = RedisArgument.string("number{\(tag)}")
             let all = (0..<1 << 20).map { UInt8(truncatingIfNeeded: $0 &* 31) }
             for value in [[], [0], [13, 10], Array(0...255), all] {
                 #expect(try await client.send(RedisCommand("SET", one, .bytes(value))) == .status("OK"))
@@ -49,11 +50,19 @@ func untilItAnswers(_ client: RedisClient) async throws {
             #expect(try await client.send(RedisCommand("GET", none)).isNull)
             #expect(try await client.send(RedisCommand("INCRBY", number, .integer(-7))).integer == -7)
             #expect(try await client.send(RedisCommand("GET", number)).integer == -7)
+            let deleted = try await client.send(RedisCommand("DEL", one, none, number))
+            #expect(deleted.integer == 2)
+        }
+        await server.stop()
+    }
+
+    @Test func repliesInRepliesComeBackAsTheyWere() async throws {
+        let server = try await RedisServer.startAlone()
+        try await withClient(RedisConfiguration(url: server.url)) { client in
             let exec = try await client.pipeline([
-                RedisCommand("MULTI"), RedisCommand("RPUSH", list, "a", "b"), RedisCommand("LRANGE", list, "0", "-1"),
+                RedisCommand("MULTI"), RedisCommand("RPUSH", "l", "a", "b"), RedisCommand("LRANGE", "l", "0", "-1"),
                 RedisCommand("EXEC"),
             ])
-            _ = try await client.send(RedisCommand("DEL", one, number, list))
             #expect(exec.last?.array?.last?.array?.map(\.text) == ["a", "b"])
         }
         await server.stop()
@@ -95,7 +104,7 @@ func untilItAnswers(_ client: RedisClient) async throws {
     }
 
     @Test func scriptsAreLoadedAgainAfterTheServerForgotThem() async throws {
-        let server = try await RedisServer.start()
+        let server = try await RedisServer.startAlone()
         try await withClient(RedisConfiguration(url: server.url)) { client in
             let add = RedisScript("return redis.call('INCRBY', KEYS[1], ARGV[1])")
             let echo = RedisScript("return ARGV[1]")
@@ -121,7 +130,7 @@ func untilItAnswers(_ client: RedisClient) async throws {
     }
 
     @Test func aPipelineOnALoopOfTheGroupStaysOnIt() async throws {
-        let server = try await RedisServer.start()
+        let server = try await RedisServer.startAlone()
         let group = MultiThreadedEventLoopGroup(numberOfThreads: 2)
         try await withClient(RedisConfiguration(url: server.url), on: group) { client in
             try await client.connect()
@@ -144,7 +153,7 @@ func untilItAnswers(_ client: RedisClient) async throws {
     }
 
     @Test func aKilledServerFailsCommandsAndARestartedOneIsFoundAgain() async throws {
-        let server = try await RedisServer.start()
+        let server = try await RedisServer.startAlone()
         var configuration = try RedisConfiguration(url: server.url)
         configuration.commandDeadline = .milliseconds(300)
         try await withClient(configuration) { client in
@@ -162,7 +171,7 @@ func untilItAnswers(_ client: RedisClient) async throws {
     }
 
     @Test func commandsLostWithTheirConnectionAreNotRepeated() async throws {
-        let server = try await RedisServer.start()
+        let server = try await RedisServer.startAlone()
         let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
         try await withClient(RedisConfiguration(url: server.url), on: group) { client in
             try await client.connect()
@@ -182,7 +191,7 @@ func untilItAnswers(_ client: RedisClient) async throws {
     }
 
     @Test func closeFailsWhatIsPendingAndWhatComesAfter() async throws {
-        let server = try await RedisServer.start()
+        let server = try await RedisServer.startAlone()
         let configuration = try RedisConfiguration(url: server.url)
         let client = RedisClient(configuration, eventLoopGroup: MultiThreadedEventLoopGroup.singleton)
         try await client.connect()

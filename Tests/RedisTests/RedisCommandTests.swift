@@ -30,15 +30,31 @@ import Testing
     @Test func thePartsOfAURLAreFound() throws {
         let url = try RedisURL("rediss://us%40er:p%3A%2fw:x@[::1]:7000/3")
         #expect(url.isEncrypted && url.user == "us@er" && url.password == "p:/w:x")
-        #expect(url.host == "::1" && url.port == 7000 && url.database == 3)
+        #expect(url.addresses == [NodeAddress(host: "::1", port: 7000)] && url.database == 3)
         let short = try RedisURL("redis://cache.example")
         #expect(!short.isEncrypted && short.user == nil && short.password == nil)
-        #expect(short.host == "cache.example" && short.port == 6379 && short.database == 0)
+        #expect(short.addresses == [NodeAddress(host: "cache.example", port: 6379)] && short.database == 0)
+        #expect(short.masterName == nil)
         #expect(try RedisURL("redis://:pw@h/").password == "pw")
         #expect(try RedisURL("redis://:p@ss@h").password == "p@ss")
     }
 
+    @Test func severalAddressesAreNodesOfAClusterOrSentinels() throws {
+        let cluster = try RedisURL("redis://u:p@a:1,b,[::1]:3")
+        #expect(cluster.addresses.map(\.description) == ["a:1", "b:6379", "[::1]:3"])
+        #expect(cluster.masterName == nil && cluster.user == "u")
+        #expect(try RedisConfiguration(url: "redis://a:1,b:2").isCluster)
+        #expect(try !RedisConfiguration(url: "redis://a:1").isCluster)
+        let sentinels = try RedisURL("rediss+sentinel://u:p@a,b:2/the%20master/3")
+        #expect(sentinels.addresses.map(\.description) == ["a:26379", "b:2"])
+        #expect(sentinels.masterName == "the master" && sentinels.database == 3 && sentinels.isEncrypted)
+        #expect(try RedisURL("redis+sentinel://a/m").database == 0)
+        #expect(try !RedisConfiguration(url: "redis+sentinel://a,b/m").isCluster)
+    }
+
     @Test(arguments: [
+        ("redis://a,b/1", "database 0 only"), ("redis://a,", "host is missing"), ("redis+sentinel://a", "name"),
+        ("redis+sentinel://a//1", "name"), ("redis+sentinel://a/m/x", "database"), ("redis+sentinel:/a/m", "+sentinel"),
         ("http://h", "redis://"), ("redis://", "host is missing"), ("redis://:secret@", "host is missing"),
         ("redis://:secret@h:0", "from 1 to 65535"), ("redis://:secret@h:x", "\"x\""), ("redis://h:70000", "65535"),
         ("redis://h:", "65535"), ("redis://h:+1", "65535"), ("redis://::1", "brackets"), ("redis://[::1", "]"),
@@ -57,8 +73,7 @@ import Testing
 
     @Test func passwordAndCAFileMustFitTheURL() throws {
         #expect(
-            try RedisConfiguration(url: "redis://u@h", password: "p").preparation.first
-                == RedisCommand("AUTH", "u", "p"))
+            try RedisConfiguration(url: "redis://u@h", password: "p").authentication == RedisCommand("AUTH", "u", "p"))
         #expect(throws: RedisError.self) { _ = try RedisConfiguration(url: "redis://:a@h", password: "b") }
         #expect(throws: RedisError.self) { _ = try RedisConfiguration(url: "redis://h", caFile: "/x.pem") }
         let error = #expect(throws: RedisError.self) {

@@ -40,7 +40,7 @@ private struct StubbornServer {
     }
 
     @Test func aCommandWithoutAnAnswerTimesOutAndTheClientRecovers() async throws {
-        let server = try await RedisServer.start()
+        let server = try await RedisServer.startAlone()
         try await withClient(self.configuration(server.url)) { client in
             try await client.connect()
             server.signal(19)
@@ -92,7 +92,7 @@ private struct StubbornServer {
     }
 
     @Test func passwordsAreCheckedAndNeverShown() async throws {
-        let server = try await RedisServer.start(["--requirepass", "right"])
+        let server = try await RedisServer.startAlone(["--requirepass", "right"])
         for (url, isRight) in [
             ("redis://:right@127.0.0.1:\(server.port)/2", true),
             ("redis://default:right@127.0.0.1:\(server.port)", true),
@@ -117,7 +117,7 @@ private struct StubbornServer {
     }
 
     @Test func aCancelledTaskStillGetsItsAnswerOrItsDeadline() async throws {
-        let server = try await RedisServer.start()
+        let server = try await RedisServer.startAlone()
         try await withClient(self.configuration(server.url)) { client in
             try await client.connect()
             server.signal(19)

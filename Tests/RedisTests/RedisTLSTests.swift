@@ -22,7 +22,7 @@ import Testing
         ] {
             try await makeServerCertificate(name, in: directory)
             let port = try await freeTCPPort()
-            let server = try await RedisServer.start(options(port, name))
+            let server = try await RedisServer.startAlone(options(port, name))
             var configuration = try RedisConfiguration(
                 url: "rediss://\(host):\(port)", caFile: directory.path("\(ca).pem"))
             configuration.commandDeadline = .seconds(isTrusted ? 5 : 1)

@@ -1,3 +1,4 @@
+import Foundation
 import Glibc
 import NIOCore
 import NIOPosix
@@ -8,6 +9,8 @@ import Synchronization
 /// `WAYBILL_TEST_REDIS` (a URL) makes `shared()` return that server instead of starting one; nothing can be stopped
 /// there and others may use it, so tests on `shared()` use keys of their own. Tests that stop, restart or configure a
 /// server call `start()`.
+/// `WAYBILL_TEST_CLUSTER=1` makes `start()` return a cluster of three masters that is started, stopped and killed as
+/// one: whatever a test expects of a server it must find there too.
 public final class RedisServer: Sendable {
     /// `redis://127.0.0.1:<port>`, or what the environment gave.
     public let url: String
@@ -17,8 +20,13 @@ public final class RedisServer: Sendable {
     private let arguments: [String]
     private let directory: TemporaryDirectory?
     private let child: Mutex<ChildProcess?>
+    /// What this stands for, if it is no server of its own.
+    private let cluster: RedisCluster?
 
-    private init(url: String, port: Int, arguments: [String], directory: TemporaryDirectory?) {
+    private init(
+        url: String, port: Int, arguments: [String], directory: TemporaryDirectory?, cluster: RedisCluster? = nil
+    ) {
+        self.cluster = cluster
         self.url = url
         self.port = port
         self.arguments = arguments
@@ -39,6 +47,16 @@ public final class RedisServer: Sendable {
     /// Another program may take the free port before the server does; then the next port is tried.
     /// - Parameter arguments: added to the command line, for example `["--appendonly", "yes"]`.
     public static func start(_ arguments: [String] = []) async throws -> RedisServer {
+        guard let flag = unsafe getenv("WAYBILL_TEST_CLUSTER"), unsafe String(cString: flag) == "1" else {
+            return try await Self.startAlone(arguments)
+        }
+        let cluster = try await RedisCluster.start(arguments: arguments)
+        let first = cluster.masters[0]
+        return RedisServer(url: first.url, port: first.port, arguments: [], directory: nil, cluster: cluster)
+    }
+
+    /// As `start`, but never a cluster.
+    public static func startAlone(_ arguments: [String] = []) async throws -> RedisServer {
         var attempt = 1
         while true {
             let port = try await freeTCPPort()
@@ -56,6 +74,10 @@ public final class RedisServer: Sendable {
 
     /// Starts it again on the same port with the same folder, after `stop()` or `kill()`.
     public func restart() async throws {
+        if let cluster {
+            for master in cluster.masters { try await master.restart() }
+            try await cluster.untilWhole()
+        }
         guard let directory = self.directory else { return }
         let options = [
             "--port", "\(self.port)", "--bind", "127.0.0.1", "--dir", directory.path, "--save", "",
@@ -67,17 +89,51 @@ public final class RedisServer: Sendable {
     }
 
     /// Ends it as an operator would: SIGTERM, then SIGKILL after five seconds.
-    public func stop() async { _ = await self.child.withLock { $0 }?.stop() }
+    public func stop() async {
+        await self.cluster?.stop()
+        _ = await self.child.withLock { $0 }?.stop()
+    }
 
     /// Ends it at once and returns when it is gone.
     public func kill() async {
+        for master in self.cluster?.masters ?? [] { await master.kill() }
         let child = self.child.withLock { $0 }
         child?.signal(SIGKILL)
         _ = await child?.stop()
     }
 
     /// Sends a signal, for example SIGSTOP to make a server that does not answer.
-    public func signal(_ number: Int32) { self.child.withLock { $0 }?.signal(number) }
+    public func signal(_ number: Int32) {
+        for master in self.cluster?.masters ?? [] { master.signal(number) }
+        self.child.withLock { $0 }?.signal(number)
+    }
+
+    /// Runs a command by `redis-cli`, for what a client must not know of.
+    /// - Throws: when the answer is an error.
+    @discardableResult
+    public func command(_ words: String...) async throws -> String {
+        try await self.command(words)
+    }
+
+    /// As above.
+    @discardableResult
+    public func command(_ words: [String]) async throws -> String {
+        let answer = try await ChildProcess.run("redis-cli", ["-e", "-p", "\(self.port)"] + words)
+        return answer.trimmingCharacters(in: .whitespacesAndNewlines)
+    }
+
+    /// Waits until a command's answer has a text in it.
+    public func until(_ text: String, in words: String..., within limit: Duration = .seconds(20)) async throws {
+        let deadline = ContinuousClock.now + limit
+        while true {
+            let answer = try await self.command(words)
+            if answer.contains(text) { return }
+            guard ContinuousClock.now < deadline else {
+                throw ChildProcess.Failure(description: "no \(text) in \(words) after \(limit): \(answer.suffix(2000))")
+            }
+            try await Task.sleep(for: .milliseconds(20))
+        }
+    }
 }
 
 /// A TCP port of 127.0.0.1 that nobody listened on a moment ago.

@@ -1,4 +1,5 @@
 import Model
+import Store
 
 /// How far a run through all orders of a brand has come: what is remembered in Redis and shown to people.
 struct ResignProgress: Hashable, Sendable {
@@ -63,7 +64,7 @@ extension ResignProgress {
     ///   costs no more than time.
     init?(_ bytes: [UInt8], purpose: String, server: String) {
         guard let object = try? JSON(parsing: bytes).object, object["purpose"]?.string == purpose, !server.isEmpty,
-            object["server"]?.string == server, let cursor = object["cursor"]?.string, UInt64(cursor) != nil
+            object["server"]?.string == server, let cursor = object["cursor"]?.string, OrderScan.isCursor(cursor)
         else { return nil }
         func count(_ name: String) -> Int {
             object[name]?.number.flatMap { Int($0.text) }.map { min(max($0, 0), 1 << 53) } ?? 0

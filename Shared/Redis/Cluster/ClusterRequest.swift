@@ -1,0 +1,39 @@
+import NIOCore
+
+/// One call on its way through a cluster, and who waits for it. Belongs to one event loop.
+final class ClusterRequest {
+    var pipeline: ScatteredPipeline
+    /// Until when something is sent again.
+    let deadline: NIODeadline
+    /// How often it was postponed.
+    var attempts = 0
+    private(set) var hasBegun = false
+    private(set) var isDone = false
+    private let request: RedisLink.Request
+
+    init(_ pipeline: ScatteredPipeline, _ request: RedisLink.Request, deadline: NIODeadline) {
+        self.pipeline = pipeline
+        self.request = request
+        self.deadline = deadline
+    }
+
+    /// Sends everything for the first time.
+    func begin(on map: SlotMap) -> ScatteredPipeline.Step {
+        self.hasBegun = true
+        return self.pipeline.begin(on: map, choice: Int.random(in: 0...Int.max))
+    }
+
+    /// Only the first end counts: parts that come in later belong to a call that failed.
+    func succeed(_ answers: [RedisValue]) {
+        guard !self.isDone else { return }
+        self.isDone = true
+        self.request.succeed(answers)
+    }
+
+    /// As `succeed`.
+    func fail(_ error: RedisError) {
+        guard !self.isDone else { return }
+        self.isDone = true
+        self.request.fail(error)
+    }
+}

@@ -1,0 +1,33 @@
+/// Which of the 16,384 slots of a cluster a key belongs to.
+///
+/// Source: Redis cluster specification, "Key distribution model", "Hash tags" and Appendix A (CRC16/XMODEM)
+enum HashSlot {
+    /// Slots of a cluster.
+    static let count = 16384
+
+    private static let polynomial: UInt16 = 0x1021
+    private static let table: [UInt16] = (0..<256).map { byte in
+        var crc = UInt16(byte) << 8
+        for _ in 0..<8 { crc = crc & 0x8000 == 0 ? crc << 1 : crc << 1 ^ Self.polynomial }
+        return crc
+    }
+
+    /// The slot of a key: of what stands between its first `{` and the next `}` if that is not empty, else of all.
+    static func of(_ key: some BidirectionalCollection<UInt8>) -> Int {
+        let whole = key[...]
+        guard let open = whole.firstIndex(of: UInt8(ascii: "{")) else { return Int(Self.crc(whole)) % Self.count }
+        let behind = whole[whole.index(after: open)...]
+        guard let close = behind.firstIndex(of: UInt8(ascii: "}")), close != behind.startIndex else {
+            return Int(Self.crc(whole)) % Self.count
+        }
+        return Int(Self.crc(behind[..<close])) % Self.count
+    }
+
+    /// The checksum: width 16, polynomial 0x1021, starts at 0, nothing reflected.
+    static func crc(_ bytes: some Sequence<UInt8>) -> UInt16 {
+        var crc: UInt16 = 0
+        // The index is a byte, the table has 256 elements.
+        for byte in bytes { crc = crc << 8 ^ Self.table[Int(UInt8(crc >> 8) ^ byte)] }
+        return crc
+    }
+}

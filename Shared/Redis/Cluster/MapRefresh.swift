@@ -1,0 +1,89 @@
+import NIOCore
+
+/// When a cluster's nodes are asked which slots are whose, and which nodes.
+///
+/// Pure. A fleet of redirections makes one question, at most ten a second are asked, three nodes at a time: the first
+/// answer that can be used counts, and one node that hangs delays nobody.
+struct MapRefresh {
+    /// Nodes asked at the same time.
+    static let width = 3
+    /// Least time between two rounds.
+    static let pause = TimeAmount.milliseconds(100)
+    /// Longest time between two rounds that brought nothing.
+    static let longestPause = TimeAmount.seconds(1)
+
+    private enum State {
+        /// Goes to: scheduled, asking.
+        case idle(notBefore: NIODeadline)
+        /// Waits until it may ask. Goes to: asking.
+        case scheduled
+        /// `missing` answers are under way, `rest` was not asked yet. Goes to: idle, scheduled.
+        case asking(missing: Int, rest: [NodeAddress])
+    }
+
+    enum Want: Hashable {
+        case nothing
+        /// Call `begin` now.
+        case begin
+        /// Call `begin` then.
+        case beginAt(NIODeadline)
+    }
+
+    private var state = State.idle(notBefore: .uptimeNanoseconds(0))
+    private var failures = 0
+
+    /// Somebody has noticed that the map may be wrong.
+    mutating func wanted(now: NIODeadline) -> Want {
+        guard case .idle(let notBefore) = self.state else { return .nothing }
+        self.state = .scheduled
+        return notBefore <= now ? .begin : .beginAt(notBefore)
+    }
+
+    /// A round begins.
+    ///
+    /// - Parameter candidates: the most promising first.
+    /// - Returns: whom to ask.
+    mutating func begin(_ candidates: [NodeAddress]) -> [NodeAddress] {
+        let first = Array(candidates.prefix(Self.width))
+        self.state = .asking(missing: first.count, rest: Array(candidates.dropFirst(Self.width)))
+        return first
+    }
+
+    enum Failure: Hashable {
+        /// Others are still being asked.
+        case wait
+        /// Ask this one too.
+        case ask(NodeAddress)
+        /// All have failed: begin again then.
+        case beginAt(NIODeadline)
+        /// An answer of a round that is over.
+        case late
+    }
+
+    /// Somebody who was asked did not answer, or nothing that can be used.
+    mutating func failed(now: NIODeadline) -> Failure {
+        guard case .asking(let missing, var rest) = self.state else { return .late }
+        if !rest.isEmpty {
+            let next = rest.removeFirst()
+            self.state = .asking(missing: missing, rest: rest)
+            return .ask(next)
+        }
+        guard missing <= 1 else {
+            self.state = .asking(missing: missing - 1, rest: [])
+            return .wait
+        }
+        self.failures = min(self.failures + 1, 10)
+        self.state = .scheduled
+        return .beginAt(now + min(Self.pause * (1 << self.failures), Self.longestPause))
+    }
+
+    /// Somebody answered.
+    ///
+    /// - Returns: false for an answer of a round that is over.
+    mutating func succeeded(now: NIODeadline) -> Bool {
+        guard case .asking = self.state else { return false }
+        self.failures = 0
+        self.state = .idle(notBefore: now + Self.pause)
+        return true
+    }
+}

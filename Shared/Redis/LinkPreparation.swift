@@ -1,0 +1,135 @@
+/// What a new connection says first, and what is learnt from the answers.
+///
+/// Pure: one answer goes in after the other.
+struct LinkPreparation: Hashable {
+    /// What a link is for.
+    enum Purpose: Hashable {
+        /// The one server that was named: its role matters, and it may turn out to belong to a cluster.
+        case server
+        /// A node of a cluster; which slots it serves the map says.
+        case member
+        /// A sentinel, asked for the master.
+        case sentinel
+    }
+
+    /// One command and what its answer is taken for.
+    enum Step: Hashable {
+        case authenticate
+        /// A sentinel often has no password though its servers have one.
+        case authenticateIfWanted
+        /// Notices a server that still loads its data or wants a password.
+        case ping
+        case information
+        case slots
+        case select
+    }
+
+    /// What the server said of itself.
+    struct Findings: Hashable, Sendable {
+        /// Another process has another one, and so has one that was made a master again; nil if the server does not
+        /// tell.
+        var serverIdentifier: String?
+        var isReplica = false
+        /// The answer to CLUSTER SLOTS if the server belongs to a cluster.
+        var slots: RedisValue?
+    }
+
+    enum Verdict: Hashable {
+        case more
+        case ready
+        /// The connection cannot be used.
+        case refused(RedisError)
+    }
+
+    let steps: [Step]
+    private(set) var findings = Findings()
+    private var answered = 0
+    private let purpose: Purpose
+
+    init(_ purpose: Purpose, steps: [Step]) {
+        precondition(!steps.isEmpty, "a connection is used when a first answer has come")
+        self.purpose = purpose
+        self.steps = steps
+    }
+
+    /// Takes the next answer.
+    mutating func received(_ reply: RedisValue) -> Verdict {
+        guard self.answered < self.steps.count else {
+            return .refused(RedisError(.protocol, "preparing the connection: one answer too many"))
+        }
+        let step = self.steps[self.answered]
+        self.answered += 1
+        if let refusal = self.take(reply, of: step) {
+            return .refused(RedisError(.connection, "preparing the connection: \(refusal)"))
+        }
+        guard self.answered == self.steps.count else { return .more }
+        guard self.purpose == .server, self.findings.slots == nil, self.findings.isReplica else { return .ready }
+        // It may be older than what was read or written before, and takes no writes.
+        return .refused(RedisError(.connection, "preparing the connection: the server is a replica"))
+    }
+
+    /// - Returns: why the connection cannot be used, nil if it can.
+    private mutating func take(_ reply: RedisValue, of step: Step) -> String? {
+        let error = reply.serverError?.message
+        switch step {
+        case .authenticate: return error
+        case .authenticateIfWanted: return nil
+        // NOPERM: a user that may not PING may be allowed what it is there for.
+        case .ping: return error?.hasPrefix("NOPERM") == true ? nil : error
+        case .select:
+            guard self.findings.slots == nil else { return "it belongs to a cluster, which has database 0 only" }
+            return error
+        case .slots:
+            // An error: no cluster, or a user that may not know.
+            if case .array = reply { self.findings.slots = reply }
+            return nil
+        case .information:
+            // An error: a user that may not know. READONLY is noticed all the same.
+            guard error == nil else { return nil }
+            guard case .string = reply, let text = reply.text else { return "an unexpected answer to INFO" }
+            self.read(text)
+            return nil
+        }
+    }
+
+    /// Source: Redis INFO, sections "Server" and "Replication": a promoted server gets a new `master_replid`
+    private mutating func read(_ text: String) {
+        for line in text.split(whereSeparator: \.isNewline) {
+            if line.hasPrefix("run_id:") || line.hasPrefix("master_replid:") {
+                self.findings.serverIdentifier = (self.findings.serverIdentifier ?? "") + line + " "
+            } else if line == "role:slave" {
+                self.findings.isReplica = true
+            }
+        }
+    }
+}
+
+extension RedisConfiguration {
+    /// The preparation of a connection.
+    func preparation(for purpose: LinkPreparation.Purpose) -> LinkPreparation {
+        var steps: [LinkPreparation.Step] = []
+        if self.password != nil { steps.append(purpose == .sentinel ? .authenticateIfWanted : .authenticate) }
+        steps.append(.ping)
+        switch purpose {
+        case .sentinel: break
+        case .member: steps.append(.information)
+        case .server:
+            steps.append(.information)
+            // Sentinels watch servers that belong to no cluster.
+            if self.masterName == nil { steps.append(.slots) }
+            if self.database != 0 { steps.append(.select) }
+        }
+        return LinkPreparation(purpose, steps: steps)
+    }
+
+    /// Source: Redis commands AUTH, PING, INFO, CLUSTER SLOTS, SELECT
+    func command(for step: LinkPreparation.Step) -> RedisCommand {
+        switch step {
+        case .authenticate, .authenticateIfWanted: self.authentication ?? RedisCommand("PING")
+        case .ping: RedisCommand("PING")
+        case .information: RedisCommand("INFO")
+        case .slots: RedisCommand("CLUSTER", "SLOTS")
+        case .select: RedisCommand("SELECT", .integer(Int64(self.database)))
+        }
+    }
+}

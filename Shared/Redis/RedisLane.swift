@@ -1,0 +1,80 @@
+import NIOCore
+
+/// The way of one event loop to Redis: a link to the server, or links to the masters of a cluster. Runs on that loop.
+///
+/// Starts as a link when one address is known; the server says whether it belongs to a cluster, and then the requests
+/// that waited go to the router. A server that was none is asked again with each new connection.
+final class RedisLane {
+    private enum Way {
+        case server(RedisLink)
+        case cluster(ClusterRouter)
+    }
+
+    private let configuration: RedisConfiguration
+    private let eventLoop: any EventLoop
+    private let known: KnownServers
+    /// Set at the end of `init`.
+    private var way: Way?
+
+    init(_ configuration: RedisConfiguration, eventLoop: any EventLoop, known: KnownServers) {
+        self.configuration = configuration
+        self.eventLoop = eventLoop
+        self.known = known
+        if configuration.isCluster {
+            self.way = .cluster(ClusterRouter(configuration, eventLoop: eventLoop, known: known))
+            return
+        }
+        let target: RedisLink.Target
+        if let name = configuration.masterName {
+            target = .sentinels(MasterFinder(configuration, masterName: name, eventLoop: eventLoop))
+        } else {
+            target = .address(configuration.addresses[0])
+        }
+        let link = RedisLink(configuration, .server, to: target, eventLoop: eventLoop) { [weak self] event in
+            self?.take(event)
+        }
+        self.way = .server(link)
+    }
+
+    /// Takes a request; see `RedisLink.submit`.
+    func submit(_ request: RedisLink.Request) {
+        switch self.way {
+        case .server(let link): link.submit(request)
+        case .cluster(let router): router.submit(request)
+        case nil: request.fail(RedisError(.closed, "sending a command: the client is closed"))
+        }
+    }
+
+    /// Makes connections before there is a request.
+    func start() {
+        switch self.way {
+        case .server(let link): link.start()
+        case .cluster(let router): router.start()
+        case nil: break
+        }
+    }
+
+    /// Fails what is pending and ends the connections.
+    /// - Returns: completed when the sockets are closed.
+    func close() -> EventLoopFuture<Void> {
+        switch self.way {
+        case .server(let link): link.close() ?? self.eventLoop.makeSucceededVoidFuture()
+        case .cluster(let router): router.close()
+        case nil: self.eventLoop.makeSucceededVoidFuture()
+        }
+    }
+
+    private func take(_ event: RedisLink.Event) {
+        switch event {
+        case .prepared(_, let findings, let isFirst):
+            self.known.connected(findings.serverIdentifier, isFirst: isFirst)
+        case .lost: break
+        case .foundCluster(let map, let requests):
+            let router = ClusterRouter(self.configuration, eventLoop: self.eventLoop, known: self.known)
+            self.way = .cluster(router)
+            if !map.masters.isEmpty { router.adopt(map) }
+            router.start()
+            for request in requests { router.submit(request) }
+        }
+    }
+}

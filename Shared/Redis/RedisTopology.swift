@@ -1,0 +1,52 @@
+/// A master of a cluster.
+public struct RedisMaster: Hashable, Sendable, CustomStringConvertible {
+    let address: NodeAddress
+
+    init(_ address: NodeAddress) { self.address = address }
+
+    /// `host:port`.
+    public var description: String { self.address.description }
+}
+
+/// Which masters there are, as far as the client knows.
+public struct RedisTopology: Sendable {
+    /// Those that serve slots, sorted by their names; empty for a single server.
+    public let masters: [RedisMaster]
+    /// One hash tag per master, in the order of `masters`; empty for a single server.
+    ///
+    /// A key with the tag `{anchor}` stands on that master, as long as the slot of the tag is not moved.
+    public let anchors: [String]
+    /// Changes when a slot has another master; empty for a single server.
+    public let identifier: String
+    private let anchorOfMaster: [NodeAddress: String]
+    private let map: SlotMap?
+
+    /// A single server.
+    init() {
+        self.masters = []
+        self.anchors = []
+        self.identifier = ""
+        self.anchorOfMaster = [:]
+        self.map = nil
+    }
+
+    init(_ map: SlotMap) {
+        let anchorOfMaster = map.anchors
+        let found = anchorOfMaster.sorted { $0.key.description < $1.key.description }
+        self.masters = found.map { RedisMaster($0.key) }
+        self.anchors = found.map(\.value)
+        self.identifier = String(map.fingerprint, radix: 16)
+        self.anchorOfMaster = anchorOfMaster
+        self.map = map
+    }
+
+    /// The anchor of the master that serves a key; nil for a single server, and for a slot that nobody serves.
+    public func anchor(of key: String) -> String? {
+        self.map?.master(of: HashSlot.of(key.utf8)).flatMap { self.anchorOfMaster[$0] }
+    }
+
+    /// Who serves a key; nil as for `anchor(of:)`.
+    public func master(of key: String) -> RedisMaster? {
+        self.map?.master(of: HashSlot.of(key.utf8)).map { RedisMaster($0) }
+    }
+}

@@ -1,0 +1,158 @@
+import NIOCore
+import NIOPosix
+import Synchronization
+import TestKit
+import Testing
+
+@testable import Redis
+
+/// Real clusters. One after the other: each is several processes.
+@Suite(.serialized, .timeLimit(.minutes(2))) struct ClusterTests {
+    private final class Flag: Sendable {
+        private let value = Atomic(false)
+        var isSet: Bool { self.value.load(ordering: .relaxed) }
+        func set() { self.value.store(true, ordering: .relaxed) }
+    }
+
+    private func configuration(_ url: String) throws -> RedisConfiguration {
+        var configuration = try RedisConfiguration(url: url)
+        configuration.commandDeadline = .seconds(5)
+        return configuration
+    }
+
+    /// How often the nodes answered with this error.
+    private func count(_ error: String, in cluster: RedisCluster) async throws -> Int {
+        var sum = 0
+        for master in cluster.masters {
+            let text = try await master.command("info", "errorstats")
+            for line in text.split(whereSeparator: \.isNewline) where line.hasPrefix("errorstat_\(error):count=") {
+                sum += Int(line.split(separator: "=")[1]) ?? 0
+            }
+        }
+        return sum
+    }
+
+    @Test func keysAreServedByTheirMasters() async throws {
+        let cluster = try await RedisCluster.start()
+        for url in [cluster.url, cluster.seedsURL] {
+            try await withClient(self.configuration(url)) { client in
+                let keys = (0..<500).map { "key-\($0)" }
+                let set = try await client.pipeline(keys.map { RedisCommand("SET", .string($0), .string($0)) })
+                #expect(set.allSatisfy { $0 == .status("OK") })
+                let got = try await client.pipeline(keys.map { RedisCommand("GET", .string($0)) })
+                #expect(got.map(\.text) == keys)
+                #expect(try await client.send(RedisCommand("DBSIZE")).integer == 500)
+                let loop = MultiThreadedEventLoopGroup.singleton.next()
+                #expect(try await client.pipeline([RedisCommand("GET", "key-7")], on: loop).get()[0].text == "key-7")
+                #expect(
+                    await code { () throws(RedisError) in _ = try await client.send(RedisCommand("DEL", "a", "b")) }
+                        == .unroutable)
+                let anchors = try await client.anchors()
+                #expect(anchors.count == 3)
+                for key in keys[..<50] {
+                    let anchor = try #require(try await client.anchor(of: key))
+                    let topology = try await client.topology()
+                    #expect(topology.master(of: key) == topology.master(of: "waybill:epoch:{\(anchor)}"))
+                }
+                _ = try await client.send(RedisCommand("FLUSHALL"))
+            }
+        }
+        #expect(try await self.count("MOVED", in: cluster) == 0, "the map was known before the first command")
+        try await self.scriptsAreLoadedWhereTheyRun(cluster)
+        try await self.aDatabaseIsRefused(cluster)
+        await cluster.stop()
+    }
+
+    private func scriptsAreLoadedWhereTheyRun(_ cluster: RedisCluster) async throws {
+        try await withClient(self.configuration(cluster.url)) { client in
+            let add = RedisScript("return redis.call('INCRBY', KEYS[1], ARGV[1])")
+            let runs = (0..<100).map { RedisInvocation(add, keys: ["n-\($0)"], arguments: [.integer(2)]) }
+            #expect(try await client.evaluate(runs).allSatisfy { $0.integer == 2 })
+            _ = try await cluster.masters[1].command("script", "flush")
+            #expect(try await client.evaluate(runs).allSatisfy { $0.integer == 4 }, "only what was refused ran again")
+        }
+    }
+
+    private func aDatabaseIsRefused(_ cluster: RedisCluster) async throws {
+        var configuration = try RedisConfiguration(url: cluster.url + "/1")
+        configuration.commandDeadline = .milliseconds(500)
+        try await withClient(configuration) { client in
+            let error = await #expect(throws: RedisError.self) { _ = try await client.send(ping) }
+            #expect(error?.message.contains("database 0 only") == true, "\(error?.message ?? "")")
+        }
+    }
+
+    @Test func nothingIsLostOrDoneTwiceWhileASlotMoves() async throws {
+        let cluster = try await RedisCluster.start()
+        let tag = (0...).lazy.map { "t\($0)" }.first { HashSlot.of($0.utf8) < 5462 } ?? ""
+        let keys = (0..<60).map { "n-\($0){\(tag)}" } + (0..<20).map { "other-\($0)" }
+        try await withClient(self.configuration(cluster.url)) { client in
+            let end = Flag()
+            let counts = try await withThrowingTaskGroup(of: Int64.self) { group in
+                for worker in 0..<4 {
+                    group.addTask {
+                        let add = RedisScript("return redis.call('INCR', KEYS[1])")
+                        var rounds: Int64 = 0
+                        while !end.isSet {
+                            let answers =
+                                worker % 2 == 0
+                                ? try await client.pipeline(keys.map { RedisCommand("INCR", .string($0)) })
+                                : try await client.evaluate(
+                                    keys.map { RedisInvocation(add, keys: [$0], arguments: []) })
+                            #expect(answers.allSatisfy { $0.serverError == nil })
+                            rounds += 1
+                        }
+                        return rounds
+                    }
+                }
+                for (source, target) in [(0, 2), (2, 1)] {
+                    try await cluster.move(
+                        slot: HashSlot.of(tag.utf8), from: cluster.masters[source], to: cluster.masters[target])
+                }
+                end.set()
+                return try await group.reduce(into: []) { $0.append($1) }
+            }
+            let sum = counts.reduce(0, +)
+            let values = try await client.pipeline(keys.map { RedisCommand("GET", .string($0)) })
+            #expect(values.map(\.integer) == keys.map { _ in sum })
+        }
+        #expect(try await self.count("ASK", in: cluster) > 0)
+        #expect(try await self.count("MOVED", in: cluster) > 0)
+        await cluster.stop()
+    }
+
+    @Test func aReplicaTakesOverForItsMaster() async throws {
+        let cluster = try await RedisCluster.start(withReplicas: true)
+        try await withClient(self.configuration(cluster.seedsURL)) { client in
+            // A key of the first master.
+            let key = RedisArgument.string((0...).lazy.map { "k\($0)" }.first { HashSlot.of($0.utf8) < 5462 } ?? "")
+            let other = RedisArgument.string((0...).lazy.map { "k\($0)" }.first { HashSlot.of($0.utf8) > 12000 } ?? "")
+            for number in 1...100 { #expect(try await client.send(RedisCommand("INCR", key)).integer == Int64(number)) }
+            let before = client.generation
+            // Told to, master and replica change places and lose nothing.
+            try await cluster.replicas[0].command("cluster", "failover")
+            var next: Int64 = 101
+            let deadline = ContinuousClock.now + .seconds(20)
+            while client.generation == before {
+                #expect(try await client.send(RedisCommand("INCR", key)).integer == next)
+                next += 1
+                try #require(ContinuousClock.now < deadline)
+            }
+            #expect(try await client.send(RedisCommand("INCR", key)).integer == next)
+            // Killed, the new master is replaced by the old one; others answer all the time.
+            try await cluster.masters[0].until("master_link_status:up", in: "info", "replication")
+            try await cluster.masters[0].until("role:slave", in: "info", "replication")
+            let between = client.generation
+            await cluster.replicas[0].kill()
+            var refused = 0
+            while await code({ () throws(RedisError) in _ = try await client.send(RedisCommand("INCR", key)) }) != nil {
+                refused += 1
+                try #require(ContinuousClock.now < deadline)
+            }
+            #expect(client.generation > between)
+            #expect(try await client.send(RedisCommand("GET", key)).integer ?? 0 > next)
+            _ = try await client.send(RedisCommand("INCR", other))
+        }
+        await cluster.stop()
+    }
+}

@@ -1,0 +1,210 @@
+import NIOCore
+import Testing
+
+@testable import Redis
+
+/// A generator that gives the same numbers for the same seed. Source: Steele et al., SplitMix64
+struct Seeded: RandomNumberGenerator {
+    private var state: UInt64
+    init(_ seed: UInt64) { self.state = seed }
+    mutating func next() -> UInt64 {
+        self.state &+= 0x9E37_79B9_7F4A_7C15
+        var mixed = self.state
+        mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
+        mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
+        return mixed ^ (mixed >> 31)
+    }
+}
+
+@Suite struct ScatteredPipelineTests {
+    private func echo(_ part: ScatteredPipeline.Part, _ pipeline: ScatteredPipeline) -> [RedisValue] {
+        pipeline.commands(of: part).map { .status("\($0.arguments.last == "ASKING" ? "OK" : "\($0)")") }
+    }
+
+    /// A cluster that moves slots at random moments, refuses what it does not serve, and counts what it executes.
+    private struct Cluster {
+        var map = threeMasters()
+        var executed: [String: Int] = [:]
+        var order: [Int: [String]] = [:]
+
+        mutating func run(_ commands: [RedisCommand], at node: NodeAddress, _ random: inout Seeded) -> [RedisValue] {
+            var isAsking = false
+            return commands.map { command in
+                if command == RedisCommand("ASKING") {
+                    isAsking = true
+                    return .status("OK")
+                }
+                defer { isAsking = false }
+                guard case .string(let key) = command.arguments[1] else { return .error("ERR") }
+                let slot = HashSlot.of(key.utf8)
+                // One slot in ten is on its way to another node and has none of its keys any more.
+                let target = slot % 10 == 0 ? RedisTests.node(3) : nil
+                let owner = self.map.master(of: slot)
+                if let target, owner == node { return .error("ASK \(slot) \(target)") }
+                guard owner == node || (isAsking && target == node) else {
+                    return .error("MOVED \(slot) \(owner.map(\.description) ?? "")")
+                }
+                if Int.random(in: 0..<20, using: &random) == 0 { return .error("TRYAGAIN wait") }
+                self.executed[key, default: 0] += 1
+                return .string(ByteBuffer(string: key))
+            }
+        }
+    }
+
+    @Test(arguments: UInt64(1)...40)
+    func whateverTheNodesSayEachCommandIsExecutedOnceAndAnsweredInItsPlace(seed: UInt64) throws {
+        var random = Seeded(seed)
+        var cluster = Cluster()
+        var known = threeMasters()
+        for slot in 0..<HashSlot.count where Int.random(in: 0..<4, using: &random) == 0 {
+            cluster.map.move(slot, to: node(Int.random(in: 0..<3, using: &random)))
+        }
+        let keys = (0..<Int.random(in: 1...60, using: &random)).map { "key-\($0)" }
+        var pipeline = try ScatteredPipeline(keys.map { RedisCommand("GET", .string($0)) })
+        var step = pipeline.begin(on: known, choice: 0)
+        var underWay: [ScatteredPipeline.Part] = []
+        var rounds = 0
+        while pipeline.answers == nil {
+            rounds += 1
+            try #require(rounds < 1000)
+            for (slot, node) in step.moves { known.move(slot, to: node) }
+            underWay += step.parts
+            if underWay.isEmpty {
+                try #require(step.mustWait, "nothing is under way and nothing waits")
+                step = pipeline.resume(on: known)
+                continue
+            }
+            let part = underWay.remove(at: Int.random(in: 0..<underWay.count, using: &random))
+            let waits = step.mustWait
+            if Int.random(in: 0..<10, using: &random) == 0 {
+                pipeline.withdrawn(part)
+                step = ScatteredPipeline.Step(mustWait: true)
+            } else {
+                let answers = cluster.run(pipeline.commands(of: part), at: part.node, &random)
+                step = pipeline.received(answers, of: part, on: known)
+                step.mustWait = step.mustWait || waits
+            }
+        }
+        #expect(pipeline.answers?.map(\.text) == keys)
+        #expect(cluster.executed == Dictionary(uniqueKeysWithValues: keys.map { ($0, 1) }))
+    }
+
+    @Test func commandsOfOneNodeTravelTogetherAndInOrder() throws {
+        var pipeline = try ScatteredPipeline((0..<30).map { RedisCommand("GET", .string("k\($0)")) })
+        let step = pipeline.begin(on: threeMasters(), choice: 0)
+        #expect(step.parts.count == 3 && !step.mustWait && !step.isRefreshWanted)
+        for part in step.parts { #expect(part.items == part.items.sorted()) }
+        #expect(step.parts.flatMap(\.items).sorted() == Array(0..<30))
+    }
+
+    @Test func redirectionsAreBounded() throws {
+        var pipeline = try ScatteredPipeline([RedisCommand("GET", "k")])
+        var map = threeMasters()
+        var step = pipeline.begin(on: map, choice: 0)
+        for turn in 0..<ScatteredPipeline.redirectionLimit {
+            let part = try #require(step.parts.first, "redirection \(turn) is followed")
+            step = pipeline.received([.error("MOVED \(HashSlot.of("k".utf8)) h:\(turn + 1)")], of: part, on: map)
+            for (slot, node) in step.moves { map.move(slot, to: node) }
+            #expect(step.isRefreshWanted)
+        }
+        let part = try #require(step.parts.first)
+        step = pipeline.received([.error("MOVED \(HashSlot.of("k".utf8)) h:9")], of: part, on: map)
+        #expect(step.parts.isEmpty)
+        #expect(pipeline.answers?.first?.serverError?.isRetriable == true)
+    }
+
+    @Test func askGoesBehindAskingAndLeavesTheMapAlone() throws {
+        var pipeline = try ScatteredPipeline([RedisCommand("GET", "k"), RedisCommand("INCR", "k")])
+        let map = threeMasters()
+        let part = try #require(pipeline.begin(on: map, choice: 0).parts.first)
+        let answer = RedisValue.error("ASK \(HashSlot.of("k".utf8)) h:1")
+        let step = pipeline.received([answer, answer], of: part, on: map)
+        #expect(step.moves.isEmpty && step.parts.count == 1)
+        let asking = try #require(step.parts.first)
+        #expect(
+            pipeline.commands(of: asking) == [
+                RedisCommand("ASKING"), RedisCommand("GET", "k"), RedisCommand("ASKING"), RedisCommand("INCR", "k"),
+            ])
+        _ = pipeline.received([.status("OK"), .integer(1), .status("OK"), .integer(2)], of: asking, on: map)
+        #expect(pipeline.answers == [.integer(1), .integer(2)])
+    }
+
+    @Test func whatIsGivenUpHasItsLastAnswer() throws {
+        var pipeline = try ScatteredPipeline([RedisCommand("GET", "k"), RedisCommand("GET", "unserved")])
+        var map = SlotMap()
+        map.move(HashSlot.of("k".utf8), to: node(1))
+        let step = pipeline.begin(on: map, choice: 0)
+        #expect(step.mustWait && step.isRefreshWanted)
+        _ = pipeline.received([.error("TRYAGAIN x")], of: step.parts[0], on: map)
+        #expect(pipeline.answers == nil)
+        pipeline.giveUp()
+        #expect(pipeline.answers?.map { $0.serverError?.serverPrefix } == ["TRYAGAIN", "CLUSTERDOWN"])
+    }
+
+    @Test func allMastersAnswerAsOne() throws {
+        func time(_ seconds: Int64) -> RedisValue {
+            .array(["\(seconds)", "5"].map { .string(ByteBuffer(string: $0)) })
+        }
+        var pipeline = try ScatteredPipeline([
+            RedisCommand("TIME"), RedisCommand("DBSIZE"), RedisCommand("FLUSHALL"), RedisCommand("SCRIPT", "LOAD", "x"),
+        ])
+        let step = pipeline.begin(on: threeMasters(), choice: 0)
+        #expect(step.parts.count == 3 && step.parts.allSatisfy { $0.items.count == 4 })
+        for (part, seconds) in zip(step.parts, [Int64(9), 10, 8]) {
+            let answers: [RedisValue] = [
+                time(seconds), .integer(seconds), seconds == 8 ? .error("ERR x") : .status("OK"),
+                seconds == 8 ? .status("digest") : .error("ERR y"),
+            ]
+            _ = pipeline.received(answers, of: part, on: threeMasters())
+        }
+        #expect(pipeline.answers == [time(8), .integer(27), .error("ERR x"), .status("digest")])
+    }
+
+    @Test func aMasterThatCannotBeReachedFailsTheCallUnlessItMayBeLeftOut() throws {
+        let error = RedisError(.connection, "gone")
+        var loading = try ScatteredPipeline([RedisCommand("SCRIPT", "LOAD", "x")])
+        let parts = loading.begin(on: threeMasters(), choice: 0).parts
+        let failed = loading.failed(parts[0], error)
+        #expect(failed)
+        for part in parts.dropFirst() { _ = loading.received([.status("digest")], of: part, on: threeMasters()) }
+        #expect(loading.answers == [.status("digest")])
+        var reading = try ScatteredPipeline([RedisCommand("TIME")])
+        let first = reading.begin(on: threeMasters(), choice: 0).parts[0]
+        let survived = reading.failed(first, error)
+        #expect(!survived)
+    }
+}
+
+@Suite struct MapRefreshTests {
+    private static func at(_ milliseconds: Int64) -> NIODeadline { .uptimeNanoseconds(0) + .milliseconds(milliseconds) }
+
+    @Test func manyWishesMakeOneQuestionAndSoonNoneMore() {
+        var refresh = MapRefresh()
+        #expect(refresh.wanted(now: Self.at(0)) == .begin)
+        #expect(refresh.wanted(now: Self.at(0)) == .nothing)
+        #expect(refresh.begin([node(1)]) == [node(1)])
+        #expect(refresh.wanted(now: Self.at(1)) == .nothing)
+        let isNews = refresh.succeeded(now: Self.at(2))
+        #expect(isNews)
+        let isNewsAgain = refresh.succeeded(now: Self.at(2))
+        #expect(!isNewsAgain)
+        #expect(refresh.failed(now: Self.at(2)) == .late)
+        #expect(refresh.wanted(now: Self.at(3)) == .beginAt(Self.at(102)))
+        #expect(refresh.wanted(now: Self.at(4)) == .nothing)
+    }
+
+    @Test func threeAreAskedAtOnceAndAllInTheEnd() {
+        var refresh = MapRefresh()
+        _ = refresh.wanted(now: Self.at(0))
+        #expect(refresh.begin((1...5).map(node)) == (1...3).map(node))
+        #expect(refresh.failed(now: Self.at(1)) == .ask(node(4)))
+        #expect(refresh.failed(now: Self.at(1)) == .ask(node(5)))
+        #expect(refresh.failed(now: Self.at(1)) == .wait)
+        #expect(refresh.failed(now: Self.at(1)) == .wait)
+        #expect(refresh.failed(now: Self.at(1)) == .beginAt(Self.at(201)))
+        for pause in [401, 801, 1001, 1001] {
+            _ = refresh.begin([node(1)])
+            #expect(refresh.failed(now: Self.at(1)) == .beginAt(Self.at(Int64(pause))))
+        }
+    }
+}

@@ -1,0 +1,126 @@
+import NIOCore
+import Testing
+
+@testable import Redis
+
+@Suite struct LinkPreparationTests {
+    private static func text(_ text: String) -> RedisValue { .string(ByteBuffer(string: text)) }
+    private static let master = Self.text("# Server\r\nrun_id:abc\r\n# Replication\r\nrole:master\r\nmaster_replid:x\r\n")
+    private static let replica = Self.text("run_id:abc\r\nrole:slave\r\n")
+    private static let slots = RedisValue.array([])
+    private static let noCluster = RedisValue.error("ERR This instance has cluster support disabled")
+
+    private func end(_ preparation: LinkPreparation, _ replies: RedisValue...) -> LinkPreparation.Verdict {
+        var preparation = preparation
+        for reply in replies.dropLast() { #expect(preparation.received(reply) == .more) }
+        return preparation.received(replies.last ?? .null)
+    }
+
+    @Test func aServerSaysWhoItIs() throws {
+        let server = try RedisConfiguration(url: "redis://:p@h/3").preparation(for: .server)
+        #expect(server.steps == [.authenticate, .ping, .information, .slots, .select])
+        var preparation = server
+        for reply in [.status("OK"), .status("PONG"), Self.master, Self.noCluster] {
+            #expect(preparation.received(reply) == .more)
+        }
+        #expect(preparation.received(.status("OK")) == .ready)
+        #expect(preparation.findings.serverIdentifier == "run_id:abc master_replid:x ")
+        #expect(preparation.findings.slots == nil && !preparation.findings.isReplica)
+        guard case .refused = preparation.received(.status("OK")) else {
+            Issue.record("one answer too many")
+            return
+        }
+    }
+
+    @Test func aReplicaIsNotUsed() throws {
+        let server = try RedisConfiguration(url: "redis://h").preparation(for: .server)
+        guard case .refused(let error) = self.end(server, .status("PONG"), Self.replica, Self.noCluster) else {
+            Issue.record("it is used")
+            return
+        }
+        #expect(error.message.contains("replica"))
+        // In a cluster the map says whom to write to.
+        #expect(self.end(server, .status("PONG"), Self.replica, Self.slots) == .ready)
+        let member = try RedisConfiguration(url: "redis://h").preparation(for: .member)
+        #expect(self.end(member, .status("PONG"), Self.replica) == .ready)
+    }
+
+    @Test func whatAUserMayNotAskIsNotNeeded() throws {
+        let server = try RedisConfiguration(url: "redis://h").preparation(for: .server)
+        let no = RedisValue.error("NOPERM this user has no permissions")
+        #expect(self.end(server, no, no, no) == .ready)
+        for refusal in ["NOAUTH Authentication required.", "LOADING Redis is loading", "ERR max clients"] {
+            var preparation = server
+            guard case .refused(let error) = preparation.received(.error(refusal)) else {
+                Issue.record("\(refusal) is taken")
+                continue
+            }
+            #expect(error.message.contains(refusal))
+        }
+        var preparation = server
+        _ = preparation.received(.status("PONG"))
+        guard case .refused = preparation.received(.integer(1)) else {
+            Issue.record("a number is no information")
+            return
+        }
+    }
+
+    @Test func sentinelsNeedNoPassword() throws {
+        let configuration = try RedisConfiguration(url: "redis+sentinel://:p@h/m/2")
+        let sentinel = configuration.preparation(for: .sentinel)
+        #expect(self.end(sentinel, .error("ERR AUTH without any password"), .status("PONG")) == .ready)
+        #expect(configuration.preparation(for: .server).steps == [.authenticate, .ping, .information, .select])
+    }
+
+    @Test func aClusterHasOneDatabase() throws {
+        let server = try RedisConfiguration(url: "redis://h/1").preparation(for: .server)
+        guard case .refused(let error) = self.end(server, .status("PONG"), Self.master, Self.slots, .error("ERR SELECT"))
+        else {
+            Issue.record("it is used")
+            return
+        }
+        #expect(error.message.contains("database 0 only"))
+    }
+}
+
+@Suite struct KnownServersTests {
+    @Test func theGenerationGrowsWithEachOtherServer() {
+        let known = KnownServers()
+        #expect(known.topology == nil && known.generation == 0)
+        known.connected("a", isFirst: true)
+        #expect(known.topology?.masters.isEmpty == true && known.generation == 1)
+        known.connected("a", isFirst: true)
+        known.connected("a", isFirst: false)
+        #expect(known.generation == 1, "the same server")
+        known.connected("b", isFirst: false)
+        known.connected("b", isFirst: false)
+        #expect(known.generation == 2)
+    }
+
+    @Test func aServerThatDoesNotTellMayBeAnother() {
+        let known = KnownServers()
+        known.connected(nil, isFirst: true)
+        known.connected(nil, isFirst: true)
+        #expect(known.generation == 1)
+        known.connected(nil, isFirst: false)
+        #expect(known.generation == 2)
+    }
+
+    @Test func aNewMasterOfAClusterIsAnotherServer() {
+        let known = KnownServers()
+        known.learned(threeMasters())
+        for number in 0..<3 { known.connected(to: node(number), "run-\(number)", isFirst: true) }
+        known.learned(threeMasters())
+        #expect(known.generation == 1 && known.topology?.masters.count == 3)
+        known.connected(to: node(7), "replica", isFirst: true)
+        #expect(known.generation == 1, "it answers for no key")
+        known.connected(to: node(0), "restarted", isFirst: false)
+        #expect(known.generation == 2)
+        var map = threeMasters()
+        for slot in 0..<5462 { map.move(slot, to: node(7)) }
+        known.learned(map)
+        #expect(known.generation == 3)
+        known.learned(threeMasters())
+        #expect(known.generation == 4, "it was away and may have lost something")
+    }
+}

@@ -1,0 +1,70 @@
+import NIOCore
+import NIOPosix
+import TestKit
+import Testing
+
+@testable import Redis
+
+@Suite(.serialized, .timeLimit(.minutes(2))) struct SentinelTests {
+    /// Tries until it succeeds.
+    private func untilItWrites(_ client: RedisClient, _ key: RedisArgument) async throws {
+        let deadline = ContinuousClock.now + .seconds(30)
+        while await code({ () throws(RedisError) in _ = try await client.send(RedisCommand("INCR", key)) }) != nil {
+            try #require(ContinuousClock.now < deadline)
+        }
+    }
+
+    @Test func theClientFollowsAFailOver() async throws {
+        let sentinel = try await RedisSentinel.start()
+        try await withClient(RedisConfiguration(url: sentinel.url + "/2")) { client in
+            try await client.connect()
+            _ = try await client.send(RedisCommand("SET", "n", "1"))
+            #expect(try await client.anchors().isEmpty)
+            let generation = client.generation
+            #expect(generation == 1)
+            await sentinel.master.kill()
+            try await self.untilItWrites(client, "n")
+            #expect(client.generation == generation + 1, "another server, which may be behind")
+            #expect(try await client.send(RedisCommand("CLIENT", "INFO")).text?.contains(" db=2 ") == true)
+        }
+        await sentinel.stop()
+    }
+
+    @Test func aMasterThatNoSentinelKnowsIsAConnectionErrorThatNamesIt() async throws {
+        let ports = [try await freeTCPPort(), try await freeTCPPort()]
+        let url = "redis+sentinel://127.0.0.1:\(ports[0]),127.0.0.1:\(ports[1])/the-master"
+        var configuration = try RedisConfiguration(url: url)
+        configuration.commandDeadline = .milliseconds(500)
+        try await withClient(configuration) { client in
+            let error = await #expect(throws: RedisError.self) { _ = try await client.send(ping) }
+            #expect(error?.code == .connection && error?.isRetriable == true)
+            #expect(error?.message.contains("the-master") == true, "\(error?.message ?? "")")
+            #expect(error?.message.contains("refused") == true, "\(error?.message ?? "")")
+        }
+    }
+
+    /// As a managed endpoint looks whose name leads to the old master for a while.
+    @Test func aServerThatBecomesAReplicaIsLeftAndTakenBackAsAMaster() async throws {
+        let master = try await RedisServer.startAlone()
+        let server = try await RedisServer.startAlone()
+        var configuration = try RedisConfiguration(url: server.url)
+        configuration.commandDeadline = .milliseconds(500)
+        let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
+        try await withClient(configuration, on: group) { client in
+            _ = try await client.send(RedisCommand("SET", "n", "1"))
+            try await server.command("replicaof", "127.0.0.1", "\(master.port)")
+            let write = RedisCommand("INCR", "n")
+            let first = await #expect(throws: RedisError.self) { _ = try await client.send(write) }
+            #expect(first?.isRetriable == true)
+            let second = await #expect(throws: RedisError.self) { _ = try await client.send(write) }
+            #expect(second?.message.contains("replica") == true, "it is not even read from: \(second?.message ?? "")")
+            #expect(client.generation == 1)
+            try await server.command("replicaof", "no", "one")
+            try await self.untilItWrites(client, "n")
+            #expect(client.generation == 2, "it may have taken what the other one had")
+        }
+        try await group.shutdownGracefully()
+        await server.stop()
+        await master.stop()
+    }
+}

@@ -1,0 +1,134 @@
+import Model
+import NIOCore
+import NIOPosix
+import Redis
+import TestKit
+import Testing
+
+@testable import Store
+
+/// Every script and every reader once, where keys lie on several servers, and where a user may do no more than needed.
+@Suite(.serialized, .timeLimit(.minutes(2))) struct ClusterStoreTests {
+    @Test func theStoreWorksOnACluster() async throws {
+        let cluster = try await RedisCluster.start()
+        try await self.withBench(RedisConfiguration(url: cluster.url), cluster.masters[0]) { bench in
+            try await self.goThroughEverything(bench)
+            for master in cluster.masters {
+                #expect(try await Int(master.command("dbsize")) ?? 0 > 10, "keys lie on all masters")
+            }
+        }
+        await cluster.stop()
+    }
+
+    @Test(arguments: [true, false])
+    func theStoreWorksWithTheLeastRightsOnAClusterOrNot(isCluster: Bool) async throws {
+        // README names these rights.
+        let rights = [
+            "on", ">secret", "~waybill:*", "-@all", "+asking", "+cluster|slots", "+del", "+evalsha", "+exists",
+            "+expire", "+get", "+hdel", "+hexists", "+hget", "+hgetall", "+hlen", "+hmget", "+hscan", "+hset", "+info",
+            "+ping", "+sadd", "+scan", "+script|load", "+select", "+set", "+sismember", "+smembers", "+srem", "+time",
+            "+zadd", "+zcard", "+zrangebyscore", "+zrem", "+zscore",
+        ]
+        let servers = isCluster ? try await RedisCluster.start().masters : [try await RedisServer.startAlone()]
+        for server in servers { try await server.command(["acl", "setuser", "waybill"] + rights) }
+        let configuration = try RedisConfiguration(url: "redis://waybill:secret@127.0.0.1:\(servers[0].port)")
+        try await self.withBench(configuration, servers[0]) { bench in
+            try await self.goThroughEverything(bench)
+            let error = await #expect(throws: RedisError.self) { _ = try await bench.raw("GET", "other") }
+            #expect(error?.serverPrefix == "NOPERM")
+        }
+        for server in servers { await server.stop() }
+    }
+
+    private func withBench(
+        _ configuration: RedisConfiguration, _ server: RedisServer, _ body: (StoreBench) async throws -> Void
+    ) async throws {
+        let redis = RedisClient(configuration, eventLoopGroup: MultiThreadedEventLoopGroup.singleton)
+        do { try await body(StoreBench(server: server, redis: redis)) } catch {
+            await redis.close()
+            throw error
+        }
+        await redis.close()
+    }
+
+    private func goThroughEverything(_ bench: StoreBench) async throws {
+        try await self.orders(bench)
+        try await self.registrations(bench)
+        try await self.pictures(bench)
+    }
+
+    private func orders(_ bench: StoreBench) async throws {
+        let names = (0..<100).map { "o\($0)" }
+        #expect(try await bench.store.write(names.map { try version($0, 1) }).allSatisfy { $0 == .written })
+        #expect(try await bench.store.write(names.map { try version($0, 1) }).allSatisfy { $0 == .conflict })
+        let stored = try await bench.store.orders(names.map { try key($0) })
+        #expect(try stored.map { try $0.get()?.state.key.order.rawValue } == names)
+        let unannounced = OrderStore.Write(
+            state: try state("o1", version: 2), expectedRevision: 1, content: .unannouncedVersion(somePackage))
+        #expect(try await bench.write(unannounced) == .written)
+        try await bench.store.settle([(try key("o1"), "2")])
+        #expect(try await bench.store.orders([key("o1")])[0].get()?.unannounced == "")
+        #expect(try await bench.write(removal("o2", 2)) == .written)
+        #expect(try await bench.reader.isRemoved(key("o2"), on: bench.loop).get())
+        #expect(try await bench.reader.spans(of: key("o1"), on: bench.loop).get()?.head.readableBytes == 256)
+        let assets = (0..<20).map { (digest: "digest-\($0)", entry: [UInt8($0)]) }
+        for _ in 0..<2 { try await bench.store.putAssets(assets) }
+        let read = try await bench.reader.assets(assets.map(\.digest), on: bench.loop).get()
+        #expect(read.map { Array($0.readableBytesView) } == assets.map(\.entry))
+        let scan = OrderScan(redis: bench.redis)
+        let type = try OrderTypeIdentifier(orderType)
+        var (seen, cursor): (Set<String>, String?) = ([], nil)
+        repeat {
+            let page = try await scan.page(of: type, from: cursor)
+            seen.formUnion(page.orders.map(\.order.rawValue))
+            cursor = page.next
+            #expect(cursor.map(OrderScan.isCursor) ?? true)
+        } while cursor != nil
+        #expect(seen == Set(names))
+        #expect(try await !scan.serverIdentifier().isEmpty)
+        #expect(try await scan.serverIdentifier() == scan.serverIdentifier())
+        try await scan.keep([1], of: type)
+        #expect(try await scan.bookmark(of: type) == [1])
+        try await scan.forget(type)
+        #expect(try await scan.bookmark(of: type) == nil)
+    }
+
+    private func registrations(_ bench: StoreBench) async throws {
+        let device = try DeviceIdentifier("device")
+        for number in 10..<40 {
+            let key = try registration("device", "o\(number)")
+            #expect(try await !bench.registrations.register(key, record("aa")))
+            #expect(try await bench.registrations.register(key, record("bb", at: 1_741_190_531_002)))
+        }
+        let changes = try #require(try await bench.changes(device))
+        #expect(changes.orders.count == 30)
+        #expect(try await bench.write(version("o20", 2)) == .written)
+        #expect(try await bench.changes(device, changes.tag)?.orders.map(\.rawValue).contains("o20") == true)
+        try await bench.registrations.unregister(
+            registration("device", "o11"), at: RegistrationStamp(offset: 5, epochMilliseconds: 1_741_190_531_005))
+        let gone = try await bench.registrations.retire(
+            registration("device", "o12"), record("bb", at: 1_741_190_531_002))
+        #expect(gone)
+        let left = try await bench.registrations.orders(of: device, type: OrderTypeIdentifier(orderType))
+        #expect(left.count == 28)
+        let devices = try await bench.registrations.devices(of: (10..<40).map { try key("o\($0)") })
+        #expect(devices.map(\.count).reduce(0, +) == 28)
+        #expect(try await bench.registrations.modified([key("o20"), key("o2")])[1] == nil)
+    }
+
+    private func pictures(_ bench: StoreBench) async throws {
+        let pictures = Pictures(redis: bench.redis)
+        let picture = PictureKey(orderType: try OrderTypeIdentifier(orderType), url: "https://cdn.example/a.png")
+        let waiting = Pictures.Waiting(order: try key("o1"), version: 1, sinceEpochSeconds: 7)
+        #expect(try await pictures.note([picture: [waiting]]) == 0)
+        var claim = try #require(try await pictures.claim(5, lease: .seconds(60)).claims.first)
+        #expect(try await pictures.postpone(&claim, by: .seconds(60)))
+        #expect(try await pictures.waiting(for: picture, from: "0").orders == [waiting])
+        try await pictures.settle([waiting], for: picture)
+        try await pictures.finish(claim, dismissing: false, otherwiseAgainAfter: .seconds(1))
+        #expect(try await pictures.claim(5, lease: .seconds(60)).total == 0)
+        #expect(try await pictures.records([picture]) == [nil])
+        try await pictures.save(PictureRecord(), for: picture)
+        #expect(try await pictures.records([picture]).count == 1)
+    }
+}

@@ -1,0 +1,113 @@
+/// A Redis cluster for one test: masters that share the slots evenly, perhaps with one replica each.
+///
+/// It takes about two seconds: a node that was just started waits that long before it serves slots (Redis cluster.c,
+/// `CLUSTER_WRITABLE_DELAY`). A master that does not answer for a second is replaced by its replica.
+public final class RedisCluster: Sendable {
+    /// Each serves its share of the slots at first.
+    public let masters: [RedisServer]
+    /// In the order of their masters; empty without replicas.
+    public let replicas: [RedisServer]
+
+    private init(masters: [RedisServer], replicas: [RedisServer]) {
+        self.masters = masters
+        self.replicas = replicas
+    }
+
+    /// The URL of one node.
+    public var url: String { self.masters[0].url }
+
+    /// A URL that names all masters.
+    public var seedsURL: String { "redis://" + self.masters.map { "127.0.0.1:\($0.port)" }.joined(separator: ",") }
+
+    /// Starts a cluster and returns when all its nodes say that it is whole.
+    /// - Parameter arguments: added to each server's command line.
+    public static func start(
+        masters: Int = 3, withReplicas: Bool = false, arguments: [String] = []
+    ) async throws -> RedisCluster {
+        var servers: [RedisServer] = []
+        do {
+            for _ in 0..<(withReplicas ? 2 * masters : masters) {
+                // Two servers of one address may not find each other by the usual distance of 10,000.
+                let bus = try await freeTCPPort()
+                servers.append(
+                    try await RedisServer.startAlone(
+                        [
+                            "--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-node-timeout",
+                            "1000", "--cluster-port", "\(bus)", "--cluster-replica-validity-factor", "0",
+                            "--repl-diskless-sync-delay", "0",
+                        ] + arguments))
+            }
+            let cluster = RedisCluster(
+                masters: Array(servers[..<masters]), replicas: Array(servers[masters...]))
+            try await cluster.join()
+            return cluster
+        } catch {
+            for server in servers { await server.stop() }
+            throw error
+        }
+    }
+
+    /// Waits until all nodes that run say that all slots are served.
+    public func untilWhole() async throws {
+        for server in self.masters + self.replicas { try await server.until("cluster_state:ok", in: "cluster", "info") }
+    }
+
+    /// Ends all servers.
+    public func stop() async {
+        await withTaskGroup(of: Void.self) { group in
+            for server in self.masters + self.replicas { group.addTask { await server.stop() } }
+        }
+    }
+
+    /// Ends with the given slot moving from one master to another, step by step as `redis-cli --cluster reshard` does.
+    /// - Parameter key: called with each key before it goes.
+    public func move(
+        slot: Int, from source: RedisServer, to target: RedisServer, each key: (String) async throws -> Void = { _ in }
+    ) async throws {
+        let (sourceName, targetName) = (
+            try await source.command("cluster", "myid"), try await target.command("cluster", "myid")
+        )
+        try await target.command("cluster", "setslot", "\(slot)", "importing", sourceName)
+        try await source.command("cluster", "setslot", "\(slot)", "migrating", targetName)
+        while true {
+            let keys = try await source.command("cluster", "getkeysinslot", "\(slot)", "20")
+                .split(whereSeparator: \.isNewline).map(String.init)
+            if keys.isEmpty { break }
+            for name in keys {
+                try await key(name)
+                try await source.command("migrate", "127.0.0.1", "\(target.port)", name, "0", "5000")
+            }
+        }
+        for server in [target, source] { try await server.command("cluster", "setslot", "\(slot)", "node", targetName) }
+    }
+
+    private func join() async throws {
+        let share = (16384 + self.masters.count - 1) / self.masters.count
+        for (index, master) in self.masters.enumerated() {
+            let (first, last) = (index * share, min((index + 1) * share, 16384) - 1)
+            try await master.command("cluster", "addslotsrange", "\(first)", "\(last)")
+            try await master.command("cluster", "set-config-epoch", "\(index + 1)")
+        }
+        for server in (self.masters + self.replicas).dropFirst() { try await self.meet(server) }
+        for server in self.masters + self.replicas {
+            try await server.until(
+                "cluster_known_nodes:\(self.masters.count + self.replicas.count)", in: "cluster", "info")
+        }
+        for (master, replica) in zip(self.masters, self.replicas) {
+            let name = try await master.command("cluster", "myid")
+            try await replica.until(name, in: "cluster", "nodes")
+            try await replica.command("cluster", "replicate", name)
+        }
+        try await self.untilWhole()
+        for replica in self.replicas { try await replica.until("master_link_status:up", in: "info", "replication") }
+        // Whoever asks any node must hear of all: a node learns the slots of others by gossip.
+        for server in self.masters + self.replicas {
+            try await server.until("cluster_slots_ok:16384", in: "cluster", "info")
+        }
+    }
+
+    private func meet(_ server: RedisServer) async throws {
+        let bus = try await server.command("config", "get", "cluster-port").split(whereSeparator: \.isNewline).last ?? ""
+        try await self.masters[0].command("cluster", "meet", "127.0.0.1", "\(server.port)", String(bus))
+    }
+}
