@@ -55,7 +55,9 @@ final class MasterFinder {
             case .failure(let error): self.ask(index + 1, lastFailure: error, completion)
             }
         }
-        let link = RedisLink(self.configuration, .sentinel, to: .address(sentinel), eventLoop: self.eventLoop) { event in
+        let link = RedisLink(
+            self.configuration, .sentinel, to: .address(sentinel), eventLoop: self.eventLoop
+        ) { event in
             switch event {
             case .lost(let error): end(.failure(error))
             case .prepared, .foundCluster: break

@@ -2,8 +2,8 @@ extension RedisClient {
     /// Grows whenever keys are answered by another server, or by the same one restarted: a fail-over, a new master, a
     /// server whose name leads elsewhere now.
     ///
-    /// What was read before may be newer than what stands there now. Read it before and after: if it is the same, so was
-    /// the server. 0 until the first connection; the first one counts too.
+    /// What was read before may be newer than what stands there now. Read it before and after: if it is the same, so
+    /// was the server. 0 until the first connection; the first one counts too.
     public var generation: UInt64 { self.known.generation }
 
     /// Which masters there are. Asks Redis only if no connection was made yet.
@@ -16,6 +16,9 @@ extension RedisClient {
 
     /// One hash tag per master of a cluster; empty for a single server. See `RedisTopology.anchors`.
     public func anchors() async throws(RedisError) -> [String] { try await self.topology().anchors }
+
+    /// As `anchors()` without asking: also empty as long as no connection was made.
+    public var knownAnchors: [String] { self.known.topology?.anchors ?? [] }
 
     /// The anchor of the master that serves a key; nil for a single server.
     public func anchor(of key: String) async throws(RedisError) -> String? { try await self.topology().anchor(of: key) }

@@ -6,8 +6,8 @@ public import NIOCore
 /// Bounded: commands and bytes per link (`queueFull`), time per command (`RedisConfiguration.commandDeadline`; one that
 /// had to wait for a connection gets a quarter more).
 /// Whether the server belongs to a cluster is found out; then commands go where their keys are, the answers come back
-/// in order, and what a node refuses because the slot has moved is sent again (`ScatteredPipeline`). A pipeline of which
-/// a part fails fails as a whole, though other parts took effect.
+/// in order, and what a node refuses because the slot has moved is sent again (`ScatteredPipeline`). In a pipeline over
+/// several masters the commands of one that does not answer are answered with an error `UNANSWERED`.
 /// Commands are written at most once. One that was written and then lost with its connection fails with `.connection`,
 /// one without an answer in time with `.timeout`; both may have taken effect. The connection comes back by itself.
 /// Cancelling a task that waits does not end the wait: it ends with the answer or at the deadline, because the command

@@ -58,7 +58,8 @@ public struct RedisConfiguration: Sendable {
         }
         guard parsed.isEncrypted else {
             guard caFile == nil else {
-                throw RedisError(.configuration, "reading the Redis URL: a CA file needs rediss:// or rediss+sentinel://")
+                let needed = "rediss:// or rediss+sentinel://"
+                throw RedisError(.configuration, "reading the Redis URL: a CA file needs \(needed)")
             }
             self.tls = nil
             return

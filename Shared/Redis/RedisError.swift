@@ -44,7 +44,12 @@ public struct RedisError: Error, Hashable, Sendable, CustomStringConvertible {
     /// Errors of a server that starts, fails over or is busy.
     ///
     /// Source: Redis 7.0 server.c, `createSharedObjects`.
-    private static let passingServerErrors = ["LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY"]
+    private static let passingServerErrors = [
+        "LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY", Self.unansweredPrefix,
+    ]
+
+    /// Ours, in a pipeline over several servers: this one's commands were not answered and may have taken effect.
+    static let unansweredPrefix = "UNANSWERED"
 
     /// The first word of a server's error, which is its kind by convention: `ERR`, `WRONGTYPE`, `NOSCRIPT`; else empty.
     public var serverPrefix: String {

@@ -179,7 +179,8 @@ extension RedisLink {
             .channelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture {
                     if let tls = configuration.tls {
-                        try channel.pipeline.syncOperations.addHandler(configuration.makeTLSHandler(tls, for: address.host))
+                        let handler = try configuration.makeTLSHandler(tls, for: address.host)
+                        try channel.pipeline.syncOperations.addHandler(handler)
                     }
                     try channel.pipeline.syncOperations.addHandler(ConnectionHandler())
                 }

@@ -5,7 +5,8 @@ import Testing
 
 @Suite struct LinkPreparationTests {
     private static func text(_ text: String) -> RedisValue { .string(ByteBuffer(string: text)) }
-    private static let master = Self.text("# Server\r\nrun_id:abc\r\n# Replication\r\nrole:master\r\nmaster_replid:x\r\n")
+    private static let master = Self.text(
+        "# Server\r\nrun_id:abc\r\n# Replication\r\nrole:master\r\nmaster_replid:x\r\n")
     private static let replica = Self.text("run_id:abc\r\nrole:slave\r\n")
     private static let slots = RedisValue.array([])
     private static let noCluster = RedisValue.error("ERR This instance has cluster support disabled")
@@ -74,7 +75,8 @@ import Testing
 
     @Test func aClusterHasOneDatabase() throws {
         let server = try RedisConfiguration(url: "redis://h/1").preparation(for: .server)
-        guard case .refused(let error) = self.end(server, .status("PONG"), Self.master, Self.slots, .error("ERR SELECT"))
+        let end = self.end(server, .status("PONG"), Self.master, Self.slots, .error("ERR SELECT"))
+        guard case .refused(let error) = end
         else {
             Issue.record("it is used")
             return

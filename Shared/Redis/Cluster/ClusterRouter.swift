@@ -5,8 +5,8 @@ import NIOCore
 /// Thin: `ScatteredPipeline` decides what goes where and again, `MapRefresh` when nodes are asked, `SlotMap` who serves
 /// what; this keeps one link per node and the requests that belong to none.
 /// Bounded: one link per master (and for a while one to a node that a redirection names), the commands that wait here
-/// by `RedisConfiguration.commandLimit`, redirections and repetitions by the command deadline: what is sent again within
-/// it gets a whole one for its answer.
+/// by `RedisConfiguration.commandLimit`, redirections and repetitions by the command deadline: what is sent again
+/// within it gets a whole one for its answer.
 final class ClusterRouter {
     private let configuration: RedisConfiguration
     private let eventLoop: any EventLoop
@@ -83,13 +83,15 @@ extension ClusterRouter {
         }
         guard !request.isDone else { return }
         if let answers = request.pipeline.answers {
-            request.succeed(answers)
+            if let error = request.pipeline.totalFailure { request.fail(error) } else { request.succeed(answers) }
         } else if step.mustWait {
             self.postpone(request)
         }
     }
 
-    private func ended(_ request: ClusterRequest, _ part: ScatteredPipeline.Part, _ outcome: RedisLink.Request.Outcome) {
+    private func ended(
+        _ request: ClusterRequest, _ part: ScatteredPipeline.Part, _ outcome: RedisLink.Request.Outcome
+    ) {
         guard !request.isDone else { return }
         guard let map, !self.isClosed else {
             request.fail(RedisError(.closed, "waiting for an answer: the client was closed"))
@@ -101,11 +103,8 @@ extension ClusterRouter {
             request.pipeline.withdrawn(part)
             self.run(request, ScatteredPipeline.Step(mustWait: true))
         case .failed(let error):
-            if request.pipeline.failed(part, error) {
-                self.run(request, ScatteredPipeline.Step())
-            } else {
-                request.fail(error)
-            }
+            request.pipeline.failed(part, error)
+            self.run(request, ScatteredPipeline.Step())
         }
     }
 
@@ -178,7 +177,8 @@ extension ClusterRouter {
             _ = link.close()
         }
         guard remaining else { return }
-        self.eventLoop.assumeIsolated().scheduleTask(in: TimeAmount(self.configuration.commandDeadline)) { self.sweep() }
+        let pause = TimeAmount(self.configuration.commandDeadline)
+        self.eventLoop.assumeIsolated().scheduleTask(in: pause) { self.sweep() }
     }
 
     private func wantMap() {
@@ -236,7 +236,9 @@ extension ClusterRouter {
 
     private func link(to node: NodeAddress) -> RedisLink {
         if let link = self.links[node] { return link }
-        let link = RedisLink(self.configuration, .member, to: .address(node), eventLoop: self.eventLoop) { [weak self] event in
+        let link = RedisLink(
+            self.configuration, .member, to: .address(node), eventLoop: self.eventLoop
+        ) { [weak self] event in
             guard let self else { return }
             switch event {
             case .prepared(_, let findings, let isFirst):

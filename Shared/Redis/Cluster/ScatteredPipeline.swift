@@ -48,6 +48,9 @@ struct ScatteredPipeline {
     private var items: [Item]
     private var postponed: [Int] = []
     private var missing: Int
+    /// Items without an answer, and why the first of them has none.
+    private var failed = 0
+    private var failure: RedisError?
 
     /// - Throws: `RedisError` with code `.unroutable` when a command cannot be sent to a cluster.
     init(_ commands: [RedisCommand]) throws(RedisError) {
@@ -140,12 +143,16 @@ struct ScatteredPipeline {
 
     /// A part was lost with its connection, or not answered in time: it may have been executed.
     ///
-    /// - Returns: false if the whole call fails for it.
-    mutating func failed(_ part: Part, _ error: RedisError) -> Bool {
-        guard part.items.allSatisfy({ self.merges[self.items[$0].command] == .anyMaySucceed }) else { return false }
-        for index in part.items { self.take(.error("CLUSTERDOWN \(error.message)"), for: index) }
-        return true
+    /// Its commands are answered with an error, the others as they were: one master that is away does not hide what
+    /// the others did.
+    mutating func failed(_ part: Part, _ error: RedisError) {
+        self.failure = self.failure ?? error
+        self.failed += part.items.count
+        for index in part.items { self.take(.error("\(RedisError.unansweredPrefix) \(error.message)"), for: index) }
     }
+
+    /// Why the call as a whole has failed: no command of it was answered.
+    var totalFailure: RedisError? { self.failed == self.items.count ? self.failure : nil }
 
     /// A part was never written, because its node is not the right one any more. Call `resume`.
     mutating func withdrawn(_ part: Part) {

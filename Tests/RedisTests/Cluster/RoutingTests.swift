@@ -109,7 +109,9 @@ func threeMasters() -> SlotMap {
         #expect(verdict("ASK 3999 :6381") == .ask(NodeAddress(host: "asked", port: 6381)))
         #expect(verdict("ASK 3999 ?:6381") == .ask(NodeAddress(host: "asked", port: 6381)))
         for text in ["TRYAGAIN x", "CLUSTERDOWN y", "LOADING z"] { #expect(verdict(text) == .later) }
-        for text in ["MOVED", "MOVED x h:1", "MOVED 99999 h:1", "MOVED 1 h", "ASK 1 h:0", "ASK 1 h:x", "ERR MOVED", ""] {
+        for text in [
+            "MOVED", "MOVED x h:1", "MOVED 99999 h:1", "MOVED 1 h", "ASK 1 h:0", "ASK 1 h:x", "ERR MOVED", "",
+        ] {
             #expect(verdict(text) == .answer, "\(text)")
         }
         #expect(Redirection(.string(ByteBuffer(string: "MOVED 1 h:1")), asked: asked) == .answer)

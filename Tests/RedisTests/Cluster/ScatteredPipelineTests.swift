@@ -160,18 +160,34 @@ struct Seeded: RandomNumberGenerator {
         #expect(pipeline.answers == [time(8), .integer(27), .error("ERR x"), .status("digest")])
     }
 
-    @Test func aMasterThatCannotBeReachedFailsTheCallUnlessItMayBeLeftOut() throws {
+    @Test func aMasterThatIsAwayDoesNotHideTheOthers() throws {
         let error = RedisError(.connection, "gone")
         var loading = try ScatteredPipeline([RedisCommand("SCRIPT", "LOAD", "x")])
         let parts = loading.begin(on: threeMasters(), choice: 0).parts
-        let failed = loading.failed(parts[0], error)
-        #expect(failed)
+        loading.failed(parts[0], error)
         for part in parts.dropFirst() { _ = loading.received([.status("digest")], of: part, on: threeMasters()) }
-        #expect(loading.answers == [.status("digest")])
-        var reading = try ScatteredPipeline([RedisCommand("TIME")])
-        let first = reading.begin(on: threeMasters(), choice: 0).parts[0]
-        let survived = reading.failed(first, error)
-        #expect(!survived)
+        #expect(loading.answers == [.status("digest")] && loading.totalFailure == nil)
+        var reading = try ScatteredPipeline((0..<30).map { RedisCommand("GET", .string("k\($0)")) })
+        let all = reading.begin(on: threeMasters(), choice: 0).parts
+        reading.failed(all[1], error)
+        #expect(reading.answers == nil, "the others are waited for")
+        for part in [all[0], all[2]] {
+            _ = reading.received(part.items.map { .integer(Int64($0)) }, of: part, on: threeMasters())
+        }
+        let answers = try #require(reading.answers)
+        for (index, answer) in answers.enumerated() where !all[1].items.contains(index) {
+            #expect(answer == .integer(Int64(index)))
+        }
+        let unanswered = all[1].items.compactMap { answers[$0].serverError }
+        #expect(unanswered.count == all[1].items.count && unanswered.allSatisfy(\.isRetriable))
+        #expect(reading.totalFailure == nil)
+    }
+
+    @Test func aCallWithoutAnyAnswerFails() throws {
+        var pipeline = try ScatteredPipeline([RedisCommand("GET", "a"), RedisCommand("GET", "{a}b")])
+        let part = try #require(pipeline.begin(on: threeMasters(), choice: 0).parts.first)
+        pipeline.failed(part, RedisError(.timeout, "none in 2 s"))
+        #expect(pipeline.answers != nil && pipeline.totalFailure?.code == .timeout)
     }
 }
 
