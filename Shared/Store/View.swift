@@ -10,15 +10,26 @@ public struct View: Sendable {
     public let redis: RedisClient
     private let anchors: @Sendable () -> [String]
 
-    /// - Parameter anchors: a hash tag for each master of a cluster, as they are now; none for a single server.
-    public init(redis: RedisClient, anchors: @escaping @Sendable () -> [String] = { [] }) {
+    /// - Parameter anchors: a hash tag for each master of a cluster, as they are now; none for a single server. nil
+    ///   takes those that the client knows.
+    public init(redis: RedisClient, anchors: (@Sendable () -> [String])? = nil) {
         self.redis = redis
-        self.anchors = anchors
+        self.anchors = anchors ?? { redis.knownAnchors }
     }
 
+    /// In an order that does not change when a replica takes over.
     private var places: [String?] {
-        let anchors = self.anchors()
+        let anchors = self.anchors().sorted()
         return anchors.isEmpty ? [nil] : anchors.map { $0 }
+    }
+
+    /// Waits until the client knows whether there is a cluster: before that no place is the right one.
+    func awaitPlaces() async throws(StoreError) {
+        do {
+            _ = try await self.redis.topology()
+        } catch {
+            throw StoreError("finding the places of the view", error)
+        }
     }
 
     /// What stands in one place.
@@ -50,6 +61,7 @@ public struct View: Sendable {
 
     /// Looks at all places.
     public func look() async throws(StoreError) -> [Place] {
+        try await self.awaitPlaces()
         let places = self.places
         let replies = try await self.run(
             places.map {
@@ -107,6 +119,7 @@ public struct View: Sendable {
     /// - Returns: whether it is so in all places.
     public func complete(_ plan: String, epoch: String, tails: [String: Int64]) async throws(StoreError) -> Bool {
         let pairs = Self.pairs(tails)
+        try await self.awaitPlaces()
         let replies = try await self.run(
             self.places.map {
                 RedisInvocation(
@@ -163,7 +176,7 @@ extension View {
         let values: [String]
     }
 
-    /// Commands that read the epochs, to stand in a pipeline beside others.
+    /// Commands that read the epochs, to stand in a pipeline beside others, once `ViewWatch.known` has answered.
     public var epochCommands: [RedisCommand] {
         self.places.map { RedisCommand("EVAL", .string(StoreScripts.epoch), "1", .string(StoreKeys.epoch($0))) }
     }

@@ -39,6 +39,7 @@ public final class ViewWatch: Sendable {
     }
 
     private func read() async throws(StoreError) -> View.Epochs? {
+        try await self.view.awaitPlaces()
         do {
             return try View.epochs(try await self.view.redis.pipeline(self.view.epochCommands))
         } catch let error as RedisError {

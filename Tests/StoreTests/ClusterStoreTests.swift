@@ -24,10 +24,10 @@ import Testing
     func theStoreWorksWithTheLeastRightsOnAClusterOrNot(isCluster: Bool) async throws {
         // README names these rights.
         let rights = [
-            "on", ">secret", "~waybill:*", "-@all", "+asking", "+cluster|slots", "+del", "+evalsha", "+exists",
+            "on", ">secret", "~waybill:*", "-@all", "+asking", "+cluster|slots", "+del", "+eval", "+evalsha", "+exists",
             "+expire", "+get", "+hdel", "+hexists", "+hget", "+hgetall", "+hlen", "+hmget", "+hscan", "+hset", "+info",
             "+ping", "+sadd", "+scan", "+script|load", "+select", "+set", "+sismember", "+smembers", "+srem", "+time",
-            "+zadd", "+zcard", "+zrangebyscore", "+zrem", "+zscore",
+            "+type", "+zadd", "+zcard", "+zrangebyscore", "+zrem", "+zscore",
         ]
         let servers = isCluster ? try await RedisCluster.start().masters : [try await RedisServer.startAlone()]
         for server in servers { try await server.command(["acl", "setuser", "waybill"] + rights) }
@@ -55,6 +55,7 @@ import Testing
         try await self.orders(bench)
         try await self.registrations(bench)
         try await self.pictures(bench)
+        try await self.view(bench)
     }
 
     private func orders(_ bench: StoreBench) async throws {
@@ -130,5 +131,38 @@ import Testing
         #expect(try await pictures.records([picture]) == [nil])
         try await pictures.save(PictureRecord(), for: picture)
         #expect(try await pictures.records([picture]).count == 1)
+    }
+
+    private func view(_ bench: StoreBench) async throws {
+        let view = View(redis: bench.redis)
+        let anchors = try await bench.redis.anchors()
+        let places = try await view.look()
+        #expect(places.count == max(1, anchors.count) && places.allSatisfy { $0.epoch == nil })
+        #expect(Set(places.compactMap(\.anchor)) == Set(anchors))
+        let watch = ViewWatch(view)
+        await #expect(throws: StoreError.self) { _ = try await watch.known() }
+        let plan = try #require(try await view.begin("plan", seen: places))
+        let board = RestoreBoard(view)
+        try await board.note([RestoreBoard.Job(name: "t/0", from: 0, to: 9)], of: plan)
+        guard case .job(var job) = try await board.claim(of: plan, by: "me", lease: .seconds(60)) else {
+            Issue.record("nobody has the job")
+            return
+        }
+        (job.next, job.isDone) = (9, true)
+        #expect(try await board.keep(job, of: plan, by: "me", lease: .seconds(60)))
+        #expect(try await view.complete(plan, epoch: "e", tails: ["t/0": 9]))
+        try await board.forget(plan)
+        let epochs = try await watch.known()
+        try await watch.confirm(epochs)
+        let store = OrderStore(redis: bench.redis, view: watch)
+        #expect(try await store.orders([key("o1"), key("never")])[1].get() == nil)
+        let whole = try await view.look()
+        #expect(whole.allSatisfy { $0.isHere && $0.tails == ["t/0": 9] })
+        try await view.keep(tails: ["t/0": 12], in: whole)
+        try await view.confirm(whole, epoch: "f")
+        // One master that lost what it had is enough.
+        let lost = anchors.first.map { "waybill:epoch:{\($0)}" } ?? "waybill:epoch"
+        _ = try await bench.raw("DEL", lost)
+        await #expect(throws: StoreError.self) { _ = try await store.orders([key("o1")]) }
     }
 }
