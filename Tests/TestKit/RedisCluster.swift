@@ -107,7 +107,8 @@ public final class RedisCluster: Sendable {
     }
 
     private func meet(_ server: RedisServer) async throws {
-        let bus = try await server.command("config", "get", "cluster-port").split(whereSeparator: \.isNewline).last ?? ""
+        let lines = try await server.command("config", "get", "cluster-port").split(whereSeparator: \.isNewline)
+        let bus = lines.last ?? ""
         try await self.masters[0].command("cluster", "meet", "127.0.0.1", "\(server.port)", String(bus))
     }
 }

@@ -85,7 +85,8 @@ public final class RedisSentinel: Sendable {
             let answer = try await ChildProcess.run(
                 "sh", ["-c", "redis-cli -p \(port) sentinel master \(Self.masterName) || true"])
             let lines = answer.split(whereSeparator: \.isNewline)
-            if let index = lines.firstIndex(of: field[...]), index + 1 < lines.count, lines[index + 1] == value { return }
+            let index = lines.firstIndex(of: field[...]).map { $0 + 1 }
+            if let index, index < lines.count, lines[index] == value { return }
             guard ContinuousClock.now < deadline else {
                 throw ChildProcess.Failure(description: "\(field) is not \(value): \(answer)")
             }
