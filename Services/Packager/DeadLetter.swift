@@ -15,7 +15,8 @@ enum DeadLetter {
         let reason = "\(fault.reason); value and headers are left out as they are too large for \(topics.deadLetters)"
         return KafkaMessage(
             topic: topics.deadLetters, key: record.key, value: nil,
-            headers: Self.reasons(record, fault, reason) + [KafkaHeader(name: DeadLetterHeader.omitted, text: "too large")])
+            headers: Self.reasons(record, fault, reason)
+                + [KafkaHeader(name: DeadLetterHeader.omitted, text: "too large")])
     }
 
     /// `topic/partition/offset`

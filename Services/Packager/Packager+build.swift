@@ -15,7 +15,9 @@ extension Packager {
     static func build(_ settings: PackagerSettings, _ environment: ServiceEnvironment) throws -> [any Service] {
         let common = environment.common
         let redis = RedisClient(common.redis, eventLoopGroup: environment.group)
-        let producer = try KafkaProducer(environment.producing(within: common.shutdownLimit / 2))
+        let producer = try KafkaProducer(
+            environment.producing(within: common.shutdownLimit / 2),
+            topics: [common.topics.orders, common.topics.deadLetters])
         let workshops = Workshops(settings.brands.brands, secrets: settings.secrets)
         let wakes = ViewKeeper.Wakes()
         let view = View(redis: redis)

@@ -128,4 +128,15 @@ struct KafkaProducerTests {
             try await producer.produce(KafkaMessage(topic: "orders", key: nil, value: nil))
         }
     }
+
+    @Test func aTopicThatWasNamedInAdvanceTakesItsFirstMessageAtOnce() async throws {
+        let broker = try KafkaBroker(topics: [.init("orders", partitions: 8)])
+        let producer = try KafkaProducer(configuration(broker), topics: ["orders"])
+        // librdkafka looks at its topics once a second; a service has longer until its first message.
+        try await Task.sleep(for: .seconds(3))
+        let start = ContinuousClock.now
+        _ = try await producer.produce(KafkaMessage(topic: "orders", key: [1], value: [1]))
+        #expect(ContinuousClock.now - start < .milliseconds(500))
+        await producer.close()
+    }
 }

@@ -163,7 +163,9 @@ struct KafkaReaderTests {
 
     @Test func aBrokerThatComesBackIsReadOn() async throws {
         let broker = try KafkaBroker(topics: [.init("letters", partitions: 1)])
-        for first in stride(from: 0, to: 40, by: 10) { try await fill(broker, "letters", 10, partition: 0, from: first) }
+        for first in stride(from: 0, to: 40, by: 10) {
+            try await fill(broker, "letters", 10, partition: 0, from: first)
+        }
         // Nothing ahead, so that the rest is still to be fetched when the broker goes.
         let reader = try KafkaReader(
             configuration(broker, ["queued.min.messages": "1", "reconnect.backoff.max.ms": "200"]))

@@ -70,7 +70,8 @@ import Testing
             Issue.record("patience without an end")
         } catch {
             #expect(error.code == .timedOut)
-            #expect(error.message == "reading orders/3: nothing at 10 of 20 for 5.0 seconds: reading orders/3: still refused")
+            #expect(error.message.hasPrefix("reading orders/3: nothing at 10 of 20 for 5.0 seconds"))
+            #expect(error.message.hasSuffix("reading orders/3: still refused"))
         }
     }
 

@@ -26,7 +26,8 @@ import Testing
     }
 
     private static func broker() throws -> KafkaBroker {
-        try KafkaBroker(topics: [.init("waybill.order-changes", partitions: 4), .init("waybill.dead-letters", partitions: 4)])
+        try KafkaBroker(
+            topics: ["waybill.order-changes", "waybill.dead-letters"].map { .init($0, partitions: 4) })
     }
 
     private static func letter(

@@ -122,4 +122,27 @@ import Testing
             #expect(scene.metrics.counter("waybill_records_unreadable_total") == 1)
         }
     }
+
+    /// Takes long because the outage must outlast the session of the group.
+    @Test(.timeLimit(.minutes(2)))
+    func whatIsPublishedBeforeAndDuringAnOutageIsToldWhenKafkaIsBack() async throws {
+        try await PusherScene.run { scene in
+            let directory = try TemporaryDirectory("pusher-service")
+            for number in 0..<3 { try await scene.register("d\(number)", for: "o\(number)", token: number) }
+            try await self.publish(scene, "o0")
+            try await self.serve(scene, directory) { admin in
+                try await eventually("the first is told") { try await scene.told().count == 1 }
+                try await self.publish(scene, "o1")
+                try scene.broker.setDown()
+                async let late: Void = self.publish(scene, "o2")
+                try await Task.sleep(for: .seconds(7))
+                try scene.broker.setUp()
+                try await late
+                try await eventually("all are told and committed", within: .seconds(60)) {
+                    guard try await Set(scene.told()) == Set((0..<3).map(PusherScene.token)) else { return false }
+                    return try await self.lag(scene, admin) == 0
+                }
+            }
+        }
+    }
 }

@@ -10,7 +10,8 @@ extension GatewayServer {
     static func build(_ settings: GatewaySettings, _ environment: ServiceEnvironment) async throws -> [any Service] {
         let common = environment.common
         let redis = RedisClient(common.redis, eventLoopGroup: environment.group)
-        let producer = try KafkaProducer(environment.producing(within: Self.deliveryLimit))
+        let producer = try KafkaProducer(
+            environment.producing(within: Self.deliveryLimit), topics: [common.topics.registrations])
         let metrics = GatewayMetrics(factory: environment.metrics)
         let reader = PackageReader(redis: redis)
         let package = PackageEndpoint(

@@ -8,8 +8,8 @@ struct ListLettersCommand: AsyncParsableCommand {
         commandName: "list",
         abstract: "Lists letters, newest last, and counts them by code.",
         discussion: """
-            A letter that was sent twice, because a packager was killed, is shown once with 2×. Counts are of all that \
-            match, whatever --limit says.
+            A letter that was sent twice, because a packager was killed, is shown once with 2×. Counts are of all \
+            that match, whatever --limit says.
             """)
 
     /// Letters that are read again at once for their lines.

@@ -77,7 +77,8 @@ struct ReplayLettersCommand: AsyncParsableCommand {
     /// Makes a run with its producer, lets it end, and closes both.
     private func replay(_ plan: ReplayPlan, _ desk: DeadLettersCommand.Desk) async throws -> LetterReplay.End {
         let limit = desk.environment.common.shutdownLimit
-        let producer = try KafkaProducer(desk.environment.producing(within: limit / 2))
+        let producer = try KafkaProducer(
+            desk.environment.producing(within: limit / 2), topics: [desk.topics.orderChanges, desk.topics.deadLetters])
         let line = ProgressLine(head: "dead letters: ", file: .standardError)
         let run = LetterReplay(
             plan, letters: desk.letters, producer: producer, topics: desk.topics, rate: self.rate,
@@ -101,7 +102,7 @@ struct ReplayLettersCommand: AsyncParsableCommand {
         var lines = [LetterText.summary(ledger), "\(plan.entries.count) to put back"]
         if plan.replayed > 0 { lines.append("\(plan.replayed) passed over, they were put back before") }
         if plan.omitted > 0 {
-            lines.append("\(plan.omitted) cannot be put back, their values were too large to be kept: see their origins")
+            lines.append("\(plan.omitted) cannot be put back, as their values were too large to be kept")
         }
         return lines.joined(separator: "\n")
     }

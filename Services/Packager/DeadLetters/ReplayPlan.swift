@@ -1,6 +1,6 @@
 /// In which order letters are put back: as they stand in their topic, but those of one order as its changes stood.
 ///
-/// A letter may stand behind a later one of its order: the later one's batch was sent first. Such letters change places.
+/// A letter may stand behind a later one of its order, when the later one's batch was sent first. They change places.
 struct ReplayPlan: Sendable {
     /// Letters to be put back, in order.
     let entries: [LetterLedger.Entry]

@@ -26,18 +26,25 @@ public final class KafkaProducer: Sendable {
 
     private let state: Mutex<State>
     private let properties: [(String, String)]
+    private let topics: [String]
     private let onEvent: (@Sendable (KafkaEvent) -> Void)?
     private let queueWait: Duration
 
     /// Connects in the background.
     ///
-    /// - Parameter queueWait: how long a call may wait for room. Default 10 s.
+    /// - Parameters:
+    ///   - topics: what will be produced to: looked up at once, or the first message to each takes up to a second.
+    ///   - queueWait: how long a call may wait for room. Default 10 s.
     /// - Throws: `.configuration` naming the property.
-    public init(_ configuration: KafkaConfiguration, queueWait: Duration = .seconds(10)) throws(KafkaError) {
+    public init(
+        _ configuration: KafkaConfiguration, topics: [String] = [], queueWait: Duration = .seconds(10)
+    ) throws(KafkaError) {
+        self.topics = topics
         self.queueWait = queueWait
         self.properties = try configuration.resolved(defaults: Self.defaults, fixed: [:])
         self.onEvent = configuration.onEvent
-        self.state = Mutex(State(core: try ProducerThread(properties: self.properties, onEvent: self.onEvent)))
+        let core = try ProducerThread(properties: self.properties, topics: topics, onEvent: self.onEvent)
+        self.state = Mutex(State(core: core))
     }
 
     deinit {
@@ -52,9 +59,8 @@ public final class KafkaProducer: Sendable {
             if let last = state.renewedAt, now - last < Self.renewalPause { return state.core }
             state.renewedAt = now
             // Without a thread or memory for another one, the failed one goes on saying that it failed.
-            guard let renewed = try? ProducerThread(properties: self.properties, onEvent: self.onEvent) else {
-                return state.core
-            }
+            let made = try? ProducerThread(properties: self.properties, topics: self.topics, onEvent: self.onEvent)
+            guard let renewed = made else { return state.core }
             // Its thread ends it once its messages have their reports.
             state.core.stop()
             state.core = renewed

@@ -21,9 +21,13 @@ final class ProducerThread: Sendable {
     /// A fatal error has ended the handle: nothing can be produced with it any more.
     var hasFailed: Bool { self.failure.isThere.load(ordering: .relaxed) }
 
+    private let topics: [String]
+
+    /// - Parameter topics: what will be produced to; looked up at once.
     init(
-        properties: [(String, String)], onEvent: (@Sendable (KafkaEvent) -> Void)?
+        properties: [(String, String)], topics: [String], onEvent: (@Sendable (KafkaEvent) -> Void)?
     ) throws(KafkaError) {
+        self.topics = topics
         let failure = self.failure
         let callbacks = unsafe KafkaCallbacks(
             onEvent: onEvent,
@@ -76,6 +80,7 @@ final class ProducerThread: Sendable {
     }
 
     private func run() {
+        let handles = unsafe self.lookUp()
         while !self.state.withLock({ $0.isStopping }) {
             try? unsafe self.handle.use { raw throws(KafkaError) in _ = unsafe rd_kafka_poll(raw, 100) }
         }
@@ -86,6 +91,7 @@ final class ProducerThread: Sendable {
             _ = unsafe rd_kafka_purge(raw, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT)
             _ = unsafe rd_kafka_flush(raw, wait)
         }
+        unsafe handles.forEach { unsafe rd_kafka_topic_destroy($0) }
         self.handle.destroy()
         let closers = self.state.withLock { state in
             state.isEnded = true
@@ -93,6 +99,16 @@ final class ProducerThread: Sendable {
             return state.closers
         }
         for closer in closers { closer.resume() }
+    }
+
+    /// Makes librdkafka find the topics' partitions now.
+    ///
+    /// The first message to a topic that it does not know waits for its look at all topics, once a second.
+    private func lookUp() -> [OpaquePointer] {
+        let handles = try? unsafe self.handle.use { raw throws(KafkaError) in
+            unsafe self.topics.compactMap { unsafe rd_kafka_topic_new(raw, $0, nil) }
+        }
+        return unsafe handles ?? []
     }
 
     private static func headers(_ message: KafkaMessage) throws(KafkaError) -> OpaquePointer? {

@@ -1,0 +1,111 @@
+import Kafka
+import Logging
+import Model
+import NIOPosix
+import Operations
+import Redis
+import ServiceLifecycle
+import Store
+import TestKit
+import Testing
+
+@testable import Packager
+
+/// The service while Kafka is away with work in hand, and behind that.
+@Suite struct KafkaOutageTests {
+    private static func messages(_ range: Range<Int>) throws -> [KafkaMessage] {
+        try range.map { number in
+            let key = try ChangeLog.key("o\(number % 20)")
+            let change: (String, JSON) =
+                number < 20
+                ? ("order.replaced", ChangeLog.document())
+                : ("fulfillment.updated", ChangeLog.fulfillment("f\(number / 20)"))
+            return KafkaMessage(
+                topic: ChangeLog.topic, key: Array("\(key)".utf8),
+                value: ChangeLog.event(change.0, subject: "\(key)", id: "\(number)", change.1),
+                headers: [ChangeLog.contentType])
+        }
+    }
+
+    /// Takes long because the outage must outlast deliveries that time out and the session of the group.
+    @Test(.timeLimit(.minutes(2)))
+    func whatWasInHandAndWhatCameMeanwhileIsDoneWhenKafkaIsBack() async throws {
+        let topics = Topics()
+        let broker = try KafkaBroker(
+            topics: [topics.orderChanges, topics.orders, topics.registrations, topics.deadLetters].map {
+                .init($0, partitions: 4)
+            })
+        let server = try await PackagerScene.redis()
+        let directory = try TemporaryDirectory("packager-outage")
+        let properties = KafkaBroker.quick.merging(["delivery.timeout.ms": "2000"]) { $1 }
+        let settings = try Settings(environment: [
+            "WAYBILL_KAFKA_BOOTSTRAP": broker.bootstrap, "WAYBILL_REDIS_URL": server.url,
+            "WAYBILL_KAFKA_PROPERTIES": try directory.write(
+                "kafka.properties", properties.map { "\($0)=\($1)\n" }.joined()),
+            "WAYBILL_BRANDS": try BrandFixture.shared.get().write(into: directory),
+            "WAYBILL_TOKEN_SECRETS": try directory.write("secrets", BrandFixture.secretsFile),
+            "WAYBILL_WEB_SERVICE_URL": BrandFixture.webServiceURL,
+        ])
+        let common = try CommonSettings(settings)
+        let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+        let environment = ServiceEnvironment(
+            common: common, group: MultiThreadedEventLoopGroup.singleton, metrics: MetricsRegistry(),
+            readiness: Readiness(conditions: []), logger: logger)
+        let group = ServiceGroup(
+            services: try Packager.build(try PackagerSettings(settings, common: common), environment), logger: logger)
+        let kafka = KafkaConfiguration(bootstrap: broker.bootstrap)
+        try await withThrowingTaskGroup(of: Void.self) { tasks in
+            tasks.addTask { try await group.run() }
+            let producer = try KafkaProducer(kafka)
+            let admin = try KafkaAdmin(kafka)
+            func settled() async throws {
+                try await eventually("nothing left", within: .seconds(60)) {
+                    let lag = try await admin.lag(group: Packager.group, topic: topics.orderChanges)
+                    return lag.values.reduce(0, +) == 0
+                }
+            }
+            for outcome in await producer.produce(try Self.messages(0..<20)) { _ = try outcome.get() }
+            try await settled()
+            // In hand when the broker goes: read, but neither announced nor committed.
+            for outcome in await producer.produce(try Self.messages(20..<60)) { _ = try outcome.get() }
+            try broker.setDown()
+            async let late = producer.produce(try Self.messages(60..<100))
+            try await Task.sleep(for: .seconds(8))
+            try broker.setUp()
+            for outcome in try await late { _ = try outcome.get() }
+            try await settled()
+            #expect(try await admin.endOffsets(topics.deadLetters).values.reduce(0, +) == 0)
+            await producer.close()
+            await admin.close()
+            await group.triggerGracefulShutdown()
+            try await tasks.waitForAll()
+        }
+
+        // Each change once, no version more than changes, and the compacted topic ends equal to Redis.
+        var announced: [String: OrderRecord] = [:]
+        let reader = try KafkaReader(kafka)
+        for bounds in try await reader.bounds(of: topics.orders) {
+            try await reader.read(
+                topics.orders, partition: bounds.partition, from: bounds.first, to: bounds.end, records: 100,
+                bytes: 1 << 20
+            ) { for record in $0 { announced[record.keyText] = try OrderRecord.decode(record.value ?? []) } }
+        }
+        await reader.close()
+        let redis = RedisClient(
+            try RedisConfiguration(url: server.url), eventLoopGroup: MultiThreadedEventLoopGroup.singleton)
+        for result in try await OrderStore(redis: redis).orders((0..<20).map { try ChangeLog.key("o\($0)") }) {
+            let state = try #require(try result.get()).state
+            let fulfillments = state.document.members["fulfillments"]?.array?.compactMap {
+                $0.object?["fulfillmentIdentifier"]?.string
+            }
+            #expect(fulfillments == ["f1", "f2", "f3", "f4"])
+            #expect(state.version <= 5)
+            let last = try #require(announced["\(state.key)"])
+            #expect(last.version == state.version && last.document == state.document)
+            #expect(last.modifiedEpochSeconds == state.modifiedEpochSeconds)
+        }
+        await redis.close()
+        await server.stop()
+        broker.close()
+    }
+}
