@@ -1,5 +1,6 @@
 import Kafka
 import Logging
+import Model
 import Operations
 import Redis
 import ServiceLifecycle
