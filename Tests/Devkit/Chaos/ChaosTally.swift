@@ -20,10 +20,14 @@ final class ChaosTally: Sendable {
 
     /// Notes a difference, explained enough to look for its cause.
     func differ(_ explanation: String) {
-        self.state.withLock { state in
+        let isTold = self.state.withLock { state in
             state.differenceCount += 1
-            if state.differences.count < Self.limit { state.differences.append(explanation) }
+            guard state.differences.count < Self.limit else { return false }
+            state.differences.append(explanation)
+            return true
         }
+        // At once, so that it stands among the faults that went before it.
+        if isTold { Console.progress("difference: \(explanation)") }
     }
 
     /// Redis may be an older copy of itself from now on, until `rise` is called as often.
