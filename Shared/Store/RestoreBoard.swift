@@ -2,8 +2,8 @@ import Redis
 
 /// The jobs of a restoring, shared by all packagers: each is in the hands of one as long as its lease lasts.
 ///
-/// A worker that dies loses its lease, and the job is gone on with where it was noted last. If Redis vanishes again, the
-/// board vanishes with it and all begins anew.
+/// A worker that dies loses its lease, and the job is gone on with where it was noted last. If Redis vanishes again,
+/// the board vanishes with it and all begins anew.
 public struct RestoreBoard: Sendable {
     private let view: View
 
