@@ -36,6 +36,7 @@ KINDS = (
     Kind("redis-empty", ("redis",), 0, 5, owns="redis", loses=True),
     Kind("redis-older", ("redis",), 0, 5, owns="redis", loses=True),
     Kind("redis-flush", ("redis",), owns="flush", loses=True),
+    Kind("kafka-down", ("kafka",), 2, 15, owns="kafka"),
     Kind("kafka-stall", ("kafka",), 2, 15, owns="kafka"),
     Kind("apns-restart", ("apns",), 0, 5, owns="apns"),
     Kind("apns-errors", ("apns",), owns="apns"),
