@@ -3,13 +3,20 @@ import Synchronization
 /// What all links of a client have learnt together: whether there is a cluster, which servers answered, how often
 /// another one took over.
 ///
-/// Threads: any. Bounded: one identity per master.
+/// Threads: any. Bounded: one identity per master, and whoever asked at the start to be told.
 final class KnownServers: Sendable {
     private let state = Mutex(State())
     private let count = Atomic<UInt64>(0)
+    private let observers = Mutex<[@Sendable () -> Void]>([])
 
     /// Grows whenever another server, or the same one restarted, answers for keys.
     var generation: UInt64 { self.count.load(ordering: .acquiring) }
+
+    /// Calls something each time that the generation has grown, on the loop that noticed it; it must not wait.
+    func observe(_ action: @escaping @Sendable () -> Void) { self.observers.withLock { $0.append(action) } }
+
+    /// Who answered last; nil for a server that does not tell, and for a cluster.
+    var serverIdentifier: String? { self.state.withLock { $0.serverIdentifier } }
 
     /// nil until the first connection is made.
     var topology: RedisTopology? { self.state.withLock { $0.topology } }
@@ -31,16 +38,23 @@ final class KnownServers: Sendable {
     /// A node told which slots are whose.
     func learned(_ map: SlotMap) { self.note { $0.learned(map) } }
 
+    /// A node said that another one serves a slot. One that nobody knows took over, though no map says so yet.
+    func redirected(to node: NodeAddress) { self.note { $0.redirected(to: node) } }
+
     private func note(_ change: (inout State) -> Bool) {
-        self.state.withLock { state in
-            if change(&state) { self.count.add(1, ordering: .acquiringAndReleasing) }
+        let hasGrown = self.state.withLock { state in
+            let isAnother = change(&state)
+            if isAnother { self.count.add(1, ordering: .acquiringAndReleasing) }
+            return isAnother
         }
+        guard hasGrown else { return }
+        for action in self.observers.withLock({ $0 }) { action() }
     }
 
     /// The decisions, without the lock. Each returns whether another server took over.
     struct State {
         private(set) var topology: RedisTopology?
-        private var serverIdentifier: String?
+        private(set) var serverIdentifier: String?
         private var masters: [NodeAddress: String?] = [:]
         private var map: SlotMap?
 
@@ -60,6 +74,12 @@ final class KnownServers: Sendable {
             self.masters[node] = .some(identifier)
             guard let known else { return false }
             return known != identifier
+        }
+
+        mutating func redirected(to node: NodeAddress) -> Bool {
+            guard self.masters[node] == nil else { return false }
+            self.masters[node] = .some(nil)
+            return true
         }
 
         mutating func learned(_ map: SlotMap) -> Bool {

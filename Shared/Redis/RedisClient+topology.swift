@@ -3,8 +3,14 @@ extension RedisClient {
     /// server whose name leads elsewhere now.
     ///
     /// What was read before may be newer than what stands there now. Read it before and after: if it is the same, so
-    /// was the server. 0 until the first connection; the first one counts too.
+    /// was the server: it grows before the other server gives its first answer, and what is asked from then on is not
+    /// asked of the server before. 0 until the first connection; the first one counts too.
     public var generation: UInt64 { self.known.generation }
+
+    /// Calls something each time that the generation has grown, for as long as the client lives.
+    ///
+    /// - Parameter action: called on an event loop; it must not wait.
+    public func onAnotherServer(_ action: @escaping @Sendable () -> Void) { self.known.observe(action) }
 
     /// Which masters there are. Asks Redis only if no connection was made yet.
     /// - Throws: `RedisError` when there is none within the deadline.

@@ -15,6 +15,10 @@ final class RedisLane {
     private let known: KnownServers
     /// Set at the end of `init`.
     private var way: Way?
+    /// Who answers on the link; nil if it does not tell.
+    private var serverIdentifier: String?
+    /// Up to which this was compared with whom the other lanes found.
+    private var generation: UInt64 = 0
 
     init(_ configuration: RedisConfiguration, eventLoop: any EventLoop, known: KnownServers) {
         self.configuration = configuration
@@ -39,7 +43,9 @@ final class RedisLane {
     /// Takes a request; see `RedisLink.submit`.
     func submit(_ request: RedisLink.Request) {
         switch self.way {
-        case .server(let link): link.submit(request)
+        case .server(let link):
+            self.leaveFormerServer(link)
+            link.submit(request)
         case .cluster(let router): router.submit(request)
         case nil: request.fail(RedisError(.closed, "sending a command: the client is closed"))
         }
@@ -64,9 +70,21 @@ final class RedisLane {
         }
     }
 
+    /// After a fail-over the master before may live on for a while. Once another lane has found the new one, nothing
+    /// is asked of the old one any more.
+    private func leaveFormerServer(_ link: RedisLink) {
+        let generation = self.known.generation
+        guard generation != self.generation else { return }
+        self.generation = generation
+        guard link.isReady, let own = self.serverIdentifier, let found = self.known.serverIdentifier, own != found
+        else { return }
+        link.lost(RedisError(.connection, "using the connection: another server took over"))
+    }
+
     private func take(_ event: RedisLink.Event) {
         switch event {
         case .prepared(_, let findings, let isFirst):
+            self.serverIdentifier = findings.serverIdentifier
             self.known.connected(findings.serverIdentifier, isFirst: isFirst)
         case .lost: break
         case .foundCluster(let map, let requests):

@@ -125,4 +125,19 @@ import Testing
         known.learned(threeMasters())
         #expect(known.generation == 4, "it was away and may have lost something")
     }
+
+    @Test func whoeverARedirectionNamesFirstIsAnotherServer() {
+        let known = KnownServers()
+        known.learned(threeMasters())
+        known.redirected(to: node(1))
+        #expect(known.generation == 1, "a slot that moved between masters")
+        known.redirected(to: node(7))
+        known.redirected(to: node(7))
+        #expect(known.generation == 2, "before any map says so")
+        known.connected(to: node(7), "promoted", isFirst: true)
+        var map = threeMasters()
+        for slot in 0..<5462 { map.move(slot, to: node(7)) }
+        known.learned(map)
+        #expect(known.generation == 2, "it is known already")
+    }
 }

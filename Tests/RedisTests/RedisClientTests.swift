@@ -1,5 +1,6 @@
 import NIOCore
 import NIOPosix
+import Synchronization
 import TestKit
 import Testing
 
@@ -168,6 +169,54 @@ func untilItAnswers(_ client: RedisClient) async throws {
             }
         }
         await server.stop()
+    }
+
+    @Test func aServerThatWasStartedAgainIsAnotherOneBeforeItAnswers() async throws {
+        let server = try await RedisServer.startAlone()
+        let group = MultiThreadedEventLoopGroup(numberOfThreads: 2)
+        try await withClient(RedisConfiguration(url: server.url), on: group) { client in
+            let told = Atomic(0)
+            client.onAnotherServer { told.add(1, ordering: .relaxed) }
+            try await client.connect()
+            #expect(client.generation == 1 && told.load(ordering: .relaxed) == 1)
+            for round in 1...2 {
+                await server.kill()
+                try await server.restart()
+                for loop in group.makeIterator() {
+                    let deadline = ContinuousClock.now + .seconds(10)
+                    while true {
+                        let generation = client.pipeline([ping], on: loop).map { _ in client.generation }
+                        if let seen = try? await generation.get() {
+                            #expect(seen == UInt64(round) + 1, "it has grown when the answer is there, and once")
+                            break
+                        }
+                        try #require(ContinuousClock.now < deadline)
+                    }
+                }
+            }
+            #expect(told.load(ordering: .relaxed) == 3)
+        }
+        await server.stop()
+        try await group.shutdownGracefully()
+    }
+
+    @Test func theServerBeforeIsLeftWhenAnotherLaneHasFoundTheNewOne() async throws {
+        let server = try await RedisServer.startAlone()
+        let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
+        try await withClient(RedisConfiguration(url: server.url), on: group) { client in
+            func connection() async throws -> Int64? {
+                try await client.send(RedisCommand("CLIENT", "ID")).integer
+            }
+            let first = try await connection()
+            client.known.connected("run_id:another", isFirst: false)
+            #expect(client.generation == 2)
+            let second = try await connection()
+            #expect(second != first, "not asked on the connection that led to the one before")
+            #expect(client.generation == 3, "whom the name leads to now")
+            #expect(try await connection() == second)
+        }
+        await server.stop()
+        try await group.shutdownGracefully()
     }
 
     @Test func commandsLostWithTheirConnectionAreNotRepeated() async throws {

@@ -74,7 +74,11 @@ final class ClusterRouter {
 
 extension ClusterRouter {
     private func run(_ request: ClusterRequest, _ step: ScatteredPipeline.Step) {
-        for (slot, node) in step.moves { self.map?.move(slot, to: node) }
+        for (slot, node) in step.moves {
+            // Before it answers: it may have less than the one that served the slot.
+            self.known.redirected(to: node)
+            self.map?.move(slot, to: node)
+        }
         if step.isRefreshWanted { self.wantMap() }
         for part in step.parts {
             let commands = request.pipeline.commands(of: part)
