@@ -50,6 +50,10 @@ struct GatewayBench: Sendable {
         var isCancelled = false
         /// How long Redis may take; more than a machine needs that does other things too.
         var redisDeadline = Duration.seconds(2)
+        /// What Redis is started with.
+        var redisArguments: [String] = []
+        /// Starts a cluster instead of a server.
+        var isCluster = false
         /// Whether Redis counts as having all orders.
         var isComplete = true
     }
@@ -58,7 +62,10 @@ struct GatewayBench: Sendable {
     static func with(
         _ options: Options = Options(), _ body: @escaping @Sendable (GatewayBench) async throws -> Void
     ) async throws {
-        let server = try await RedisServer.start()
+        let server =
+            options.isCluster
+            ? try await RedisServer.startCluster(options.redisArguments)
+            : try await RedisServer.start(options.redisArguments)
         let broker = try KafkaBroker(topics: [.init("waybill.registrations", partitions: 2)])
         var configuration = try RedisConfiguration(url: server.url)
         configuration.commandDeadline = options.redisDeadline
@@ -73,16 +80,17 @@ struct GatewayBench: Sendable {
             readiness: Readiness(conditions: GatewayServer.conditions), logger: logger)
         let metrics = GatewayMetrics(factory: environment.metrics)
         let reader = PackageReader(redis: redis)
+        let views = ViewGuard(View(redis: redis))
         let secrets = try TokenSecrets(file: Array("the first secret of the test\nthe second secret\n".utf8))
         let package = PackageEndpoint(
-            reader: reader, secrets: secrets, cache: AssetCache(limit: 1 << 20), metrics: metrics,
+            reader: reader, views: views, secrets: secrets, cache: AssetCache(limit: 1 << 20), metrics: metrics,
             holding: options.holding)
         let endpoints = Endpoints(
             basePath: "/apple", brands: BrandLibrary(try Self.brands.get()), package: package,
             link: LinkEndpoint(package: package, secrets: secrets),
             registrations: RegistrationEndpoints(
-                reader: reader, registrations: Registrations(redis: redis), deviceOrders: DeviceOrders(redis: redis),
-                producer: producer, topics: common.topics),
+                reader: reader, views: views, registrations: Registrations(redis: redis),
+                deviceOrders: DeviceOrders(redis: redis), producer: producer, topics: common.topics),
             log: LogEndpoint(metrics: metrics, logger: logger), metrics: metrics, logger: logger,
             limits: options.limits)
         var edge = Edge(metrics: EdgeMetrics(factory: environment.metrics))

@@ -1,5 +1,6 @@
 import NIOCore
 import Redis
+import Store
 import TestKit
 import Testing
 
@@ -10,8 +11,11 @@ import Testing
     typealias Bench = GatewayBench
 
     @Test func nobodyIsRefusedForWhatMayOnlyBeMissing() async throws {
-        try await Bench.with(.init(isComplete: false)) { bench in
+        try await Bench.with { bench in
             try await bench.put("1")
+            #expect(try await bench.once("GET", bench.package("1"), token: Bench.ownToken).status == 200)
+            let view = View(redis: bench.redis)
+            _ = try await view.begin("test", seen: try await view.look())
             let derived = try bench.derived("2")
             let requests = [
                 ("GET", bench.package("2"), "not-the-token-of-it"), ("GET", bench.package("2"), derived),
@@ -25,7 +29,7 @@ import Testing
                 #expect(answer.status == 503 && answer["retry-after"] == "10", "\(method) \(path): \(answer.status)")
                 #expect(method == "HEAD" || answer.text.contains("restored"))
             }
-            // What stands is served as ever.
+            // What stands is served as ever: Redis is the one that it was.
             #expect(try await bench.once("GET", bench.package("1"), token: Bench.ownToken).status == 200)
             let registered = try await bench.once(
                 "POST", bench.registration("d", "1"), token: Bench.ownToken, body: #"{"pushToken":"aa"}"#)
@@ -40,6 +44,28 @@ import Testing
             #expect(try await bench.once("GET", bench.list("e")).status == 204)
             _ = try await bench.redis.send(RedisCommand("FLUSHALL"))
             #expect(try await bench.once("GET", bench.package("1"), token: Bench.ownToken).status == 503)
+        }
+    }
+
+    @Test func nothingIsServedOfAViewThatWasNeverSeenComplete() async throws {
+        try await Bench.with(.init(isComplete: false)) { bench in
+            try await bench.put("1")
+            let answers = [
+                try await bench.once("GET", bench.package("1"), token: Bench.ownToken),
+                try await bench.once("GET", bench.package("1"), token: Bench.ownToken, [#"If-None-Match: "tag-1""#]),
+                try await bench.once(
+                    "POST", bench.registration("d", "1"), token: Bench.ownToken, body: #"{"pushToken":"aa"}"#),
+                try await bench.once("DELETE", bench.registration("d", "1"), token: Bench.ownToken),
+                try await bench.once("GET", bench.list("d")),
+            ]
+            for answer in answers {
+                #expect(answer.status == 503 && answer["retry-after"] == "10" && answer.text.contains("restored"))
+                #expect(answer["content-type"] == "application/json")
+            }
+            #expect(try await bench.once("GET", bench.package("1")).status == 401, "no token, nothing to find out")
+            #expect(try await bench.isAlive())
+            try await bench.redis.completeView()
+            #expect(try await bench.once("GET", bench.package("1"), token: Bench.ownToken).status == 200)
         }
     }
 

@@ -50,6 +50,11 @@ public final class RedisServer: Sendable {
         guard let flag = unsafe getenv("WAYBILL_TEST_CLUSTER"), unsafe String(cString: flag) == "1" else {
             return try await Self.startAlone(arguments)
         }
+        return try await Self.startCluster(arguments)
+    }
+
+    /// As `start`, but always a cluster.
+    public static func startCluster(_ arguments: [String] = []) async throws -> RedisServer {
         let cluster = try await RedisCluster.start(arguments: arguments)
         let first = cluster.masters[0]
         return RedisServer(url: first.url, port: first.port, arguments: [], directory: nil, cluster: cluster)
@@ -87,6 +92,37 @@ public final class RedisServer: Sendable {
         self.child.withLock { $0 = child }
         try await child.line(containing: "Ready to accept connections")
     }
+
+    /// What a server started with `--appendonly yes` has on its disk at some moment, for `putBack`.
+    public struct Saved: Sendable {
+        fileprivate let copies: [TemporaryDirectory]
+    }
+
+    /// Copies what it has on its disk.
+    public func saved() throws -> Saved {
+        Saved(
+            copies: try (self.cluster?.masters ?? [self]).map { server in
+                let copy = try TemporaryDirectory("redis-copy")
+                if let directory = server.directory {
+                    try FileManager.default.copyItem(
+                        atPath: directory.path(Self.appendOnlyFolder), toPath: copy.path(Self.appendOnlyFolder))
+                }
+                return copy
+            })
+    }
+
+    /// Gives it an older copy of its data; it must not run.
+    public func putBack(_ saved: Saved) throws {
+        for (server, copy) in zip(self.cluster?.masters ?? [self], saved.copies) {
+            guard let directory = server.directory else { continue }
+            try FileManager.default.removeItem(atPath: directory.path(Self.appendOnlyFolder))
+            try FileManager.default.copyItem(
+                atPath: copy.path(Self.appendOnlyFolder), toPath: directory.path(Self.appendOnlyFolder))
+        }
+    }
+
+    /// Source: redis.conf, `appenddirname`
+    private static let appendOnlyFolder = "appendonlydir"
 
     /// Ends it as an operator would: SIGTERM, then SIGKILL after five seconds.
     public func stop() async {

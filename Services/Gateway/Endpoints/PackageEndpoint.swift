@@ -22,6 +22,7 @@ final class PackageEndpoint: Sendable {
     }
 
     private let reader: PackageReader
+    private let views: ViewGuard
     private let secrets: TokenSecrets
     private let cache: AssetCache
     private let metrics: GatewayMetrics
@@ -29,11 +30,12 @@ final class PackageEndpoint: Sendable {
     private let held = Atomic<Int>(0)
 
     init(
-        reader: PackageReader, secrets: TokenSecrets, cache: AssetCache, metrics: GatewayMetrics,
+        reader: PackageReader, views: ViewGuard, secrets: TokenSecrets, cache: AssetCache, metrics: GatewayMetrics,
         holding: Hold = Hold()
     ) {
         self.holding = holding
         self.reader = reader
+        self.views = views
         self.secrets = secrets
         self.cache = cache
         self.metrics = metrics
@@ -89,10 +91,30 @@ final class PackageEndpoint: Sendable {
     }
 
     private func answer(_ fetch: Fetch, on eventLoop: any EventLoop, _ completion: @escaping Completion) {
+        if let generation = self.views.generation {
+            return self.answer(fetch, under: generation, on: eventLoop, completion)
+        }
+        self.views.settled(on: eventLoop).whenComplete { result in
+            switch result {
+            case .success(let generation?): self.answer(fetch, under: generation, on: eventLoop, completion)
+            case .success(nil): completion(.success(.restoring))
+            case .failure(let error): completion(.failure(error))
+            }
+        }
+    }
+
+    /// - Parameter generation: if it has changed when the answer is made, the answer may be of a server that fell back.
+    private func answer(
+        _ fetch: Fetch, under generation: UInt64, on eventLoop: any EventLoop, _ completion: @escaping Completion
+    ) {
         self.look(fetch, on: eventLoop) { result in
             switch result {
-            case .success(.answer(let answer)): completion(.success(answer))
-            case .success(.refused), .success(.unknown): self.judge(fetch, on: eventLoop, completion)
+            case .success(.answer(let answer)):
+                completion(.success(self.views.holds(generation) ? answer : .restoring))
+            case .success(.refused), .success(.unknown):
+                self.judge(fetch, on: eventLoop) { result in
+                    completion(result.map { self.views.holds(generation) ? $0 : .restoring })
+                }
             case .failure(let error): completion(.failure(error))
             }
         }

@@ -11,6 +11,7 @@ import Store
 /// Source: Wallet Orders §1.2b–d
 struct RegistrationEndpoints: Sendable {
     let reader: PackageReader
+    let views: ViewGuard
     let registrations: Registrations
     let deviceOrders: DeviceOrders
     let producer: KafkaProducer
@@ -61,9 +62,11 @@ struct RegistrationEndpoints: Sendable {
         let list: @Sendable () -> EventLoopFuture<DeviceOrders.Changes?> = {
             self.deviceOrders.changes(of: device, type: type, since: tag, on: eventLoop)
         }
-        return list().flatMap { changes in
-            if let changes { return eventLoop.makeSucceededFuture(Self.answer(changes)) }
-            return self.nothing(list, on: eventLoop)
+        return self.views.answer(on: eventLoop) { _ in
+            list().flatMap { changes in
+                if let changes { return eventLoop.makeSucceededFuture(Self.answer(changes)) }
+                return self.nothing(list, on: eventLoop)
+            }
         }
     }
 
@@ -97,14 +100,19 @@ struct RegistrationEndpoints: Sendable {
         guard let token = Authorization.token(fields.authorization) else {
             return eventLoop.makeSucceededFuture(.unauthorized)
         }
-        return self.reader.stamp(of: key, on: eventLoop).flatMap { stamp in
-            if let stamp, Authorization.isEqual(token, stamp.token) { return eventLoop.makeFutureWithTask(act) }
-            // As for a package: nobody is refused for what may only be missing here.
-            return self.reader.standing(of: key, on: eventLoop).flatMap { standing in
-                if let stamp = standing.stamp, Authorization.isEqual(token, stamp.token) {
-                    return eventLoop.makeFutureWithTask(act)
+        return self.views.answer(on: eventLoop) { generation in
+            let allowed: @Sendable () -> EventLoopFuture<Answer> = {
+                // What is published cannot be taken back.
+                guard self.views.holds(generation) else { return eventLoop.makeSucceededFuture(.restoring) }
+                return eventLoop.makeFutureWithTask(act)
+            }
+            return self.reader.stamp(of: key, on: eventLoop).flatMap { stamp in
+                if let stamp, Authorization.isEqual(token, stamp.token) { return allowed() }
+                // As for a package: nobody is refused for what may only be missing here.
+                return self.reader.standing(of: key, on: eventLoop).flatMap { standing in
+                    if let stamp = standing.stamp, Authorization.isEqual(token, stamp.token) { return allowed() }
+                    return eventLoop.makeSucceededFuture(standing.isComplete ? .unauthorized : .restoring)
                 }
-                return eventLoop.makeSucceededFuture(standing.isComplete ? .unauthorized : .restoring)
             }
         }
     }

@@ -15,14 +15,16 @@ extension GatewayServer {
             environment.producing(within: Self.deliveryLimit), topics: [common.topics.registrations])
         let metrics = GatewayMetrics(factory: environment.metrics)
         let reader = PackageReader(redis: redis)
+        let views = ViewGuard(View(redis: redis))
         let package = PackageEndpoint(
-            reader: reader, secrets: settings.secrets, cache: AssetCache(limit: Self.assetCacheBytes), metrics: metrics)
+            reader: reader, views: views, secrets: settings.secrets, cache: AssetCache(limit: Self.assetCacheBytes),
+            metrics: metrics)
         let endpoints = Endpoints(
             basePath: settings.basePath, brands: settings.brands, package: package,
             link: LinkEndpoint(package: package, secrets: settings.secrets),
             registrations: RegistrationEndpoints(
-                reader: reader, registrations: Registrations(redis: redis), deviceOrders: DeviceOrders(redis: redis),
-                producer: producer, topics: common.topics),
+                reader: reader, views: views, registrations: Registrations(redis: redis),
+                deviceOrders: DeviceOrders(redis: redis), producer: producer, topics: common.topics),
             log: LogEndpoint(metrics: metrics, logger: environment.logger), metrics: metrics,
             logger: environment.logger)
         let edge = Self.edge(settings.edge, environment)

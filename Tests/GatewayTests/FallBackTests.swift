@@ -1,0 +1,171 @@
+import Model
+import NIOCore
+import Redis
+import Store
+import Synchronization
+import TestKit
+import Testing
+
+@testable import Gateway
+
+/// What the gateway says while Redis is started again, perhaps with an older copy of its data, under requests that do
+/// not stop.
+@Suite(.serialized, .timeLimit(.minutes(3))) struct FallBackTests {
+    typealias Bench = GatewayBench
+
+    /// What is going on while a request is made.
+    private enum Phase: Hashable, Sendable {
+        case before
+        /// Redis is away, or coming back.
+        case away
+        /// Redis is back and nobody has judged it.
+        case doubt
+        /// It is judged from here on.
+        case after
+    }
+
+    /// One kind of request, and what it is answered where Redis has everything.
+    private struct Question: Sendable {
+        let name: String
+        let isRight: @Sendable (RawConnection.Response) -> Bool
+        let ask: @Sendable () async throws -> RawConnection.Response
+    }
+
+    private static func questions(_ bench: Bench) -> [Question] {
+        let body = #"{"pushToken":"aa"}"#
+        return [
+            Question(name: "package") { $0.status == 200 && $0["etag"] == "\"tag-2\"" } ask: {
+                try await bench.once("GET", bench.package("1"), token: Bench.ownToken)
+            },
+            Question(name: "condition") { $0.status == 200 && $0["etag"] == "\"tag-2\"" } ask: {
+                try await bench.once("GET", bench.package("1"), token: Bench.ownToken, [#"If-None-Match: "tag-1""#])
+            },
+            Question(name: "register") { $0.status == 200 || $0.status == 201 } ask: {
+                try await bench.once("POST", bench.registration("e", "2"), token: Bench.ownToken, body: body)
+            },
+            Question(name: "unregister") { $0.status == 200 } ask: {
+                try await bench.once("DELETE", bench.registration("f", "2"), token: Bench.ownToken)
+            },
+            Question(name: "list") { $0.status == 200 } ask: { try await bench.once("GET", bench.list("d")) },
+            Question(name: "new package") { $0.status == 200 } ask: {
+                try await bench.once("GET", bench.package("2"), token: Bench.ownToken)
+            },
+        ]
+    }
+
+    /// What was answered, by question.
+    private final class Record: Sendable {
+        struct State {
+            var phase = Phase.before
+            var rights: [Phase: [String: Int]] = [:]
+            var refusals: [Phase: [String: Int]] = [:]
+            var wrong: [String] = []
+        }
+        private let state = Mutex(State())
+
+        var phase: Phase { self.state.withLock { $0.phase } }
+        var wrong: [String] { self.state.withLock { $0.wrong } }
+        func enter(_ phase: Phase) { self.state.withLock { $0.phase = phase } }
+
+        /// A request that spans two phases may be answered as in either.
+        func note(_ question: Question, _ answer: RawConnection.Response, since begin: Phase) {
+            self.state.withLock { state in
+                let isRight = question.isRight(answer)
+                let mayBeRight = !(begin == .doubt && state.phase == .doubt)
+                if isRight && mayBeRight {
+                    if begin == state.phase { state.rights[begin, default: [:]][question.name, default: 0] += 1 }
+                } else if answer.status == 503, answer["retry-after"] != nil, begin != .before || state.phase != .before {
+                    if begin == state.phase { state.refusals[begin, default: [:]][question.name, default: 0] += 1 }
+                } else {
+                    let tag = answer["etag"] ?? ""
+                    state.wrong.append("\(question.name), \(begin) to \(state.phase): \(answer.status) \(tag)")
+                }
+            }
+        }
+
+        /// Waits until each question was answered so often.
+        func until(_ count: Int, of questions: [Question], right isRight: Bool) async throws {
+            let deadline = ContinuousClock.now + .seconds(30)
+            while true {
+                let counts = self.state.withLock { (isRight ? $0.rights : $0.refusals)[$0.phase] ?? [:] }
+                if questions.allSatisfy({ counts[$0.name, default: 0] >= count }) { return }
+                guard ContinuousClock.now < deadline, self.wrong.isEmpty else {
+                    Issue.record("\(self.phase): \(counts), wrong: \(self.wrong.prefix(5))")
+                    throw CancellationError()
+                }
+                try await Task.sleep(for: .milliseconds(5))
+            }
+        }
+    }
+
+    /// Stops Redis and starts it again in the midst of requests, then looks after the view as a packager does.
+    private func startAgain(_ bench: Bench, losing saved: RedisServer.Saved?) async throws {
+        let questions = Self.questions(bench)
+        let record = Record()
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for question in questions {
+                group.addTask {
+                    while !Task.isCancelled {
+                        let begin = record.phase
+                        record.note(question, try await question.ask(), since: begin)
+                    }
+                }
+            }
+            group.addTask {
+                try await record.until(5, of: questions, right: true)
+                record.enter(.away)
+                await bench.server.stop()
+                if let saved { try bench.server.putBack(saved) }
+                try await bench.server.restart()
+                let view = View(redis: bench.redis)
+                var places: [View.Place] = []
+                let deadline = ContinuousClock.now + .seconds(30)
+                while places.isEmpty {
+                    places = (try? await view.look()) ?? []
+                    try #require(ContinuousClock.now < deadline)
+                }
+                #expect(places.allSatisfy { $0.epoch != nil && !$0.isHere })
+                record.enter(.doubt)
+                try await record.until(10, of: questions, right: false)
+                if saved != nil { try await Self.putNewest(bench) }
+                record.enter(.after)
+                try await view.confirm(places, epoch: "again")
+                try await record.until(5, of: questions, right: true)
+            }
+            // The others end by cancellation only, or with an error.
+            while let end = await group.nextResult() {
+                if case .failure(let error) = end { throw error }
+                break
+            }
+            group.cancelAll()
+        }
+        #expect(record.wrong.isEmpty, "\(record.wrong.count): \(record.wrong.prefix(10))")
+    }
+
+    /// What the older copy does not have.
+    private static func putNewest(_ bench: Bench) async throws {
+        try await bench.put("1", version: 2)
+        try await bench.put("2")
+        let registrations = Registrations(redis: bench.redis)
+        try await registrations.register(
+            .init(device: .init("d"), order: try Bench.key("2")),
+            .init(pushToken: .init("aa"), registeredEpochMilliseconds: 1))
+    }
+
+    @Test(arguments: [false, true]) func anOlderCopyIsServedByNobodyUntilItWasJudged(isCluster: Bool) async throws {
+        try await Bench.with(.init(redisArguments: ["--appendonly", "yes"], isCluster: isCluster)) { bench in
+            try await bench.put("1")
+            let saved = try bench.server.saved()
+            try await Self.putNewest(bench)
+            try await self.startAgain(bench, losing: saved)
+        }
+    }
+
+    @Test func aRestartThatLostNothingIsOverWhenItWasJudged() async throws {
+        try await Bench.with(.init(redisArguments: ["--appendonly", "yes"])) { bench in
+            try await bench.put("1")
+            try await Self.putNewest(bench)
+            try await self.startAgain(bench, losing: nil)
+        }
+    }
+}

@@ -1,0 +1,61 @@
+import NIOCore
+import Store
+import Testing
+
+@testable import Gateway
+
+/// When the view is looked at, and what is learnt from that.
+@Suite struct ViewInquiryTests {
+    private static let start = NIODeadline.uptimeNanoseconds(1_000_000_000)
+
+    @Test func allWhoAskDuringALookShareIt() {
+        var inquiry = ViewInquiry()
+        #expect(inquiry.asked(now: Self.start) == .look(Self.start))
+        for _ in 0..<3 { #expect(inquiry.asked(now: Self.start) == .wait) }
+        #expect(inquiry.state == .looking(waiting: 4))
+        inquiry.looked(now: Self.start)
+        #expect(inquiry.state == .idle(notBefore: Self.start + ViewInquiry.pause))
+    }
+
+    @Test func theNextLookComesAfterAPause() {
+        var inquiry = ViewInquiry()
+        _ = inquiry.asked(now: Self.start)
+        inquiry.looked(now: Self.start)
+        #expect(inquiry.asked(now: Self.start) == .look(Self.start + ViewInquiry.pause))
+        inquiry.looked(now: Self.start)
+        let later = Self.start + .seconds(1)
+        #expect(inquiry.asked(now: later) == .look(later), "who comes late waits for nothing")
+    }
+
+    @Test func onlySoManyWait() {
+        var inquiry = ViewInquiry()
+        _ = inquiry.asked(now: Self.start)
+        for _ in 1..<ViewInquiry.limit { #expect(inquiry.asked(now: Self.start) == .wait) }
+        #expect(inquiry.asked(now: Self.start) == .refuse)
+        inquiry.looked(now: Self.start)
+        #expect(inquiry.asked(now: Self.start) != .refuse)
+    }
+
+    private func verdict(_ places: [View.Place], _ before: UInt64 = 1, _ after: UInt64 = 1) -> ViewInquiry.Verdict {
+        ViewInquiry.Verdict(places, before: before, after: after)
+    }
+
+    @Test func aViewIsConfirmedWhenAllPlacesAreCompleteAndOfTheServersAsTheyAre() {
+        let good = View.Place(anchor: "1", epoch: "e:1", isHere: true, plan: nil)
+        let former = View.Place(anchor: "2", epoch: "e:1", isHere: false, plan: nil)
+        let missing = View.Place(anchor: "3", epoch: nil, isHere: false, plan: "p")
+        #expect(self.verdict([good]) == .confirmed)
+        #expect(self.verdict([good, good]) == .confirmed)
+        #expect(self.verdict([former]) == .doubtful)
+        #expect(self.verdict([good, former]) == .doubtful, "one of several is enough")
+        #expect(self.verdict([missing, good]) == .doubtful)
+        #expect(self.verdict([]) == .doubtful, "nobody said anything")
+    }
+
+    @Test func aLookDuringWhichAServerWasReplacedSaysNothing() {
+        let good = View.Place(epoch: "e:1", isHere: true, plan: nil)
+        let former = View.Place(epoch: "e:1", isHere: false, plan: nil)
+        #expect(self.verdict([good], 1, 2) == .overtaken)
+        #expect(self.verdict([former], 1, 2) == .overtaken)
+    }
+}
