@@ -22,6 +22,7 @@ extension Packager {
         let wakes = ViewKeeper.Wakes()
         let view = View(redis: redis)
         let watch = ViewWatch(view) { wakes.wake() }
+        redis.onAnotherServer { wakes.wake() }
         let store = OrderStore(redis: redis, view: watch)
         let shelf = PictureShelf(
             pictures: Pictures(redis: redis), metrics: PictureMetrics(factory: environment.metrics))

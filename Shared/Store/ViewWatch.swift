@@ -8,7 +8,13 @@ import Synchronization
 public final class ViewWatch: Sendable {
     let view: View
     private let onDoubt: @Sendable () -> Void
-    private let remembered = Mutex<View.Epochs?>(nil)
+    private let remembered = Mutex<Remembered?>(nil)
+
+    private struct Remembered {
+        let epochs: View.Epochs
+        /// Of the client, when the epochs were read.
+        let generation: UInt64
+    }
 
     /// - Parameter onDoubt: called when the view turns out to be incomplete or another one, for whoever looks after it.
     public init(_ view: View, onDoubt: @escaping @Sendable () -> Void = {}) {
@@ -20,9 +26,10 @@ public final class ViewWatch: Sendable {
     ///
     /// - Throws: `StoreError` with code `.incomplete`, or `.unavailable`.
     public func known() async throws(StoreError) -> View.Epochs {
-        if let known = self.remembered.withLock({ $0 }) { return known }
+        let generation = self.view.redis.generation
+        if let known = self.remembered.withLock({ $0 }), known.generation == generation { return known.epochs }
         guard let epochs = try await self.read() else { throw self.doubt() }
-        self.remembered.withLock { $0 = epochs }
+        self.remembered.withLock { $0 = Remembered(epochs: epochs, generation: generation) }
         return epochs
     }
 

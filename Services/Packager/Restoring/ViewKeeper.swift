@@ -3,6 +3,7 @@ import Foundation
 import Kafka
 import Logging
 import Operations
+import Redis
 import ServiceLifecycle
 import Store
 import Synchronization
@@ -87,6 +88,7 @@ final class ViewKeeper: Service {
         var failures = 0
         self.waker.yield()
         for await _ in self.wakes {
+            let generation = self.view.redis.generation
             do {
                 while try await !self.step(&samples) { try await Task.sleep(for: Self.pause) }
                 failures = 0
@@ -95,9 +97,18 @@ final class ViewKeeper: Service {
                 failures += 1
                 self.logger.warning("the view cannot be judged, trying again", metadata: ["error": "\(error)"])
                 self.readiness.unmet(Self.condition, "\(error)")
-                try await Task.sleep(for: backoff(attempt: failures, random: { Double.random(in: $0) }))
+                try await self.rest(
+                    backoff(attempt: failures, random: { Double.random(in: $0) }), under: generation)
                 self.waker.yield()
             }
+        }
+    }
+
+    /// Waits before the next attempt, but not once another server answers: it is what was waited for.
+    private func rest(_ duration: Duration, under generation: UInt64) async throws {
+        let end = ContinuousClock.now + duration
+        while ContinuousClock.now < end, self.view.redis.generation == generation {
+            try await Task.sleep(for: Self.pause)
         }
     }
 
