@@ -95,6 +95,30 @@ import Testing
         }
     }
 
+    @Test func whatWasKnownOfTheServerBeforeIsForgottenWithIt() async throws {
+        try await StoreBench.with { bench in
+            let view = View(redis: bench.redis)
+            try await self.complete(view)
+            let watch = ViewWatch(view)
+            _ = try await watch.known()
+            let generation = bench.redis.generation
+            await bench.server.kill()
+            try await bench.server.restart()
+            let deadline = ContinuousClock.now + .seconds(20)
+            while bench.redis.generation == generation {
+                _ = try? await bench.raw("PING")
+                try #require(ContinuousClock.now < deadline)
+            }
+            while true {
+                let error = await #expect(throws: StoreError.self) { _ = try await watch.known() }
+                guard error?.code == .unavailable, ContinuousClock.now < deadline else {
+                    #expect(error?.code == .incomplete)
+                    break
+                }
+            }
+        }
+    }
+
     @Test func anOrderIsOnlyUnknownWhenTheViewIsComplete() async throws {
         try await StoreBench.with { bench in
             let view = View(redis: bench.redis)
