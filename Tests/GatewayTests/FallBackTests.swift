@@ -13,6 +13,9 @@ import Testing
 @Suite(.serialized, .timeLimit(.minutes(3))) struct FallBackTests {
     typealias Bench = GatewayBench
 
+    /// By itself a server that waits for its disk answers before it has written.
+    private static let savingAtOnce = ["--appendonly", "yes", "--appendfsync", "no"]
+
     /// What is going on while a request is made.
     private enum Phase: Hashable, Sendable {
         case before
@@ -153,7 +156,7 @@ import Testing
     }
 
     @Test(arguments: [false, true]) func anOlderCopyIsServedByNobodyUntilItWasJudged(isCluster: Bool) async throws {
-        try await Bench.with(.init(redisArguments: ["--appendonly", "yes"], isCluster: isCluster)) { bench in
+        try await Bench.with(.init(redisArguments: Self.savingAtOnce, isCluster: isCluster)) { bench in
             try await bench.put("1")
             let saved = try bench.server.saved()
             try await Self.putNewest(bench)
@@ -162,7 +165,7 @@ import Testing
     }
 
     @Test func aRestartThatLostNothingIsOverWhenItWasJudged() async throws {
-        try await Bench.with(.init(redisArguments: ["--appendonly", "yes"])) { bench in
+        try await Bench.with(.init(redisArguments: Self.savingAtOnce)) { bench in
             try await bench.put("1")
             try await Self.putNewest(bench)
             try await self.startAgain(bench, losing: nil)

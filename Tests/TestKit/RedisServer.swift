@@ -98,7 +98,7 @@ public final class RedisServer: Sendable {
         fileprivate let copies: [TemporaryDirectory]
     }
 
-    /// Copies what it has on its disk.
+    /// Copies what it has on its disk: all that it has answered to, with `--appendfsync no`.
     public func saved() throws -> Saved {
         Saved(
             copies: try (self.cluster?.masters ?? [self]).map { server in
