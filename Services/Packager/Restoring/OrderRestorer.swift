@@ -57,16 +57,16 @@ struct OrderRestorer: Sendable {
 
     /// Puts orders back.
     ///
-    /// - Returns: the lowest offset of an order that has to wait for its brand, nil if there is none.
+    /// - Returns: what has to wait for its brand, nil if nothing has.
     /// - Throws: `StoreError`, `PackagingError` `.signing`.
-    func restore(_ records: [KafkaRecord]) async throws -> Int64? {
+    func restore(_ records: [KafkaRecord]) async throws -> AwaitedOrders? {
         let replay = OrderReplay(records)
         for (origin, reason) in replay.unreadable { self.refuse("a record cannot be read", origin, reason) }
         let standing = try await self.store.standing(replay.items.map(\.item.key))
         let workshops = self.workshops()
         var restored: [OrderStore.Restored] = []
         var states: [OrderState] = []
-        var awaited: [(type: OrderTypeIdentifier, offset: Int64)] = []
+        var awaited: AwaitedOrders?
         for ((item, offset), standing) in zip(replay.items, standing) {
             switch item {
             case .removed(let state):
@@ -82,7 +82,7 @@ struct OrderRestorer: Sendable {
                 if workshops[key.orderType] != nil {
                     states.append(record.state(key: key))
                 } else if self.isAwaited(key.orderType) {
-                    awaited.append((key.orderType, offset))
+                    awaited = AwaitedOrders(offset: offset, types: [key.orderType]).merging(awaited)
                 } else {
                     self.metrics.strangers.increment()
                 }
@@ -91,8 +91,7 @@ struct OrderRestorer: Sendable {
         restored += try await self.package(states, workshops)
         self.metrics.orders.increment(by: try await self.store.restore(restored))
         self.metrics.records.increment(by: records.count)
-        self.warn(awaited)
-        return awaited.map(\.offset).min()
+        return awaited
     }
 
     private func package(
@@ -140,13 +139,5 @@ struct OrderRestorer: Sendable {
     private func refuse(_ what: Logger.Message, _ origin: String, _ reason: String) {
         self.metrics.refused.increment()
         self.logger.error(what, metadata: ["origin": "\(origin)", "reason": "\(reason)"])
-    }
-
-    private func warn(_ awaited: [(type: OrderTypeIdentifier, offset: Int64)]) {
-        for type in Set(awaited.map(\.type)) {
-            self.logger.error(
-                "restoring waits for a brand that cannot be loaded: mend it, or remove its directory to go on without",
-                metadata: ["brand": "\(type)", "orders": "\(awaited.count { $0.type == type })"])
-        }
     }
 }

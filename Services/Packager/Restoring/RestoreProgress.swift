@@ -10,8 +10,14 @@ struct RestoreProgress {
     private(set) var total: Int64 = 0
     private(set) var done: Int64 = 0
 
+    /// Brands that orders wait for.
+    private(set) var awaitedBrands: [String] = []
+
     /// Takes in how the jobs stand.
-    mutating func take(_ jobs: [RestoreBoard.Job], at now: ContinuousClock.Instant) {
+    mutating func take(
+        _ jobs: [RestoreBoard.Job], awaiting brands: [String] = [], at now: ContinuousClock.Instant
+    ) {
+        self.awaitedBrands = brands
         self.total = jobs.reduce(0) { $0 &+ ($1.to - $1.from) }
         self.done = jobs.reduce(0) { $0 &+ (($1.isDone ? $1.to : $1.next) - $1.from) }
         self.history.append((now, self.done))

@@ -6,15 +6,16 @@ import Store
 
 /// One packager's part in a restoring: takes jobs that nobody has until none is left.
 ///
-/// Bounded: two jobs at once, each with one chunk of records in memory.
+/// Bounded: eight jobs at once, each with one chunk of records in memory and what `KafkaReader` reads ahead.
 struct RestoreRun: Sendable {
     /// How long a job is somebody's who is not heard of.
     static let lease: Duration = .seconds(15)
-    /// Jobs in hand at once: while one signs, another reads.
-    private static let lanes = 2
+    /// Jobs in hand at once: while some sign, others wait for Kafka and Redis. Beginning to read a partition and
+    /// leaving it takes some 200 ms, nearly all of it waiting for librdkafka's threads.
+    private static let lanes = 8
     /// Most records of a chunk, and most bytes.
     private static let chunkRecords = 500
-    private static let chunkBytes = 8 << 20
+    private static let chunkBytes = 2 << 20
     /// How often the end of a partition is looked at again before the job counts as done.
     private static let endLimit = 3
     private static let idle: Duration = .milliseconds(250)
@@ -29,6 +30,7 @@ struct RestoreRun: Sendable {
     let registrations: RegistrationRestorer
     let metrics: RestoreMetrics
     let logger: Logger
+    let awaited = AwaitedBrands()
     /// Called every second with how far it is.
     let report: @Sendable (RestoreProgress) -> Void
 
@@ -41,11 +43,14 @@ struct RestoreRun: Sendable {
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { try await self.watch() }
             try await withThrowingTaskGroup(of: Void.self) { lanes in
-                for _ in 0..<Self.lanes { lanes.addTask { try await self.work() } }
+                // Letters and digits, as the board wants them; who begins alike is one packager.
+                let name = ViewKeeper.randomName()
+                for lane in 0..<Self.lanes { lanes.addTask { try await self.work(as: "\(name)x\(lane)") } }
                 try await lanes.waitForAll()
             }
             group.cancelAll()
         }
+        self.metrics.waiting.record(0)
         guard let jobs = try await self.board.jobs(of: self.plan), jobs.allSatisfy(\.isDone) else { return nil }
         return jobs
     }
@@ -54,7 +59,8 @@ struct RestoreRun: Sendable {
         var progress = RestoreProgress()
         while !Task.isCancelled {
             if let jobs = try? await self.board.jobs(of: self.plan) {
-                progress.take(jobs, at: .now)
+                progress.take(jobs, awaiting: self.awaited.labels(jobs), at: .now)
+                self.metrics.waiting.record(progress.awaitedBrands.isEmpty ? 0 : 1)
                 self.metrics.remaining.record(progress.remaining)
                 self.report(progress)
             }
@@ -62,9 +68,7 @@ struct RestoreRun: Sendable {
         }
     }
 
-    private func work() async throws {
-        // Letters and digits, as the board wants them.
-        let owner = ViewKeeper.randomName()
+    private func work(as owner: String) async throws {
         var failures = 0
         while true {
             try Task.checkCancellation()
@@ -113,7 +117,7 @@ struct RestoreRun: Sendable {
             try await self.keep(job, owner)
             return
         }
-        var awaited: Int64?
+        var awaited: AwaitedOrders?
         for _ in 0..<Self.endLimit {
             var position = job
             try await self.reader.read(
@@ -121,15 +125,14 @@ struct RestoreRun: Sendable {
                 bytes: Self.chunkBytes
             ) { records in
                 if topic == self.ordersTopic {
-                    let offset = try await self.orders.restore(records)
-                    awaited = [awaited, offset].compactMap(\.self).min()
+                    if let more = try await self.orders.restore(records) { awaited = more.merging(awaited) }
                 } else {
                     try await self.registrations.restore(records)
                 }
                 position.next = (records.last?.offset ?? position.next) + 1
                 // What has to wait is read again by whoever goes on.
                 var noted = position
-                if let awaited { noted.next = min(awaited, noted.next) }
+                if let awaited { noted.next = min(awaited.offset, noted.next) }
                 try await self.keep(noted, owner)
             }
             job.next = job.to
@@ -137,15 +140,24 @@ struct RestoreRun: Sendable {
             guard let bounds = try await self.bounds(of: job), bounds.end > job.to else { break }
             job.to = bounds.end
         }
-        self.metrics.waiting.record(awaited == nil ? 0 : 1)
+        self.awaited.note(awaited, of: job.name)
         if let awaited {
-            job.next = awaited
+            self.warn(awaited)
+            job.next = awaited.offset
             try await self.board.giveBack(job, of: self.plan, by: owner, pause: Self.brandPause)
             return
         }
         job.next = job.to
         job.isDone = true
         try await self.keep(job, owner)
+    }
+
+    private func warn(_ awaited: AwaitedOrders) {
+        for type in awaited.types {
+            self.logger.error(
+                "restoring waits for a brand that cannot be loaded: mend it, or remove its directory to go on without",
+                metadata: ["brand": "\(type)"])
+        }
     }
 
     private func bounds(of job: RestoreBoard.Job) async throws -> KafkaBounds? {

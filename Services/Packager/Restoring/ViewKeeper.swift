@@ -192,7 +192,9 @@ final class ViewKeeper: Service {
 
     private func report(_ progress: RestoreProgress) {
         let left = progress.secondsLeft.map { "\($0) s left" } ?? "time left not known"
-        self.readiness.unmet(Self.condition, "restoring, \(progress.percent)%, \(left)")
+        let brands = progress.awaitedBrands.prefix(3).joined(separator: ", ")
+        let waiting = brands.isEmpty ? "" : ", orders wait for brands that cannot be loaded: \(brands)"
+        self.readiness.unmet(Self.condition, "restoring, \(progress.percent)%, \(left)\(waiting)")
         let isDue = self.logged.withLock { logged in
             if let logged, ContinuousClock.now - logged < Self.logInterval { return false }
             logged = .now
