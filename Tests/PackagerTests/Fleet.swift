@@ -58,16 +58,30 @@ struct Fleet: Sendable {
         var metrics: MetricsRegistry { self.environment.metrics }
     }
 
-    /// - Parameter group: the consumer group is the same for all.
-    func member(log: (any LogHandler & Sendable)? = nil) throws -> Member {
+    /// What a packager or a gateway of this fleet is told.
+    func settings(_ more: [String: String] = [:]) throws -> [String: String] {
         let quick = KafkaBroker.quick.map { "\($0)=\($1)\n" }.joined()
-        let settings = try Settings(environment: [
+        return [
             "WAYBILL_KAFKA_BOOTSTRAP": self.broker.bootstrap, "WAYBILL_REDIS_URL": self.server.url,
             "WAYBILL_KAFKA_PROPERTIES": try self.directory.write("kafka.properties", quick),
             "WAYBILL_BRANDS": try self.fixture.write(into: self.directory),
             "WAYBILL_TOKEN_SECRETS": try self.directory.write("secrets", BrandFixture.secretsFile),
             "WAYBILL_WEB_SERVICE_URL": BrandFixture.webServiceURL,
-        ])
+        ].merging(more) { $1 }
+    }
+
+    /// Starts a service as a process of its own, which can be killed. It stands beside the tests' executable.
+    func child(_ program: String, _ more: [String: String] = [:]) throws -> ChildProcess {
+        let tests = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
+        let path = URL(filePath: tests).deletingLastPathComponent().appending(path: program).path()
+        return try ChildProcess(
+            path,
+            environment: try self.settings(
+                ["WAYBILL_OPERATIONS_LISTEN": "127.0.0.1:0", "WAYBILL_LOG_FORMAT": "text"].merging(more) { $1 }))
+    }
+
+    func member(log: (any LogHandler & Sendable)? = nil, _ more: [String: String] = [:]) throws -> Member {
+        let settings = try Settings(environment: self.settings(more))
         let common = try CommonSettings(settings)
         let logger = Logger(label: "test") { _ in log ?? SwiftLogNoOpLogHandler() }
         let environment = ServiceEnvironment(
@@ -75,6 +89,16 @@ struct Fleet: Sendable {
             readiness: Readiness(conditions: [ViewKeeper.condition]), logger: logger)
         let services = try Packager.build(try PackagerSettings(settings, common: common), environment)
         return Member(group: ServiceGroup(services: services, logger: logger), environment: environment)
+    }
+
+    /// Runs members around `body` and stops them.
+    func working(_ members: [Member], _ body: @Sendable () async throws -> Void) async throws {
+        try await withThrowingTaskGroup(of: Void.self) { tasks in
+            for member in members { tasks.addTask { try await member.group.run() } }
+            try await body()
+            for member in members { await member.group.triggerGracefulShutdown() }
+            try await tasks.waitForAll()
+        }
     }
 
     /// Publishes changes and returns when Kafka has them.

@@ -12,7 +12,7 @@ import confluent_kafka
 
 from orders import Documents, add_assets
 from report import Report
-from stack import Failure, Stack, cpu_seconds
+from stack import Failure, Stack, cpu_seconds, machine_seconds
 from workers import Crew
 
 FLEETS = (1, 2)
@@ -99,13 +99,16 @@ class RestoreBench:
         self.await_complete(time.monotonic() + LIMIT)
         keys = self.stack.redis.ask("DBSIZE")
         who = {"packagers": self.crew.pids(), "Redis": [self.stack.pid("redis")], "Kafka": [self.stack.pid("kafka")]}
-        before = {name: cpu_seconds(*pids) for name, pids in who.items()}
+        before, machine = {name: cpu_seconds(*pids) for name, pids in who.items()}, machine_seconds()
         began = time.monotonic()
         self.stack.redis.ask("FLUSHALL")
         self.await_complete(began + LIMIT)
         seconds = time.monotonic() - began
-        loss = Loss(seconds, {name: cpu_seconds(*pids) - before[name] for name, pids in who.items()})
-        # The places of tails come later.
+        shares = {name: cpu_seconds(*pids) - before[name] for name, pids in who.items()}
+        worked = machine_seconds() - machine
+        shares["others"] = max(0, worked - sum(shares.values()))
+        shares["idle"] = max(0, seconds * (os.cpu_count() or 1) - worked)
+        loss = Loss(seconds, shares)
         if self.stack.redis.ask("DBSIZE") < keys - 1:
             raise Failure(f"Redis had {keys} keys and has {self.stack.redis.ask('DBSIZE')} after restoring")
         self.crew.stop()
@@ -126,6 +129,8 @@ class RestoreBench:
             self.report.figure(
                 f"restore.registrations_per_second_{count}", self.arguments.registrations / alone.seconds, 10_000,
                 "at least")
+        used = both[1].shares["packagers"] - registrations[1].shares["packagers"]
+        self.report.figure("restore.orders_per_cpu_second", self.arguments.orders / used)
         self.report.figure("restore.first_start_seconds", beginning, 0.3, "at most")
         self.report.note("restore.first_start_seconds: ready with Redis and Kafka empty, less ready with a complete view")
         for count in FLEETS:

@@ -12,10 +12,10 @@ struct RestoreRun: Sendable {
     static let lease: Duration = .seconds(15)
     /// Jobs in hand at once: while some sign, others wait for Kafka and Redis. Beginning to read a partition and
     /// leaving it takes some 200 ms, nearly all of it waiting for librdkafka's threads.
-    private static let lanes = 8
+    static let lanes = 8
     /// Most records of a chunk, and most bytes.
-    private static let chunkRecords = 500
-    private static let chunkBytes = 2 << 20
+    static let chunkRecords = 500
+    static let chunkBytes = 2 << 20
     /// How often the end of a partition is looked at again before the job counts as done.
     private static let endLimit = 3
     private static let idle: Duration = .milliseconds(250)

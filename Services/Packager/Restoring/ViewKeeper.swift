@@ -144,23 +144,40 @@ final class ViewKeeper: Service {
     }
 
     /// Whether Redis has all that was published since it certainly had everything.
+    ///
+    /// Under load that concerns every partition, so as many are read at once as in restoring.
     private func verify(_ places: [View.Place]) async throws -> Bool {
-        for job in RestorePlan.jobs(try await self.bounds(), tails: places.map(\.tails)) where !job.isDone {
-            guard let (topic, partition) = RestorePlan.partition(job.name) else { continue }
-            do {
-                try await self.reader.read(
-                    topic, partition: partition, from: job.from, to: job.to, records: 500, bytes: 8 << 20
-                ) { records in
-                    let isThere =
-                        topic == self.topics[0]
-                        ? try await self.orders.stand(records) : try await self.registrations.stand(records)
-                    if !isThere { throw FellBack() }
+        var open = RestorePlan.jobs(try await self.bounds(), tails: places.map(\.tails)).filter { !$0.isDone }[...]
+        return try await withThrowingTaskGroup(of: Bool.self) { group in
+            for job in open.prefix(RestoreRun.lanes) { group.addTask { try await self.verify(job) } }
+            open = open.dropFirst(RestoreRun.lanes)
+            while let stands = try await group.next() {
+                guard stands else {
+                    group.cancelAll()
+                    return false
                 }
-            } catch is FellBack {
-                return false
+                if let job = open.popFirst() { group.addTask { try await self.verify(job) } }
             }
+            return true
         }
-        return true
+    }
+
+    private func verify(_ job: RestoreBoard.Job) async throws -> Bool {
+        guard let (topic, partition) = RestorePlan.partition(job.name) else { return true }
+        do {
+            try await self.reader.read(
+                topic, partition: partition, from: job.from, to: job.to, records: RestoreRun.chunkRecords,
+                bytes: RestoreRun.chunkBytes
+            ) { records in
+                let isThere =
+                    topic == self.topics[0]
+                    ? try await self.orders.stand(records) : try await self.registrations.stand(records)
+                if !isThere { throw FellBack() }
+            }
+            return true
+        } catch is FellBack {
+            return false
+        }
     }
 
     private struct FellBack: Error {}

@@ -1,0 +1,97 @@
+import Foundation
+import Glibc
+import Model
+import Redis
+import Store
+import TestKit
+import Testing
+
+@testable import Packager
+
+/// Packagers that are killed in the middle of a restoring. What a killed one had in hand is free when its lease of 15 s
+/// ends, so these take that long.
+@Suite(.timeLimit(.minutes(3))) struct RestoreCrashTests {
+    private static let count = 900
+
+    /// What stands before Redis is emptied, put there by a packager that has left.
+    private struct Filled {
+        let orders: [OrderKey]
+        let registrations: [RegistrationKey]
+        let content: Fleet.Content
+    }
+
+    private func fill(_ fleet: Fleet) async throws -> Filled {
+        let names = (0..<Self.count).map { "o\($0)" }
+        let orders = try names.map(ChangeLog.key)
+        try await fleet.working([try fleet.member()]) {
+            try await fleet.publish(names.map { ("order.replaced", $0, "r\($0)", ChangeLog.document($0)) })
+            try await fleet.settle()
+        }
+        let registrations = try await fleet.register(200, orders: orders)
+        return Filled(
+            orders: orders, registrations: registrations, content: try await fleet.content(orders, registrations))
+    }
+
+    /// Who has jobs in hand that are not done.
+    private func owners(_ fleet: Fleet) async throws -> Set<String> {
+        let reply = try await fleet.redis.send(RedisCommand("HVALS", "waybill:restore:{jobs}"))
+        // <from>:<to>:<next>:<lease>:<owner>, the owner beginning with 32 letters that its process has alone.
+        return Set(
+            (reply.array ?? []).compactMap { value in
+                guard let owner = value.text?.split(separator: ":", omittingEmptySubsequences: false).dropFirst(4).first,
+                    owner.utf8.count > 32
+                else { return nil }
+                return String(owner.prefix(32))
+            })
+    }
+
+    /// Empties Redis while the packagers stand still, so that all of them notice at once.
+    private func lose(_ fleet: Fleet, under packagers: [ChildProcess]) async throws {
+        for packager in packagers { packager.signal(SIGSTOP) }
+        _ = try await fleet.redis.send(RedisCommand("FLUSHALL"))
+        for packager in packagers { packager.signal(SIGCONT) }
+    }
+
+    private func expectRestored(_ fleet: Fleet, _ filled: Filled) async throws {
+        try await eventually("complete", within: .seconds(90)) { try await fleet.isComplete() }
+        #expect(try await fleet.content(filled.orders, filled.registrations) == filled.content)
+        try await fleet.verify([filled.orders[1], filled.orders[Self.count - 1]])
+        // And changes go on.
+        try await fleet.publish([("order.patched", "o2", "late", ["statusDescription": "late"])])
+        try await fleet.settle()
+        let state = try await OrderStore(redis: fleet.redis).orders([filled.orders[2]])[0].get()?.state
+        #expect(state?.version == 2 && state?.document.members["statusDescription"] == "late")
+    }
+
+    @Test func whatAKilledPackagerHadInHandIsRestoredByTheOther() async throws {
+        try await Fleet.run(partitions: 16) { fleet in
+            let filled = try await self.fill(fleet)
+            let first = try fleet.child("waybill-packager")
+            let second = try fleet.child("waybill-packager")
+            for packager in [first, second] { try await packager.line(containing: "operations") }
+            try await self.lose(fleet, under: [first, second])
+            try await eventually("both restore") { try await self.owners(fleet).count == 2 }
+            first.signal(SIGKILL)
+            #expect(try await first.exit(within: .seconds(10)) == .signal(SIGKILL))
+            #expect(try await !fleet.isComplete(), "it was killed too late")
+            try await self.expectRestored(fleet, filled)
+            #expect(await second.stop(grace: .seconds(20)) == .code(0))
+        }
+    }
+
+    @Test func theOnlyPackagerIsKilledAndStartedAgain() async throws {
+        try await Fleet.run(partitions: 16) { fleet in
+            let filled = try await self.fill(fleet)
+            let first = try fleet.child("waybill-packager")
+            try await first.line(containing: "operations")
+            try await self.lose(fleet, under: [first])
+            try await eventually("it restores") { try await self.owners(fleet).count == 1 }
+            first.signal(SIGKILL)
+            #expect(try await first.exit(within: .seconds(10)) == .signal(SIGKILL))
+            #expect(try await !fleet.isComplete(), "it was killed too late")
+            let second = try fleet.child("waybill-packager")
+            try await self.expectRestored(fleet, filled)
+            #expect(await second.stop(grace: .seconds(20)) == .code(0))
+        }
+    }
+}
