@@ -56,8 +56,8 @@ import Testing
             let members = try (0..<2).map { _ in try fleet.member(["WAYBILL_BRANDS_RELOAD_SECONDS": "1"]) }
             try await fleet.working(members) {
                 try await eventually("it is said which brand is waited for") {
-                    members.contains { member in
-                        member.environment.readiness.reasons.contains { $0.contains("cannot be loaded: \(Self.second)") }
+                    members.flatMap(\.environment.readiness.reasons).contains {
+                        $0.contains("cannot be loaded: \(Self.second)")
                     }
                 }
                 try await eventually("the others are there") { try await self.standing(fleet, ours) == 8 }

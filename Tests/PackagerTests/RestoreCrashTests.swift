@@ -38,10 +38,9 @@ import Testing
         // <from>:<to>:<next>:<lease>:<owner>, the owner beginning with 32 letters that its process has alone.
         return Set(
             (reply.array ?? []).compactMap { value in
-                guard let owner = value.text?.split(separator: ":", omittingEmptySubsequences: false).dropFirst(4).first,
-                    owner.utf8.count > 32
-                else { return nil }
-                return String(owner.prefix(32))
+                let parts = (value.text ?? "").split(separator: ":", omittingEmptySubsequences: false)
+                guard parts.count == 5, parts[4].utf8.count > 32 else { return nil }
+                return String(parts[4].prefix(32))
             })
     }
 

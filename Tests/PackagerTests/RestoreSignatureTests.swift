@@ -69,4 +69,50 @@ import Testing
             #expect(try await restorer.stand(records))
         }
     }
+    /// A package as it stands, byte by byte, and how often it was written.
+    private func standing(_ fleet: Fleet, _ orders: [OrderKey]) async throws -> [RedisValue] {
+        try await fleet.redis.pipeline(
+            orders.map { RedisCommand("HMGET", .string("waybill:order:{\($0)}"), "head", "tail", "etag", "revision") })
+    }
+
+    @Test func aRedisThatWasAwayAndHasEverythingGetsNoSignatureAnew() async throws {
+        try await Fleet.run(redis: ["--appendonly", "yes", "--appendfsync", "always"]) { fleet in
+            let names = (0..<40).map { "o\($0)" }
+            let orders = try names.map(ChangeLog.key)
+            let members = try (0..<2).map { _ in try fleet.member() }
+            @Sendable func count(_ name: String) -> Int64 { members.reduce(0) { $0 + $1.metrics.counter(name) } }
+            try await fleet.working(members) {
+                try await fleet.publish(names.map { ("order.replaced", $0, "r\($0)", ChangeLog.document($0)) })
+                try await fleet.settle()
+                _ = try await fleet.register(30, orders: orders)
+                try await eventually("complete") { try await fleet.isComplete() }
+                let before = try await self.standing(fleet, orders)
+                let restored = count("waybill_restore_orders_total")
+                #expect(count("waybill_packages_built_total") == 40)
+
+                await fleet.server.kill()
+                try await fleet.publish(
+                    names.prefix(5).map { ("order.patched", $0, "p\($0)", ["statusDescription": "away"]) })
+                // A gateway published it and could not write it: the view lacks something, so it is restored.
+                let lacking = RegistrationKey(device: try DeviceIdentifier("late"), order: orders[9])
+                let record = RegistrationRecord(pushToken: try PushToken("ab"), registeredEpochMilliseconds: 1)
+                _ = try await fleet.producer.produce(
+                    KafkaMessage(
+                        topic: fleet.topics.registrations, key: Array(lacking.text.utf8), value: record.encoded))
+                try await eventually("all notice") { members.allSatisfy { !$0.isReady } }
+                let restores = count("waybill_restores_total")
+                try await fleet.server.restart()
+                try await eventually("ready") { members.allSatisfy(\.isReady) }
+                try await fleet.settle()
+
+                #expect(count("waybill_restores_total") > restores)
+                #expect(try await Registrations(redis: fleet.redis).registration(lacking) == record)
+                #expect(count("waybill_restore_orders_total") == restored)
+                #expect(count("waybill_packages_built_total") == 45)
+                let after = try await self.standing(fleet, orders)
+                #expect(after[5...] == before[5...])
+                #expect(zip(after, before).prefix(5).allSatisfy { $0 != $1 })
+            }
+        }
+    }
 }
