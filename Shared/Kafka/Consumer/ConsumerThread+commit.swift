@@ -59,8 +59,10 @@ extension ConsumerThread {
 
     private func commit(_ request: CommitSchedule.Request) {
         var failure: KafkaError?
+        self.onCommit?(.chosen(request.positions))
         do throws(KafkaError) {
             try self.send(request.positions)
+            self.onCommit?(.acknowledged(request.positions))
         } catch {
             failure = error
         }

@@ -7,14 +7,16 @@ import Synchronization
 /// Owner: the thread itself, from start until it has destroyed the handle; `KafkaConsumer` only asks it to stop.
 /// Thread: `rd_kafka_consumer_poll` and the rebalance callback run on it and nowhere else.
 /// Bounded: the buffer by `readAhead`, librdkafka's own queue by `queued.max.messages.kbytes`, the wait for a worker on
-/// revoke by `revokeWait`, for a commit then by `commitWait`, closing by `closeWait`.
+/// revoke by `revokeWait`, for a commit then by `commitWait`, closing by `closeWait` and `destroyWait`.
 ///
 /// Records are taken with `rd_kafka_consumer_poll` alone: `rd_kafka_consume_batch_queue` skips some when partitions are
 /// paused (librdkafka CHANGELOG 2.1.0, #4208). Any poll counts for `max.poll.interval.ms` (#4176), so a worker that
 /// stands still is for `KafkaConsumer.quietTime` to notice.
 final class ConsumerThread: Sendable {
     /// How long closing may take before the handle is given up.
-    static let closeWait = Duration.seconds(15)
+    static let closeWait = Duration.seconds(10)
+    /// How long the end of the handle is waited for behind that.
+    static let destroyWait = Duration.seconds(5)
     /// How long the group waits for the last commit of partitions that leave.
     static let commitWait = Duration.seconds(5)
 
@@ -24,6 +26,7 @@ final class ConsumerThread: Sendable {
     let revokeWait: Duration
     /// Tells the worker that partitions leave; it answers what it will not do of them.
     let onLeaving: @Sendable (Set<KafkaPartition>) -> [KafkaRecord]
+    let onCommit: (@Sendable (KafkaConsumer.CommitMoment) -> Void)?
     private let onEvent: (@Sendable (KafkaEvent) -> Void)?
     let wake = DispatchSemaphore(value: 0)
     /// The same for the committing thread, and that it has ended.
@@ -33,12 +36,14 @@ final class ConsumerThread: Sendable {
     init(
         properties: [(String, String)], topics: [String], revokeWait: Duration, pauseAfter: Duration,
         readAhead: (records: Int, bytes: Int), onLeaving: @escaping @Sendable (Set<KafkaPartition>) -> [KafkaRecord],
+        onCommit: (@Sendable (KafkaConsumer.CommitMoment) -> Void)? = nil,
         onEvent: (@Sendable (KafkaEvent) -> Void)?
     ) throws(KafkaError) {
         self.state = Mutex(ConsumerState(pauseAfter: pauseAfter, readAhead: readAhead))
         self.topics = topics
         self.revokeWait = revokeWait
         self.onLeaving = onLeaving
+        self.onCommit = onCommit
         self.onEvent = onEvent
         let relay = ConsumerRelay()
         self.handle = try unsafe KafkaHandle(
@@ -205,18 +210,36 @@ final class ConsumerThread: Sendable {
         var isClosed = false
         try? unsafe self.handle.use { raw throws(KafkaError) in isClosed = unsafe self.leaveGroup(raw) }
         let isQuiet = self.endCommits()
-        if isClosed, isQuiet {
-            self.handle.destroy()
-        } else {
+        if !isClosed || !isQuiet {
             // librdkafka may never finish closing (CHANGELOG 2.1.0, #4187): the handle stays, the process goes on to
             // its end.
             self.handle.abandon()
             self.tell(.error, .error, "closing the consumer: not done in \(Self.closeWait), given up")
+        } else if !self.destroy() {
+            self.tell(.error, .error, "destroying the consumer: not done in \(Self.destroyWait), left behind")
         }
         let (waiter, closers) = self.state.withLock { $0.end() }
         waiter?.continuation.resume(
             returning: .failure(KafkaError(.closed, "waiting for records: the consumer was closed")))
         for closer in closers { closer.resume() }
+    }
+
+    /// Destroys the handle on a thread of its own, as librdkafka may never be done with that either when fetched
+    /// messages are left over (CHANGELOG 2.6.1, #4724).
+    ///
+    /// - Returns: false if it took too long.
+    private func destroy() -> Bool {
+        let isDone = DispatchSemaphore(value: 0)
+        do throws(KafkaError) {
+            try KafkaThread.start("kafka-destroy") { [handle = self.handle] in
+                handle.destroy()
+                isDone.signal()
+            }
+        } catch {
+            self.handle.abandon()
+            return false
+        }
+        return isDone.wait(timeout: .now() + .milliseconds(Self.destroyWait.wholeMilliseconds)) == .success
     }
 
     /// Source: rdkafka.h, rd_kafka_consumer_close_queue: the queue is served until rd_kafka_consumer_closed

@@ -14,6 +14,13 @@ public final class KafkaConsumer: Sendable {
     private let thread: ConsumerThread
     private let lastWaiter = Atomic<UInt64>(0)
 
+    /// A moment of a commit.
+    public enum CommitMoment: Sendable {
+        /// The broker knows nothing of these positions yet.
+        case chosen([KafkaPosition])
+        case acknowledged([KafkaPosition])
+    }
+
     /// Joins the group; returns before it has.
     ///
     /// Topics that do not exist yet are looked for every 5 s.
@@ -24,12 +31,14 @@ public final class KafkaConsumer: Sendable {
     ///   - readAhead: how much waits for the worker, in records and in bytes by `KafkaRecord.size`.
     ///   - onLeaving: called on the polling thread, several times maybe, when partitions leave; it answers the records
     ///     of them that the worker will not do any more, so that nobody waits for them. Default: it does all.
+    ///   - onCommit: called on the committing thread, which waits for it. Default: nobody is told.
     /// - Throws: `.configuration` naming the property.
     public init(
         _ configuration: KafkaConfiguration, group: String, topics: [String], instance: String? = nil,
         revokeWait: Duration = .seconds(10), pauseAfter: Duration = .seconds(3),
         readAhead: (records: Int, bytes: Int) = (2000, 8 << 20),
-        onLeaving: @escaping @Sendable (Set<KafkaPartition>) -> [KafkaRecord] = { _ in [] }
+        onLeaving: @escaping @Sendable (Set<KafkaPartition>) -> [KafkaRecord] = { _ in [] },
+        onCommit: (@Sendable (CommitMoment) -> Void)? = nil
     ) throws(KafkaError) {
         guard !topics.isEmpty else { throw KafkaError(.configuration, "subscribing: no topics") }
         var fixed = ["group.id": group, "enable.auto.commit": "false", "enable.auto.offset.store": "false"]
@@ -42,7 +51,7 @@ public final class KafkaConsumer: Sendable {
         self.thread = try ConsumerThread(
             properties: try configuration.resolved(defaults: defaults, fixed: fixed), topics: topics,
             revokeWait: revokeWait, pauseAfter: pauseAfter, readAhead: readAhead, onLeaving: onLeaving,
-            onEvent: configuration.onEvent)
+            onCommit: onCommit, onEvent: configuration.onEvent)
     }
 
     deinit {
