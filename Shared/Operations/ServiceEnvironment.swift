@@ -47,7 +47,7 @@ public struct ServiceEnvironment: Sendable {
         let names = ["delivery.timeout.ms", "message.timeout.ms"]
         guard !names.contains(where: { configuration.properties[$0] != nil }) else { return configuration }
         var bounded = configuration
-        bounded.properties[names[0]] = String(limit.components.seconds * 1000)
+        bounded.properties[names[0]] = String(max(1, Int64(limit / .milliseconds(1))))
         return bounded
     }
 }

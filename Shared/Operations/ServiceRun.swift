@@ -41,10 +41,12 @@ public enum ServiceRun {
             address: common.operationsListen, readiness: environment.readiness, metrics: environment.metrics,
             group: group, logger: logger)
         let services = try await build(own, environment)
+        // Last, so stopped first.
+        let end = ShutdownEnd(limit: common.shutdownLimit, logger: logger)
         var configuration = ServiceGroupConfiguration(
-            services: ([operations] + services).map { .init(service: $0) },
+            services: ([operations] + services + [end]).map { .init(service: $0) },
             gracefulShutdownSignals: [.sigterm, .sigint], logger: logger)
-        configuration.maximumGracefulShutdownDuration = common.shutdownLimit
+        configuration.maximumGracefulShutdownDuration = ShutdownEnd.patience(of: common.shutdownLimit)
         try await ServiceGroup(configuration: configuration).run()
         logger.info("stopped")
     }
