@@ -5,17 +5,24 @@ import Kafka
 ///
 /// A key is in one place at a time: ready, in work, or parked until its time has come. All records that wait for a key
 /// make its next piece of work, in the order in which they came. A parked key keeps no other waiting.
-struct KeyQueue {
+public struct KeyQueue: Sendable {
     typealias Key = [UInt8]?
 
     /// How much may be in hand, and how much is given out at once.
-    struct Limits {
+    public struct Limits: Sendable {
         /// All records that are not done, and their bytes by `KafkaRecord.size`.
         var records: Int
         var bytes: Int
         /// Of one batch; a single key may reach over the bytes.
         var batchKeys: Int
         var batchBytes: Int
+
+        public init(records: Int, bytes: Int, batchKeys: Int, batchBytes: Int) {
+            self.records = records
+            self.bytes = bytes
+            self.batchKeys = batchKeys
+            self.batchBytes = batchBytes
+        }
     }
 
     private struct Entry {

@@ -18,7 +18,7 @@ public final class KeyedWorker: Service {
     static let lanes = 3
     /// How much is in hand. Together with what the consumer reads ahead (8 MB) and librdkafka keeps (8 MB and an answer
     /// of 4 MB) below 48 MB.
-    static let limits = KeyQueue.Limits(records: 32_768, bytes: 24 << 20, batchKeys: 256, batchBytes: 2 << 20)
+    public static let limits = KeyQueue.Limits(records: 32_768, bytes: 24 << 20, batchKeys: 256, batchBytes: 2 << 20)
     /// How late a parked key whose time has come may be taken up.
     private static let tick = Duration.milliseconds(100)
 
@@ -36,22 +36,27 @@ public final class KeyedWorker: Service {
     ///
     /// - Parameters:
     ///   - group: of the consumers.
+    ///   - limits: how much is in hand.
+    ///   - onCommit: as of `KafkaConsumer`.
     ///   - process: does what some keys ask for, and answers for each of them, in order. Called several times at once,
     ///     never with one key twice.
     ///   - onStopped: called when the last batch is done and the consumer has left its group.
     public convenience init(
         group: String, topics: [String], environment: ServiceEnvironment,
+        limits: KeyQueue.Limits = KeyedWorker.limits,
+        onCommit: (@Sendable (KafkaConsumer.CommitMoment) -> Void)? = nil,
         process: @escaping @Sendable ([KeyedWork]) async -> [KeyedWork.Outcome],
         onStopped: @escaping @Sendable () async -> Void
     ) throws(KafkaError) {
         try self.init(
-            group: group, topics: topics, environment: environment, limits: Self.limits,
-            random: { Double.random(in: $0) }, process: process, onStopped: onStopped)
+            group: group, topics: topics, environment: environment, limits: limits,
+            random: { Double.random(in: $0) }, onCommit: onCommit, process: process, onStopped: onStopped)
     }
 
     init(
         group: String, topics: [String], environment: ServiceEnvironment, limits: KeyQueue.Limits,
         random: @escaping @Sendable (ClosedRange<Double>) -> Double,
+        onCommit: (@Sendable (KafkaConsumer.CommitMoment) -> Void)? = nil,
         process: @escaping @Sendable ([KeyedWork]) async -> [KeyedWork.Outcome],
         onStopped: @escaping @Sendable () async -> Void
     ) throws(KafkaError) {
@@ -64,7 +69,7 @@ public final class KeyedWorker: Service {
         let desk = KeyedDesk(limits: limits)
         self.consumer = try KafkaConsumer(
             configuration, group: group, topics: topics, instance: environment.common.instance(of: group),
-            onLeaving: { desk.drop($0) })
+            onLeaving: { desk.drop($0) }, onCommit: onCommit)
         self.desk = desk
         self.process = process
         self.onStopped = onStopped

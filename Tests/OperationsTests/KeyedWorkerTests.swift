@@ -27,7 +27,9 @@ import Testing
         }
 
         /// What a process has for itself.
-        func environment(_ properties: [String: String] = [:], instance: String? = nil) throws -> ServiceEnvironment {
+        func environment(
+            _ properties: [String: String] = [:], instance: String? = nil, ledger: CommitWitness.Member? = nil
+        ) throws -> ServiceEnvironment {
             let all = KafkaBroker.quick.merging(properties) { $1 }
             let text = all.map { "\($0.key)=\($0.value)\n" }.joined()
             let settings = try Settings(environment: [
@@ -35,7 +37,7 @@ import Testing
                 "WAYBILL_KAFKA_PROPERTIES": try self.directory.write("kafka.properties", text),
                 "WAYBILL_GROUP_INSTANCE": instance ?? "",
             ])
-            let notes = Notes(self)
+            let notes = Notes(self, ledger: ledger)
             return ServiceEnvironment(
                 common: try CommonSettings(settings), group: .singleton, metrics: MetricsRegistry(),
                 readiness: Readiness(conditions: [BatchWorker.joined]), logger: Logger(label: "test") { _ in notes })
@@ -72,26 +74,36 @@ import Testing
     /// Keeps warnings.
     struct Notes: LogHandler {
         let bench: Bench
+        let ledger: CommitWitness.Member?
         var metadata: Logger.Metadata = [:]
-        var logLevel = Logger.Level.warning
+        var logLevel = Logger.Level.info
 
-        init(_ bench: Bench) { self.bench = bench }
+        init(_ bench: Bench, ledger: CommitWitness.Member?) {
+            self.bench = bench
+            self.ledger = ledger
+        }
         subscript(metadataKey key: String) -> Logger.MetadataValue? {
             get { self.metadata[key] }
             set { self.metadata[key] = newValue }
         }
-        func log(event: LogEvent) { self.bench.lines.withLock { $0.append("\(event.message)") } }
+        func log(event: LogEvent) {
+            if let kind = event.metadata?["kind"], let text = event.metadata?["text"] {
+                self.ledger?.told("\(kind)", "\(text)")
+            }
+            if event.level >= .warning { self.bench.lines.withLock { $0.append("\(event.message)") } }
+        }
     }
 
     static let limits = KeyQueue.Limits(records: 5000, bytes: 4 << 20, batchKeys: 64, batchBytes: 1 << 20)
 
     func worker(
         _ bench: Bench, _ environment: ServiceEnvironment, limits: KeyQueue.Limits = Self.limits,
+        onCommit: (@Sendable (KafkaConsumer.CommitMoment) -> Void)? = nil,
         _ process: @escaping @Sendable ([KeyedWork]) async -> [KeyedWork.Outcome]
     ) throws -> KeyedWorker {
         try KeyedWorker(
             group: "g", topics: [bench.topic], environment: environment, limits: limits, random: { $0.lowerBound },
-            process: process, onStopped: {})
+            onCommit: onCommit, process: process, onStopped: {})
     }
 
     /// Waits for an event with a deadline.
@@ -224,8 +236,12 @@ import Testing
             bench.note(works)
             return works.map { _ in .done }
         }
-        let first = try self.worker(bench, try bench.environment(), works)
-        let second = try self.worker(bench, try bench.environment(), works)
+        let witness = CommitWitness()
+        let members = [witness.member(0), witness.member(1)]
+        let first = try self.worker(
+            bench, try bench.environment(ledger: members[0]), onCommit: members[0].onCommit, works)
+        let second = try self.worker(
+            bench, try bench.environment(ledger: members[1]), onCommit: members[1].onCommit, works)
         try await self.run([first]) {
             // The second one comes and goes while changes keep coming.
             async let visit: Void = {
@@ -246,6 +262,8 @@ import Testing
                 try await bench.committed().values.reduce(0, +) == 60 * 40
             }
         }
+        #expect(witness.faults.isEmpty)
+        #expect(witness.count(of: 0) > 0 && witness.count(of: 1) > 0)
         for (key, offsets) in bench.done.withLock({ $0 }) {
             // Of one key the first time that each record was done is in order; repetitions may come behind.
             var seen: Set<Int64> = []
