@@ -158,31 +158,35 @@ struct PushProcessor: Sendable {
     private func retire(
         _ registrations: [(key: RegistrationKey, record: RegistrationRecord)], before milliseconds: Int64
     ) async throws {
-        for (key, record) in registrations {
-            if record.registeredEpochMilliseconds >= milliseconds { continue }
-            guard try await self.registrations.retire(key, record) else { continue }
-            self.metrics.retired.increment()
+        for (key, record) in registrations where record.registeredEpochMilliseconds < milliseconds {
+            guard try await self.standing(key) == record else { continue }
+            // The tombstone first: as long as Kafka does not have it, Redis has what leads here again, so no death in
+            // between brings the token back when Redis is restored.
+            _ = try await self.producer.produce(
+                KafkaMessage(topic: self.topics.registrations, key: Array(key.text.utf8), value: nil))
             self.progress.beginEnd(of: key)
+            if try await self.registrations.retire(key, record) { self.metrics.retired.increment() }
             try await self.publishEnd(of: key, standing: try await self.standing(key))
         }
     }
 
-    /// Publishes that a registration is gone from Redis.
+    /// Publishes what stands in Redis of a registration whose tombstone was published.
     ///
     /// The device may register again at any moment, and our tombstone may come behind that record: a restored view
     /// would not have it. So what stands in Redis is published, until it still stands when the broker has it.
     ///
-    /// - Parameter standing: what was seen in Redis last.
+    /// - Parameter standing: what was seen in Redis last; nil is what Kafka has.
     private func publishEnd(of key: RegistrationKey, standing: RegistrationRecord?) async throws {
         var standing = standing
+        var known: RegistrationRecord?
         for _ in 0..<Self.endLimit {
-            let published = standing
+            // A device that keeps changing its mind is not waited for: it publishes each change itself.
+            if standing == known { break }
             _ = try await self.producer.produce(
                 KafkaMessage(
-                    topic: self.topics.registrations, key: Array(key.text.utf8), value: published?.encoded))
+                    topic: self.topics.registrations, key: Array(key.text.utf8), value: standing?.encoded))
+            known = standing
             standing = try await self.standing(key)
-            // A device that keeps changing its mind is not waited for: it publishes each change itself.
-            if standing == published { break }
         }
         self.progress.finishEnd(of: key)
     }

@@ -26,7 +26,7 @@ final class PushProgress: Sendable {
 
     func finish(_ target: FanOut.Target) { _ = self.state.withLock { $0.done.insert(target) } }
 
-    /// Registrations that were taken off Redis, and of which Kafka may not know yet.
+    /// Registrations whose tombstones are published, and of which something newer may stand in Redis.
     var ends: Set<RegistrationKey> { self.state.withLock { $0.ends } }
 
     func beginEnd(of key: RegistrationKey) { _ = self.state.withLock { $0.ends.insert(key) } }
