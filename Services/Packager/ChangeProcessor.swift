@@ -190,21 +190,22 @@ struct ChangeProcessor: Sendable {
                 value: passage.work.record?.encoded, headers: passage.work.state.map(RemovedOrder.headers) ?? [])
             messages.append((passage.place, message))
         }
-        let ended = await self.registrations(ofRemoved: told, &verdicts)
-        messages += ended.map { place, registration in
-            let key = Array(registration.text.utf8)
-            return (place, KafkaMessage(topic: self.topics.registrations, key: key, value: nil))
-        }
-        for (sent, outcome) in zip(messages, await self.producer.produce(messages.map(\.message))) {
+        let endings = EndedRegistrations(
+            topics: self.topics, store: self.store, registrations: self.registrations, producer: self.producer)
+        var ended = await endings.find(ofRemoved: told, now: self.now(), &verdicts)
+        messages += ended.map { ($0.place, endings.tombstone($0)) }
+        let outcomes = await self.producer.produce(messages.map(\.message))
+        for (sent, outcome) in zip(messages, outcomes) {
             guard case .failure(let error) = outcome else { continue }
             verdicts.postpone(sent.place, "publishing to \(sent.message.topic): \(error.message)")
         }
         CrashPoint.reached(.published)
-        await self.settle(told.filter { !verdicts.isPostponed($0.place) }, &verdicts)
-        // Behind their tombstones: a try that fails in between still finds them.
-        for (place, registration) in ended where !verdicts.isPostponed(place) {
-            do { try await self.registrations.unregister(registration) } catch { verdicts.postpone(place, "\(error)") }
+        for (index, outcome) in zip(ended.indices, outcomes.suffix(ended.count)) {
+            if case .success(let position) = outcome { ended[index].offset = position.offset }
         }
+        let overtaken = await self.settle(told.filter { !verdicts.isPostponed($0.place) }, &verdicts)
+        // Behind their tombstones: a try that fails in between still finds them.
+        await endings.takeOff(ended.filter { !verdicts.isPostponed($0.place) }, overtaken: overtaken, &verdicts)
         CrashPoint.reached(.unregistered)
     }
 
@@ -214,33 +215,20 @@ struct ChangeProcessor: Sendable {
     /// record then lies behind that of a later version, and a compacted topic would keep the wrong one. So what stands
     /// is read behind each acknowledgement, and published again where it is another version by now: whoever wrote it
     /// did the same, so the last to come leaves the right one.
-    private func settle(_ told: [Passage], _ verdicts: inout Verdicts) async {
-        guard !told.isEmpty else { return }
+    ///
+    /// - Returns: the orders of which another version stands.
+    private func settle(_ told: [Passage], _ verdicts: inout Verdicts) async -> Set<OrderKey> {
+        guard !told.isEmpty else { return [] }
         do {
             let standing = try await self.store.versions(of: told.map(\.work.key))
             let overtaken = zip(told, standing).filter { $0.work.state?.version != $1 }.map(\.0.work.key)
-            guard !overtaken.isEmpty else { return }
+            guard !overtaken.isEmpty else { return [] }
             self.metrics.overtaken.increment(by: overtaken.count)
             try await VersionAnnouncement(topics: self.topics, store: self.store, producer: self.producer)
                 .announce(overtaken)
+            return Set(overtaken)
         } catch {
             verdicts.postpone(told.map(\.place), "\(error)")
-        }
-    }
-
-    /// Who is registered for orders that are gone.
-    private func registrations(
-        ofRemoved told: [Passage], _ verdicts: inout Verdicts
-    ) async -> [(place: Int, registration: RegistrationKey)] {
-        let removed = told.filter { $0.work.state?.isRemoved == true }
-        guard !removed.isEmpty else { return [] }
-        do {
-            let devices = try await self.registrations.devices(of: removed.map(\.work.key))
-            return zip(removed, devices).flatMap { passage, devices in
-                devices.map { (passage.place, RegistrationKey(device: $0.device, order: passage.work.key)) }
-            }
-        } catch {
-            verdicts.postpone(removed.map(\.place), "\(error)")
             return []
         }
     }

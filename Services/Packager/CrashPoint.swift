@@ -1,3 +1,5 @@
+import Kafka
+
 #if DEBUG
     import Dispatch
     import Foundation
@@ -34,6 +36,10 @@ enum CrashPoint: CaseIterable, Sendable {
     case published
     /// Registrations of removed orders are gone from Redis.
     case unregistered
+    /// All results are given, and the offsets are about to be committed. Comes on the committing thread.
+    case committing
+    /// The broker has acknowledged a commit. Comes on the committing thread.
+    case committed
 
     /// Says that the moment has come.
     @inline(__always)
@@ -41,6 +47,20 @@ enum CrashPoint: CaseIterable, Sendable {
         #if DEBUG
             CrashPlan.crash?.reached(point)
             CrashPlan.stall?.reached(point)
+        #endif
+    }
+
+    /// The two moments of a commit, for the consumer to call; nil in a release build.
+    static var commits: (@Sendable (KafkaConsumer.CommitMoment) -> Void)? {
+        #if DEBUG
+            return { moment in
+                switch moment {
+                case .chosen: Self.reached(.committing)
+                case .acknowledged: Self.reached(.committed)
+                }
+            }
+        #else
+            return nil
         #endif
     }
 }

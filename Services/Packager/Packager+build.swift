@@ -12,7 +12,11 @@ extension Packager {
     static let group = "waybill-packager"
 
     /// Makes the worker and what it works with.
-    static func build(_ settings: PackagerSettings, _ environment: ServiceEnvironment) throws -> [any Service] {
+    ///
+    /// - Parameter limits: how much it has in hand.
+    static func build(
+        _ settings: PackagerSettings, _ environment: ServiceEnvironment, limits: KeyQueue.Limits = KeyedWorker.limits
+    ) throws -> [any Service] {
         let common = environment.common
         let redis = RedisClient(common.redis, eventLoopGroup: environment.group)
         let producer = try KafkaProducer(
@@ -41,7 +45,8 @@ extension Packager {
             repackage: { [repackager] in _ = try await repackager.repackage($0) },
             hosts: { workshops.current[$0]?.pictureHosts ?? .none }, logger: environment.logger)
         let worker = try KeyedWorker(
-            group: Self.group, topics: [common.topics.orderChanges], environment: environment
+            group: Self.group, topics: [common.topics.orderChanges], environment: environment,
+            limits: limits, onCommit: CrashPoint.commits
         ) { [processor] works in
             var processor = processor
             processor.workshops = workshops.current

@@ -1,6 +1,7 @@
 import Glibc
 import Kafka
 import Model
+import Store
 import TestKit
 import Testing
 
@@ -10,7 +11,7 @@ import Testing
 @Suite struct CrashRebalanceTests {
     @Test(
         .timeLimit(.minutes(3)),
-        arguments: [CrashPoint.folded, .assetsPut, .written, .published])
+        arguments: [CrashPoint.folded, .assetsPut, .written, .published, .committing])
     func aWorkerThatWakesUpBehindItsTimeChangesNothing(_ point: CrashPoint) async throws {
         try await CrashScene.run { scene in
             var history = CrashHistory(seed: 7)
@@ -44,6 +45,38 @@ import Testing
             #expect(await sleeper.stop(grace: .seconds(20)) == .code(0))
             #expect(await other.stop(grace: .seconds(20)) == .code(0))
             try await scene.expectSame(as: history.log, repeats: 2, mayFallBack: true)
+        }
+    }
+
+    /// It is about to end the registrations of an order, or has published that, and wakes up when the order has come
+    /// again.
+    @Test(.timeLimit(.minutes(3)), arguments: [CrashPoint.written, .published])
+    func aRemovalThatWakesUpLateLeavesANewerRegistration(_ point: CrashPoint) async throws {
+        try await CrashScene.run { scene in
+            let name = CrashHistory.gone(1)
+            var history = CrashHistory(seed: 8)
+            let sleeper = try scene.worker(["WAYBILL_STALL_AT": "\(point):2"])
+            try await scene.publish(history.each(.replaced(number: "first"), of: [name]))
+            try await scene.caughtUp(sleeper)
+            try await scene.register(name)
+            try await scene.publish(history.each(.removed, of: [name]))
+            try await scene.stopped(sleeper)
+            let other = try scene.worker()
+            try await scene.caughtUp(other)
+            try await scene.publish(history.each(.replaced(number: "again"), of: [name]))
+            try await scene.caughtUp(other)
+            let newer = try await scene.registerAnew(name)
+            sleeper.signal(SIGCONT)
+            try await eventually("back in the group") {
+                sleeper.output.split(separator: "\n").count { $0.contains("assigned") } >= 2
+            }
+            #expect(await sleeper.stop(grace: .seconds(20)) == .code(0))
+            #expect(await other.stop(grace: .seconds(20)) == .code(0))
+            for (key, record) in newer {
+                #expect(try await Registrations(redis: scene.redis).registration(key) == record)
+                let last = try await scene.published()[scene.topics.registrations]?.last { $0.keyText == key.text }
+                #expect(last?.value == record.encoded, "what stands in Redis is what is restored")
+            }
         }
     }
 }

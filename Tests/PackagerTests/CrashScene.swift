@@ -107,6 +107,23 @@ final class CrashScene: Sendable {
         }
     }
 
+    /// Registers them as the gateway does: in Kafka, then in Redis.
+    func registerAnew(_ order: String) async throws -> [(RegistrationKey, RegistrationRecord)] {
+        let now = Int64(Date().timeIntervalSince1970 * 1000)
+        var registered: [(RegistrationKey, RegistrationRecord)] = []
+        for name in Self.devices {
+            let key = RegistrationKey(device: try DeviceIdentifier(name), order: try ChangeLog.key(order))
+            let record = RegistrationRecord(
+                pushToken: try PushToken(String(repeating: "cd", count: 32)), registeredEpochMilliseconds: now)
+            let position = try await self.producer.produce(
+                KafkaMessage(topic: self.topics.registrations, key: Array(key.text.utf8), value: record.encoded))
+            try await Registrations(redis: self.redis).register(
+                key, record, at: RegistrationStamp(offset: position.offset, epochMilliseconds: now))
+            registered.append((key, record))
+        }
+        return registered
+    }
+
     /// Waits until all that was published is committed.
     func caughtUp(_ worker: ChildProcess, within patience: Duration = .seconds(60)) async throws {
         try #require(

@@ -8,8 +8,38 @@ import Testing
 @Suite struct CrashTests {
     /// Each moment, with the first changes there are and later on, in the middle of orders that stand.
     static let moments = CrashPoint.allCases.flatMap { point in
+        switch point {
         // This one comes for each order of a batch.
-        (point == .folded ? [3, 12] : [1, 2]).map { "\(point):\($0)" }
+        case .folded: ["\(point):3", "\(point):12"]
+        // The first ones are on the way to the others' second.
+        case .committing, .committed: ["\(point):2"]
+        default: ["\(point):1", "\(point):2"]
+        }
+    }
+
+    /// While one lane stands somewhere with an order, the process dies elsewhere with others: what is committed of them
+    /// must not reach over the one that was in hand.
+    @Test(
+        .timeLimit(.minutes(3)),
+        arguments: [("signed", "committed"), ("written", "published"), ("published", "committing")])
+    func aWorkerThatIsKilledInTwoLanesLosesNothing(_ stands: String, _ dies: String) async throws {
+        try await CrashScene.run { scene in
+            var history = CrashHistory(seed: 21)
+            let first = try scene.worker([
+                "WAYBILL_STALL_AT": "\(stands):1:40", "WAYBILL_CRASH_AT": "\(dies):1",
+            ])
+            try await first.line(containing: "assigned")
+            try await scene.publish(history.each(.replaced(number: "first"), of: ["o0"]))
+            try await eventually("in hand") {
+                try await scene.server.command("INFO", "commandstats").contains("cmdstat_hmget:")
+            }
+            try await scene.publish(history.part())
+            #expect(try await first.exit(within: .seconds(30)) == .signal(SIGKILL), "no other lane came to \(dies)")
+            let second = try scene.worker()
+            try await scene.caughtUp(second)
+            #expect(await second.stop() == .code(0))
+            try await scene.expectSame(as: history.log, repeats: 2)
+        }
     }
 
     @Test(.timeLimit(.minutes(3)), arguments: Self.moments)
@@ -23,7 +53,8 @@ import Testing
             // The second time comes with the second part at the latest, in whatever batches the first one was taken.
             if !moment.hasSuffix(":1") { _ = try await scene.caughtUpOrDied(first) }
             try await scene.publish(history.part(removing: CrashHistory.gone(2)))
-            #expect(try await first.exit(within: .seconds(30)) == .signal(SIGKILL))
+            #expect(
+                try await first.exit(within: .seconds(30)) == .signal(SIGKILL), "\(moment) did not come")
             let second = try scene.worker()
             try await scene.caughtUp(second)
             try await scene.publish(history.part(10))

@@ -80,14 +80,19 @@ struct Fleet: Sendable {
                 ["WAYBILL_OPERATIONS_LISTEN": "127.0.0.1:0", "WAYBILL_LOG_FORMAT": "text"].merging(more) { $1 }))
     }
 
-    func member(log: (any LogHandler & Sendable)? = nil, _ more: [String: String] = [:]) throws -> Member {
+    /// - Parameter limits: how much it has in hand.
+    func member(
+        log: (any LogHandler & Sendable)? = nil, limits: KeyQueue.Limits = KeyedWorker.limits,
+        _ more: [String: String] = [:]
+    ) throws -> Member {
         let settings = try Settings(environment: self.settings(more))
         let common = try CommonSettings(settings)
         let logger = Logger(label: "test") { _ in log ?? SwiftLogNoOpLogHandler() }
         let environment = ServiceEnvironment(
             common: common, group: MultiThreadedEventLoopGroup.singleton, metrics: MetricsRegistry(),
             readiness: Readiness(conditions: [ViewKeeper.condition]), logger: logger)
-        let services = try Packager.build(try PackagerSettings(settings, common: common), environment)
+        let services = try Packager.build(
+            try PackagerSettings(settings, common: common), environment, limits: limits)
         return Member(group: ServiceGroup(services: services, logger: logger), environment: environment)
     }
 

@@ -1,0 +1,35 @@
+import Glibc
+import TestKit
+import Testing
+
+@testable import Packager
+
+/// SIGTERM while something never ends.
+@Suite struct ShutdownTests {
+    /// A thread that stands still for good, as librdkafka may do while it closes.
+    @Test(.timeLimit(.minutes(2))) func aWorkerThatHangsIsGoneWithinTheLimit() async throws {
+        try await CrashScene.run { scene in
+            var history = CrashHistory(seed: 9)
+            let worker = try scene.worker([
+                "WAYBILL_STALL_AT": "folded:1:600", "WAYBILL_SHUTDOWN_SECONDS": "3",
+            ])
+            try await worker.line(containing: "assigned")
+            try await scene.publish(history.each(.replaced(number: "first")))
+            // It has the batch in hand when it has read the states: nothing else would make it look for this order.
+            try await eventually("read") {
+                try await scene.server.command("INFO", "commandstats").contains("cmdstat_hmget:")
+            }
+            let start = ContinuousClock.now
+            worker.signal(SIGTERM)
+            #expect(try await worker.exit(within: .seconds(30)) == .code(1))
+            let took = ContinuousClock.now - start
+            #expect(took >= .seconds(2) && took < .seconds(8), "\(took)")
+            #expect(worker.output.contains("not stopped in time, given up"))
+            // What it had in hand comes to the next one.
+            let next = try scene.worker()
+            try await scene.caughtUp(next)
+            #expect(await next.stop(grace: .seconds(20)) == .code(0))
+            try await scene.expectSame(as: history.log, repeats: 1)
+        }
+    }
+}
