@@ -60,22 +60,36 @@ public final class RedisClient: Sendable {
         try await self.run(commands, on: self.anyLane)
     }
 
+    /// Sends commands and, behind them, checks: what they answer holds for all that was answered before them.
+    ///
+    /// In a cluster a command has an answer only if a check was answered behind it on the same connection; while its
+    /// slot is on its way to another master it has an error that is worth another try.
+    /// - Returns: the answers of the commands, then those of the checks.
+    public func pipeline(
+        _ commands: [RedisCommand], checkedBy checks: [RedisCommand]
+    ) async throws(RedisError) -> [RedisValue] {
+        try await self.run(commands + checks, checks: checks.count, on: self.anyLane)
+    }
+
     /// As `pipeline(_:)` for callers that live on an event loop.
     ///
     /// On a loop of the group, called on that loop, no thread is changed and the future completes while the answer is
     /// being read. The failure is a `RedisError`.
+    /// - Parameter checks: how many of the last commands are checks, as in `pipeline(_:checkedBy:)`.
     public func pipeline(
-        _ commands: [RedisCommand], on eventLoop: any EventLoop
+        _ commands: [RedisCommand], checks: Int = 0, on eventLoop: any EventLoop
     ) -> EventLoopFuture<[RedisValue]> {
+        precondition(0...commands.count ~= checks, "checks are commands")
         guard !commands.isEmpty else { return eventLoop.makeSucceededFuture([]) }
         let promise = eventLoop.makePromise(of: [RedisValue].self)
         let index = self.laneOfLoop[ObjectIdentifier(eventLoop)]
         let lane = index.map { self.lanes[$0] } ?? self.anyLane
         if lane.eventLoop.inEventLoop {
-            lane.way.value.submit(RedisLink.Request(commands: commands, completion: .promise(promise)))
+            lane.way.value.submit(RedisLink.Request(commands: commands, checks: checks, completion: .promise(promise)))
         } else {
             lane.eventLoop.execute {
-                lane.way.value.submit(RedisLink.Request(commands: commands, completion: .promise(promise)))
+                let request = RedisLink.Request(commands: commands, checks: checks, completion: .promise(promise))
+                lane.way.value.submit(request)
             }
         }
         return promise.futureResult
@@ -92,11 +106,14 @@ public final class RedisClient: Sendable {
     /// A link for callers that have no loop. Random, so that no counter is shared between threads.
     private var anyLane: Lane { self.lanes[Int.random(in: 0..<self.lanes.count)] }
 
-    private func run(_ commands: [RedisCommand], on lane: Lane) async throws(RedisError) -> [RedisValue] {
+    private func run(
+        _ commands: [RedisCommand], checks: Int = 0, on lane: Lane
+    ) async throws(RedisError) -> [RedisValue] {
         guard !commands.isEmpty else { return [] }
         return try await withCheckedContinuation { continuation in
             lane.eventLoop.execute {
-                let request = RedisLink.Request(commands: commands, completion: .continuation(continuation))
+                let request = RedisLink.Request(
+                    commands: commands, checks: checks, completion: .continuation(continuation))
                 lane.way.value.submit(request)
             }
         }.get()

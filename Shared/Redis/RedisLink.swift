@@ -25,6 +25,8 @@ final class RedisLink {
             case unsent
         }
         let commands: [RedisCommand]
+        /// How many of the last commands are checks, see `ScatteredPipeline`.
+        var checks = 0
         let completion: Completion
     }
 

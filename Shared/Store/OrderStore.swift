@@ -59,10 +59,11 @@ public struct OrderStore: Sendable {
             RedisCommand(["HMGET", .string(StoreKeys.order(key))] + fields.map { .string($0.rawValue) })
         }
         // The epochs behind the orders, on the same connections: had the view been incomplete in between, they would
-        // be others than those that were known before.
+        // be others than those that were known before. An order that is led elsewhere, behind an epoch that was read
+        // already, has no answer: a node that lost what it had just got would be taken for one without the order.
         let epochs = try await self.view?.known()
         let checks = self.view?.view.epochCommands ?? []
-        let replies = try await self.pipeline(commands + checks, "reading orders")
+        let replies = try await self.pipeline(commands, checkedBy: checks, "reading orders")
         if let epochs { try self.view?.check(replies.dropFirst(commands.count), against: epochs) }
         return zip(keys, replies).map { key, reply in Self.stored(key, reply) }
     }
@@ -221,9 +222,11 @@ public struct OrderStore: Sendable {
     }
 
     /// Sends commands in one go.
-    func pipeline(_ commands: [RedisCommand], _ operation: String) async throws(StoreError) -> [RedisValue] {
+    func pipeline(
+        _ commands: [RedisCommand], checkedBy checks: [RedisCommand] = [], _ operation: String
+    ) async throws(StoreError) -> [RedisValue] {
         do {
-            return try await self.redis.pipeline(commands)
+            return try await self.redis.pipeline(commands, checkedBy: checks)
         } catch {
             throw StoreError(operation, error)
         }

@@ -113,8 +113,8 @@ public struct PackageReader: Sendable {
     public func standing(of key: OrderKey, on eventLoop: any EventLoop) -> EventLoopFuture<Standing> {
         let epochs = self.view.epochCommands
         let order = RedisCommand("HMGET", .string(StoreKeys.order(key)), Self.stampFields)
-        return self.redis.pipeline(epochs + [order] + epochs, on: eventLoop).flatMapThrowing { replies in
-            let count = epochs.count
+        let count = epochs.count
+        return self.redis.pipeline(epochs + [order] + epochs, checks: count, on: eventLoop).flatMapThrowing { replies in
             guard replies.count == count * 2 + 1 else {
                 throw StoreError(.unavailable, "reading order: a reply is missing")
             }

@@ -34,7 +34,7 @@ final class ClusterRouter {
         }
         let deadline = NIODeadline.now() + TimeAmount(self.configuration.commandDeadline)
         do throws(RedisError) {
-            let pipeline = try ScatteredPipeline(request.commands)
+            let pipeline = try ScatteredPipeline(request.commands, checks: request.checks)
             let own = ClusterRequest(pipeline, request, deadline: deadline)
             if let map {
                 self.run(own, own.begin(on: map))

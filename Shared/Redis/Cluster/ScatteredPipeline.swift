@@ -3,6 +3,10 @@
 /// Pure: no connection, no clock, no randomness. A command is sent again only when a node refused it (see
 /// `Redirection`) or when its part was never written; so each is executed at most once. Commands of one slot stay in
 /// order unless the slot is moved between two of them.
+///
+/// With checks, the last commands of the call, nothing is sent again: a command has an answer only if a check stands
+/// behind it on the connection to the node that answered. What was sent elsewhere, or once more, would have been
+/// executed when the checks were past, or by a node that was not asked for any.
 struct ScatteredPipeline {
     /// Most redirections of one command.
     static let redirectionLimit = 5
@@ -48,13 +52,17 @@ struct ScatteredPipeline {
     private var items: [Item]
     private var postponed: [Int] = []
     private var missing: Int
+    /// Where the checks begin; nil without any.
+    private let firstCheck: Int?
     /// Items without an answer, and why the first of them has none.
     private var failed = 0
     private var failure: RedisError?
 
+    /// - Parameter checks: how many of the last commands are checks.
     /// - Throws: `RedisError` with code `.unroutable` when a command cannot be sent to a cluster.
-    init(_ commands: [RedisCommand]) throws(RedisError) {
+    init(_ commands: [RedisCommand], checks: Int = 0) throws(RedisError) {
         self.commands = commands
+        self.firstCheck = checks > 0 ? commands.count - checks : nil
         var items: [Item] = []
         var merges: [CommandRoute.Merge?] = []
         items.reserveCapacity(commands.count)
@@ -101,6 +109,13 @@ struct ScatteredPipeline {
         self.missing = all.count
         var step = Step()
         self.send(Array(all.indices), on: map, &step)
+        if let firstCheck {
+            for part in step.parts where !part.items.contains(where: { self.items[$0].command >= firstCheck }) {
+                for index in part.items { self.refuse(index) }
+                step.isRefreshWanted = true
+            }
+            step.parts.removeAll { !$0.items.contains { self.items[$0].command >= firstCheck } }
+        }
         return step
     }
 
@@ -119,8 +134,16 @@ struct ScatteredPipeline {
             case .moved(let slot, let node):
                 step.moves.append((slot, node))
                 step.isRefreshWanted = true
+                if self.firstCheck != nil {
+                    self.refuse(index)
+                    continue
+                }
                 if self.mayRedirect(index, answer) { again.append(index) }
             case .ask(let node):
+                if self.firstCheck != nil {
+                    self.refuse(index)
+                    continue
+                }
                 guard self.mayRedirect(index, answer) else { continue }
                 if let known = asking.firstIndex(where: { $0.node == node }) {
                     asking[known].items.append(index)
@@ -128,9 +151,13 @@ struct ScatteredPipeline {
                     asking.append((node, [index]))
                 }
             case .later:
+                step.isRefreshWanted = true
+                if self.firstCheck != nil {
+                    self.take(answer, for: index)
+                    continue
+                }
                 self.items[index].answer = answer
                 self.postponed.append(index)
-                step.isRefreshWanted = true
             }
         }
         var map = map
@@ -157,6 +184,10 @@ struct ScatteredPipeline {
     /// A part was never written, because its node is not the right one any more. Call `resume`.
     mutating func withdrawn(_ part: Part) {
         for index in part.items {
+            if self.firstCheck != nil {
+                self.refuse(index)
+                continue
+            }
             switch self.items[index].route {
             case .slot: self.postponed.append(index)
             case .anyMaster:
@@ -202,6 +233,10 @@ struct ScatteredPipeline {
         self.missing -= 1
     }
 
+    private mutating func refuse(_ index: Int) {
+        self.take(.error("TRYAGAIN its slot is on its way, and no check stands behind it"), for: index)
+    }
+
     /// Counts a redirection. One too many is answered with an error that says so and is worth another try later.
     private mutating func mayRedirect(_ index: Int, _ answer: RedisValue) -> Bool {
         self.items[index].redirections += 1
@@ -220,6 +255,10 @@ struct ScatteredPipeline {
             case .anyMaster, .everyMaster: node = self.items[index].node ?? map.serving.first
             }
             guard let node else {
+                if self.firstCheck != nil {
+                    self.refuse(index)
+                    continue
+                }
                 self.postponed.append(index)
                 step.isRefreshWanted = true
                 step.mustWait = true

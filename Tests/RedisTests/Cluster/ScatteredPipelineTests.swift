@@ -129,6 +129,43 @@ struct Seeded: RandomNumberGenerator {
         #expect(pipeline.answers == [.integer(1), .integer(2)])
     }
 
+    @Test func aCommandWithoutACheckBehindItHasNoAnswer() throws {
+        let map = threeMasters()
+        let keys = (0..<30).map { "k\($0)" }
+        func pipeline(_ checks: [String]) throws -> ScatteredPipeline {
+            try ScatteredPipeline((keys + checks).map { RedisCommand("GET", .string($0)) }, checks: checks.count)
+        }
+        // On two masters only.
+        let anchors = map.serving.compactMap { map.anchors[$0] }
+        var partly = try pipeline(anchors.dropLast().map { "{\($0)}" })
+        let step = partly.begin(on: map, choice: 0)
+        #expect(step.parts.count == 2 && step.isRefreshWanted)
+        for part in step.parts {
+            _ = partly.received(part.items.map { .integer(Int64($0)) }, of: part, on: map)
+        }
+        for (key, answer) in zip(keys, try #require(partly.answers)) {
+            let isChecked = map.master(of: HashSlot.of(key.utf8)) != map.serving.last
+            #expect((answer.serverError?.serverPrefix == "TRYAGAIN") != isChecked, "\(key)")
+        }
+        // Led elsewhere, to be tried later, or never written: nothing is sent again.
+        for fate in ["MOVED 1 h:1", "ASK 1 h:1", "TRYAGAIN x", "unsent"] {
+            var whole = try pipeline(anchors.map { "{\($0)}" })
+            for part in whole.begin(on: map, choice: 0).parts {
+                if fate == "unsent" {
+                    whole.withdrawn(part)
+                } else {
+                    let step = whole.received(part.items.map { _ in .error(fate) }, of: part, on: map)
+                    #expect(step.parts.isEmpty && !step.mustWait)
+                    #expect(step.isRefreshWanted != fate.hasPrefix("ASK"))
+                }
+            }
+            #expect(try #require(whole.answers).allSatisfy { $0.serverError?.isRetriable == true }, "\(fate)")
+        }
+        // Nobody serves anything.
+        var nowhere = try pipeline(["c"])
+        #expect(nowhere.begin(on: SlotMap(), choice: 0).parts.isEmpty && nowhere.answers != nil)
+    }
+
     @Test func whatIsGivenUpHasItsLastAnswer() throws {
         var pipeline = try ScatteredPipeline([RedisCommand("GET", "k"), RedisCommand("GET", "unserved")])
         var map = SlotMap()
