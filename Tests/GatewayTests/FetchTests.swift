@@ -180,7 +180,7 @@ import Testing
     @Test func anErrorReplyOfRedisIsA503AndNoStranger() async throws {
         try await Bench.with { bench in
             try await bench.put("1")
-            _ = try await bench.redis.send(RedisCommand("ACL", "SETUSER", "default", "-hmget"))
+            try await bench.server.everywhere("ACL", "SETUSER", "default", "-hmget")
             #expect(try await bench.once("GET", bench.package("1"), token: Bench.ownToken).status == 503)
         }
     }

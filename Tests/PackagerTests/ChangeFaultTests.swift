@@ -108,9 +108,9 @@ import Testing
                 log.change("order.replaced", "o", ChangeLog.document()), log.change("order.patched", "o", ["status": 1]),
                 log.change("order.exploded", "o", [:]),
             ]
-            _ = try await scene.redis.send(RedisCommand("CONFIG", "SET", "maxmemory", "1"))
+            try await scene.server.everywhere("CONFIG", "SET", "maxmemory", "1")
             for _ in 0..<3 { await #expect(throws: (any Error).self) { try await processor.process(batch) } }
-            _ = try await scene.redis.send(RedisCommand("CONFIG", "SET", "maxmemory", "0"))
+            try await scene.server.everywhere("CONFIG", "SET", "maxmemory", "0")
             try await processor.process(batch)
             #expect(try await scene.count(scene.topics.deadLetters) == 2)
             #expect(try await scene.state("o")?.version == 1)

@@ -132,7 +132,7 @@ import Testing
         try await Fleet.run { fleet in
             try await self.with(fleet, 2) { members in
                 let (orders, registrations) = try await self.fill(fleet)
-                _ = try await fleet.redis.send(RedisCommand("SAVE"))
+                try await fleet.server.everywhere("SAVE")
                 try await fleet.publish(
                     (0..<20).filter { $0 != 7 }.map { ("fulfillment.updated", "o\($0)", "s\($0)", ChangeLog.fulfillment("b")) }
                         + [("order.replaced", "new", "new", ChangeLog.document("new")), ("order.removed", "o30", "x", nil)])

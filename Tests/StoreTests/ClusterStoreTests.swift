@@ -20,8 +20,8 @@ import Testing
         await cluster.stop()
     }
 
-    @Test(arguments: [true, false])
-    func theStoreWorksWithTheLeastRightsOnAClusterOrNot(isCluster: Bool) async throws {
+    @Test(arguments: [(true, false), (true, true), (false, false), (false, true)])
+    func theStoreWorksWithTheLeastRights(isCluster: Bool, isEncrypted: Bool) async throws {
         // README names these rights.
         let rights = [
             "on", ">secret", "~waybill:*", "-@all", "+asking", "+cluster|slots", "+del", "+eval", "+evalsha", "+exists",
@@ -29,9 +29,23 @@ import Testing
             "+ping", "+sadd", "+scan", "+script|load", "+select", "+set", "+sismember", "+smembers", "+srem", "+time",
             "+type", "+zadd", "+zcard", "+zrangebyscore", "+zrem", "+zscore",
         ]
-        let servers = isCluster ? try await RedisCluster.start().masters : [try await RedisServer.startAlone()]
+        let servers: [RedisServer]
+        let url: (address: String, certificate: ServerCertificate?)
+        if isCluster {
+            let cluster = try await RedisCluster.start(isEncrypted: isEncrypted)
+            servers = cluster.masters
+            url = isEncrypted ? (cluster.tlsAddress, cluster.certificate) : ("127.0.0.1:\(servers[0].port)", nil)
+        } else if isEncrypted {
+            let (certificate, port) = (try await ServerCertificate(), try await freeTCPPort())
+            servers = [try await RedisServer.startAlone(certificate.redisArguments(port: port))]
+            url = ("localhost:\(port)", certificate)
+        } else {
+            servers = [try await RedisServer.startAlone()]
+            url = ("127.0.0.1:\(servers[0].port)", nil)
+        }
         for server in servers { try await server.command(["acl", "setuser", "waybill"] + rights) }
-        let configuration = try RedisConfiguration(url: "redis://waybill:secret@127.0.0.1:\(servers[0].port)")
+        let configuration = try RedisConfiguration(
+            url: "\(isEncrypted ? "rediss" : "redis")://waybill:secret@\(url.address)", caFile: url.certificate?.file)
         try await self.withBench(configuration, servers[0]) { bench in
             try await self.goThroughEverything(bench)
             let error = await #expect(throws: RedisError.self) { _ = try await bench.raw("GET", "other") }

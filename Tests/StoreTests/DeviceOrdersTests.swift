@@ -52,7 +52,7 @@ import Testing
             _ = try await bench.raw("SET", StoreKeys.order(try key("2")), "a string")
             let changes = try await bench.changes(DeviceIdentifier("device"))
             #expect(changes?.orders.map(\.rawValue) == ["1"], "a damaged order hides no other")
-            _ = try await bench.raw("ACL", "SETUSER", "default", "-hmget")
+            try await bench.server.everywhere("ACL", "SETUSER", "default", "-hmget")
             let error = await #expect(throws: StoreError.self) {
                 _ = try await bench.changes(DeviceIdentifier("device"))
             }

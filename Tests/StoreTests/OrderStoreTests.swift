@@ -150,7 +150,7 @@ import Testing
     @Test func anErrorReplyThatIsNotAboutTheOrderDoesNotMakeItCorrupt() async throws {
         try await StoreBench.with { bench in
             _ = try await bench.write(version("1", 1))
-            _ = try await bench.raw("ACL", "SETUSER", "default", "-hmget")
+            try await bench.server.everywhere("ACL", "SETUSER", "default", "-hmget")
             let error = await #expect(throws: StoreError.self) { _ = try await bench.store.orders([key("1")]) }
             #expect(error?.code == .unavailable)
             let reading = await #expect(throws: StoreError.self) {

@@ -104,7 +104,8 @@ import Testing
             let key = try registration("device", "1")
             let type = key.order.orderType
             _ = try await bench.registrations.register(key, record("aa"), at: self.stamp(9))
-            _ = try await bench.raw("DEL", StoreKeys.devices(key.order), StoreKeys.device(key.device, type))
+            _ = try await bench.raw("DEL", StoreKeys.devices(key.order))
+            _ = try await bench.raw("DEL", StoreKeys.device(key.device, type))
             #expect(try await bench.changes(key.device) == nil)
             #expect(try await !bench.registrations.register(key, record("bb"), at: self.stamp(8)))
             #expect(try await self.standing(bench, key) == ("bb", true))

@@ -47,7 +47,8 @@ import Testing
             try await self.complete(view)
             let before = try await view.look()
             // A replica that comes for the first time is a new history as well, without a second server to start.
-            try await bench.raw("SET", StoreKeys.epoch(nil), "one:0123456789abcdef0123456789abcdef01234567")
+            let place = StoreKeys.epoch(before[0].anchor)
+            try await bench.raw("SET", place, "one:0123456789abcdef0123456789abcdef01234567")
             let doubted = try await view.look()
             #expect(doubted[0].epoch != nil && !doubted[0].isHere)
             let replies = try await bench.redis.pipeline(view.epochCommands)

@@ -7,10 +7,17 @@ public final class RedisCluster: Sendable {
     public let masters: [RedisServer]
     /// In the order of their masters; empty without replicas.
     public let replicas: [RedisServer]
+    /// What the servers show to clients, and to each other; nil without TLS.
+    public let certificate: ServerCertificate?
+    private let firstTLSPort: Int
 
-    private init(masters: [RedisServer], replicas: [RedisServer]) {
+    private init(
+        masters: [RedisServer], replicas: [RedisServer], certificate: ServerCertificate?, firstTLSPort: Int
+    ) {
         self.masters = masters
         self.replicas = replicas
+        self.certificate = certificate
+        self.firstTLSPort = firstTLSPort
     }
 
     /// The URL of one node.
@@ -19,16 +26,30 @@ public final class RedisCluster: Sendable {
     /// A URL that names all masters.
     public var seedsURL: String { "redis://" + self.masters.map { "127.0.0.1:\($0.port)" }.joined(separator: ",") }
 
+    /// Host and port of one node, for clients with TLS.
+    public var tlsAddress: String { "127.0.0.1:\(self.firstTLSPort)" }
+
     /// Starts a cluster and returns when all its nodes say that it is whole.
-    /// - Parameter arguments: added to each server's command line.
+    /// - Parameters:
+    ///   - isEncrypted: clients may speak TLS, and are led to the ports where the others do.
+    ///   - arguments: added to each server's command line.
     public static func start(
-        masters: Int = 3, withReplicas: Bool = false, arguments: [String] = []
+        masters: Int = 3, withReplicas: Bool = false, isEncrypted: Bool = false, arguments: [String] = []
     ) async throws -> RedisCluster {
+        let certificate = isEncrypted ? try await ServerCertificate() : nil
+        var firstTLSPort = 0
         var servers: [RedisServer] = []
         do {
             for _ in 0..<(withReplicas ? 2 * masters : masters) {
                 // Two servers of one address may not find each other by the usual distance of 10,000.
                 let bus = try await freeTCPPort()
+                var arguments = arguments
+                if let certificate {
+                    let port = try await freeTCPPort()
+                    if firstTLSPort == 0 { firstTLSPort = port }
+                    arguments += ["--tls-cluster", "yes", "--tls-replication", "yes"]
+                    arguments += certificate.redisArguments(port: port)
+                }
                 servers.append(
                     try await RedisServer.startAlone(
                         [
@@ -38,7 +59,8 @@ public final class RedisCluster: Sendable {
                         ] + arguments))
             }
             let cluster = RedisCluster(
-                masters: Array(servers[..<masters]), replicas: Array(servers[masters...]))
+                masters: Array(servers[..<masters]), replicas: Array(servers[masters...]), certificate: certificate,
+                firstTLSPort: firstTLSPort)
             try await cluster.join()
             return cluster
         } catch {

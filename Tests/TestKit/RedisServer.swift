@@ -158,6 +158,11 @@ public final class RedisServer: Sendable {
         return answer.trimmingCharacters(in: .whitespacesAndNewlines)
     }
 
+    /// Runs a command on this server, or on each master of the cluster that it stands for.
+    public func everywhere(_ words: String...) async throws {
+        for server in self.cluster?.masters ?? [self] { try await server.command(words) }
+    }
+
     /// Waits until a command's answer has a text in it.
     public func until(_ text: String, in words: String..., within limit: Duration = .seconds(20)) async throws {
         let deadline = ContinuousClock.now + limit

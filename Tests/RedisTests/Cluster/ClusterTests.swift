@@ -121,6 +121,51 @@ import Testing
         await cluster.stop()
     }
 
+    @Test func aSlotThatMovedIsFoundBehindTLS() async throws {
+        let cluster = try await RedisCluster.start(isEncrypted: true)
+        let certificate = try #require(cluster.certificate)
+        var configuration = try RedisConfiguration(url: "rediss://\(cluster.tlsAddress)", caFile: certificate.file)
+        configuration.commandDeadline = .seconds(5)
+        try await withClient(configuration) { client in
+            let keys = (0..<50).map { "key-\($0)" }
+            let set = try await client.pipeline(keys.map { RedisCommand("SET", .string($0), .string($0)) })
+            #expect(set.allSatisfy { $0 == .status("OK") })
+            let free = Set(0..<5462).subtracting(keys.map { HashSlot.of($0.utf8) })
+            let key = try #require((0...).lazy.map { "k\($0)" }.first { free.contains(HashSlot.of($0.utf8)) })
+            try await cluster.move(slot: HashSlot.of(key.utf8), from: cluster.masters[0], to: cluster.masters[2])
+            #expect(try await client.send(RedisCommand("SET", .string(key), "there")) == .status("OK"))
+            #expect(try await cluster.masters[2].command("get", key) == "there")
+        }
+        #expect(try await self.count("MOVED", in: cluster) > 0)
+        await cluster.stop()
+    }
+
+    /// An epoch that was read before the order proves nothing for it.
+    @Test func whatIsCheckedHasNoAnswerWhileItsSlotMoves() async throws {
+        let cluster = try await RedisCluster.start()
+        try await withClient(self.configuration(cluster.url)) { client in
+            let anchors = try await client.anchors()
+            let checks = anchors.map { RedisCommand("GET", .string("check{\($0)}")) }
+            let key = (0...).lazy.map { "k\($0)" }.first { HashSlot.of($0.utf8) < 5462 } ?? ""
+            let tags = Set(anchors.map { HashSlot.of($0.utf8) })
+            try #require(!tags.contains(HashSlot.of(key.utf8)))
+            _ = try await client.send(RedisCommand("SET", .string(key), "there"))
+            func read() async throws -> RedisValue {
+                try await client.pipeline([RedisCommand("GET", .string(key))], checkedBy: checks)[0]
+            }
+            #expect(try await read().text == "there")
+            let (source, target) = (cluster.masters[0], cluster.masters[1])
+            try await cluster.move(slot: HashSlot.of(key.utf8), from: source, to: target) { _ in
+                let found = try await read()
+                #expect(found.text == "there")
+            }
+            #expect(try await read().serverError?.serverPrefix == "TRYAGAIN", "the first one is led elsewhere")
+            let deadline = ContinuousClock.now + .seconds(20)
+            while try await read().text != "there" { try #require(ContinuousClock.now < deadline) }
+        }
+        await cluster.stop()
+    }
+
     @Test func aReplicaTakesOverForItsMaster() async throws {
         let cluster = try await RedisCluster.start(withReplicas: true)
         try await withClient(self.configuration(cluster.seedsURL)) { client in

@@ -1,0 +1,30 @@
+/// A certificate for `localhost` and 127.0.0.1 that is its own root, for servers that a test starts.
+public struct ServerCertificate: Sendable {
+    /// PEM file; who trusts it trusts the server.
+    public let file: String
+    /// PEM file with its key.
+    public let key: String
+    private let directory: TemporaryDirectory
+
+    /// Makes one with the openssl program.
+    public init() async throws {
+        self.directory = try TemporaryDirectory("certificate")
+        self.file = self.directory.path("certificate.pem")
+        self.key = self.directory.path("key.pem")
+        try await ChildProcess.run(
+            "openssl",
+            [
+                "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+                "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", self.key,
+                "-out", self.file,
+            ])
+    }
+
+    /// What a `redis-server` needs to speak TLS on a port, to clients and to its like.
+    public func redisArguments(port: Int) -> [String] {
+        [
+            "--tls-port", "\(port)", "--tls-cert-file", self.file, "--tls-key-file", self.key, "--tls-ca-cert-file",
+            self.file, "--tls-auth-clients", "no",
+        ]
+    }
+}
