@@ -137,8 +137,8 @@ let package = Package(
         tests(
             "OperationsTests",
             [
-                "Operations", "Kafka", "Model", "Packaging", "TestKit", .configuration, .coreMetrics, .logging, .serviceLifecycle,
-                .serviceLifecycleTestKit, .nioCore, .nioPosix,
+                "Operations", "Kafka", "Redis", "Model", "Packaging", "TestKit", .configuration, .coreMetrics, .logging,
+                .serviceLifecycle, .serviceLifecycleTestKit, .nioCore, .nioPosix,
             ]),
         tests(
             "GatewayTests",

@@ -42,6 +42,8 @@ public final class BatchWorker: Service {
         var configuration = environment.kafka
         configuration.onEvent = { [readiness = environment.readiness] event in
             if event.kind == .assigned { readiness.met(Self.joined) }
+            // Of one broker among others that let us in it says nothing.
+            if event.kind == .denied { readiness.explain(Self.joined, event.message) }
             log?(event)
         }
         self.consumer = try KafkaConsumer(

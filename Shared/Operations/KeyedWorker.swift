@@ -64,6 +64,8 @@ public final class KeyedWorker: Service {
         var configuration = environment.kafka
         configuration.onEvent = { [readiness = environment.readiness] event in
             if event.kind == .assigned { readiness.met(BatchWorker.joined) }
+            // Of one broker among others that let us in it says nothing.
+            if event.kind == .denied { readiness.explain(BatchWorker.joined, event.message) }
             log?(event)
         }
         let desk = KeyedDesk(limits: limits)

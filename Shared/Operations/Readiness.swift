@@ -14,6 +14,11 @@ public final class Readiness: Sendable {
     /// - Parameter reason: for `/readyz`; no secrets.
     public func unmet(_ condition: String, _ reason: String) { self.missing.withLock { $0[condition] = reason } }
 
+    /// Says more of a condition, if it is not met.
+    public func explain(_ condition: String, _ reason: String) {
+        self.missing.withLock { if $0[condition] != nil { $0[condition] = reason } }
+    }
+
     /// What is missing, `name: reason` sorted; empty when ready.
     public var reasons: [String] {
         self.missing.withLock { $0.sorted { $0.key < $1.key }.map { "\($0.key): \($0.value)" } }

@@ -24,6 +24,7 @@ public struct ServiceEnvironment: Sendable {
     /// How to talk to Kafka, with what librdkafka and the brokers say going to the log.
     public var kafka: KafkaConfiguration {
         var configuration = self.common.kafka
+        let file = configuration.file ?? "a file that \(SettingKey.kafkaProperties.rawValue) names"
         configuration.onEvent = { [logger] event in
             let level: Logger.Level =
                 switch event.severity {
@@ -32,7 +33,9 @@ public struct ServiceEnvironment: Sendable {
                 case .info: .info
                 case .debug: .debug
                 }
-            logger.log(level: level, "kafka", metadata: ["kind": "\(event.kind.rawValue)", "text": "\(event.message)"])
+            var metadata: Logger.Metadata = ["kind": "\(event.kind.rawValue)", "text": "\(event.message)"]
+            if event.kind == .denied { metadata["mend"] = "security.protocol, sasl.* and ssl.* in \(file)" }
+            logger.log(level: level, "kafka", metadata: metadata)
         }
         return configuration
     }

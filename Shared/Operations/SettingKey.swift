@@ -16,6 +16,9 @@ public enum SettingKey: String, CaseIterable, Sendable {
     case redisURL = "WAYBILL_REDIS_URL"
     /// Path of a file whose first line is the Redis password. Default none.
     case redisPasswordFile = "WAYBILL_REDIS_PASSWORD_FILE"
+    /// Path of a PEM file with the roots that the certificates of a `rediss://` server must lead to. Default: the
+    /// system's.
+    case redisRoots = "WAYBILL_REDIS_ROOTS"
     /// Directory with one brand a sub-directory. Default `brands`.
     case brands = "WAYBILL_BRANDS"
     /// How often that directory is looked at for changes, in seconds, 1 to 3600. Default 5.

@@ -9,7 +9,10 @@ extension Settings {
         let bootstrap = self.text(.kafkaBootstrap, default: "127.0.0.1:9092")
         guard let file = self.text(.kafkaProperties) else { return KafkaConfiguration(bootstrap: bootstrap) }
         do {
-            return KafkaConfiguration(bootstrap: bootstrap, properties: try KafkaConfiguration.properties(file: file))
+            let configuration = KafkaConfiguration(
+                bootstrap: bootstrap, properties: try KafkaConfiguration.properties(file: file), file: file)
+            try configuration.check()
+            return configuration
         } catch {
             throw SettingsError(.kafkaProperties, value: file, error.message)
         }
@@ -27,9 +30,19 @@ extension Settings {
             }
             password = String(decoding: line, as: UTF8.self)
         }
+        let roots = self.text(.redisRoots)
+        if let roots {
+            _ = try self.content(.redisRoots, of: roots)
+            guard url.hasPrefix("rediss") else {
+                throw SettingsError(.redisRoots, value: roots, "is for rediss:// and rediss+sentinel:// only")
+            }
+        }
         do {
-            return try RedisConfiguration(url: url, password: password)
+            return try RedisConfiguration(url: url, password: password, caFile: roots)
         } catch {
+            if let roots, error.message.contains(roots) {
+                throw SettingsError(.redisRoots, value: roots, error.message)
+            }
             throw SettingsError(.redisURL, value: url, error.message)
         }
     }

@@ -18,9 +18,14 @@ public final class KafkaAdmin: Sendable {
     public init(_ configuration: KafkaConfiguration, timeout: Duration = .seconds(10)) throws(KafkaError) {
         self.configuration = configuration
         self.timeout = Int32(clamping: timeout.wholeMilliseconds)
-        self.properties = try configuration.resolved(defaults: Self.defaults, fixed: [:])
-        self.handle = try unsafe KafkaHandle(
-            RD_KAFKA_PRODUCER, properties: self.properties, callbacks: KafkaCallbacks(onEvent: configuration.onEvent))
+        self.properties = try configuration.naming { () throws(KafkaError) in
+            try configuration.resolved(defaults: Self.defaults, fixed: [:])
+        }
+        let properties = self.properties
+        self.handle = try configuration.naming { () throws(KafkaError) in
+            try unsafe KafkaHandle(
+                RD_KAFKA_PRODUCER, properties: properties, callbacks: KafkaCallbacks(onEvent: configuration.onEvent))
+        }
         self.line = try KafkaLine(name: "kafka-admin")
     }
 

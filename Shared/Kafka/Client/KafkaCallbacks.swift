@@ -46,6 +46,7 @@ final class KafkaCallbacks: Sendable {
     /// Passes an error on that librdkafka survives by itself.
     func error(_ code: rd_kafka_resp_err_t, reason: String) {
         let error = KafkaError(code, "talking with Kafka", reason: reason)
-        self.onEvent?(KafkaEvent(severity: .error, kind: .error, message: error.message))
+        let kind: KafkaEvent.Kind = error.code == .authorization ? .denied : .error
+        self.onEvent?(KafkaEvent(severity: .error, kind: kind, message: error.message))
     }
 }

@@ -23,16 +23,7 @@ final class KafkaHandle: @unchecked Sendable {  // tidy: the pointer is constant
     init(
         _ kind: rd_kafka_type_t, properties: [(String, String)], callbacks: KafkaCallbacks
     ) throws(KafkaError) {
-        guard let conf = unsafe rd_kafka_conf_new() else {
-            throw KafkaError(.outOfMemory, "making a configuration: refused")
-        }
-        do throws(KafkaError) {
-            for (name, value) in properties { try unsafe Self.set(name, value, in: conf) }
-        } catch {
-            unsafe rd_kafka_conf_destroy(conf)
-            throw error
-        }
-
+        let conf = try unsafe Self.conf(properties)
         let retained = unsafe Unmanaged.passRetained(callbacks)
         unsafe Self.setCallbacks(conf, retained.toOpaque(), isConsumer: kind == RD_KAFKA_CONSUMER)
         if kind == RD_KAFKA_PRODUCER { unsafe rd_kafka_conf_set_dr_msg_cb(conf, DeliveryBatch.report) }
@@ -94,6 +85,25 @@ final class KafkaHandle: @unchecked Sendable {  // tidy: the pointer is constant
             return gate.users == 0
         }
         if !isEmpty { self.empty.wait() }
+    }
+
+    /// Looks whether librdkafka takes properties.
+    static func check(_ properties: [(String, String)]) throws(KafkaError) {
+        unsafe rd_kafka_conf_destroy(try Self.conf(properties))
+    }
+
+    /// - Returns: the caller's to destroy.
+    private static func conf(_ properties: [(String, String)]) throws(KafkaError) -> OpaquePointer {
+        guard let conf = unsafe rd_kafka_conf_new() else {
+            throw KafkaError(.outOfMemory, "making a configuration: refused")
+        }
+        do throws(KafkaError) {
+            for (name, value) in properties { try unsafe Self.set(name, value, in: conf) }
+        } catch {
+            unsafe rd_kafka_conf_destroy(conf)
+            throw error
+        }
+        return unsafe conf
     }
 
     private static func set(_ name: String, _ value: String, in conf: OpaquePointer) throws(KafkaError) {

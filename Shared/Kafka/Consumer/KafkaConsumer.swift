@@ -48,10 +48,14 @@ public final class KafkaConsumer: Sendable {
             // A member that restarts within this time finds its partitions as they were.
             defaults["session.timeout.ms"] = "45000"
         }
-        self.thread = try ConsumerThread(
-            properties: try configuration.resolved(defaults: defaults, fixed: fixed), topics: topics,
-            revokeWait: revokeWait, pauseAfter: pauseAfter, readAhead: readAhead, onLeaving: onLeaving,
-            onCommit: onCommit, onEvent: configuration.onEvent)
+        let properties = try configuration.naming { () throws(KafkaError) in
+            try configuration.resolved(defaults: defaults, fixed: fixed)
+        }
+        self.thread = try configuration.naming { () throws(KafkaError) in
+            try ConsumerThread(
+                properties: properties, topics: topics, revokeWait: revokeWait, pauseAfter: pauseAfter,
+                readAhead: readAhead, onLeaving: onLeaving, onCommit: onCommit, onEvent: configuration.onEvent)
+        }
     }
 
     deinit {

@@ -41,9 +41,14 @@ public final class KafkaProducer: Sendable {
     ) throws(KafkaError) {
         self.topics = topics
         self.queueWait = queueWait
-        self.properties = try configuration.resolved(defaults: Self.defaults, fixed: [:])
+        self.properties = try configuration.naming { () throws(KafkaError) in
+            try configuration.resolved(defaults: Self.defaults, fixed: [:])
+        }
         self.onEvent = configuration.onEvent
-        let core = try ProducerThread(properties: self.properties, topics: topics, onEvent: self.onEvent)
+        let (properties, onEvent) = (self.properties, self.onEvent)
+        let core = try configuration.naming { () throws(KafkaError) in
+            try ProducerThread(properties: properties, topics: topics, onEvent: onEvent)
+        }
         self.state = Mutex(State(core: core))
     }
 

@@ -28,9 +28,11 @@ public final class KafkaReader: Sendable {
     /// - Throws: `.configuration` naming the property.
     public init(_ configuration: KafkaConfiguration, patience: Duration) throws(KafkaError) {
         self.patience = patience
-        self.handle = try unsafe KafkaHandle(
-            RD_KAFKA_CONSUMER, properties: try configuration.resolved(defaults: Self.defaults, fixed: Self.fixed),
-            callbacks: KafkaCallbacks(onEvent: configuration.onEvent))
+        self.handle = try configuration.naming { () throws(KafkaError) in
+            try unsafe KafkaHandle(
+                RD_KAFKA_CONSUMER, properties: try configuration.resolved(defaults: Self.defaults, fixed: Self.fixed),
+                callbacks: KafkaCallbacks(onEvent: configuration.onEvent))
+        }
         self.line = try KafkaLine(name: "kafka-reader")
     }
 

@@ -4,16 +4,20 @@ public struct KafkaConfiguration: Sendable {
     public var bootstrap: String
     /// librdkafka properties; they override the wrapper's defaults except the reserved ones.
     public var properties: [String: String]
+    /// Where the properties were read from, for messages.
+    public var file: String?
     /// Gets what a service may want to log; default: nothing is logged.
     ///
     /// Called on threads of librdkafka and of the wrapper: return at once, call nothing of this module.
     public var onEvent: (@Sendable (KafkaEvent) -> Void)?
 
     public init(
-        bootstrap: String, properties: [String: String] = [:], onEvent: (@Sendable (KafkaEvent) -> Void)? = nil
+        bootstrap: String, properties: [String: String] = [:], file: String? = nil,
+        onEvent: (@Sendable (KafkaEvent) -> Void)? = nil
     ) {
         self.bootstrap = bootstrap
         self.properties = properties
+        self.file = file
         self.onEvent = onEvent
     }
 
@@ -33,6 +37,24 @@ public struct KafkaConfiguration: Sendable {
     static func isSecret(_ name: String) -> Bool {
         let marks = ["password", "secret", "ssl.key", "key.pem", "oauthbearer.config", "jaas", "passphrase"]
         return marks.contains { name.contains($0) }
+    }
+
+    /// Looks whether librdkafka knows all names and takes all values, without making a handle.
+    ///
+    /// What it says of several together, and of files that they name, shows when a handle is made.
+    /// - Throws: `.configuration` naming the property.
+    public func check() throws(KafkaError) {
+        try KafkaHandle.check(try self.resolved(defaults: [:], fixed: [:]))
+    }
+
+    /// Makes something of this configuration; what is wrong with it is said with the file.
+    func naming<Value>(_ make: () throws(KafkaError) -> Value) throws(KafkaError) -> Value {
+        do {
+            return try make()
+        } catch {
+            guard let file, error.code == .configuration else { throw error }
+            throw KafkaError(.configuration, "\(error.message), see \(file)", libraryCode: error.libraryCode)
+        }
     }
 
     /// The properties of a handle, in a fixed order: defaults, then the caller's, then what is fixed.

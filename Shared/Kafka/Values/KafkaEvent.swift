@@ -9,6 +9,8 @@ public struct KafkaEvent: Sendable, CustomStringConvertible {
         case log
         /// An error that is survived by trying again.
         case error
+        /// The same, because TLS, SASL or an access list said no: somebody must mend the configuration.
+        case denied
         /// Partitions came to this consumer.
         case assigned
         /// Partitions were taken from this consumer in good order.

@@ -1,0 +1,97 @@
+import TestKit
+import Testing
+
+@testable import Kafka
+
+/// User and password of the properties file, behind TLS.
+@Suite(.timeLimit(.minutes(1))) struct KafkaSASLTests {
+    private static let mechanisms = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+
+    private func configuration(
+        _ doorkeeper: KafkaDoorkeeper, _ text: String, _ directory: TemporaryDirectory, _ events: EventLog
+    ) throws -> KafkaConfiguration {
+        let file = try directory.write("kafka.properties", text)
+        return KafkaConfiguration(
+            bootstrap: doorkeeper.bootstrap, properties: try KafkaConfiguration.properties(file: file), file: file,
+            onEvent: events.record)
+    }
+
+    @Test(arguments: Self.mechanisms)
+    func thePropertiesFileSaysWhoWeAre(mechanism: String) async throws {
+        let doorkeeper = try await KafkaDoorkeeper.start()
+        let (directory, events) = (try TemporaryDirectory("sasl"), EventLog())
+        let producer = try KafkaProducer(
+            self.configuration(doorkeeper, doorkeeper.properties(mechanism: mechanism), directory, events))
+        try await doorkeeper.until("admitted \(mechanism) \(KafkaDoorkeeper.user)")
+        try await doorkeeper.until("asked 3")
+        #expect(!events.contains(.denied), "\(events.all)")
+        await producer.close()
+        await doorkeeper.stop()
+    }
+
+    @Test(arguments: Self.mechanisms)
+    func aWrongPasswordIsToldWithoutShowingIt(mechanism: String) async throws {
+        let doorkeeper = try await KafkaDoorkeeper.start()
+        let (directory, events) = (try TemporaryDirectory("sasl"), EventLog())
+        let text = doorkeeper.properties(mechanism: mechanism, password: "hunter2")
+        let producer = try KafkaProducer(self.configuration(doorkeeper, text, directory, events))
+        try await doorkeeper.until("refused \(mechanism) \(KafkaDoorkeeper.user)")
+        try await eventually("told") { events.contains(.denied, "no such user or password") }
+        #expect(!events.all.contains { $0.message.contains("hunter2") })
+        await producer.close()
+        await doorkeeper.stop()
+    }
+
+    @Test func aServerThatIsNotTrustedIsTold() async throws {
+        let doorkeeper = try await KafkaDoorkeeper.start()
+        let (directory, events) = (try TemporaryDirectory("sasl"), EventLog())
+        let other = try await ServerCertificate()
+        let text = doorkeeper.properties(mechanism: "PLAIN") + "ssl.ca.location=\(other.file)\n"
+        let producer = try KafkaProducer(self.configuration(doorkeeper, text, directory, events))
+        try await eventually("told") { events.contains(.denied, "certificate") }
+        await producer.close()
+        await doorkeeper.stop()
+    }
+
+    @Test(arguments: [
+        ("security.protocol=magic", "security.protocol"), ("no.such.property=1", "no.such.property"),
+        ("linger.ms=soon", "linger.ms"), ("bootstrap.servers=a:1", "bootstrap.servers"),
+        ("security.protocol=sasl_ssl\nsasl.mechanism=PLAIN", "sasl.username"),
+        ("security.protocol=ssl\nssl.ca.location=/nonexistent/ca.pem", "ssl.ca.location"),
+    ])
+    func whatIsWrongIsToldWithFileAndProperty(text: String, property: String) throws {
+        let directory = try TemporaryDirectory("sasl")
+        let file = try directory.write("kafka.properties", text)
+        let configuration = KafkaConfiguration(
+            bootstrap: "127.0.0.1:1", properties: try KafkaConfiguration.properties(file: file), file: file)
+        func make(_ face: Int) throws {
+            switch face {
+            case 0: _ = try KafkaProducer(configuration)
+            case 1: _ = try KafkaConsumer(configuration, group: "g", topics: ["t"])
+            case 2: _ = try KafkaAdmin(configuration)
+            default: _ = try KafkaReader(configuration)
+            }
+        }
+        for face in 0..<4 {
+            let error = #expect(throws: KafkaError.self) { try make(face) }
+            #expect(error?.code == .configuration)
+            #expect(error?.message.contains(property) == true, "\(error?.message ?? "")")
+            #expect(error?.message.contains(file) == true, "\(error?.message ?? "")")
+        }
+    }
+
+    @Test func namesAndValuesAreLookedAtWithoutAHandle() {
+        func message(_ properties: [String: String]) -> String? {
+            do {
+                try KafkaConfiguration(bootstrap: "127.0.0.1:1", properties: properties).check()
+                return nil
+            } catch {
+                return error.message
+            }
+        }
+        #expect(message(["security.protocol": "sasl_ssl", "sasl.mechanism": "PLAIN"]) == nil)
+        #expect(message(["linger.ms": "soon"])?.contains("linger.ms") == true)
+        #expect(message(["sasl.passwort": "hunter2"])?.contains("sasl.passwort") == true)
+        #expect(message(["group.id": "x"])?.contains("group.id") == true)
+    }
+}

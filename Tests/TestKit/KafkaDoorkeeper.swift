@@ -1,0 +1,152 @@
+/// A server that speaks the beginning of the Kafka protocol, behind TLS: which versions it knows, which mechanism, who
+/// is there. librdkafka's own broker knows neither TLS nor SASL.
+///
+/// It says what it saw, one line each: `admitted MECHANISM USER`, `refused MECHANISM USER`, and `asked NUMBER` for the
+/// first request of somebody who was admitted, which tells that the client admits the server as well.
+/// Source: Kafka protocol guide, "SASL authentication sequence"; RFC 4616; RFC 5802 §3
+public final class KafkaDoorkeeper: Sendable {
+    /// The only user.
+    public static let user = "waybill"
+    /// That user's password.
+    public static let password = "a password = with #"
+
+    /// `localhost:<port>`.
+    public let bootstrap: String
+    /// Its certificate.
+    public let certificate: ServerCertificate
+    private let child: ChildProcess
+
+    private init(bootstrap: String, certificate: ServerCertificate, child: ChildProcess) {
+        self.bootstrap = bootstrap
+        self.certificate = certificate
+        self.child = child
+    }
+
+    /// Starts it and returns when it listens.
+    public static func start() async throws -> KafkaDoorkeeper {
+        let certificate = try await ServerCertificate()
+        let child = try ChildProcess(
+            "python3", ["-u", "-c", Self.program, certificate.file, certificate.key, Self.user, Self.password])
+        let line = try await child.line(containing: "listening")
+        return KafkaDoorkeeper(
+            bootstrap: "localhost:\(line.split(separator: " ").last ?? "")", certificate: certificate, child: child)
+    }
+
+    /// Lines of a properties file that lead here.
+    public func properties(mechanism: String, password: String = KafkaDoorkeeper.password) -> String {
+        """
+        security.protocol=sasl_ssl
+        ssl.ca.location=\(self.certificate.file)
+        sasl.mechanism=\(mechanism)
+        sasl.username=\(Self.user)
+        sasl.password=\(password)
+
+        """
+    }
+
+    /// Waits until it has said something.
+    public func until(_ text: String) async throws { try await self.child.line(containing: text) }
+
+    /// Ends it.
+    public func stop() async { await self.child.stop() }
+
+    private static let program = #"""
+        import base64, hashlib, hmac, os, socket, ssl, struct, sys, threading
+
+        certificate, key, user, password = sys.argv[1:]
+        VERSIONS = [(3, 0, 4), (17, 0, 1), (18, 0, 3), (36, 0, 0)]
+
+        def read(connection, count):
+            data = b""
+            while len(data) < count:
+                more = connection.recv(count - len(data))
+                if not more:
+                    raise EOFError
+                data += more
+            return data
+
+        def text(value):
+            return struct.pack(">h", len(value)) + value.encode()
+
+        def versions(version):
+            rows = [struct.pack(">hhh", *row) for row in VERSIONS]
+            if version < 3:
+                rest = struct.pack(">i", len(rows)) + b"".join(rows)
+                return struct.pack(">h", 0) + rest + (struct.pack(">i", 0) if version > 0 else b"")
+            rest = b"".join(row + b"\0" for row in rows)
+            return struct.pack(">hB", 0, len(rows) + 1) + rest + struct.pack(">ib", 0, 0)
+
+        class Scram:
+            def __init__(self, digest):
+                self.digest, self.bare, self.server = digest, None, None
+
+            def sign(self, secret, data):
+                return hmac.new(secret, data, self.digest).digest()
+
+            # Returns what to answer and whether the client is who it says; None: not yet.
+            def step(self, data):
+                if self.bare is None:
+                    self.bare = data.split(b",", 2)[2]
+                    nonce = data.split(b"r=")[1] + base64.b64encode(os.urandom(12))
+                    self.salt = os.urandom(16)
+                    self.server = b"r=" + nonce + b",s=" + base64.b64encode(self.salt) + b",i=4096"
+                    return self.server, None
+                final, proof = data.rsplit(b",p=", 1)
+                salted = hashlib.pbkdf2_hmac(self.digest, password.encode(), self.salt, 4096)
+                stored = hashlib.new(self.digest, self.sign(salted, b"Client Key")).digest()
+                said = b",".join([self.bare, self.server, final])
+                mask = self.sign(stored, said)
+                client = bytes(a ^ b for a, b in zip(base64.b64decode(proof), mask))
+                right = hashlib.new(self.digest, client).digest() == stored
+                right = right and self.bare.startswith(b"n=" + user.encode() + b",")
+                return b"v=" + base64.b64encode(self.sign(self.sign(salted, b"Server Key"), said)), right
+
+        class Plain:
+            def step(self, data):
+                return b"", data.split(b"\0")[1:] == [user.encode(), password.encode()]
+
+        MECHANISMS = {
+            "PLAIN": Plain, "SCRAM-SHA-256": lambda: Scram("sha256"), "SCRAM-SHA-512": lambda: Scram("sha512")}
+
+        def serve(connection):
+            mechanism = check = None
+            while True:
+                body = read(connection, struct.unpack(">i", read(connection, 4))[0])
+                api, version, number, length = struct.unpack(">hhih", body[:10])
+                rest = body[10 + max(length, 0):]
+                if api == 18:
+                    answer = versions(version)
+                elif api == 17:
+                    mechanism = rest[2:].decode()
+                    check = MECHANISMS[mechanism]()
+                    answer = struct.pack(">hi", 0, 1) + text(mechanism)
+                elif api == 36:
+                    said, right = check.step(rest[4:])
+                    if right is False:
+                        print("refused", mechanism, user)
+                        answer = struct.pack(">h", 58) + text("no such user or password") + struct.pack(">i", 0)
+                    else:
+                        if right:
+                            print("admitted", mechanism, user)
+                        answer = struct.pack(">hhi", 0, -1, len(said)) + said
+                else:
+                    # No answer: the client waits, and does not come again.
+                    print("asked", api)
+                    continue
+                connection.sendall(struct.pack(">ii", len(answer) + 4, number) + answer)
+
+        def welcome(raw):
+            try:
+                with context.wrap_socket(raw, server_side=True) as connection:
+                    serve(connection)
+            except (OSError, EOFError):
+                pass
+
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key)
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            print("listening", server.getsockname()[1])
+            while True:
+                threading.Thread(target=welcome, args=(server.accept()[0],), daemon=True).start()
+        """#
+}
