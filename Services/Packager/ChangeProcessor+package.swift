@@ -7,7 +7,7 @@ import Store
 extension ChangeProcessor {
     /// How far an order came.
     private enum Step: Sendable {
-        case packaged(OrderWork)
+        case packaged(Passage)
         /// Its package wants pictures that have to be looked up first.
         case folded(FoldedOrder)
         /// Its signature failed.
@@ -26,13 +26,13 @@ extension ChangeProcessor {
                 nowEpochSeconds: seconds)
             CrashPoint.reached(.folded)
             if hasShelf, !folded.pictureURLs.isEmpty { return .folded(folded) }
-            return Self.sign(folded, in: workshop, pictures: [:], nowEpochSeconds: seconds)
+            return Self.sign(folded, of: order, in: workshop, pictures: [:], nowEpochSeconds: seconds)
         }
         var passages: [Passage] = []
         var open: [(order: ChangeBatch.Order, folded: FoldedOrder)] = []
         for ((order, _), step) in zip(orders, steps) {
             switch step {
-            case .packaged(let work): passages.append(Passage(order: order, work: work))
+            case .packaged(let passage): passages.append(passage)
             case .folded(let folded): open.append((order, folded))
             case .failed(let reason): verdicts.postpone(order.place, reason)
             }
@@ -55,15 +55,16 @@ extension ChangeProcessor {
         let steps = await Self.onAllCores(open) { [workshops] order, folded in
             guard let workshop = workshops[order.key.orderType] else { return Step.failed("its brand is gone") }
             return Self.sign(
-                folded, in: workshop, pictures: found.shown[order.key.orderType] ?? [:], nowEpochSeconds: seconds)
+                folded, of: order, in: workshop, pictures: found.shown[order.key.orderType] ?? [:],
+                nowEpochSeconds: seconds)
         }
         var passages: [Passage] = []
         var packaged: [PictureShelf.Packaged] = []
         for ((order, folded), step) in zip(open, steps) {
             switch step {
-            case .packaged(let work):
-                passages.append(Passage(order: order, work: work))
-                guard let package = work.package, let version = work.state?.version else { continue }
+            case .packaged(let passage):
+                passages.append(passage)
+                guard let package = passage.work.package, let version = passage.work.state?.version else { continue }
                 packaged.append(
                     PictureShelf.Packaged(
                         order: order.key, version: version, urls: folded.pictureURLs, missing: package.missingPictures))
@@ -76,10 +77,12 @@ extension ChangeProcessor {
     }
 
     private static func sign(
-        _ folded: FoldedOrder, in workshop: OrderWorkshop, pictures: OrderWorkshop.Shown, nowEpochSeconds: Int64
+        _ folded: FoldedOrder, of order: ChangeBatch.Order, in workshop: OrderWorkshop,
+        pictures: OrderWorkshop.Shown, nowEpochSeconds: Int64
     ) -> Step {
         do {
-            return .packaged(try workshop.work(on: folded, pictures: pictures, nowEpochSeconds: nowEpochSeconds))
+            let work = try workshop.work(on: folded, pictures: pictures, nowEpochSeconds: nowEpochSeconds)
+            return .packaged(Passage(order: order, work: work))
         } catch {
             return .failed("packaging order \(folded.key): \(error)")
         }

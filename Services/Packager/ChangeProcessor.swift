@@ -52,11 +52,21 @@ struct ChangeProcessor: Sendable {
         let description: String
     }
 
-    /// An order between reading and writing.
-    struct Passage: Sendable {
+    /// An order between reading and writing. A class, since it goes through many hands.
+    final class Passage: Sendable {
         let order: ChangeBatch.Order
         let work: OrderWork
+        /// What to write, and what to publish unless the order is removed; made on all cores.
+        let write: OrderStore.Write?
+        let record: [UInt8]?
         var place: Int { self.order.place }
+
+        init(order: ChangeBatch.Order, work: OrderWork) {
+            self.order = order
+            self.work = work
+            self.write = work.write
+            self.record = work.isTold ? work.record?.encoded : nil
+        }
     }
 
     /// Works on orders, each of which is in one process in one batch only.
@@ -99,7 +109,7 @@ struct ChangeProcessor: Sendable {
         await self.deadLetters.send(corrupt + open.flatMap(\.refused), &verdicts)
         CrashPoint.reached(.deadLettersSent)
         open.removeAll { verdicts.isPostponed($0.place) }
-        let conflicts = await self.write(open, &verdicts)
+        let conflicts = await self.write(open, under: epochs, &verdicts)
         open.removeAll { verdicts.isPostponed($0.place) || conflicts.contains($0.place) }
         await self.publish(open, &verdicts)
         do {
@@ -146,11 +156,13 @@ struct ChangeProcessor: Sendable {
     /// Writes what changed.
     ///
     /// - Returns: the places of the orders that another worker wrote in between.
-    private func write(_ open: [Passage], _ verdicts: inout Verdicts) async -> Set<Int> {
+    private func write(
+        _ open: [Passage], under epochs: View.Epochs?, _ verdicts: inout Verdicts
+    ) async -> Set<Int> {
         var conflicts: Set<Int> = []
-        let writes = open.compactMap { passage in passage.work.write.map { (place: passage.place, write: $0) } }
+        let writes = open.compactMap { passage in passage.write.map { (place: passage.place, write: $0) } }
         do {
-            try await self.putAssets(open.map(\.work))
+            try await self.putAssets(open, epochs)
             CrashPoint.reached(.assetsPut)
             for (sent, outcome) in zip(writes, try await self.store.write(writes.map(\.write))) {
                 switch outcome {
@@ -169,15 +181,15 @@ struct ChangeProcessor: Sendable {
         return conflicts
     }
 
-    private func putAssets(_ works: [OrderWork]) async throws(StoreError) {
+    private func putAssets(_ open: [Passage], _ epochs: View.Epochs?) async throws(StoreError) {
         var entries: [String: [UInt8]] = [:]
-        for work in works {
+        for work in open.lazy.map(\.work) {
             guard let package = work.package, let workshop = self.workshops[work.key.orderType] else { continue }
             for digest in package.assets where entries[digest.rawValue] == nil {
                 entries[digest.rawValue] = workshop.entries[digest]
             }
         }
-        try await self.store.putAssets(entries.map { ($0.key, $0.value) })
+        try await self.store.putAssets(entries.map { ($0.key, $0.value) }, under: epochs)
     }
 
     /// Tells `waybill.orders` about each new version, and again about one whose telling may have been lost.
@@ -187,7 +199,7 @@ struct ChangeProcessor: Sendable {
         for passage in told {
             let message = KafkaMessage(
                 topic: self.topics.orders, key: Array(passage.work.key.description.utf8),
-                value: passage.work.record?.encoded, headers: passage.work.state.map(RemovedOrder.headers) ?? [])
+                value: passage.record, headers: passage.work.state.map(RemovedOrder.headers) ?? [])
             messages.append((passage.place, message))
         }
         let endings = EndedRegistrations(

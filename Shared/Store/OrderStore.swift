@@ -11,6 +11,7 @@ public struct OrderStore: Sendable {
 
     let redis: RedisClient
     private let view: ViewWatch?
+    private let present = PresentAssets()
 
     /// - Parameter view: sees to it that no order is read from a view that is not complete; nil reads what there is.
     public init(redis: RedisClient, view: ViewWatch? = nil) {
@@ -51,13 +52,7 @@ public struct OrderStore: Sendable {
     /// The same for who can do without some of them: an order that cannot be read now, as when one of several servers
     /// is away, is a failure with code `.unavailable` in its place.
     public func eachOrder(_ keys: [OrderKey]) async throws(StoreError) -> [Result<StoredOrder?, StoreError>] {
-        let fields: [OrderField] = [
-            .token, .version, .modified, .document, .sources, .recent, .etag, .assets, .revision, .signer,
-            .content, .unannounced,
-        ]
-        let commands = keys.map { key in
-            RedisCommand(["HMGET", .string(StoreKeys.order(key))] + fields.map { .string($0.rawValue) })
-        }
+        let commands = keys.map { RedisCommand("HMGET", .string(StoreKeys.order($0)), Self.fields) }
         // The epochs behind the orders, on the same connections: had the view been incomplete in between, they would
         // be others than those that were known before. An order that is led elsewhere, behind an epoch that was read
         // already, has no answer: a node that lost what it had just got would be taken for one without the order.
@@ -67,6 +62,14 @@ public struct OrderStore: Sendable {
         if let epochs { try self.view?.check(replies.dropFirst(commands.count), against: epochs) }
         return zip(keys, replies).map { key, reply in Self.stored(key, reply) }
     }
+
+    /// What is read of an order.
+    private static let fields = RedisArgument.encoded(
+        RedisEncodedArguments(
+            [
+                OrderField.token, .version, .modified, .document, .sources, .recent, .etag, .assets, .revision, .signer,
+                .content, .unannounced,
+            ].map { .string($0.rawValue) }))
 
     private static func stored(_ key: OrderKey, _ reply: RedisValue) -> Result<StoredOrder?, StoreError> {
         if case .error(let message) = reply { return .failure(StoreError("reading order \(key)", reply: message)) }
@@ -219,6 +222,17 @@ public struct OrderStore: Sendable {
             missing.map { RedisCommand("SET", .string(StoreKeys.asset($0.digest)), .bytes($0.entry)) },
             "writing assets")
         for case .error(let message) in replies { throw StoreError(.unavailable, "writing assets: \(message)") }
+    }
+
+    /// The same for who confirms the epochs behind it: what was found there under them is not looked for again.
+    public func putAssets(
+        _ assets: [(digest: String, entry: [UInt8])], under epochs: View.Epochs?
+    ) async throws(StoreError) {
+        guard let epochs else { return try await self.putAssets(assets) }
+        let unseen = assets.filter { !self.present.contains($0.digest, under: epochs) }
+        guard !unseen.isEmpty else { return }
+        try await self.putAssets(unseen)
+        self.present.insert(unseen.map(\.digest), under: epochs)
     }
 
     /// Sends commands in one go.
