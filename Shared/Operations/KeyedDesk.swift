@@ -7,6 +7,9 @@ final class KeyedDesk: Sendable {
         var queue: KeyQueue
         var idle: [CheckedContinuation<Void, Never>] = []
         var isStopping = false
+        /// Nothing is given out while a backlog is being read.
+        var isHeld = false
+        var hasWork: Bool { !self.isHeld && self.queue.readyCount > 0 }
     }
 
     private let state: Mutex<State>
@@ -30,8 +33,11 @@ final class KeyedDesk: Sendable {
     }
 
     /// Takes records in, and parked keys up whose time has come.
-    func add(_ records: [KafkaRecord], now: ContinuousClock.Instant) {
+    ///
+    /// - Parameter isHeld: nothing is given out until the next call.
+    func add(_ records: [KafkaRecord], now: ContinuousClock.Instant, isHeld: Bool = false) {
         self.change { state in
+            state.isHeld = isHeld
             state.queue.add(records)
             state.queue.wake(now: now)
         }
@@ -40,12 +46,15 @@ final class KeyedDesk: Sendable {
     /// Waits for work; nil when no more is given out.
     func next() async -> [KeyedWork]? {
         while true {
-            let works: [KeyedWork]? = self.change { state in state.isStopping ? nil : state.queue.next() }
+            let works: [KeyedWork]? = self.change { state in
+                if state.isStopping { return nil }
+                return state.hasWork ? state.queue.next() : []
+            }
             guard let works else { return nil }
             if !works.isEmpty { return works }
             await withCheckedContinuation { continuation in
                 let isNeeded = self.state.withLock { state in
-                    if state.isStopping || state.queue.readyCount > 0 { return true }
+                    if state.isStopping || state.hasWork { return true }
                     state.idle.append(continuation)
                     return false
                 }
@@ -87,7 +96,7 @@ final class KeyedDesk: Sendable {
     private func change<Value>(_ body: (inout State) -> Value) -> Value {
         let (value, lane) = self.state.withLock { state in
             let value = body(&state)
-            return (value, state.queue.readyCount > 0 ? state.idle.popLast() : nil)
+            return (value, state.hasWork ? state.idle.popLast() : nil)
         }
         lane?.resume()
         return value

@@ -14,11 +14,12 @@ import Synchronization
 /// Bounded: what is in hand, parked keys included, by `KeyQueue.Limits`; when that is full no records are asked for,
 /// and the consumer pauses its partitions.
 public final class KeyedWorker: Service {
-    /// How many batches are in work at once: while one signs, others read and write.
-    static let lanes = 3
+    /// How many batches are in work at once: while two sign, others read, write or wait for Kafka, and one more takes
+    /// what comes without a wait.
+    static let lanes = 6
     /// How much is in hand. Together with what the consumer reads ahead (8 MB) and librdkafka keeps (8 MB and an answer
     /// of 4 MB) below 48 MB.
-    public static let limits = KeyQueue.Limits(records: 32_768, bytes: 24 << 20, batchKeys: 256, batchBytes: 2 << 20)
+    public static let limits = KeyQueue.Limits(records: 32_768, bytes: 24 << 20, batchKeys: 128, batchBytes: 1 << 20)
     /// How late a parked key whose time has come may be taken up.
     private static let tick = Duration.milliseconds(100)
 
@@ -111,17 +112,21 @@ public final class KeyedWorker: Service {
     /// - Throws: `KafkaError` with code `.cancelled` on graceful shutdown, or when the consumer cannot go on.
     private func take() async throws {
         var reportAt = ContinuousClock.now
+        var pause = BacklogPause()
+        var isHeld = false
         while true {
             let room = self.desk.look.room
             var records: [KafkaRecord] = []
             if room.records > 0, room.bytes > 0 {
-                records = try await self.consumer.nextBatch(records: room.records, bytes: room.bytes, wait: Self.tick)
+                records = try await self.consumer.nextBatch(
+                    records: room.records, bytes: room.bytes, wait: isHeld ? BacklogPause.quiet : Self.tick)
             } else {
                 // A finished batch makes room for hundreds, so a few milliseconds cost nothing.
                 try await Task.sleep(for: .milliseconds(5))
             }
             let now = ContinuousClock.now
-            self.desk.add(records, now: now)
+            isHeld = pause.isDue(inHand: self.desk.look.records + records.count, came: records.count, now: now)
+            self.desk.add(records, now: now, isHeld: isHeld)
             guard now >= reportAt else { continue }
             reportAt = now + .seconds(1)
             self.metrics.report(

@@ -79,7 +79,7 @@ public final class KafkaConsumer: Sendable {
         "queued.min.messages": "10000",
         // A broker answers as soon as it has a byte; a short wait only matters for partitions that were not part of
         // the fetch under way, and for the mock broker, which always waits its time out.
-        "fetch.wait.max.ms": "10",
+        "fetch.wait.max.ms": "5",
         "fetch.error.backoff.ms": "100",
         "socket.nagle.disable": "true",
         "allow.auto.create.topics": "false",
