@@ -196,7 +196,7 @@ import Testing
     @Test func aShutdownUnderLoadCommitsWhatIsDoneAndNothingElse() async throws {
         let bench = try Bench(partitions: 2)
         let environment = try bench.environment()
-        try await bench.fill((0..<3000).map { "k\($0 % 700)" })
+        try await bench.fill((0..<3000).map { "k\($0 % 2900)" })
         let begun = Atomic(0)
         let ended = Atomic(0)
         let worker = try self.worker(bench, environment) { works in
