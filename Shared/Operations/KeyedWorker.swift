@@ -14,12 +14,11 @@ import Synchronization
 /// Bounded: what is in hand, parked keys included, by `KeyQueue.Limits`; when that is full no records are asked for,
 /// and the consumer pauses its partitions.
 public final class KeyedWorker: Service {
-    /// How many batches are in work at once: while two sign, others read, write or wait for Kafka, and one more takes
-    /// what comes without a wait.
-    static let lanes = 6
+    /// How many batches are in work at once: while two sign, others read, write or wait for Kafka.
+    static let lanes = 4
     /// How much is in hand. Together with what the consumer reads ahead (8 MB) and librdkafka keeps (8 MB and an answer
     /// of 4 MB) below 48 MB.
-    public static let limits = KeyQueue.Limits(records: 32_768, bytes: 24 << 20, batchKeys: 128, batchBytes: 1 << 20)
+    public static let limits = KeyQueue.Limits(records: 32_768, bytes: 24 << 20, batchKeys: 256, batchBytes: 2 << 20)
     /// How late a parked key whose time has come may be taken up.
     private static let tick = Duration.milliseconds(100)
 
