@@ -6,7 +6,7 @@ struct BacklogPause {
     /// So many records in hand are a backlog. More than a second's changes of a busy shop.
     static let backlog = 1024
     /// How long reading may take before the work begins.
-    static let longest = Duration.milliseconds(400)
+    static let longest = Duration.seconds(1)
     /// So long without a record means that all is read.
     static let quiet = Duration.milliseconds(20)
 
