@@ -112,7 +112,8 @@ let package = Package(
         .target(
             name: "TestKit",
             dependencies: [
-                "CRDKafkaMock", "Model", "Kafka", "Cryptography", .nioCore, .nioPosix, .nioHTTP1, .nioSSL, .nioHTTP2, .nioHPACK,
+                "CRDKafkaMock", "Model", "Kafka", "Redis", "Store", "Cryptography", .nioCore, .nioPosix, .nioHTTP1,
+                .nioSSL, .nioHTTP2, .nioHPACK,
             ],
             path: "Tests/TestKit", swiftSettings: house),
         .executableTarget(

@@ -205,12 +205,3 @@ struct GatewayBench: Sendable {
 
     func isAlive() async throws -> Bool { try await self.once("POST", "/v1/log", body: "[]").status == 200 }
 }
-
-extension RedisClient {
-    /// Says that Redis has all that there is, as the packagers do when they have restored it.
-    func completeView() async throws {
-        let view = View(redis: self)
-        guard let plan = try await view.begin("test", seen: try await view.look()) else { return }
-        _ = try await view.complete(plan, epoch: "test", tails: [:])
-    }
-}

@@ -148,12 +148,3 @@ extension KeyedWork {
         return keys.map { key in KeyedWork(key: key, records: records.filter { $0.key == key }) }
     }
 }
-
-extension RedisClient {
-    /// Says that Redis has all that there is, as the packagers do when they have restored it.
-    func completeView() async throws {
-        let view = View(redis: self)
-        guard let plan = try await view.begin("test", seen: try await view.look()) else { return }
-        _ = try await view.complete(plan, epoch: "test", tails: [:])
-    }
-}
