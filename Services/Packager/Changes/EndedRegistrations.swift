@@ -6,9 +6,9 @@ import Store
 ///
 /// A worker that stood still may do this when the order has come again and devices are registered anew. So whether the
 /// removal still stands is read behind who is registered, and only then does anybody's registration end. Who came
-/// behind our tombstone has a higher offset and stays by its stamp. Who came between the reading and the tombstone did so
-/// because the order stood again, which is seen behind the acknowledgement; then only the registration that was read is
-/// taken off, and one that stands all the same is published again, behind the tombstone that was wrong.
+/// behind our tombstone has a higher offset and stays by its stamp. Who came between the reading and the tombstone did
+/// so because the order stood again, which is seen behind the acknowledgement; then only the registration that was read
+/// is taken off, and one that stands all the same is published again, behind the tombstone that was wrong.
 struct EndedRegistrations: Sendable {
     let topics: Topics
     let store: OrderStore
