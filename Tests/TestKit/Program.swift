@@ -1,7 +1,11 @@
 import Foundation
+import Synchronization
 
 /// A program that ends by itself, such as `openssl` or `unzip`. For servers there is `ChildProcess`.
 public enum Program {
+    /// One start after the other: two at once in this process may crash inside Foundation on Linux.
+    private static let starting = Mutex(())
+
     /// Runs a program to its end and returns what it printed, errors included.
     ///
     /// It gets no input, so none can wait for a password.
@@ -16,7 +20,7 @@ public enum Program {
         let output = Pipe()
         process.standardOutput = output
         process.standardError = output
-        try process.run()
+        try Self.starting.withLock { _ in try process.run() }
         let said = String(decoding: output.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
         process.waitUntilExit()
         guard process.terminationStatus == 0 else {
