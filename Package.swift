@@ -124,7 +124,7 @@ let package = Package(
             ],
             path: "Tests/Devkit", swiftSettings: house),
 
-        tests("ModelTests", ["Model"]),
+        tests("ModelTests", ["Model", "TestKit"]),
         tests("KafkaTests", ["Kafka", "TestKit"]),
         tests("RedisTests", ["Redis", "TestKit", .nioCore, .nioPosix, .nioEmbedded]),
         tests("CryptographyTests", ["Cryptography", "TestKit"]),

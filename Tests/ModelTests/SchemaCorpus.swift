@@ -1,4 +1,5 @@
 import Foundation
+import TestKit
 import Testing
 
 @testable import Model
@@ -69,24 +70,11 @@ enum SchemaProgram {
         try Data(self.program.utf8).write(to: folder.appendingPathComponent("check.py"))
         for python in [["/usr/bin/env", "python3"], ["/usr/bin/python3"]] {
             let arguments = python + ["check.py", Examples.schemas, "corpus.json"]
-            guard let output = try? self.run(arguments, in: folder) else { continue }
+            let script = "cd \"$1\" && shift && exec \"$@\" 2>/dev/null"
+            guard let output = try? Program.run("sh", ["-c", script, "sh", folder.path] + arguments) else { continue }
             return output.split(separator: "\n").map { $0 == "valid" }
         }
         throw SchemaProgramError()
-    }
-
-    private static func run(_ arguments: [String], in folder: URL) throws -> String? {
-        let process = Process()
-        process.executableURL = URL(fileURLWithPath: arguments[0])
-        process.arguments = Array(arguments.dropFirst())
-        process.currentDirectoryURL = folder
-        let output = Pipe()
-        process.standardOutput = output
-        process.standardError = FileHandle.nullDevice
-        try process.run()
-        let bytes = try output.fileHandleForReading.readToEnd()
-        process.waitUntilExit()
-        return process.terminationStatus == 0 ? bytes.map { String(decoding: $0, as: UTF8.self) } : nil
     }
 
     private static let program = """

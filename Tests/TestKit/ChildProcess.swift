@@ -14,6 +14,9 @@ public final class ChildProcess: Sendable {
     public enum Exit: Hashable, Sendable {
         case code(Int32)
         case signal(Int32)
+
+        /// Source: wait(2), WIFEXITED and WTERMSIG of glibc's bits/waitstatus.h
+        init(status: Int32) { self = status & 0x7F == 0 ? .code((status >> 8) & 0xFF) : .signal(status & 0x7F) }
     }
 
     /// Why a program could not be started or waited for. The end of its output is in the message.
@@ -196,8 +199,7 @@ extension ChildProcess {
                 var ignored: Int32 = 0
                 while unsafe waitpid(self.watcher, &ignored, 0) < 0, errno == EINTR {}
                 values.isReaped = true
-                // Source: wait(2), WIFEXITED and WTERMSIG of glibc's bits/waitstatus.h
-                values.exit = status & 0x7F == 0 ? .code((status >> 8) & 0xFF) : .signal(status & 0x7F)
+                values.exit = Exit(status: status)
             }
         }
     }

@@ -1,34 +1,39 @@
 import Foundation
-import Synchronization
+import Glibc
 
 /// A program that ends by itself, such as `openssl` or `unzip`. For servers there is `ChildProcess`.
+///
+/// Started as `ChildProcess` does it and not by Foundation, which may crash when two are started at once and hands all
+/// our descriptors on.
 public enum Program {
-    /// One start after the other: two at once in this process may crash inside Foundation on Linux.
-    private static let starting = Mutex(())
-
-    /// Runs a program to its end and returns what it printed, errors included.
+    /// Runs a program to its end and returns what it printed, errors included. Blocks its thread meanwhile.
     ///
     /// It gets no input, so none can wait for a password.
     /// - Parameter name: looked up in the PATH.
     /// - Throws: `ProgramError` with the command and what it said when it fails or is not installed.
     @discardableResult
     public static func run(_ name: String, _ arguments: [String]) throws -> String {
-        let process = Process()
-        process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
-        process.arguments = [name] + arguments
-        process.standardInput = FileHandle.nullDevice
-        let output = Pipe()
-        process.standardOutput = output
-        process.standardError = output
-        try Self.starting.withLock { _ in try process.run() }
-        let said = String(decoding: output.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
-        process.waitUntilExit()
-        guard process.terminationStatus == 0 else {
+        let (child, output) = try Self.start(name, arguments)
+        var bytes: [UInt8] = []
+        while let more = output.read(upTo: 65536) { bytes += more }
+        let said = String(decoding: bytes, as: UTF8.self)
+        var status: Int32 = 0
+        while unsafe waitpid(child, &status, 0) < 0, errno == EINTR {}
+        let exit = ChildProcess.Exit(status: status)
+        guard exit == .code(0) else {
             throw ProgramError(
-                description: "running \(name) \(arguments.joined(separator: " ")): "
-                    + "exit \(process.terminationStatus): \(said.suffix(2000))")
+                description: "running \(name) \(arguments.joined(separator: " ")): \(exit): \(said.suffix(2000))")
         }
         return said
+    }
+
+    /// - Returns: the child, and what it writes; our copy of the writing end is closed.
+    private static func start(_ name: String, _ arguments: [String]) throws -> (pid_t, Descriptor) {
+        let output = try Descriptor.pipe()
+        let child = try spawn(
+            ["/usr/bin/env", name] + arguments, ProcessInfo.processInfo.environment.map { "\($0)=\($1)" },
+            descriptors: [try .open("/dev/null", O_RDONLY), output.writing, output.writing])
+        return (child, output.reading)
     }
 }
 
