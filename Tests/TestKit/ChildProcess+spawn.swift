@@ -1,5 +1,10 @@
 import Foundation
 import Glibc
+import Synchronization
+
+/// Held while a program is being started: until it runs it has copies of all our descriptors, so that the port of a
+/// listening socket that is closed meanwhile stays taken. Source: posix_spawn(3), it returns when the program runs
+let spawning = Mutex(())
 
 /// Starts a program as leader of a new process group with default signals and the given descriptors as 0, 1, 2.
 func spawn(_ arguments: [String], _ environment: [String], descriptors: [Descriptor]) throws -> pid_t {
@@ -35,7 +40,9 @@ func spawn(_ arguments: [String], _ environment: [String], descriptors: [Descrip
     defer { for index in unsafe envp.indices { unsafe free(envp[index]) } }
 
     var identifier: pid_t = 0
-    let result = unsafe posix_spawn(&identifier, arguments[0], &actions, &attributes, &argv, &envp)
+    let result = spawning.withLock { _ in
+        unsafe posix_spawn(&identifier, arguments[0], &actions, &attributes, &argv, &envp)
+    }
     guard result == 0 else {
         throw ChildProcess.Failure(description: "starting \(arguments[0]): error \(result)")
     }
