@@ -112,14 +112,14 @@ let package = Package(
         .target(
             name: "TestKit",
             dependencies: [
-                "CRDKafkaMock", "Model", "Kafka", "Redis", "Store", "Cryptography", .nioCore, .nioPosix, .nioHTTP1,
+                "CBindPort", "CRDKafkaMock", "Model", "Kafka", "Redis", "Store", "Cryptography", .nioCore, .nioPosix, .nioHTTP1,
                 .nioSSL, .nioHTTP2, .nioHPACK,
             ],
             path: "Tests/TestKit", swiftSettings: house),
         .executableTarget(
             name: "Devkit",
             dependencies: [
-                "TestKit", "Model", "Kafka", "Redis", "Store", "Cryptography", "CBindPort", .nioCore, .nioPosix,
+                "TestKit", "Model", "Kafka", "Redis", "Store", "Cryptography", .nioCore, .nioPosix,
                 .nioHTTP1, .nioSSL, .argumentParser, .unixSignals,
             ],
             path: "Tests/Devkit", swiftSettings: house),

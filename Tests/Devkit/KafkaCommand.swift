@@ -1,5 +1,4 @@
 import ArgumentParser
-import CBindPort
 import Dispatch
 import Glibc
 import TestKit
@@ -44,12 +43,7 @@ struct KafkaCommand: AsyncParsableCommand {
             return source
         }
         defer { for source in signals { source.cancel() } }
-        guard self.port == 0 || bindport_is_free(self.port) == 1 else {
-            throw ValidationError("--port \(self.port): cannot be bound on 127.0.0.1")
-        }
-        bindport_next(self.port)
-        let broker = try KafkaBroker(topics: topics)
-        bindport_next(0)
+        let broker = try KafkaBroker(topics: topics, port: self.port)
         if let addressFile { try Self.publish(broker.bootstrap + "\n", to: addressFile) }
         Self.say("ready bootstrap=\(broker.bootstrap)\n")
 

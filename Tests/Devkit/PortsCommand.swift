@@ -1,6 +1,5 @@
 import ArgumentParser
-import NIOCore
-import NIOPosix
+import TestKit
 
 /// `waybill-dev ports`: TCP ports that nobody listens on right now.
 struct PortsCommand: AsyncParsableCommand {
@@ -15,11 +14,8 @@ struct PortsCommand: AsyncParsableCommand {
     }
 
     func run() async throws {
-        let bootstrap = ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
         // All are held at once, so that none is given twice.
-        var channels: [any Channel] = []
-        for _ in 0..<self.count { channels.append(try await bootstrap.bind(host: "127.0.0.1", port: 0).get()) }
-        for channel in channels { Console.line(String(channel.localAddress?.port ?? 0)) }
-        for channel in channels { try await channel.close() }
+        let ports = try (0..<self.count).map { _ in try ReservedPort() }
+        for port in ports { Console.line(String(port.number)) }
     }
 }

@@ -8,7 +8,10 @@ import Testing
     @Test func thePropertiesFileMakesTheClientShowItsCertificate() async throws {
         let directory = try TemporaryDirectory("kafka-tls")
         try await self.makeCertificates(in: directory)
-        let port = try await freeTCPPort()
+        let reserved = try ReservedPort()
+        defer { reserved.release() }
+
+        let port = reserved.number
         let server = try ChildProcess(
             "openssl",
             [

@@ -68,11 +68,12 @@ import Testing
     @Test func redisWithTLSUserAndPasswordFile() async throws {
         let directory = try TemporaryDirectory("access")
         let certificate = try await ServerCertificate()
-        let port = try await freeTCPPort()
-        let server = try await RedisServer.startAlone(certificate.redisArguments(port: port))
+        let port = try ReservedPort()
+        let server = try await RedisServer.startAlone(
+            certificate.redisArguments(port: port.number), keeping: [port])
         try await server.command("acl", "setuser", "waybill", "on", ">hunter2", "~waybill:*", "+@all")
         var environment = [
-            "WAYBILL_REDIS_URL": "rediss://waybill@localhost:\(port)/0",
+            "WAYBILL_REDIS_URL": "rediss://waybill@localhost:\(port.number)/0",
             "WAYBILL_REDIS_PASSWORD_FILE": try directory.write("password", "hunter2\n"),
             "WAYBILL_REDIS_ROOTS": certificate.file,
         ]

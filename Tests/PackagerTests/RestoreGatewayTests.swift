@@ -139,7 +139,10 @@ import Testing
                 try await fleet.publish(
                     orders.map { ("order.replaced", $0.order.rawValue, "first \($0)", ChangeLog.document("1")) })
                 try await fleet.settle()
-                let port = try await freeTCPPort()
+                let reserved = try ReservedPort()
+                defer { reserved.release() }
+
+                let port = reserved.number
                 let gateway = try fleet.child("waybill-gateway", ["WAYBILL_LISTEN": "127.0.0.1:\(port)"])
                 try await gateway.line { $0.contains("listening") && $0.contains(":\(port)") }
                 for device in 0..<Self.count {

@@ -67,7 +67,10 @@ private struct StubbornServer {
     }
 
     @Test func nobodyListeningIsAConnectionErrorThatNamesTheAddress() async throws {
-        let port = try await freeTCPPort()
+        let reserved = try ReservedPort()
+        defer { reserved.release() }
+
+        let port = reserved.number
         try await withClient(self.configuration("redis://127.0.0.1:\(port)")) { client in
             let error = await #expect(throws: RedisError.self) { _ = try await client.send(ping) }
             #expect(error?.code == .connection && error?.isRetriable == true)
@@ -77,7 +80,10 @@ private struct StubbornServer {
     }
 
     @Test func theQueueIsBoundedWhileThereIsNoConnection() async throws {
-        var configuration = try self.configuration("redis://127.0.0.1:\(try await freeTCPPort())")
+        let port = try ReservedPort()
+        defer { port.release() }
+
+        var configuration = try self.configuration("redis://127.0.0.1:\(port.number)")
         configuration.commandLimit = 3
         let limited = configuration
         let loop = MultiThreadedEventLoopGroup.singleton.next()

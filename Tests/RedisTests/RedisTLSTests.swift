@@ -21,8 +21,9 @@ import Testing
             ("localhost", "127.0.0.1", "ca", false),
         ] {
             try await makeServerCertificate(name, in: directory)
-            let port = try await freeTCPPort()
-            let server = try await RedisServer.startAlone(options(port, name))
+            let reserved = try ReservedPort()
+            let port = reserved.number
+            let server = try await RedisServer.startAlone(options(port, name), keeping: [reserved])
             var configuration = try RedisConfiguration(
                 url: "rediss://\(host):\(port)", caFile: directory.path("\(ca).pem"))
             configuration.commandDeadline = .seconds(isTrusted ? 5 : 1)

@@ -31,8 +31,10 @@ import Testing
     }
 
     @Test func aMasterThatNoSentinelKnowsIsAConnectionErrorThatNamesIt() async throws {
-        let ports = [try await freeTCPPort(), try await freeTCPPort()]
-        let url = "redis+sentinel://127.0.0.1:\(ports[0]),127.0.0.1:\(ports[1])/the-master"
+        let ports = [try ReservedPort(), try ReservedPort()]
+        defer { for port in ports { port.release() } }
+
+        let url = "redis+sentinel://127.0.0.1:\(ports[0].number),127.0.0.1:\(ports[1].number)/the-master"
         var configuration = try RedisConfiguration(url: url)
         configuration.commandDeadline = .milliseconds(500)
         try await withClient(configuration) { client in

@@ -36,9 +36,10 @@ import Testing
             servers = cluster.masters
             url = isEncrypted ? (cluster.tlsAddress, cluster.certificate) : ("127.0.0.1:\(servers[0].port)", nil)
         } else if isEncrypted {
-            let (certificate, port) = (try await ServerCertificate(), try await freeTCPPort())
-            servers = [try await RedisServer.startAlone(certificate.redisArguments(port: port))]
-            url = ("localhost:\(port)", certificate)
+            let (certificate, port) = (try await ServerCertificate(), try ReservedPort())
+            let arguments = certificate.redisArguments(port: port.number)
+            servers = [try await RedisServer.startAlone(arguments, keeping: [port])]
+            url = ("localhost:\(port.number)", certificate)
         } else {
             servers = [try await RedisServer.startAlone()]
             url = ("127.0.0.1:\(servers[0].port)", nil)

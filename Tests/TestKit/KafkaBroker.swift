@@ -1,3 +1,4 @@
+import CBindPort
 import CRDKafkaMock
 import Synchronization
 
@@ -6,6 +7,7 @@ import Synchronization
 /// Owner: this object; it ends with `close` or when the last reference goes. Thread: one of librdkafka's.
 /// Bounded: 5 MiB and 100,000 message sets a partition, the oldest dropped silently; nothing on disk, no compaction, no
 /// CreateTopics, no TLS. Source: rdkafka_mock.h and rdkafka_mock.c at v2.0.2
+/// Its port is kept for it from the beginning to the end, also while it is down.
 ///
 /// The first member of a group waits 3 s for others, which cannot be changed; a member that joins later waits for
 /// `session.timeout.ms` - 1 s, so tests set that low (`quick`), but above the 3 s: waiting members send no heartbeat
@@ -35,6 +37,7 @@ public final class KafkaBroker: Sendable {
     /// A broker that is there already: it cannot be stopped or told to fail.
     init(bootstrap: String, topics: [Topic]) {
         self.cluster = Mutex(nil)
+        self.port = nil
         self.bootstrap = bootstrap
         self.topics = topics
         // Below 6 s a real broker refuses. Source: Kafka broker setting group.min.session.timeout.ms
@@ -48,6 +51,8 @@ public final class KafkaBroker: Sendable {
     }
 
     private let cluster: Mutex<Cluster?>
+    /// Nil if the environment gave the broker.
+    private let port: ReservedPort?
     /// `127.0.0.1:port`, or what the environment gave.
     public let bootstrap: String
     /// The topics it was started with; of a shared one those that were made for this test, as they really are.
@@ -58,22 +63,32 @@ public final class KafkaBroker: Sendable {
     public let properties: [String: String]
 
     /// Starts a broker with these topics. Unknown topics that a producer asks for come to be with 4 partitions.
-    public init(topics: [Topic] = []) throws {
+    /// - Parameter wish: the port; 0 is any.
+    public init(topics: [Topic] = [], port wish: UInt16 = 0) throws {
+        let port = try wish == 0 ? ReservedPort() : ReservedPort(wish)
         guard let conf = unsafe rd_kafka_conf_new() else { throw Failure(description: "no configuration") }
         unsafe rd_kafka_conf_set_log_cb(conf) { _, _, _, _ in }
         guard let handle = unsafe rd_kafka_new(RD_KAFKA_PRODUCER, conf, nil, 0) else {
             unsafe rd_kafka_conf_destroy(conf)
             throw Failure(description: "no handle")
         }
-        guard let cluster = unsafe rd_kafka_mock_cluster_new(handle, 1) else {
+        // Its broker binds on this thread.
+        bindport_next(UInt16(truncatingIfNeeded: port.number))
+        let made = unsafe rd_kafka_mock_cluster_new(handle, 1)
+        bindport_next(0)
+        guard let cluster = unsafe made else {
             unsafe rd_kafka_destroy(handle)
             throw Failure(description: "no mock cluster")
         }
         self.bootstrap = unsafe String(cString: rd_kafka_mock_cluster_bootstraps(cluster))
         let addresses = Cluster(handle: UInt(bitPattern: handle), cluster: UInt(bitPattern: cluster))
         self.cluster = Mutex(addresses)
+        self.port = port
         self.topics = topics
         self.properties = Self.quick
+        guard self.bootstrap == "127.0.0.1:\(port.number)" else {
+            throw Failure(description: "the broker listens on \(self.bootstrap) and not on port \(port.number)")
+        }
         for topic in topics { try self.create(topic) }
     }
 
@@ -86,8 +101,13 @@ public final class KafkaBroker: Sendable {
     }
 
     /// Cuts every connection and refuses new ones. What is stored stays.
+    ///
+    /// The broker closes its socket and at once binds another one to the port, or aborts the process; it cannot while a
+    /// child that is being started still has the old one. Source: rdkafka_mock.c at v2.0.2, rd_kafka_mock_broker_cmd
     public func setDown() throws {
-        try unsafe self.use("going down") { unsafe rd_kafka_mock_broker_set_down($0, 1) }
+        try spawning.withLock { _ in
+            try unsafe self.use("going down") { unsafe rd_kafka_mock_broker_set_down($0, 1) }
+        }
     }
 
     public func setUp() throws {

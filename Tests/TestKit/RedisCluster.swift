@@ -42,21 +42,22 @@ public final class RedisCluster: Sendable {
         do {
             for _ in 0..<(withReplicas ? 2 * masters : masters) {
                 // Two servers of one address may not find each other by the usual distance of 10,000.
-                let bus = try await freeTCPPort()
-                var arguments = arguments
+                let bus = try ReservedPort()
+                var (arguments, ports) = (arguments, [bus])
                 if let certificate {
-                    let port = try await freeTCPPort()
-                    if firstTLSPort == 0 { firstTLSPort = port }
+                    let port = try ReservedPort()
+                    if firstTLSPort == 0 { firstTLSPort = port.number }
+                    ports.append(port)
                     arguments += ["--tls-cluster", "yes", "--tls-replication", "yes"]
-                    arguments += certificate.redisArguments(port: port)
+                    arguments += certificate.redisArguments(port: port.number)
                 }
                 servers.append(
                     try await RedisServer.startAlone(
                         [
                             "--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-node-timeout",
-                            "1000", "--cluster-port", "\(bus)", "--cluster-replica-validity-factor", "0",
+                            "1000", "--cluster-port", "\(bus.number)", "--cluster-replica-validity-factor", "0",
                             "--repl-diskless-sync-delay", "0",
-                        ] + arguments))
+                        ] + arguments, keeping: ports))
             }
             let cluster = RedisCluster(
                 masters: Array(servers[..<masters]), replicas: Array(servers[masters...]), certificate: certificate,

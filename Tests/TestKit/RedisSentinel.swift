@@ -13,11 +13,11 @@ public final class RedisSentinel: Sendable {
     /// Its replica.
     public let replica: RedisServer
     private let sentinels: [ChildProcess]
-    private let ports: [Int]
+    private let ports: [ReservedPort]
     private let directory: TemporaryDirectory
 
     private init(
-        master: RedisServer, replica: RedisServer, sentinels: [ChildProcess], ports: [Int],
+        master: RedisServer, replica: RedisServer, sentinels: [ChildProcess], ports: [ReservedPort],
         directory: TemporaryDirectory
     ) {
         self.master = master
@@ -29,7 +29,7 @@ public final class RedisSentinel: Sendable {
 
     /// `redis+sentinel://…` with all sentinels.
     public var url: String {
-        let addresses = self.ports.map { "127.0.0.1:\($0)" }.joined(separator: ",")
+        let addresses = self.ports.map { "127.0.0.1:\($0.number)" }.joined(separator: ",")
         return "redis+sentinel://:\(Self.password)@\(addresses)/\(Self.masterName)"
     }
 
@@ -40,13 +40,13 @@ public final class RedisSentinel: Sendable {
         let replica = try await RedisServer.startAlone(options + ["--replicaof", "127.0.0.1", "\(master.port)"])
         let directory = try TemporaryDirectory("sentinel")
         var sentinels: [ChildProcess] = []
-        var ports: [Int] = []
+        var ports: [ReservedPort] = []
         for number in 1...3 {
-            let port = try await freeTCPPort()
+            let port = try ReservedPort()
             let file = try directory.write(
                 "sentinel-\(number).conf",
                 """
-                port \(port)
+                port \(port.number)
                 bind 127.0.0.1
                 sentinel monitor \(Self.masterName) 127.0.0.1 \(master.port) 2
                 sentinel auth-pass \(Self.masterName) \(Self.password)
@@ -61,8 +61,8 @@ public final class RedisSentinel: Sendable {
             master: master, replica: replica, sentinels: sentinels, ports: ports, directory: directory)
         do {
             for port in ports {
-                try await all.until(port, "num-slaves", is: "1")
-                try await all.until(port, "num-other-sentinels", is: "2")
+                try await all.until(port.number, "num-slaves", is: "1")
+                try await all.until(port.number, "num-other-sentinels", is: "2")
             }
         } catch {
             await all.stop()

@@ -1,7 +1,5 @@
 import Foundation
 import Glibc
-import NIOCore
-import NIOPosix
 import Synchronization
 
 /// A `redis-server` for one test: own port, own folder, nothing saved unless asked for.
@@ -17,6 +15,7 @@ public final class RedisServer: Sendable {
     /// The port of 127.0.0.1 it listens on; 0 when the environment gave the server.
     public let port: Int
 
+    private let ports: [ReservedPort]
     private let arguments: [String]
     private let directory: TemporaryDirectory?
     private let child: Mutex<ChildProcess?>
@@ -24,8 +23,10 @@ public final class RedisServer: Sendable {
     private let cluster: RedisCluster?
 
     private init(
-        url: String, port: Int, arguments: [String], directory: TemporaryDirectory?, cluster: RedisCluster? = nil
+        url: String, port: Int, ports: [ReservedPort] = [], arguments: [String], directory: TemporaryDirectory?,
+        cluster: RedisCluster? = nil
     ) {
+        self.ports = ports
         self.cluster = cluster
         self.url = url
         self.port = port
@@ -42,9 +43,7 @@ public final class RedisServer: Sendable {
         return try await self.start()
     }
 
-    /// Starts a new server and returns when it accepts connections.
-    ///
-    /// Another program may take the free port before the server does; then the next port is tried.
+    /// Starts a new server and returns when it accepts connections. Its port is kept for it also while it is stopped.
     /// - Parameter arguments: added to the command line, for example `["--appendonly", "yes"]`.
     public static func start(_ arguments: [String] = []) async throws -> RedisServer {
         guard let flag = unsafe getenv("WAYBILL_TEST_CLUSTER"), unsafe String(cString: flag) == "1" else {
@@ -61,20 +60,16 @@ public final class RedisServer: Sendable {
     }
 
     /// As `start`, but never a cluster.
-    public static func startAlone(_ arguments: [String] = []) async throws -> RedisServer {
-        var attempt = 1
-        while true {
-            let port = try await freeTCPPort()
-            let directory = try TemporaryDirectory("redis")
-            let server = RedisServer(
-                url: "redis://127.0.0.1:\(port)", port: port, arguments: arguments, directory: directory)
-            do {
-                try await server.restart()
-                return server
-            } catch  where attempt < 3 {
-                attempt += 1
-            }
-        }
+    /// - Parameter others: ports that the arguments name, kept like its own.
+    public static func startAlone(
+        _ arguments: [String] = [], keeping others: [ReservedPort] = []
+    ) async throws -> RedisServer {
+        let port = try ReservedPort()
+        let server = RedisServer(
+            url: "redis://127.0.0.1:\(port.number)", port: port.number, ports: [port] + others, arguments: arguments,
+            directory: try TemporaryDirectory("redis"))
+        try await server.restart()
+        return server
     }
 
     /// Starts it again on the same port with the same folder, after `stop()` or `kill()`.
@@ -175,14 +170,4 @@ public final class RedisServer: Sendable {
             try await Task.sleep(for: .milliseconds(20))
         }
     }
-}
-
-/// A TCP port of 127.0.0.1 that nobody listened on a moment ago.
-public func freeTCPPort() async throws -> Int {
-    let channel = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
-        .bind(host: "127.0.0.1", port: 0).get()
-    // A bound TCP server channel has an address with a port.
-    let port = channel.localAddress!.port!
-    try await channel.close()
-    return port
 }

@@ -18,7 +18,7 @@ import Testing
         "Shared/Store": ["Model", "Redis"],
         "Shared/APNS": ["Model", "HTTP2", "Cryptography"],
         "Shared/Operations": ["Model", "Kafka", "Redis", "Packaging"],
-        "Tests/TestKit": ["CRDKafkaMock", "Model", "Kafka", "Redis", "Store", "Cryptography"],
+        "Tests/TestKit": ["CBindPort", "CRDKafkaMock", "Model", "Kafka", "Redis", "Store", "Cryptography"],
     ]
 
     static let ours = Set(arrows.keys.map { String($0.split(separator: "/")[1]) }).union(arrows.values.joined())
