@@ -5,6 +5,11 @@ import Testing
 @Suite struct APNSSimulatorFaultTests {
     static let late = APNSSimulatorFault.Effect.delay(milliseconds: 1)
 
+    static func hit(_ faults: inout APNSSimulatorFaults, _ token: String, _ connection: Int) -> APNSSimulatorFault.Effect? {
+        var random = APNSSimulatorRandom(seed: 1)
+        return faults.hit(token: token, connection: connection, using: &random)?.effect
+    }
+
     @Test func theMoreParticularFaultComesFirstAndAmongEqualsTheOldest() {
         var faults = APNSSimulatorFaults()
         let add = { (effect: APNSSimulatorFault.Effect, token: String?, connection: Int?) in
@@ -16,28 +21,28 @@ import Testing
         add(.delay(milliseconds: 4), "ab", nil)
         add(.delay(milliseconds: 1), "ab", 1)
         add(.delay(milliseconds: 9), "ab", 2)
-        let hits = (0..<7).map { _ in faults.hit(token: "aB", connection: 1) }
+        let hits = (0..<7).map { _ in Self.hit(&faults, "aB", 1) }
         #expect(hits == [1, 3, 4, 5, 6].map { .delay(milliseconds: $0) } + [nil, nil])
         #expect(faults.count == 1)
-        #expect(faults.hit(token: "AB", connection: 2) == .delay(milliseconds: 9))
+        #expect(Self.hit(&faults, "AB", 2) == .delay(milliseconds: 9))
         #expect(faults.count == 0)
     }
 
     @Test func aFaultWithoutCountHitsUntilCleared() {
         var faults = APNSSimulatorFaults()
         _ = faults.add(APNSSimulatorFault(.cut))
-        for _ in 0..<5 { #expect(faults.hit(token: "aa", connection: 1) == .cut) }
+        for _ in 0..<5 { #expect(Self.hit(&faults, "aa", 1) == .cut) }
         faults.removeAll()
-        #expect(faults.hit(token: "aa", connection: 1) == nil)
+        #expect(Self.hit(&faults, "aa", 1) == nil)
     }
 
     @Test func aStreamLimitHitsNoRequestAndItsConnectionsOwnWins() {
         var faults = APNSSimulatorFaults()
         _ = faults.add(APNSSimulatorFault(.maxConcurrentStreams(3), connection: 7))
         _ = faults.add(APNSSimulatorFault(.maxConcurrentStreams(5)))
-        #expect(faults.hit(token: "aa", connection: 7) == nil)
-        #expect(faults.streamLimit(connection: 7) == 3)
-        #expect(faults.streamLimit(connection: 8) == 5)
+        #expect(Self.hit(&faults, "aa", 7) == nil)
+        #expect(faults.conditions(connection: 7).streamLimit == 3)
+        #expect(faults.conditions(connection: 8).streamLimit == 5)
     }
 
     @Test func tooManyFaultsAreRefused() {
@@ -72,6 +77,7 @@ import Testing
             case .cut: "cut"
             case .silence: "silence"
             case .maxConcurrentStreams(let limit): "streams \(limit)"
+            default: "something else"
             }
         #expect(read == meaning)
         #expect(fault.isImmediate == json.contains("now"))

@@ -125,28 +125,22 @@ import Testing
     }
 
     @Test func theJournalKeepsTheLastOnes() {
-        var journal = APNSSimulatorJournal(limit: 3)
-        #expect(journal.deliveries(after: 0).deliveries.isEmpty)
+        var ring = APNSSimulatorRing<UInt64>(limit: 3)
+        #expect(ring.elements(after: 0).elements.isEmpty)
         for count in 1...8 {
-            journal.append { Self.delivery($0) }
-            #expect(journal.last == UInt64(count))
+            ring.append { $0 }
+            #expect(ring.last == UInt64(count))
         }
-        #expect(journal.deliveries(after: 0).deliveries.map(\.sequence) == [6, 7, 8])
-        #expect(journal.deliveries(after: 7).deliveries.map(\.sequence) == [8])
-        #expect(journal.deliveries(after: 0, limit: 2).last == 7)
-        #expect(journal.deliveries(after: 8).last == 8)
-        #expect(journal.deliveries(after: 99).deliveries.isEmpty)
-        #expect(journal.deliveries(after: 0).dropped == 5)
-        journal.removeAll()
-        #expect(journal.deliveries(after: 0).last == 8)
-        journal.append { Self.delivery($0) }
-        #expect(journal.deliveries(after: 0).deliveries.map(\.sequence) == [9])
-    }
-
-    static func delivery(_ sequence: UInt64) -> APNSSimulatorDelivery {
-        APNSSimulatorDelivery(
-            sequence: sequence, token: Self.token, topic: "t", apnsID: APNSSimulatorIdentifier(high: 0, low: sequence),
-            pushType: nil, priority: 5, expirationEpochSeconds: nil, status: 200, reason: nil,
-            receivedEpochMilliseconds: 0, connection: 1)
+        #expect(ring.elements(after: 0).elements == [6, 7, 8])
+        #expect(ring.elements(after: 7).elements == [8])
+        #expect(ring.elements(after: 0, limit: 2).last == 7)
+        #expect(ring.elements(after: 0, limit: 0).last == 0)
+        #expect(ring.elements(after: 8).last == 8)
+        #expect(ring.elements(after: 99).elements.isEmpty)
+        #expect(ring.dropped == 5)
+        ring.removeAll()
+        #expect(ring.elements(after: 0).last == 8)
+        ring.append { $0 }
+        #expect(ring.elements(after: 0).elements == [9])
     }
 }

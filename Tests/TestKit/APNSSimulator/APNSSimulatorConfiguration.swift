@@ -19,7 +19,11 @@ public struct APNSSimulatorConfiguration: Sendable {
     public var maxConcurrentStreams = 1000
     /// How late every answer comes.
     public var delayMilliseconds = 0
-    /// How many deliveries are kept.
+    /// What random faults and delays are drawn from.
+    public var seed: UInt64 = 1
+    /// Whether answers carry `apns-unique-id`, as those of Apple's development environment do.
+    public var isDevelopment = false
+    /// How many deliveries are kept, and how many events of the journal.
     public var journalLimit = 200_000
     /// The clock.
     public var nowEpochMilliseconds: @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970 * 1000) }

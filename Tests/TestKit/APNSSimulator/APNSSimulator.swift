@@ -18,7 +18,7 @@ public final class APNSSimulator: Sendable {
 
     private let group: MultiThreadedEventLoopGroup
     private let state: NIOLoopBound<APNSSimulatorState>
-    private let listeners: [any Channel]
+    private let admin: any Channel
 
     private init(
         group: MultiThreadedEventLoopGroup, state: NIOLoopBound<APNSSimulatorState>, push: any Channel,
@@ -26,7 +26,7 @@ public final class APNSSimulator: Sendable {
     ) {
         self.group = group
         self.state = state
-        self.listeners = [push, admin]
+        self.admin = admin
         self.url = "https://localhost:\(push.localAddress?.port ?? 0)"
         self.adminURL = "http://127.0.0.1:\(admin.localAddress?.port ?? 0)"
     }
@@ -41,22 +41,30 @@ public final class APNSSimulator: Sendable {
             let state = try await loop.submit {
                 NIOLoopBound(APNSSimulatorState(configuration, eventLoop: loop), eventLoop: loop)
             }.get()
-            let push = try await ServerBootstrap(group: group)
-                .serverChannelOption(.backlog, value: 256)
-                .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
-                .childChannelInitializer { Self.configure($0, context, state) }
-                .childChannelOption(.tcpOption(.tcp_nodelay), value: 1)
-                .bind(configuration.port)
-            let admin = try await ServerBootstrap(group: group)
-                .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
-                .childChannelInitializer { channel in
-                    channel.eventLoop.makeCompletedFuture {
-                        try channel.pipeline.syncOperations.configureHTTPServerPipeline()
-                        try channel.pipeline.syncOperations.addHandler(APNSSimulatorAdmin(state.value))
+            let bind = { @Sendable (port: Int) in
+                ServerBootstrap(group: group)
+                    .serverChannelOption(.backlog, value: 256)
+                    .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
+                    .childChannelInitializer { Self.configure($0, context, state) }
+                    .childChannelOption(.tcpOption(.tcp_nodelay), value: 1)
+                    .bind(host: "127.0.0.1", port: port)
+            }
+            let push = try await Self.bound(configuration.port, bind)
+            try await loop.submit {
+                state.value.listener = APNSSimulatorListener(push, eventLoop: loop, bind: bind)
+            }.get()
+            let admin = try await Self.bound(configuration.adminPort) { port in
+                ServerBootstrap(group: group)
+                    .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
+                    .childChannelInitializer { channel in
+                        channel.eventLoop.makeCompletedFuture {
+                            try channel.pipeline.syncOperations.configureHTTPServerPipeline()
+                            try channel.pipeline.syncOperations.addHandler(APNSSimulatorAdmin(state.value))
+                        }
                     }
-                }
-                .childChannelOption(.tcpOption(.tcp_nodelay), value: 1)
-                .bind(configuration.adminPort)
+                    .childChannelOption(.tcpOption(.tcp_nodelay), value: 1)
+                    .bind(host: "127.0.0.1", port: port)
+            }
             return APNSSimulator(group: group, state: state, push: push, admin: admin)
         } catch {
             try? await group.shutdownGracefully()
@@ -66,8 +74,8 @@ public final class APNSSimulator: Sendable {
 
     /// Closes everything and ends its thread. The simulator is of no use afterwards.
     public func stop() async {
-        for listener in self.listeners { try? await listener.close() }
-        try? await self.run { $0.releaseWaiters() }
+        try? await self.admin.close()
+        try? await self.run { $0.end() }
         try? await self.group.shutdownGracefully()
     }
 
@@ -95,6 +103,28 @@ public final class APNSSimulator: Sendable {
 
     /// Takes all faults down.
     public func clearFaults() async throws { try await self.run { $0.clearFaults() } }
+
+    /// Starts a scenario; one that runs ends.
+    public func run(_ scenario: APNSSimulatorScenario) async throws { try await self.run { $0.run(scenario) } }
+
+    /// Ends the scenario; faults that it has put up stay.
+    public func clearScenario() async throws { try await self.run { $0.clearScenario() } }
+
+    /// How many steps of the scenario are still to come; 0 without one.
+    public func remainingSteps() async throws -> Int { try await self.run { $0.script?.remaining ?? 0 } }
+
+    /// Events with a higher sequence.
+    public func journal(after sequence: UInt64 = 0, limit: Int = .max) async throws -> APNSSimulatorEvents {
+        try await self.run { $0.events(after: sequence, limit: limit) }
+    }
+
+    /// The counters.
+    public func statistics() async throws -> APNSSimulatorStatistics { try await self.run { $0.currentStatistics } }
+
+    /// What clients did that they must not, and how often.
+    public func violations() async throws -> [APNSSimulatorViolation: UInt64] {
+        try await self.run { $0.statistics.violations }
+    }
 
     /// The open connections.
     public func connections() async throws -> [APNSSimulatorConnectionInformation] {
@@ -131,9 +161,13 @@ extension APNSSimulator {
         _ channel: any Channel, _ context: NIOSSLContext, _ state: NIOLoopBound<APNSSimulatorState>
     ) -> EventLoopFuture<Void> {
         channel.eventLoop.makeCompletedFuture {
-            let wire = APNSSimulatorWire()
+            let fault = state.value.hitConnect(isAccepted: false)
+            var alert: UInt8?
+            if case .refuseHandshake(let number) = fault { alert = number }
+            let wire = APNSSimulatorWire(alert: alert)
             let pipeline = channel.pipeline.syncOperations
             try pipeline.addHandlers([wire, NIOSSLServerHandler(context: context)])
+            if let fault { Self.befall(fault, wire, channel.eventLoop, state.value) }
             return NIOLoopBound(wire, eventLoop: channel.eventLoop)
         }.flatMap { wire in
             channel.configureHTTP2SecureUpgrade(
@@ -141,6 +175,23 @@ extension APNSSimulator {
                     channel.eventLoop.makeCompletedFuture { try Self.open(channel, state.value, wire.value) }
                 },
                 http1ChannelConfigurator: { $0.close() })
+        }
+    }
+
+    /// What goes wrong before the handshake.
+    private static func befall(
+        _ fault: APNSSimulatorConnectFault, _ wire: APNSSimulatorWire, _ loop: any EventLoop,
+        _ state: APNSSimulatorState
+    ) {
+        switch fault {
+        case .refuseHandshake(let alert): state.note(.refused(how: "alert \(alert)"), 0)
+        case .slowHandshake(let milliseconds):
+            wire.setStopped(true)
+            loop.assumeIsolated().scheduleTask(in: .milliseconds(Int64(milliseconds))) { wire.setStopped(false) }
+        case .drop:
+            state.note(.refused(how: "drop"), 0)
+            loop.assumeIsolated().execute { wire.reset() }
+        case .lateSettings: break
         }
     }
 
@@ -153,28 +204,30 @@ extension APNSSimulator {
             APNSSimulatorConnection(
                 number: number, hasCertificate: certificate != nil, certificateTopic: topic, state: state, wire: wire)
         }
+        connection.begin()
         var http = NIOHTTP2Handler.ConnectionConfiguration()
-        http.initialSettings = connection.initialSettings
+        http.initialSettings = APNSSimulatorConnection.handlerSettings
         http.contentLengthValidation = .enabled
         // A load test is no attack.
         http.maximumRecentlyResetStreams = 10_000
+        http.maximumConnectionGlitches = 1_000_000
         http.controlFrameRateLimit.maximumCount = .max
         var stream = NIOHTTP2Handler.StreamConfiguration()
         stream.streamResetFrameRateLimit.maximumCount = .max
         stream.streamErrorRateLimit.maximumCount = .max
         try pipeline.addHandlers([
-            APNSSimulatorRecordWriter(),
+            connection.gate,
             NIOHTTP2Handler(mode: .server, connectionConfiguration: http, streamConfiguration: stream),
             connection,
         ])
     }
-}
 
-extension ServerBootstrap {
-    /// Binds to the loopback interface; an error says where.
-    fileprivate func bind(_ port: Int) async throws -> any Channel {
+    /// Binds; an error says where.
+    private static func bound(
+        _ port: Int, _ bind: (_ port: Int) -> EventLoopFuture<any Channel>
+    ) async throws -> any Channel {
         do {
-            return try await self.bind(host: "127.0.0.1", port: port).get()
+            return try await bind(port).get()
         } catch {
             throw APNSSimulatorError(description: "binding 127.0.0.1:\(port): \(error)")
         }

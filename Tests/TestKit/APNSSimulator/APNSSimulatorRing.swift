@@ -1,6 +1,6 @@
-/// The last deliveries in a ring: the oldest goes when it is full.
-struct APNSSimulatorJournal {
-    private var ring: [APNSSimulatorDelivery] = []
+/// The last ones of many: the oldest goes when it is full. Each has a sequence of its own.
+struct APNSSimulatorRing<Element> {
+    private var ring: [Element] = []
     /// Where the oldest stands once the ring is full.
     private var start = 0
     private let limit: Int
@@ -13,28 +13,27 @@ struct APNSSimulatorJournal {
     init(limit: Int) { self.limit = max(1, limit) }
 
     /// Adds the next one; `make` is given its sequence.
-    mutating func append(_ make: (_ sequence: UInt64) -> APNSSimulatorDelivery) {
+    mutating func append(_ make: (_ sequence: UInt64) -> Element) {
         self.last += 1
-        let delivery = make(self.last)
+        let element = make(self.last)
         if self.ring.count < self.limit {
-            self.ring.append(delivery)
+            self.ring.append(element)
         } else {
-            self.ring[self.start] = delivery
+            self.ring[self.start] = element
             self.start = (self.start + 1) % self.limit
             self.dropped += 1
         }
     }
 
-    /// Those with a higher sequence, oldest first.
-    func deliveries(after sequence: UInt64, limit: Int = .max) -> APNSSimulatorDeliveries {
+    /// Those with a higher sequence, oldest first, and the sequence to ask after next time.
+    func elements(after sequence: UInt64, limit: Int = .max) -> (elements: [Element], last: UInt64) {
         let newer = self.last > sequence ? self.last - sequence : 0
         let available = newer > UInt64(self.ring.count) ? self.ring.count : Int(newer)
         let first = self.ring.count - available
-        let taken = (first..<first + min(available, max(0, limit))).map {
-            self.ring[(self.start + $0) % self.ring.count]
-        }
-        let end = taken.last?.sequence ?? (available == 0 ? self.last : sequence)
-        return APNSSimulatorDeliveries(deliveries: taken, last: end, dropped: self.dropped)
+        let count = min(available, max(0, limit))
+        let taken = (first..<first + count).map { self.ring[(self.start + $0) % self.ring.count] }
+        let left = UInt64(available - count)
+        return (taken, available == 0 ? self.last : count == 0 ? sequence : self.last - left)
     }
 
     /// Forgets all; sequences go on.

@@ -11,9 +11,32 @@ public struct APNSSimulatorRequest: Hashable, Sendable {
     public var authorization: String?
     /// A header that APNs knows stood more than once.
     public var hasDuplicates = false
+    /// Which fields stand, or are put, in HPACK's table.
+    public var indexed = Fields()
     public var body: [UInt8] = []
 
     public init() {}
+
+    /// A set of header fields.
+    public struct Fields: OptionSet, Hashable, Sendable {
+        public let rawValue: UInt16
+        public init(rawValue: UInt16) { self.rawValue = rawValue }
+
+        static let known = [
+            ":path", "authorization", "apns-topic", "apns-push-type", "apns-priority", "apns-expiration", "apns-id",
+            "apns-collapse-id",
+        ]
+
+        /// The fields' names.
+        public var names: [String] {
+            Self.known.enumerated().filter { self.rawValue >> $0.offset & 1 == 1 }.map(\.element)
+        }
+    }
+
+    /// Notes that a field was sent so that HPACK's table keeps it.
+    mutating func takeIndexed(_ name: String) {
+        if let index = Fields.known.firstIndex(of: name) { self.indexed.insert(Fields(rawValue: 1 << index)) }
+    }
 
     /// Takes one header field in; unknown ones are ignored as APNs does.
     ///

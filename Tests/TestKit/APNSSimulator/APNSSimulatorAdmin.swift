@@ -12,8 +12,8 @@ final class APNSSimulatorAdmin: ChannelInboundHandler {
     private var body: [UInt8] = []
     private var isTooLarge = false
 
-    /// Bytes of a request's body.
-    static let bodyLimit = 65_536
+    /// Bytes of a request's body: a scenario may be long.
+    static let bodyLimit = 4 << 20
 
     init(_ state: APNSSimulatorState) { self.state = state }
 
@@ -40,7 +40,7 @@ final class APNSSimulatorAdmin: ChannelInboundHandler {
 
     private func answer(_ head: HTTPRequestHead, context: ChannelHandlerContext) {
         if self.isTooLarge {
-            let refusal = APNSSimulatorAdminCommand.Refusal(status: 413, message: "a body has at most 65536 bytes")
+            let refusal = APNSSimulatorAdminCommand.Refusal(status: 413, message: "a body has at most \(Self.bodyLimit) bytes")
             return self.respond(refusal.status, refusal.json, to: head, context: context)
         }
         do {
@@ -61,6 +61,11 @@ final class APNSSimulatorAdmin: ChannelInboundHandler {
                 let json = self.state.deliveries(after: after, limit: limit).json
                 self.respond(200, json, to: head, context: context)
             }
+        case .journal(let after, let limit):
+            self.respond(200, self.state.events(after: after, limit: limit).json, to: head, context: context)
+        case .clearJournal:
+            self.state.clearEvents()
+            self.respond(200, "{}", to: head, context: context)
         case .clearDeliveries:
             self.state.clearDeliveries()
             self.respond(200, "{}", to: head, context: context)
@@ -77,6 +82,14 @@ final class APNSSimulatorAdmin: ChannelInboundHandler {
         case .clearFaults:
             self.state.clearFaults()
             self.respond(200, "{}", to: head, context: context)
+        case .scenario: self.respond(200, self.state.scenarioJSON, to: head, context: context)
+        case .runScenario(let scenario):
+            self.state.run(scenario)
+            self.respond(201, "{\"steps\":\(scenario.steps.count)}", to: head, context: context)
+        case .clearScenario:
+            self.state.clearScenario()
+            self.respond(200, "{}", to: head, context: context)
+        case .statistics: self.respond(200, self.state.currentStatistics.json, to: head, context: context)
         case .connections:
             let connections = self.state.connectionInformation.map(\.json).joined(separator: ",")
             self.respond(200, "{\"connections\":[\(connections)]}", to: head, context: context)

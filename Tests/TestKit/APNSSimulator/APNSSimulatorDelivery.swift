@@ -12,6 +12,7 @@ public struct APNSSimulatorDelivery: Hashable, Sendable {
     /// 10 when none was given; 0 when it was no number.
     public let priority: Int
     public let expirationEpochSeconds: Int64?
+    public let collapseIdentifier: String?
     /// 0 when a fault left the request without an answer.
     public let status: Int
     public let reason: String?
@@ -30,6 +31,8 @@ public struct APNSSimulatorDelivery: Hashable, Sendable {
         text.appendJSON(self.pushType)
         text += ",\"priority\":\(self.priority),\"expiration\":"
         text += self.expirationEpochSeconds.map { String($0) } ?? "null"
+        text += ",\"collapseID\":"
+        text.appendJSON(self.collapseIdentifier)
         text += ",\"status\":\(self.status),\"reason\":"
         text.appendJSON(self.reason)
         text += ",\"receivedEpochMilliseconds\":\(self.receivedEpochMilliseconds),\"connection\":\(self.connection)}"

@@ -1,0 +1,272 @@
+import NIOCore
+import NIOHPACK
+import NIOHTTP2
+
+/// One client's HTTP/2 connection: collects requests, has the rules decide, sends the answers.
+///
+/// Works on frames, without a channel per stream. Answers are flushed once per burst of reading. What goes wrong on
+/// purpose is in `APNSSimulatorConnection+faults.swift`.
+final class APNSSimulatorConnection: ChannelInboundHandler {
+    typealias InboundIn = HTTP2Frame
+    typealias OutboundOut = HTTP2Frame
+
+    let number: Int
+    /// The topic of the client's certificate; nil without one.
+    let certificateTopic: String?
+    let hasCertificate: Bool
+    let state: APNSSimulatorState
+    let wire: APNSSimulatorWire
+    let gate: APNSSimulatorGate
+    var context: ChannelHandlerContext?
+    /// Streams that were opened and are not answered to their end.
+    var streams: [Int: APNSSimulatorRequest] = [:]
+    var tokens = APNSSimulatorTokenHistory()
+    var conduct = APNSSimulatorConduct()
+    var conditions = APNSSimulatorConditions()
+    /// The highest stream that was opened.
+    var highest = 0
+    /// The highest stream whose request stands in the journal: not to be sent again.
+    var highestDecided = 0
+    /// Set once the last GOAWAY is sent: streams above it are not looked at.
+    var lastStream: Int?
+    /// Whether any GOAWAY was sent.
+    var hasSentGoAway = false
+    /// Whether the connection closes when nothing is left to do after GOAWAY.
+    var closesAfterGoAway = true
+    /// Nothing is sent until the first SETTINGS are, or any more.
+    var isHeld = false
+    var streamLimit: Int
+    private var unacknowledged = 0
+    private(set) var requests = 0
+    private(set) var refusedStreams = 0
+    private(set) var mostStreams = 0
+
+    /// Received bytes of bodies after which the connection's window is opened again: half of it.
+    ///
+    /// Source: RFC 9113 §6.9.2: it begins with 65,535 bytes
+    static let windowStep = 32_768
+
+    init(
+        number: Int, hasCertificate: Bool, certificateTopic: String?, state: APNSSimulatorState,
+        wire: APNSSimulatorWire
+    ) {
+        self.number = number
+        self.hasCertificate = hasCertificate
+        self.certificateTopic = certificateTopic
+        self.state = state
+        self.wire = wire
+        self.conditions = state.faults.conditions(connection: number)
+        // Source: Wallet Orders §4.5: with token authentication one stream until the first valid token
+        self.streamLimit = hasCertificate ? self.conditions.streamLimit ?? state.configuration.maxConcurrentStreams : 1
+        self.gate = APNSSimulatorGate(settings: [
+            (3, UInt32(clamping: self.streamLimit)), (6, 16_384),
+            (4, self.conditions.isWindowShut ? 0 : 65_535),
+        ])
+        self.conduct.announced(limit: self.streamLimit)
+    }
+
+    /// What the handler below is told of the client's settings: nothing that it could enforce.
+    static let handlerSettings: HTTP2Settings = [
+        HTTP2Setting(parameter: .maxConcurrentStreams, value: 0x7FFF_FFFF),
+        HTTP2Setting(parameter: .maxHeaderListSize, value: 16_384),
+    ]
+
+    var openStreams: Int { self.streams.count }
+    /// How the client has shown who it is: `certificate`, `token` or `none`.
+    var authentication: String { self.hasCertificate ? "certificate" : self.tokens.isProven ? "token" : "none" }
+
+    func handlerAdded(context: ChannelHandlerContext) {
+        self.context = context
+        self.gate.onSettingsAcknowledged = { [weak self] in self?.settingsAcknowledged() }
+    }
+
+    func handlerRemoved(context: ChannelHandlerContext) {
+        self.gate.onSettingsAcknowledged = {}
+        self.context = nil
+    }
+
+    func channelInactive(context: ChannelHandlerContext) {
+        self.streams = [:]
+        self.state.closed(self, byClient: !self.wire.hasEnded && !self.hasSentGoAway)
+        context.fireChannelInactive()
+    }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        let frame = self.unwrapInboundIn(data)
+        let stream = Int(frame.streamID)
+        switch frame.payload {
+        case .headers(let headers): self.receive(headers, on: stream)
+        case .data(let data): self.receive(data, on: stream)
+        case .rstStream(let code):
+            self.streams[stream] = nil
+            self.state.note(.reset(stream: stream, errorCode: code.networkCode, byClient: true), self.number)
+            self.closeWhenDone()
+        case .ping(let data, let isAnswer): self.receivePing(data, isAnswer: isAnswer)
+        case .goAway(_, let code, _): self.state.note(.goAwayReceived(errorCode: code.networkCode), self.number)
+        default: break
+        }
+    }
+
+    func channelReadComplete(context: ChannelHandlerContext) {
+        context.flush()
+        context.fireChannelReadComplete()
+    }
+
+    func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+        if let closed = event as? StreamClosedEvent { self.streams[Int(closed.streamID)] = nil }
+        context.fireUserInboundEventTriggered(event)
+    }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        if error is any NIOHTTP2Error { self.state.note(.protocolError, self.number) }
+        // A stream's error was answered with RST_STREAM by the handler before us; anything else ends the connection.
+        if let error = error as? NIOHTTP2Errors.StreamError {
+            self.streams[Int(error.streamID)] = nil
+        } else {
+            context.close(promise: nil)
+        }
+    }
+
+    // MARK: receiving
+
+    private func receive(_ headers: HTTP2Frame.FramePayload.Headers, on stream: Int) {
+        if self.streams[stream] == nil {
+            guard stream > self.highest else { return }
+            self.highest = stream
+            if let violation = self.conduct.opened(beside: self.streams.count) {
+                self.state.note(violation, self.number, stream: stream)
+            }
+            if let lastStream, stream > lastStream { return }
+            guard self.streams.count < self.streamLimit else {
+                self.refusedStreams += 1
+                return self.write(.rstStream(.refusedStream), on: stream)
+            }
+            var request = APNSSimulatorRequest()
+            for (name, value, indexing) in headers.headers {
+                request.take(name: name, value: value)
+                if case .indexable = indexing { request.takeIndexed(name) }
+            }
+            self.streams[stream] = request
+            self.mostStreams = max(self.mostStreams, self.streams.count)
+        }
+        if headers.endStream { self.finish(stream) }
+    }
+
+    private func receive(_ data: HTTP2Frame.FramePayload.Data, on stream: Int) {
+        self.unacknowledged += data.data.readableBytes + (data.paddingBytes ?? 0)
+        if self.unacknowledged >= Self.windowStep, !self.conditions.isWindowShut { self.openWindow() }
+        guard let request = self.streams[stream], case .byteBuffer(let buffer) = data.data else { return }
+        // One byte too many is kept as the proof; the rest is read and thrown away, so that the client gets its answer.
+        let kept = APNSSimulatorRules.bodyLimit + 1 - request.body.count
+        self.streams[stream]?.body.append(contentsOf: buffer.readableBytesView.prefix(kept))
+        if data.endStream {
+            self.finish(stream)
+        } else if kept <= buffer.readableBytes, data.data.readableBytes > 0 {
+            self.write(.windowUpdate(windowSizeIncrement: data.data.readableBytes), on: stream)
+        }
+    }
+
+    /// Gives back the connection's window.
+    func openWindow() {
+        guard self.unacknowledged > 0 else { return }
+        self.write(.windowUpdate(windowSizeIncrement: self.unacknowledged), on: 0)
+        self.unacknowledged = 0
+    }
+
+    private func finish(_ stream: Int) {
+        guard let request = self.streams[stream] else { return }
+        self.requests += 1
+        self.decide(request, on: stream)
+        self.state.requestArrived()
+    }
+
+    private func receivePing(_ data: HTTP2PingData, isAnswer: Bool) {
+        if isAnswer {
+            if data == Self.goAwayPing { self.conduct.hasReadGoAway() }
+        } else {
+            self.state.note(.ping, self.number)
+            if let violation = self.conduct.pinged(atMilliseconds: self.state.nowEpochMilliseconds) {
+                self.state.note(violation, self.number)
+            }
+        }
+    }
+
+    private func settingsAcknowledged() {
+        self.conduct.acknowledged()
+        if let limit = self.conduct.acknowledgedLimit {
+            self.state.note(.settingsAcknowledged(streamLimit: limit), self.number)
+        }
+    }
+
+    // MARK: deciding
+
+    private func decide(_ request: APNSSimulatorRequest, on stream: Int) {
+        let now = self.state.nowEpochMilliseconds
+        let identifier = self.state.identifier(for: request)
+        let wasProven = self.tokens.isProven
+        if let refusal = self.refusal(of: request, now: now) {
+            if let violation = refusal.violation { self.state.note(violation, self.number, stream: stream) }
+            let delay = self.state.configuration.delayMilliseconds
+            self.settle(request, identifier, refusal, on: stream, now: now, after: delay)
+        } else {
+            let fault = self.state.hit(token: request.deviceToken ?? "", connection: self.number)
+            self.deliver(request, identifier, fault, on: stream, now: now)
+        }
+        if !self.hasCertificate, !wasProven, self.tokens.isProven { self.announceStreamLimit() }
+    }
+
+    private func refusal(of request: APNSSimulatorRequest, now: Int64) -> APNSSimulatorAnswer? {
+        let rules = self.state.rules
+        if let refusal = rules.refusal(ofShapeOf: request) { return refusal }
+        if !self.hasCertificate {
+            let refusal = self.state.tokenCheck.refusal(
+                of: request.authorization, history: &self.tokens, nowEpochSeconds: now / 1000)
+            if let refusal { return refusal }
+        }
+        return rules.refusal(ofHeadersOf: request, certificateTopic: self.certificateTopic)
+            ?? rules.refusal(ofBody: request.body)
+    }
+
+    /// Writes a request down and answers it, now or late; without an answer it stays open.
+    func settle(
+        _ request: APNSSimulatorRequest, _ identifier: APNSSimulatorIdentifier, _ answer: APNSSimulatorAnswer?,
+        on stream: Int, now: Int64, after delay: Int
+    ) {
+        let answer = self.conditions.isMute ? nil : answer?.given(nowEpochMilliseconds: now)
+        self.highestDecided = max(self.highestDecided, stream)
+        self.state.record(request, identifier, answer, self, stream: stream, now: now, delay: delay)
+        guard let answer else { return }
+        if delay > 0 {
+            self.state.answerLater(answer, identifier, connection: self.number, stream: stream, after: delay)
+        } else {
+            self.send(answer, identifier, on: stream)
+        }
+    }
+
+    // MARK: sending
+
+    /// Sends an answer without flushing, unless nobody waits for it any more.
+    func send(_ answer: APNSSimulatorAnswer, _ identifier: APNSSimulatorIdentifier, on stream: Int) {
+        // The client may have reset the stream, or a GOAWAY put it aside, while the answer was late.
+        guard !self.conditions.isMute, self.streams[stream] != nil else { return }
+        let ends = answer.form != .unfinished
+        if ends { self.streams[stream] = nil }
+        var headers: HPACKHeaders = [":status": String(answer.status)]
+        if answer.hasIdentifier { headers.add(name: "apns-id", value: identifier.description) }
+        if self.state.configuration.isDevelopment {
+            headers.add(name: "apns-unique-id", value: self.state.randomIdentifier().description)
+        }
+        if let seconds = answer.retryAfterSeconds { headers.add(name: "retry-after", value: String(seconds)) }
+        let body = answer.body
+        self.write(.headers(.init(headers: headers, endStream: body.isEmpty && ends)), on: stream)
+        if !body.isEmpty {
+            self.write(.data(.init(data: .byteBuffer(ByteBuffer(string: body)), endStream: ends)), on: stream)
+        }
+        self.closeWhenDone()
+    }
+
+    func write(_ payload: HTTP2Frame.FramePayload, on stream: Int) {
+        guard let context = self.context else { return }
+        context.write(self.wrapOutboundOut(HTTP2Frame(streamID: HTTP2StreamID(stream), payload: payload)), promise: nil)
+    }
+}

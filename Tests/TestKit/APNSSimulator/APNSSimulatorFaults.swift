@@ -1,0 +1,173 @@
+/// The faults that stand, and the choice of the one that hits a request or a new connection.
+///
+/// One for this token and connection comes first, then one for the token, the connection, all; among equals the oldest.
+/// A fault with a count goes when it is used up, so several in a row make a script.
+struct APNSSimulatorFaults {
+    /// A fault with its number and how often it may still hit.
+    struct Standing: Hashable {
+        let number: Int
+        let fault: APNSSimulatorFault
+        var remaining: Int?
+        /// The only connections that it may hit; nil: what the fault says.
+        var connections: Set<Int>?
+
+        /// Whether the fault means a connection; a particular one goes before all.
+        fileprivate func matches(_ connection: Int) -> Bool {
+            if let connections { return connections.contains(connection) }
+            return self.fault.connection.map { $0 == connection } ?? true
+        }
+
+        fileprivate var isParticular: Bool { self.connections != nil || self.fault.connection != nil }
+    }
+
+    /// How many may stand at once.
+    static let limit = 20_000
+
+    /// Those that wait for a request of one token.
+    private var byToken: [String: [Standing]] = [:]
+    /// Those that wait for any request.
+    private var general: [Standing] = []
+    /// Those that wait for a new connection.
+    private var connects: [Standing] = []
+    /// Those that hold: conditions and the closed listener.
+    private var lasting: [Standing] = []
+    private var number = 0
+    private(set) var count = 0
+
+    /// Puts a fault up.
+    /// - Parameter connections: the only ones that are meant.
+    /// - Returns: its number, or nil when `limit` faults stand already.
+    mutating func add(_ fault: APNSSimulatorFault, connections: Set<Int>? = nil) -> Int? {
+        guard self.count < Self.limit else { return nil }
+        self.number += 1
+        self.count += 1
+        let standing = Standing(
+            number: self.number, fault: fault, remaining: fault.count, connections: connections)
+        switch fault.stage {
+        case .request, .now:
+            if let token = fault.token {
+                self.byToken[token, default: []].append(standing)
+            } else {
+                self.general.append(standing)
+            }
+        case .connect: self.connects.append(standing)
+        case .connections, .listener: self.lasting.append(standing)
+        }
+        return self.number
+    }
+
+    /// Takes one down whose time is over.
+    /// - Returns: what it was; nil when it stood no longer.
+    mutating func remove(_ number: Int) -> APNSSimulatorFault? {
+        let removed = self.take(number)
+        if removed != nil { self.count -= 1 }
+        return removed
+    }
+
+    /// Takes all down.
+    mutating func removeAll() {
+        self.byToken = [:]
+        self.general = []
+        self.connects = []
+        self.lasting = []
+        self.count = 0
+    }
+
+    /// Those that stand, oldest first.
+    var all: [Standing] {
+        (self.byToken.values.flatMap { $0 } + self.general + self.connects + self.lasting)
+            .sorted { $0.number < $1.number }
+    }
+
+    /// Whether a fault keeps the port closed.
+    var isListenerClosed: Bool { self.lasting.contains { $0.fault.effect == .closeListener } }
+
+    /// The fault for one request, which uses it up by one.
+    mutating func hit(
+        token: some StringProtocol, connection: Int, using random: inout APNSSimulatorRandom
+    ) -> APNSSimulatorFault? {
+        if self.count == 0 { return nil }
+        if !self.byToken.isEmpty {
+            let key = token.lowercased()
+            if var standing = self.byToken[key] {
+                let hit = Self.hit(in: &standing, connection: connection, &self.count, &random)
+                if let hit {
+                    self.byToken[key] = standing.isEmpty ? nil : standing
+                    return hit
+                }
+            }
+        }
+        return Self.hit(in: &self.general, connection: connection, &self.count, &random)
+    }
+
+    /// The fault for a new connection, which uses it up by one.
+    mutating func hitConnect(
+        isAccepted: Bool, using random: inout APNSSimulatorRandom
+    ) -> APNSSimulatorConnectFault? {
+        guard !self.connects.isEmpty else { return nil }
+        // Those of the first bytes and those of the first SETTINGS ask at different times.
+        let fault = Self.hit(in: &self.connects, connection: 0, &self.count, &random) { fault in
+            if case .connect(.lateSettings) = fault.effect { isAccepted } else { !isAccepted }
+        }
+        if case .connect(let connect) = fault?.effect { return connect }
+        return nil
+    }
+
+    /// All that ails a connection now.
+    func conditions(connection: Int) -> APNSSimulatorConditions {
+        var conditions = APNSSimulatorConditions()
+        guard !self.lasting.isEmpty else { return conditions }
+        for isParticular in [false, true] {
+            for standing in self.lasting
+            where standing.isParticular == isParticular && standing.matches(connection) {
+                if let condition = standing.fault.condition { conditions.add(condition) }
+            }
+        }
+        return conditions
+    }
+
+    private mutating func take(_ number: Int) -> APNSSimulatorFault? {
+        if let index = self.lasting.firstIndex(where: { $0.number == number }) {
+            return self.lasting.remove(at: index).fault
+        }
+        if let index = self.general.firstIndex(where: { $0.number == number }) {
+            return self.general.remove(at: index).fault
+        }
+        if let index = self.connects.firstIndex(where: { $0.number == number }) {
+            return self.connects.remove(at: index).fault
+        }
+        for (token, list) in self.byToken {
+            guard let index = list.firstIndex(where: { $0.number == number }) else { continue }
+            let fault = list[index].fault
+            self.byToken[token]?.remove(at: index)
+            if list.count == 1 { self.byToken[token] = nil }
+            return fault
+        }
+        return nil
+    }
+
+    private static func hit(
+        in list: inout [Standing], connection: Int, _ count: inout Int, _ random: inout APNSSimulatorRandom,
+        where isMeant: (APNSSimulatorFault) -> Bool = { _ in true }
+    ) -> APNSSimulatorFault? {
+        for isParticular in [true, false] {
+            for index in list.indices
+            where list[index].isParticular == isParticular && list[index].matches(connection)
+                && isMeant(list[index].fault)
+            {
+                let fault = list[index].fault
+                if let probability = fault.probability, Double.random(in: 0..<1, using: &random) >= probability {
+                    continue
+                }
+                guard let remaining = list[index].remaining else { return fault }
+                list[index].remaining = remaining - 1
+                if remaining <= 1 {
+                    list.remove(at: index)
+                    count -= 1
+                }
+                return fault
+            }
+        }
+        return nil
+    }
+}

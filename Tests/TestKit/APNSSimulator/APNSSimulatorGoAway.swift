@@ -1,0 +1,41 @@
+/// A GOAWAY in any form.
+///
+/// Source: RFC 9113 §6.8; Wallet Orders §4.5: the debug data is JSON with `reason`
+public struct APNSSimulatorGoAway: Hashable, Sendable {
+    /// Which stream is named as the last one.
+    public enum Last: Hashable, Sendable {
+        /// The request that caused it, which is answered; at once: every stream that was opened.
+        case processed
+        /// The last request that was decided before it; the one that caused it may be sent again elsewhere.
+        case unprocessed
+        /// So many streams below the last one that was decided: a lie, what is above was delivered all the same.
+        case behind(Int)
+    }
+
+    /// The `reason` in the debug data; nil: no debug data.
+    public var reason: String?
+    /// The debug data as it is, in place of `reason`.
+    public var debug: String?
+    /// Source: RFC 9113 §7: 0 is NO_ERROR
+    public var errorCode: Int
+    public var last: Last
+    /// A pair: first one with 2^31-1, then after this pause the real one; requests between them are processed.
+    public var pairPauseMilliseconds: Int?
+    /// Whether the connection closes when the streams up to the last one have ended.
+    public var closes: Bool
+
+    public init(
+        reason: String? = nil, debug: String? = nil, errorCode: Int = 0, last: Last = .processed,
+        pairPauseMilliseconds: Int? = nil, closes: Bool = true
+    ) {
+        self.reason = reason
+        self.debug = debug
+        self.errorCode = errorCode
+        self.last = last
+        self.pairPauseMilliseconds = pairPauseMilliseconds
+        self.closes = closes
+    }
+
+    /// What stands in the debug data.
+    var debugData: String { self.debug ?? self.reason.map { APNSSimulatorAnswer(200, $0).body } ?? "" }
+}

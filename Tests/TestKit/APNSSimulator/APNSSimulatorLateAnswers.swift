@@ -1,0 +1,59 @@
+import NIOCore
+
+/// Answers that wait for their time: a heap by deadline.
+///
+/// One timer for all of them, so that answers of the same millisecond leave in one burst.
+struct APNSSimulatorLateAnswers {
+    /// An answer that is decided and not yet given.
+    struct Entry {
+        let deadline: NIODeadline
+        let order: UInt64
+        let connection: Int
+        let stream: Int
+        let answer: APNSSimulatorAnswer
+        let identifier: APNSSimulatorIdentifier
+
+        fileprivate func isBefore(_ other: Entry) -> Bool {
+            self.deadline == other.deadline ? self.order < other.order : self.deadline < other.deadline
+        }
+    }
+
+    private var heap: [Entry] = []
+    private var order: UInt64 = 0
+
+    /// When the next one is due.
+    var next: NIODeadline? { self.heap.first?.deadline }
+
+    mutating func add(
+        _ answer: APNSSimulatorAnswer, _ identifier: APNSSimulatorIdentifier, connection: Int, stream: Int,
+        at deadline: NIODeadline
+    ) {
+        self.order += 1
+        self.heap.append(
+            Entry(
+                deadline: deadline, order: self.order, connection: connection, stream: stream, answer: answer,
+                identifier: identifier))
+        var child = self.heap.count - 1
+        while child > 0, self.heap[child].isBefore(self.heap[(child - 1) / 2]) {
+            self.heap.swapAt(child, (child - 1) / 2)
+            child = (child - 1) / 2
+        }
+    }
+
+    /// Takes the next one if it is due.
+    mutating func take(due now: NIODeadline) -> Entry? {
+        guard let first = self.heap.first, first.deadline <= now else { return nil }
+        let last = self.heap.removeLast()
+        guard !self.heap.isEmpty else { return first }
+        self.heap[0] = last
+        var parent = 0
+        while true {
+            var least = parent
+            for child in [2 * parent + 1, 2 * parent + 2]
+            where child < self.heap.count && self.heap[child].isBefore(self.heap[least]) { least = child }
+            if least == parent { return first }
+            self.heap.swapAt(parent, least)
+            parent = least
+        }
+    }
+}

@@ -1,0 +1,94 @@
+import Model
+
+/// Why a command cannot be followed; a sentence for the person who gave it.
+struct APNSSimulatorFaultError: Error, Hashable { let message: String }
+
+/// The members of a JSON object that somebody has sent, read with a sentence for each that is wrong.
+struct APNSSimulatorMembers {
+    let object: JSONObject
+    /// Where the object stands: `$`, or `$.steps[3].fault`.
+    let path: String
+
+    /// The object of a body.
+    /// - Parameter what: what it is, with its article: `a fault`.
+    init(json bytes: [UInt8], _ what: String) throws(APNSSimulatorFaultError) {
+        let json: JSON
+        do { json = try JSON(parsing: bytes) } catch {
+            throw APNSSimulatorFaultError(message: "reading \(what): \(error)")
+        }
+        try self.init(json, "$", what)
+    }
+
+    init(_ json: JSON?, _ path: String, _ what: String) throws(APNSSimulatorFaultError) {
+        guard let object = json?.object else {
+            let subject = path == "$" ? "\(what) is" : "\(path) must be"
+            throw APNSSimulatorFaultError(message: "\(subject) a JSON object")
+        }
+        self.object = object
+        self.path = path
+    }
+
+    /// Refuses a member that nobody knows.
+    func allow(_ names: Set<String>, of what: String) throws(APNSSimulatorFaultError) {
+        for member in self.object.members where !names.contains(member.name) {
+            throw self.error("\(self.path).\(member.name) is not a member of \(what)")
+        }
+    }
+
+    func has(_ name: String) -> Bool { self.object[name] != nil }
+
+    func string(_ name: String) throws(APNSSimulatorFaultError) -> String? {
+        try self.value(name, "a string") { $0.string }
+    }
+
+    func bool(_ name: String) throws(APNSSimulatorFaultError) -> Bool? {
+        try self.value(name, "true or false") { $0.bool }
+    }
+
+    /// A member that can only be there as `true`.
+    func requireTrue(_ name: String) throws(APNSSimulatorFaultError) {
+        guard self.object[name] == true else { throw self.error("\(self.path).\(name) must be true") }
+    }
+
+    func int(_ name: String, _ range: ClosedRange<Int64>) throws(APNSSimulatorFaultError) -> Int? {
+        let to = range.upperBound >= 1_000_000_000 ? "" : " to \(range.upperBound)"
+        return try self.value(name, "a whole number from \(range.lowerBound)\(to)") { json in
+            json.integer.flatMap { range.contains($0) ? Int($0) : nil }
+        }
+    }
+
+    func integer(_ name: String) throws(APNSSimulatorFaultError) -> Int64? {
+        try self.value(name, "a whole number") { $0.integer }
+    }
+
+    func double(_ name: String, _ range: ClosedRange<Double>) throws(APNSSimulatorFaultError) -> Double? {
+        try self.value(name, "a number from \(range.lowerBound) to \(range.upperBound)") { json in
+            json.number.flatMap { Double($0.text) }.flatMap { range.contains($0) ? $0 : nil }
+        }
+    }
+
+    /// Seconds as milliseconds, up to a day.
+    func milliseconds(_ name: String) throws(APNSSimulatorFaultError) -> Int? {
+        try self.double(name, 0...86_400).map { Int($0 * 1000) }
+    }
+
+    /// A member of any form.
+    func value<Value>(
+        _ name: String, _ expected: String, _ read: (JSON) -> Value?
+    ) throws(APNSSimulatorFaultError) -> Value? {
+        guard let json = self.object[name] else { return nil }
+        guard let value = read(json) else { throw self.error("\(self.path).\(name) must be \(expected)") }
+        return value
+    }
+
+    /// `{"bytes": n, "everyMilliseconds": n}`.
+    func pace(_ name: String) throws(APNSSimulatorFaultError) -> APNSSimulatorPace {
+        let members = try Self(self.object[name], "\(self.path).\(name)", name)
+        try members.allow(["bytes", "everyMilliseconds"], of: name)
+        return APNSSimulatorPace(
+            bytes: try members.int("bytes", 1...1_000_000) ?? 1,
+            everyMilliseconds: try members.int("everyMilliseconds", 1...600_000) ?? 100)
+    }
+
+    func error(_ message: String) -> APNSSimulatorFaultError { APNSSimulatorFaultError(message: message) }
+}

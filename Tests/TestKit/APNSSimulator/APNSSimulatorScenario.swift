@@ -1,0 +1,89 @@
+/// Faults with their times: a play that runs by itself.
+public struct APNSSimulatorScenario: Hashable, Sendable {
+    /// When a step's turn is.
+    public enum Time: Hashable, Sendable {
+        /// So long after the start.
+        case at(milliseconds: Int)
+        /// After so many requests, counted from the start.
+        case afterRequests(Int)
+    }
+
+    /// One step.
+    public struct Step: Hashable, Sendable {
+        public var time: Time
+        public var fault: APNSSimulatorFault
+
+        public init(_ time: Time, _ fault: APNSSimulatorFault) {
+            self.time = time
+            self.fault = fault
+        }
+    }
+
+    /// What random numbers are drawn from; nil: they go on as they were.
+    public var seed: UInt64?
+    /// In any order.
+    public var steps: [Step]
+
+    public init(seed: UInt64? = nil, steps: [Step]) {
+        self.seed = seed
+        self.steps = steps
+    }
+}
+
+/// Where a running scenario is. Steps of the same moment come in the order in which they were written.
+struct APNSSimulatorScript {
+    /// Tells runs apart.
+    let number: UInt64
+    private let start: Int64
+    private let firstRequest: UInt64
+    /// What is still to come, the next one last.
+    private var timed: [(milliseconds: Int64, step: APNSSimulatorScenario.Step)] = []
+    private var counted: [(requests: UInt64, step: APNSSimulatorScenario.Step)] = []
+    private(set) var done = 0
+
+    /// - Parameters:
+    ///   - now: on a clock that does not jump.
+    ///   - requests: how many have come before.
+    init(_ scenario: APNSSimulatorScenario, nowMilliseconds now: Int64, requests: UInt64) {
+        var random = SystemRandomNumberGenerator()
+        self.number = random.next()
+        self.start = now
+        self.firstRequest = requests
+        for step in scenario.steps.reversed() {
+            switch step.time {
+            case .at(let milliseconds): self.timed.append((now + Int64(max(0, milliseconds)), step))
+            case .afterRequests(let count): self.counted.append((requests + UInt64(max(0, count)), step))
+            }
+        }
+        // Swift's sort keeps the order of equals.
+        self.timed.sort { $0.milliseconds > $1.milliseconds }
+        self.counted.sort { $0.requests > $1.requests }
+    }
+
+    /// When the next step by time is due.
+    var nextMilliseconds: Int64? { self.timed.last?.milliseconds }
+    /// After how many requests in all the next step by count is due.
+    var nextRequests: UInt64? { self.counted.last?.requests }
+    var remaining: Int { self.timed.count + self.counted.count }
+
+    /// Takes the steps that are due.
+    mutating func take(nowMilliseconds now: Int64, requests: UInt64) -> [APNSSimulatorScenario.Step] {
+        var due: [APNSSimulatorScenario.Step] = []
+        while let next = self.timed.last, next.milliseconds <= now {
+            due.append(next.step)
+            self.timed.removeLast()
+        }
+        while let next = self.counted.last, next.requests <= requests {
+            due.append(next.step)
+            self.counted.removeLast()
+        }
+        self.done += due.count
+        return due
+    }
+
+    /// The answer of `GET /scenario`.
+    func json(nowMilliseconds now: Int64, requests: UInt64) -> String {
+        "{\"running\":\(self.remaining > 0),\"done\":\(self.done),\"remaining\":\(self.remaining)"
+            + ",\"milliseconds\":\(now - self.start),\"requests\":\(requests - self.firstRequest)}"
+    }
+}

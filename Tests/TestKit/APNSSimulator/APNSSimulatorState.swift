@@ -1,0 +1,169 @@
+import NIOCore
+
+/// Everything the simulator knows. Lives on its one event loop, so nothing here is locked.
+///
+/// Faults and scenarios are in `APNSSimulatorState+faults.swift`, what was seen in `APNSSimulatorState+journal.swift`.
+final class APNSSimulatorState {
+    let configuration: APNSSimulatorConfiguration
+    let rules: APNSSimulatorRules
+    let eventLoop: any EventLoop
+    var tokenCheck: APNSSimulatorTokenCheck
+    var faults = APNSSimulatorFaults()
+    var random: APNSSimulatorRandom
+    var script: APNSSimulatorScript?
+    var listener: APNSSimulatorListener?
+    var deliveryRing: APNSSimulatorRing<APNSSimulatorDelivery>
+    var eventRing: APNSSimulatorRing<APNSSimulatorEvent>
+    var statistics = APNSSimulatorStatistics()
+    /// How far the clock was moved by faults.
+    var clockShiftMilliseconds: Int64 = 0
+    private(set) var connections: [Int: APNSSimulatorConnection] = [:]
+    private var reconnects: [String: APNSSimulatorReconnects] = [:]
+    private var lastConnection = 0
+    private var waiters: [Int: Waiter] = [:]
+    private var lastWaiter = 0
+    private var topics: [String: String] = [:]
+    private var identifiers: APNSSimulatorRandom
+    private var late = APNSSimulatorLateAnswers()
+    private var lateTimer: (deadline: NIODeadline, task: Scheduled<Void>)?
+
+    /// How many may wait for deliveries at once.
+    static let waiterLimit = 256
+
+    private struct Waiter {
+        let after: UInt64
+        let promise: EventLoopPromise<Void>
+        let deadline: Scheduled<Void>
+    }
+
+    init(_ configuration: APNSSimulatorConfiguration, eventLoop: any EventLoop) {
+        var system = SystemRandomNumberGenerator()
+        self.configuration = configuration
+        self.rules = APNSSimulatorRules(topics: configuration.topics)
+        self.eventLoop = eventLoop
+        self.tokenCheck = APNSSimulatorTokenCheck(keys: configuration.providerKeys)
+        self.deliveryRing = APNSSimulatorRing(limit: configuration.journalLimit)
+        self.eventRing = APNSSimulatorRing(limit: configuration.journalLimit)
+        self.random = APNSSimulatorRandom(seed: configuration.seed)
+        self.identifiers = APNSSimulatorRandom(seed: system.next())
+    }
+
+    /// The time as the simulator has it.
+    var nowEpochMilliseconds: Int64 {
+        self.configuration.nowEpochMilliseconds().addingReportingOverflow(self.clockShiftMilliseconds).partialValue
+    }
+
+    // MARK: connections
+
+    func open(_ make: (_ number: Int) -> APNSSimulatorConnection) -> APNSSimulatorConnection {
+        self.lastConnection += 1
+        let connection = make(self.lastConnection)
+        self.connections[self.lastConnection] = connection
+        self.note(
+            .opened(
+                authentication: connection.authentication, topic: connection.certificateTopic,
+                streamLimit: connection.streamLimit), connection.number)
+        let now = self.nowEpochMilliseconds
+        if let violation = self.reconnects[connection.certificateTopic ?? ""]?.opened(atMilliseconds: now) {
+            self.note(violation, connection.number)
+        }
+        return connection
+    }
+
+    func closed(_ connection: APNSSimulatorConnection, byClient: Bool) {
+        guard self.connections.removeValue(forKey: connection.number) != nil else { return }
+        self.note(.closed(byClient: byClient, requests: connection.requests), connection.number)
+        self.statistics.mostStreams = max(self.statistics.mostStreams, connection.mostStreams)
+        guard byClient else { return }
+        if self.reconnects.count >= 10_000 { self.reconnects = [:] }
+        self.reconnects[connection.certificateTopic ?? "", default: APNSSimulatorReconnects()]
+            .closed(atMilliseconds: self.nowEpochMilliseconds)
+    }
+
+    // MARK: identifiers
+
+    /// The request's own identifier if it is a good one, otherwise a new one.
+    func identifier(for request: APNSSimulatorRequest) -> APNSSimulatorIdentifier {
+        request.identifier.flatMap { APNSSimulatorIdentifier(canonical: $0) } ?? self.randomIdentifier()
+    }
+
+    func randomIdentifier() -> APNSSimulatorIdentifier { .random(using: &self.identifiers) }
+
+    /// One copy of each topic's text for the whole journal.
+    func interned(_ topic: String) -> String {
+        if let known = self.topics[topic] { return known }
+        if self.topics.count >= 10_000 { self.topics.removeAll() }
+        self.topics[topic] = topic
+        return topic
+    }
+
+    // MARK: late answers
+
+    /// Gives an answer after so many milliseconds.
+    func answerLater(
+        _ answer: APNSSimulatorAnswer, _ identifier: APNSSimulatorIdentifier, connection: Int, stream: Int,
+        after milliseconds: Int
+    ) {
+        let deadline = NIODeadline.now() + .milliseconds(Int64(milliseconds))
+        self.late.add(answer, identifier, connection: connection, stream: stream, at: deadline)
+        self.setLateTimer()
+    }
+
+    private func setLateTimer() {
+        guard let next = self.late.next else { return }
+        if let timer = self.lateTimer {
+            guard next < timer.deadline else { return }
+            timer.task.cancel()
+        }
+        let task = self.eventLoop.assumeIsolated().scheduleTask(deadline: next) { self.giveLateAnswers() }
+        self.lateTimer = (next, task)
+    }
+
+    private func giveLateAnswers() {
+        self.lateTimer = nil
+        // What is due within the same millisecond goes with it.
+        let now = NIODeadline.now() + .milliseconds(1)
+        var touched: Set<Int> = []
+        while let entry = self.late.take(due: now) {
+            guard let connection = self.connections[entry.connection] else { continue }
+            connection.send(entry.answer, entry.identifier, on: entry.stream)
+            touched.insert(entry.connection)
+        }
+        for number in touched { self.connections[number]?.context?.flush() }
+        self.setLateTimer()
+    }
+
+    // MARK: waiting for deliveries
+
+    /// Succeeds when there is something newer, or when the time is over.
+    func wait(after sequence: UInt64, atMost wait: TimeAmount) -> EventLoopFuture<Void> {
+        guard self.deliveryRing.last <= sequence, wait > .zero, self.waiters.count < Self.waiterLimit else {
+            return self.eventLoop.makeSucceededVoidFuture()
+        }
+        self.lastWaiter += 1
+        let number = self.lastWaiter
+        let promise = self.eventLoop.makePromise(of: Void.self)
+        let deadline = self.eventLoop.assumeIsolated().scheduleTask(in: wait) { self.finish(number) }
+        self.waiters[number] = Waiter(after: sequence, promise: promise, deadline: deadline)
+        return promise.futureResult
+    }
+
+    /// Lets everybody who waits go, so that nothing is left when the simulator ends.
+    func end() {
+        for number in Array(self.waiters.keys) { self.finish(number) }
+        self.script = nil
+        self.listener?.end()
+    }
+
+    /// Wakes who waits for what has come.
+    func wake() {
+        guard !self.waiters.isEmpty else { return }
+        for (number, waiter) in self.waiters where waiter.after < self.deliveryRing.last { self.finish(number) }
+    }
+
+    private func finish(_ number: Int) {
+        guard let waiter = self.waiters.removeValue(forKey: number) else { return }
+        waiter.deadline.cancel()
+        waiter.promise.succeed()
+    }
+}
