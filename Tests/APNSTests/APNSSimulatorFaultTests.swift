@@ -88,7 +88,7 @@ import Testing
     }
 
     @Test(arguments: [
-        ("", "reading the fault"), ("[]", "a fault is a JSON object"), ("{}", "a fault needs one of"),
+        ("", "reading a fault"), ("[]", "a fault is a JSON object"), ("{}", "a fault needs one of"),
         (#"{"cut":true,"colour":1}"#, "$.colour is not a member"),
         (#"{"cut":true,"silence":true}"#, "not cut and silence"),
         (#"{"cut":false}"#, "$.cut must be true"), (#"{"cut":true,"count":0}"#, "$.count must be"),
