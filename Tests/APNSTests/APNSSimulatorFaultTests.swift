@@ -5,7 +5,9 @@ import Testing
 @Suite struct APNSSimulatorFaultTests {
     static let late = APNSSimulatorFault.Effect.delay(milliseconds: 1)
 
-    static func hit(_ faults: inout APNSSimulatorFaults, _ token: String, _ connection: Int) -> APNSSimulatorFault.Effect? {
+    static func hit(_ faults: inout APNSSimulatorFaults, _ token: String, _ connection: Int) -> APNSSimulatorFault
+        .Effect?
+    {
         var random = APNSSimulatorRandom(seed: 1)
         return faults.hit(token: token, connection: connection, using: &random)?.effect
     }

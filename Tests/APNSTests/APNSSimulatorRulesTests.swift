@@ -65,6 +65,7 @@ import Testing
             "400 BadExpirationDate",
             { @Sendable (r: inout APNSSimulatorRequest) in r.expiration = "99999999999999999999" }
         ),
+        ("400 BadExpirationDate", { @Sendable (r: inout APNSSimulatorRequest) in r.expiration = "1700000000000" }),
         ("400 BadMessageId", { @Sendable (r: inout APNSSimulatorRequest) in r.identifier = "1" }),
         (
             "400 BadMessageId",

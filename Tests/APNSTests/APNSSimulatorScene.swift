@@ -1,6 +1,8 @@
 import Foundation
+import NIOPosix
 import Testing
 
+@testable import APNS
 @testable import Cryptography
 @testable import TestKit
 
@@ -31,6 +33,23 @@ struct APNSSimulatorScene: Sendable {
     struct Answer: Sendable {
         var status: Int
         var text: String
+    }
+
+    /// The pusher's client with the certificate, trusting the scene's root; closed behind the body.
+    func withClient(_ body: (APNSClient) async throws -> Void) async throws {
+        func read(_ name: String) throws -> [UInt8] {
+            try APNSSimulatorConfiguration.read("\(self.directory)/\(name)")
+        }
+        let client = try APNSClient(
+            endpoint: try APNSEndpoint(url: self.simulator.url),
+            credential: .certificate(
+                chainPEM: try read("certificate.pem") + read("intermediate.pem"), keyPEM: try read("key.pem")),
+            rootsPEM: try read("root.pem"), eventLoopGroup: MultiThreadedEventLoopGroup.singleton,
+            configuration: quickConfiguration())
+        let result: Result<Void, any Error>
+        do { result = .success(try await body(client)) } catch { result = .failure(error) }
+        await client.close()
+        try result.get()
     }
 
     static func run(_ body: @Sendable (APNSSimulatorScene) async throws -> Void) async throws {

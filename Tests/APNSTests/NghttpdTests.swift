@@ -10,42 +10,108 @@ extension WireTests {
     /// The client against nghttp2's own server, which shares no code with the scripted one.
     @Suite struct NghttpdTests {
         @Test func nghttpdTakesAThousandNotificationsOnOneConnection() async throws {
-            let directory = try TemporaryDirectory("nghttpd")
-            let certificates = try Certificates.shared.get()
-            let key = try directory.write("key.pem", certificates.serverKey)
-            let certificate = try directory.write("certificate.pem", certificates.server)
-            // A POST to a file's path is answered with 200 and the file.
-            let notifications = try makeNotifications(1_000)
-            let folder = directory.path("root/3/device")
-            try await ChildProcess.run("mkdir", ["-p", folder])
-            for notification in notifications.prefix(500) {
-                try directory.write("root/3/device/\(notification.deviceToken.rawValue)", "")
+            try await Nghttpd.run { server in
+                try await server.start(["-v"])
+                let outcomes = await server.client.send(try makeNotifications(1_000))
+                await server.client.close()
+                let log = await server.stop()
+                #expect(outcomes.map(\.status) == (0..<1_000).map { $0 < 500 ? 200 : 404 })
+                #expect(log.contains("apns-push-type: background") && log.contains("content-length"))
             }
-            let port = try await freePort()
-            let server = try ChildProcess(
-                "nghttpd", ["-v", "-a", "127.0.0.1", "-d", directory.path("root"), "\(port)", key, certificate])
-            try await server.line(containing: "listen 127.0.0.1:\(port)")
-            let client = try APNSClient(
-                endpoint: try APNSEndpoint(url: "https://localhost:\(port)"),
-                credential: .certificate(chainPEM: certificates.client, keyPEM: certificates.clientKey),
-                rootsPEM: certificates.root, eventLoopGroup: MultiThreadedEventLoopGroup.singleton,
-                configuration: quickConfiguration())
-            let outcomes = await client.send(notifications)
-            await client.close()
-            await server.stop()
-            #expect(outcomes.map(\.status) == (0..<1_000).map { $0 < 500 ? 200 : 404 })
-            let log = server.output
-            #expect(log.contains("apns-push-type: background") && log.contains("content-length") == true)
-            #expect(!log.contains("[id=2]"), "one connection")
         }
 
-        /// A port that was free a moment ago.
-        private func freePort() async throws -> Int {
-            let channel = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
-                .bind(host: "127.0.0.1", port: 0).get()
-            let port = try #require(channel.localAddress?.port)
-            try await channel.close().get()
-            return port
+        @Test(arguments: [(1, 500), (100, 20_000)])
+        func nghttpdsLimitIsKept(_ streams: Int, _ count: Int) async throws {
+            try await Nghttpd.run { server in
+                try await server.start(["-m", "\(streams)"])
+                let outcomes = await server.client.send(try makeNotifications(count))
+                #expect(outcomes.map(\.status) == (0..<count).map { $0 < 500 ? 200 : 404 })
+            }
         }
+
+        @Test func whatNghttpdLeavesOpenIsToldAndItIsFoundAgain() async throws {
+            try await Nghttpd.run { server in
+                try await server.start([])
+                let client = server.client
+                let notifications = try makeNotifications(20_000)
+                async let sent = client.send(notifications)
+                _ = await client.send(try makeNotifications(1))
+                await server.stop()
+                try await server.start([])
+                // Each has one outcome; what was under way when the server went has none of its own.
+                let outcomes = await sent
+                #expect(outcomes.count == 20_000)
+                #expect(outcomes.enumerated().allSatisfy { $1.status == nil || $1.status == ($0 < 500 ? 200 : 404) })
+                try await eventuallyAnswered(client)
+            }
+        }
+
+        private func eventuallyAnswered(_ client: APNSClient) async throws {
+            let deadline = ContinuousClock.now + .seconds(30)
+            while await client.send(try makeNotifications(100)).contains(where: { $0.status != 200 }) {
+                try #require(ContinuousClock.now < deadline, "nghttpd was not found again")
+            }
+        }
+    }
+}
+
+/// nghttpd on a port of its own with 500 device tokens that it knows, and a client for it.
+private final class Nghttpd {
+    let client: APNSClient
+    private let directory: TemporaryDirectory
+    private let port: ReservedPort
+    private let arguments: [String]
+    private var process: ChildProcess?
+
+    private init() async throws {
+        self.directory = try TemporaryDirectory("nghttpd")
+        self.port = try ReservedPort()
+        let certificates = try Certificates.shared.get()
+        let key = try self.directory.write("key.pem", certificates.serverKey)
+        let certificate = try self.directory.write("certificate.pem", certificates.server)
+        // A POST to a file's path is answered with 200 and the file.
+        try await ChildProcess.run("mkdir", ["-p", self.directory.path("root/3/device")])
+        for notification in try makeNotifications(500) {
+            try self.directory.write("root/3/device/\(notification.deviceToken.rawValue)", "")
+        }
+        self.arguments = [
+            "-a", "127.0.0.1", "-d", self.directory.path("root"), "\(self.port.number)", key, certificate,
+        ]
+        self.client = try APNSClient(
+            endpoint: try APNSEndpoint(url: "https://localhost:\(self.port.number)"),
+            credential: .certificate(chainPEM: certificates.client, keyPEM: certificates.clientKey),
+            rootsPEM: certificates.root, eventLoopGroup: MultiThreadedEventLoopGroup.singleton,
+            configuration: quickConfiguration())
+    }
+
+    /// Starts the server and waits until it accepts; it says nothing about that without `-v`.
+    func start(_ options: [String]) async throws {
+        self.process = try ChildProcess("nghttpd", options + self.arguments)
+        let deadline = ContinuousClock.now + .seconds(20)
+        while true {
+            if let connection = try? await RawConnection.open(port: self.port.number) {
+                return await connection.close()
+            }
+            try #require(ContinuousClock.now < deadline, "nghttpd does not accept: \(self.process?.output ?? "")")
+            try await Task.sleep(for: .milliseconds(10))
+        }
+    }
+
+    /// Ends the server and returns what it has said.
+    @discardableResult
+    func stop() async -> String {
+        await self.process?.stop()
+        return self.process?.output ?? ""
+    }
+
+    /// Runs a test and closes client and server whatever happens.
+    static func run(_ body: (Nghttpd) async throws -> Void) async throws {
+        let server = try await Nghttpd()
+        let result: Result<Void, any Error>
+        do { result = .success(try await body(server)) } catch { result = .failure(error) }
+        await server.client.close()
+        await server.stop()
+        server.port.release()
+        try result.get()
     }
 }

@@ -9,8 +9,34 @@ struct APNSCommand: AsyncParsableCommand {
         commandName: "apns",
         abstract: "Runs an APNs simulator until SIGTERM: HTTP/2 over TLS, strict, can be told to fail.",
         discussion: """
-            Prints "ready url=… admin=…" when both ports are open. GET /deliveries?after=N&wait=SECONDS, POST, GET and \
-            DELETE /faults and GET /connections on the admin port.
+            Prints "ready url=… admin=…" when both ports are open. Checks every request as Apple describes it and
+            answers with Apple's status, reason and apns-id. The admin port is plain HTTP with JSON:
+
+              GET DELETE /deliveries   notifications; ?after=N&wait=SECONDS&limit=N, at most 10000 a page
+              GET DELETE /journal      connections, SETTINGS, GOAWAY, requests, violations; ?after=N&limit=N
+              GET /connections         the open ones
+              GET /statistics          counts by status and reason, most streams, what clients did that they must not
+              GET POST DELETE /faults  what goes wrong; POST one
+              GET POST DELETE /scenario  {"seed": 7, "steps": [{"at": SECONDS | "afterRequests": N, "for": SECONDS,
+                                       "fault": {…}}, …]}
+
+            A fault says where and when: token, connection (a number, or oldest, newest, busiest, random), count,
+            probability, for (seconds), "now": true (at once, on the open connections). And what, one of:
+
+              status, with reason, delayMilliseconds, retryAfterSeconds, timestampEpochMilliseconds or
+                timestampOffsetSeconds or "timestamp": "none", "identifier": false,
+                body (none, broken, huge with bodyBytes, unfinished)
+              delayMilliseconds: N or [least, most]      the usual answer, late
+              goaway: {reason, processed, errorCode, debug, behind: N, pairMilliseconds, stays}
+              cut: true or "reset"; halfClose: true      the end of the TCP connection
+              silence: true                              no answer; now: as blackHole
+              resetStream: ERROR_CODE                    RST_STREAM
+              maxConcurrentStreams: N, with refuseOpen   another limit
+              mute, blackHole, shutWindow: true          no answers; nothing read and sent; no window
+              slowReads, trickle: {bytes, everyMilliseconds}
+              lateSettingsMilliseconds, slowHandshakeMilliseconds: N; refuseHandshake: ALERT; dropConnects: true
+              closeListener: true                        connects are refused
+              clockSeconds: N                            the clock moves: provider tokens expire
             """)
 
     @Option(help: "The directory of waybill-dev certificates: server certificate, and the root of client certificates.")
@@ -46,6 +72,12 @@ struct APNSCommand: AsyncParsableCommand {
     @Option(help: "Ten characters: the iss of provider tokens.")
     var team: String?
 
+    @Option(help: "What random faults and delays are drawn from.")
+    var seed: UInt64 = 1
+
+    @Option(help: "How many deliveries and how many events are kept.")
+    var journal = 200_000
+
     func validate() throws {
         guard (0...65_535).contains(self.port), (0...65_535).contains(self.adminPort) else {
             throw ValidationError("a port is 0 to 65535")
@@ -53,6 +85,7 @@ struct APNSCommand: AsyncParsableCommand {
         guard (0...100_000).contains(self.maxConcurrentStreams), (0...600_000).contains(self.delayMilliseconds) else {
             throw ValidationError("at most 100000 streams and 600000 milliseconds")
         }
+        guard (1...10_000_000).contains(self.journal) else { throw ValidationError("a journal has 1 to 10000000") }
         let key = [self.providerKey, self.keyIdentifier, self.team]
         guard key.allSatisfy({ $0 == nil }) || key.allSatisfy({ $0 != nil }) else {
             throw ValidationError("--provider-key, --key-identifier and --team go together")
@@ -82,6 +115,8 @@ struct APNSCommand: AsyncParsableCommand {
                     pem: try APNSSimulatorConfiguration.read(path), keyIdentifier: key, team: team)
             ]
         }
+        configuration.seed = self.seed
+        configuration.journalLimit = self.journal
         configuration.topics = Set(self.topic)
         configuration.port = self.port
         configuration.adminPort = self.adminPort

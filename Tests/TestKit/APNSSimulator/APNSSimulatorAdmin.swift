@@ -40,7 +40,8 @@ final class APNSSimulatorAdmin: ChannelInboundHandler {
 
     private func answer(_ head: HTTPRequestHead, context: ChannelHandlerContext) {
         if self.isTooLarge {
-            let refusal = APNSSimulatorAdminCommand.Refusal(status: 413, message: "a body has at most \(Self.bodyLimit) bytes")
+            let refusal = APNSSimulatorAdminCommand.Refusal(
+                status: 413, message: "a body has at most \(Self.bodyLimit) bytes")
             return self.respond(refusal.status, refusal.json, to: head, context: context)
         }
         do {

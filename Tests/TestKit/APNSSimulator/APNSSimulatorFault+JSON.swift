@@ -11,8 +11,8 @@ extension APNSSimulatorFault {
     /// What may happen, one of these; `delayMilliseconds` also goes with `status`.
     private static let kinds = [
         "status", "goaway", "cut", "silence", "maxConcurrentStreams", "halfClose", "mute", "blackHole", "resetStream",
-        "slowReads", "shutWindow", "trickle", "lateSettingsMilliseconds", "refuseHandshake", "slowHandshakeMilliseconds",
-        "dropConnects", "closeListener", "clockSeconds",
+        "slowReads", "shutWindow", "trickle", "lateSettingsMilliseconds", "refuseHandshake",
+        "slowHandshakeMilliseconds", "dropConnects", "closeListener", "clockSeconds",
     ]
 
     /// Reads the body of `POST /faults`; `waybill-dev apns --help` tells its members.

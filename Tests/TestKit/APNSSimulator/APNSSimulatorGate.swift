@@ -188,8 +188,7 @@ extension APNSSimulatorGate {
     static func settings(_ settings: [(identifier: UInt16, value: UInt32)]) -> [UInt8] {
         var payload: [UInt8] = []
         for setting in settings {
-            payload += [UInt8(truncatingIfNeeded: setting.identifier >> 8), UInt8(truncatingIfNeeded: setting.identifier)]
-            payload += Self.bytes(setting.value)
+            payload += Self.bytes(UInt32(setting.identifier)).suffix(2) + Self.bytes(setting.value)
         }
         return Self.frame(type: 4, payload)
     }

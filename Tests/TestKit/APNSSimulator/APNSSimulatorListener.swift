@@ -2,12 +2,13 @@ import NIOCore
 
 /// The port for notifications, which may be closed for a while and comes back on the same number.
 ///
-/// On the simulator's event loop. Between closing and binding somebody else may take the port; then it is tried again.
+/// On the simulator's event loop. While it is closed the port is reserved, so that nobody else gets it.
 final class APNSSimulatorListener {
     let port: Int
     private let bindPort: @Sendable (_ port: Int) -> EventLoopFuture<any Channel>
     private let eventLoop: any EventLoop
     private var channel: (any Channel)?
+    private var reserved: ReservedPort?
     private var isClosed = false
     private var isBinding = false
     private var hasEnded = false
@@ -29,17 +30,19 @@ final class APNSSimulatorListener {
     func setClosed(_ isClosed: Bool) {
         guard self.isClosed != isClosed else { return }
         self.isClosed = isClosed
-        if isClosed {
-            self.channel?.close(promise: nil)
-            self.channel = nil
-        } else {
-            self.bind()
+        guard isClosed else { return self.bind() }
+        let closing = self.channel?.close()
+        self.channel = nil
+        closing?.hop(to: self.eventLoop).assumeIsolated().whenComplete { _ in
+            guard self.isClosed, !self.hasEnded else { return }
+            self.reserved = try? ReservedPort(UInt16(clamping: self.port))
         }
     }
 
     /// Closes the port for good.
     func end() {
         self.hasEnded = true
+        self.reserved?.release()
         self.channel?.close(promise: nil)
         self.channel = nil
     }
@@ -50,7 +53,10 @@ final class APNSSimulatorListener {
         self.bindPort(self.port).hop(to: self.eventLoop).assumeIsolated().whenComplete {
             self.isBinding = false
             switch $0 {
-            case .success(let channel) where !self.isClosed && !self.hasEnded: self.channel = channel
+            case .success(let channel) where !self.isClosed && !self.hasEnded:
+                self.channel = channel
+                self.reserved?.release()
+                self.reserved = nil
             case .success(let channel): channel.close(promise: nil)
             case .failure: self.eventLoop.assumeIsolated().scheduleTask(in: Self.pause) { self.bind() }
             }

@@ -96,9 +96,11 @@ public struct APNSSimulatorRules: Hashable, Sendable {
     }
 
     /// A UNIX time in whole seconds, or nil.
+    ///
+    /// The bound (the year 2106) is ours: Apple names none, but who writes milliseconds for seconds must not get away.
     static func seconds(_ text: String) -> Int64? {
         guard !text.isEmpty, text.utf8.allSatisfy({ (0x30...0x39).contains($0) }) else { return nil }
-        return Int64(text)
+        return UInt32(text).map { Int64($0) }
     }
 
     private static func isHexadecimal(_ byte: UInt8) -> Bool {

@@ -122,7 +122,8 @@ extension APNSSimulatorState {
         for step in due { self.add(step.fault) }
         guard let next = self.script?.nextMilliseconds else { return }
         let run = script.number
-        self.eventLoop.assumeIsolated().scheduleTask(deadline: NIODeadline.uptimeNanoseconds(UInt64(next) * 1_000_000)) {
+        self.eventLoop.assumeIsolated().scheduleTask(deadline: NIODeadline.uptimeNanoseconds(UInt64(next) * 1_000_000))
+        {
             if self.script?.number == run { self.play() }
         }
     }
