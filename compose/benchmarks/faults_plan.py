@@ -1,0 +1,213 @@
+"""Which faults of APNs come when, and what must become of the devices they hit: decided by a seed, apart from doing."""
+
+import dataclasses
+import random
+
+# What `GET /deliveries` shows of a request that a fault left unanswered.
+UNANSWERED = 0
+# The client gives up a request after so many seconds (APNSConfiguration.requestTimeout).
+DEADLINE = 10
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """
+    One thing to do, `at` seconds after the beginning of the load.
+
+    act: `fault` (POST /faults, counted), `undo` (POST /faults, not counted), `change` or `register` (of the story's own
+    order and device). `age`: a 410 says that the token was gone so many seconds before now. `must`: the device has to be
+    told of it. `renewed`: it registers with a new push token.
+    """
+
+    at: float
+    act: str
+    name: str
+    body: tuple = ()
+    story: int = 0
+    age: float = None
+    must: bool = True
+    renewed: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Story:
+    """
+    A device with an order of its own and what happens to them.
+
+    end: whether its registration `stays`, `goes`, or may do `either`. twice: the device may be told once more than it
+    must, since an answer was too late. letters: how many dead letters tell of it.
+    """
+
+    number: int
+    name: str
+    end: str = "stays"
+    twice: bool = False
+    letters: int = 0
+
+
+def answer(status, reason, **others):
+    return {"status": status, "reason": reason} | others
+
+
+def general(name, lot, rate):
+    """
+    The fault of a kind that hits whoever comes, and what undoes it: (seconds after, act, body).
+
+    >>> general("goaway", random.Random(1), 800)
+    [(0, 'fault', {'goaway': {'reason': '', 'processed': True}, 'now': True})]
+    >>> [act for _, act, _ in general("limit-one", random.Random(1), 800)]
+    ['fault', 'undo']
+    """
+    few = lot.randint(1, 20)
+    many = max(1, int(rate * lot.uniform(0.3, 1.5)))
+    hold = round(lot.uniform(0.5, 4), 1)
+    body = {
+        "goaway": {"goaway": {"reason": "", "processed": True}, "now": True},
+        "goaway-unprocessed": {"goaway": {"reason": "", "processed": False}, "now": True},
+        "goaway-shutdown": {"goaway": {"reason": "Shutdown", "processed": lot.random() < 0.5}, "now": True},
+        "goaway-amid": {"goaway": {"reason": "Shutdown", "processed": False}, "count": lot.randint(1, 3)},
+        "cut": {"cut": True, "now": True},
+        "cut-amid": {"cut": True, "count": lot.randint(1, 3)},
+        "silence": {"silence": True, "now": True},
+        "silence-amid": {"silence": True, "count": few},
+        "500": answer(500, "InternalServerError", count=few),
+        "503": answer(503, "ServiceUnavailable", count=few),
+        "503-away": answer(503, "ServiceUnavailable", count=many),
+        "500-bare": {"status": 500, "count": few},
+        "shutdown": answer(503, "Shutdown", count=few),
+        "429": answer(429, "TooManyRequests", count=few),
+        "idle": answer(400, "IdleTimeout", count=lot.randint(1, 3)),
+        "expired": answer(403, "ExpiredProviderToken", count=few),
+        "slow": {"delayMilliseconds": lot.randint(500, 3000), "count": many},
+        "limit-none": {"maxConcurrentStreams": 0},
+        "limit-one": {"maxConcurrentStreams": 1},
+        "limit-few": {"maxConcurrentStreams": lot.randint(2, 50)},
+    }[name]
+    steps = [(0, "fault", body)]
+    if name.startswith("limit"):
+        # The newest of several limits holds.
+        steps.append((hold, "undo", {"maxConcurrentStreams": 1000}))
+    return steps
+
+
+GENERAL = (
+    ("goaway", 3), ("goaway-unprocessed", 3), ("goaway-shutdown", 3), ("goaway-amid", 2), ("cut", 4), ("cut-amid", 4),
+    ("silence", 2), ("silence-amid", 3), ("500", 3), ("503", 3), ("503-away", 2), ("500-bare", 1), ("shutdown", 2),
+    ("429", 3), ("idle", 1), ("expired", 2), ("slow", 3), ("limit-none", 2), ("limit-one", 2), ("limit-few", 3),
+)
+
+
+def story(name, lot):
+    """
+    What happens to a device, as (seconds after the story's begin, act, arguments), and how it ends.
+
+    >>> steps, end = story("gone", random.Random(1))
+    >>> [act for _, act, _ in steps], end
+    (['fault', 'change'], {'end': 'goes'})
+    """
+    change, quiet = {}, {"must": False}
+    gone = answer(410, "Unregistered", count=1)
+    late = gone | {"delayMilliseconds": 1500}
+    again = {
+        "busy": answer(429, "TooManyRequests", count=lot.randint(1, 3)),
+        "failing": answer(500, "InternalServerError", count=lot.randint(1, 3)),
+        "away": answer(503, "ServiceUnavailable", count=lot.randint(1, 3)),
+        "moved": answer(503, "Shutdown", count=1),
+        "mute": {"silence": True, "count": 1},
+        "severed": {"cut": True, "count": lot.randint(1, 2)},
+        "sent-away": {"goaway": {"reason": "Shutdown", "processed": False}, "count": 1},
+    }
+    if name in again:
+        return [(0, "fault", {"body": again[name]}), (0.2, "change", change)], {}
+    stories = {
+        # The token is gone, and was registered before.
+        "gone": ([(0, "fault", {"body": gone}), (0.2, "change", quiet)], {"end": "goes"}),
+        "gone-expired": (
+            [(0, "fault", {"body": gone | {"reason": "ExpiredToken"}}), (0.2, "change", quiet)], {"end": "goes"}),
+        # It was gone an hour before it registered: that says nothing of the registration.
+        "gone-before": (
+            [(0, "fault", {"body": gone, "age": 3600}), (0.2, "change", quiet), (4, "change", change)], {}),
+        "gone-and-back": (
+            [(0, "fault", {"body": gone}), (0.2, "change", quiet), (4, "register", {"renewed": True}),
+             (6, "change", change)], {}),
+        # It registers with a new token, or with the same one again, while the bad news is on its way.
+        "gone-race": (
+            [(0, "fault", {"body": late}), (0.2, "change", quiet), (0.9, "register", {"renewed": True})], {}),
+        "gone-same": ([(0, "fault", {"body": late}), (0.2, "change", quiet), (0.9, "register", {})], {}),
+        "late": (
+            [(0, "fault", {"body": {"delayMilliseconds": (DEADLINE + 2) * 1000, "count": 1}}), (0.2, "change", change)],
+            {"twice": True}),
+        "bad-token": (
+            [(0, "fault", {"body": answer(400, "BadDeviceToken", count=1)}), (0.2, "change", quiet)],
+            {"end": "either"}),
+        "wrong-topic": (
+            [(0, "fault", {"body": answer(400, "DeviceTokenNotForTopic", count=1)}), (0.2, "change", quiet),
+             (4, "change", change)], {}),
+        # It never gets better: somebody must hear of it, and nobody may wait for it.
+        "stuck": (
+            [(0, "fault", {"body": answer(429, "TooManyRequests")}), (0.2, "change", quiet)], {"letters": 1}),
+    }
+    return stories[name]
+
+
+STORIES = (
+    ("gone", 4), ("gone-expired", 2), ("gone-before", 4), ("gone-and-back", 4), ("gone-race", 4), ("gone-same", 3),
+    ("late", 1), ("bad-token", 2), ("wrong-topic", 2), ("busy", 2), ("failing", 2), ("away", 2), ("moved", 1),
+    ("mute", 2), ("severed", 2), ("sent-away", 2), ("stuck", 1),
+)
+
+
+def bag(kinds, lot):
+    """
+    Names without end; all come before one comes again as often as it weighs.
+
+    >>> names = bag((("a", 1), ("b", 2)), random.Random(3))
+    >>> sorted(next(names) for _ in range(6))
+    ['a', 'a', 'b', 'b', 'b', 'b']
+    """
+    while True:
+        # First each once, so that a short plan has most of them.
+        names = [name for name, _ in kinds]
+        lot.shuffle(names)
+        rest = [name for name, weight in kinds for _ in range(weight - 1)]
+        lot.shuffle(rest)
+        yield from names + rest
+
+
+class Plan:
+    """
+    Steps and stories of a run, the same ones for the same seed.
+
+    >>> plan, same = Plan(7, 200, 250, 800), Plan(7, 200, 250, 800)
+    >>> plan.steps == same.steps, sum(step.act == "fault" for step in plan.steps)
+    (True, 200)
+    >>> sorted(plan.steps, key=lambda step: step.at) == plan.steps, plan.steps[0].at >= 0
+    (True, True)
+    >>> {name for name, _ in GENERAL + STORIES} == {step.name for step in plan.steps if step.act == "fault"}
+    True
+    >>> len(Plan(7, 20, 10, 400).stories)
+    8
+    """
+
+    def __init__(self, seed, faults, seconds, rate):
+        lot = random.Random(seed)
+        self.steps, self.stories = [], []
+        generals, stories = bag(GENERAL, lot), bag(STORIES, lot)
+        for number in range(faults):
+            at = seconds * (number + lot.random()) / max(1, faults)
+            # Two of five faults are about one device.
+            if number % 5 in (1, 3):
+                self.tell(next(stories), at, lot)
+            else:
+                name = next(generals)
+                for after, act, body in general(name, lot, rate):
+                    self.steps.append(Step(round(at + after, 2), act, name, tuple(body.items())))
+        self.steps.sort(key=lambda step: step.at)
+
+    def tell(self, name, at, lot):
+        number = len(self.stories) + 1
+        steps, end = story(name, lot)
+        self.stories.append(Story(number, name, **end))
+        for after, act, values in steps:
+            values = values | {"body": tuple(values.get("body", {}).items())}
+            self.steps.append(Step(round(at + after, 2), act, name, story=number, **values))

@@ -1,0 +1,218 @@
+"""Devices that register over the gateway, changes of their orders, and what the simulator of APNs saw."""
+
+import hashlib
+import hmac
+import http.client
+import json
+import threading
+import time
+import urllib.parse
+
+import confluent_kafka
+
+from client import Connection
+from stack import Failure
+
+# How many registrations are under way at once.
+CONNECTIONS = 32
+# Deliveries that are read in one go.
+PAGE = 5000
+
+
+def now():
+    """Milliseconds since 1970, as the simulator counts them."""
+    return time.time_ns() // 1_000_000
+
+
+class Device:
+    """
+    A device with its orders.
+
+    events: (moment, whether it must be told, what it was) of all that it may be told of. since: when it registered with
+    the push token that it has.
+    """
+
+    __slots__ = ("number", "orders", "generation", "since", "events", "story")
+
+    def __init__(self, number, orders, story=None):
+        self.number, self.orders, self.story = number, orders, story
+        self.generation, self.since, self.events = 0, 0, []
+
+    @property
+    def name(self):
+        return f"device-{self.number:032x}"
+
+    @property
+    def token(self):
+        return f"{self.number:056x}{self.generation:08x}"
+
+
+class Registrar:
+    """Registers devices as Wallet does."""
+
+    def __init__(self, stack):
+        self.stack = stack
+        with open(stack.env["TOKEN_SECRETS"]) as file:
+            self.secret = next(line.strip() for line in file if line.strip()).encode()
+        self.connections = []
+
+    def open(self):
+        self.connections = [Connection(self.stack.gateway_port) for _ in range(CONNECTIONS)]
+
+    def send(self, connection, device, order):
+        key = f"{self.stack.type}/{order}"
+        authentication = hmac.new(self.secret, key.encode(), hashlib.sha256).hexdigest()[:32]
+        body = json.dumps({"pushToken": device.token})
+        connection.socket.sendall((
+            f"POST /v1/devices/{device.name}/registrations/{key} HTTP/1.1\r\nhost: localhost\r\n"
+            f"authorization: AppleOrder {authentication}\r\ncontent-type: application/json\r\n"
+            f"content-length: {len(body)}\r\n\r\n{body}").encode())
+
+    def register_all(self, devices):
+        """Registers each device for its orders, many at once."""
+        todo = [(device, order) for device in devices for order in device.orders]
+        for start in range(0, len(todo), len(self.connections)):
+            under_way = list(zip(self.connections, todo[start:start + len(self.connections)]))
+            for connection, (device, order) in under_way:
+                device.since = now()
+                device.events.append((device.since, True, "registration"))
+                self.send(connection, device, order)
+            for connection, (device, order) in under_way:
+                self.expect(connection, device, order)
+
+    def register(self, device, must):
+        """Registers a device again with the push token that it has now."""
+        device.since = now()
+        for order in device.orders:
+            device.events.append((device.since, must, "registration"))
+            self.send(self.connections[0], device, order)
+            self.expect(self.connections[0], device, order)
+
+    @staticmethod
+    def expect(connection, device, order):
+        answer = connection.receive()
+        if answer.status not in (200, 201):
+            raise Failure(f"registering {device.name} for {order}: status {answer.status} {answer.body[:200]}")
+
+    def close(self):
+        for connection in self.connections:
+            connection.close()
+
+
+class Changes:
+    """Puts records on `waybill.orders`, as a packager does when an order has a new version."""
+
+    def __init__(self, stack):
+        self.stack, self.failed, self.count = stack, [], 0
+        self.producer = confluent_kafka.Producer({
+            "bootstrap.servers": stack.env["KAFKA_BOOTSTRAP"], "linger.ms": 2, "socket.nagle.disable": True})
+
+    def change(self, order, devices, must=True):
+        moment = now()
+        for device in devices:
+            device.events.append((moment, must, "change"))
+        self.count += 1
+        while True:
+            try:
+                self.producer.produce(
+                    "waybill.orders", key=f"{self.stack.type}/{order}", value="{}",
+                    on_delivery=lambda error, _: error and self.failed.append(str(error)))
+                break
+            except BufferError:
+                self.producer.poll(0.1)
+        self.producer.poll(0)
+
+    def flush(self):
+        if self.producer.flush(30) or self.failed:
+            raise Failure(f"publishing changes: {self.failed[:1] or 'no answer in 30 s'}")
+
+
+class Simulator:
+    """The admin port, and a thread that reads all deliveries as they come."""
+
+    def __init__(self, url):
+        self.place = urllib.parse.urlsplit(url).netloc
+        # (push token, status, reason, moment, connection), in the order of their coming.
+        self.deliveries, self.accepted, self.error = [], 0, None
+        self.last = self.ask("GET", f"/deliveries?after={2 ** 63}")["last"]
+        self.is_over = threading.Event()
+        self.thread = threading.Thread(target=self.read, daemon=True)
+        self.thread.start()
+
+    def ask(self, method, path, body=None):
+        connection = http.client.HTTPConnection(self.place, timeout=30)
+        try:
+            connection.request(method, path, body=json.dumps(body) if body else None)
+            response = connection.getresponse()
+            answer = response.read()
+        finally:
+            connection.close()
+        if response.status not in (200, 201):
+            raise Failure(f"{method} {path} of the simulator: status {response.status} {answer[:200]}")
+        return json.loads(answer)
+
+    def read(self):
+        try:
+            while not self.is_over.is_set():
+                page = self.ask("GET", f"/deliveries?after={self.last}&wait=1&limit={PAGE}")
+                for delivery in page["deliveries"]:
+                    if delivery["sequence"] != self.last + 1:
+                        raise Failure(f"the simulator forgot deliveries before {delivery['sequence']}")
+                    self.last = delivery["sequence"]
+                    self.accepted += delivery["status"] == 200
+                    self.deliveries.append((
+                        delivery["token"], delivery["status"], delivery["reason"],
+                        delivery["receivedEpochMilliseconds"], delivery["connection"]))
+        except (Failure, OSError, ValueError) as error:
+            self.error = str(error)
+
+    def close(self):
+        self.is_over.set()
+        self.thread.join(40)
+
+
+class Offsets:
+    """What stands on topics, and how far the pusher has come."""
+
+    def __init__(self, stack):
+        self.consumer = confluent_kafka.Consumer({
+            "bootstrap.servers": stack.env["KAFKA_BOOTSTRAP"], "group.id": "waybill-pusher",
+            "enable.auto.commit": False})
+
+    def places(self, topic):
+        partitions = self.consumer.list_topics(topic, timeout=10).topics[topic].partitions
+        return [confluent_kafka.TopicPartition(topic, partition) for partition in partitions]
+
+    def lag(self, topic):
+        """Records that are not committed."""
+        behind = 0
+        for place in self.consumer.committed(self.places(topic), timeout=10):
+            low, high = self.consumer.get_watermark_offsets(place, timeout=10)
+            behind += high - max(low, place.offset)
+        return behind
+
+    def records(self, topic):
+        """All of a topic that the broker has: (key, value, headers), per partition in their order."""
+        wanted, found = [], []
+        for place in self.places(topic):
+            low, high = self.consumer.get_watermark_offsets(place, timeout=10)
+            place.offset = low
+            if high > low:
+                wanted.append((place, high))
+        self.consumer.assign([place for place, _ in wanted])
+        ends = {place.partition: high for place, high in wanted}
+        deadline = time.monotonic() + 60
+        while ends:
+            for message in self.consumer.consume(1000, 0.5):
+                if message.error():
+                    raise Failure(f"reading {topic}: {message.error()}")
+                found.append((message.key().decode(), message.value(), dict(message.headers() or [])))
+                if message.offset() + 1 >= ends.get(message.partition(), 0):
+                    ends.pop(message.partition(), None)
+            if time.monotonic() > deadline:
+                raise Failure(f"reading {topic}: partitions {sorted(ends)} do not come to their end")
+        self.consumer.unassign()
+        return found
+
+    def close(self):
+        self.consumer.close()
