@@ -21,22 +21,21 @@ import time
 
 import confluent_kafka
 
-from faults_judge import Findings, judge_registrations, judge_tellings
+from faults_judge import REFUSALS, Findings, Record, judge_registrations, judge_tellings
 from faults_metrics import Metrics, Verdicts, judge_verdicts
 from faults_plan import Plan
+from faults_stage import TYPES, Stage
 from faults_world import Changes, Device, Offsets, Registrar, Simulator, now
-from stack import Failure, Publisher, Stack, example, resident_kb
+from stack import Failure, resident_kb
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 ORDERS_A_DEVICE, DEVICES_AN_ORDER = 2, 10
 # Part of the notifications that come before the first fault: what the pusher needs then is what it needs warm.
 CALM = 0.1
 # What its memory may have grown by the end: a part, and what a busy allocator keeps.
 GROWTH, KEPT_MB = 1.25, 16
 PAUSE = 10
-# Short sessions, so that the pusher that is started again need not wait for itself; see compose/benchmarks/chaos.py.
-QUICK = "session.timeout.ms=6000\nheartbeat.interval.ms=500\n"
-SETTINGS = {"WAYBILL_PUSH_WINDOW_MILLISECONDS": "100", "WAYBILL_PUSH_HOURLY_LIMIT": "0"}
+# Most connections of a credential that may be open at the end.
+CONNECTIONS = 8
 
 
 def say(text):
@@ -70,25 +69,31 @@ class Sampler:
 
 
 class Faults:
-    def __init__(self, arguments, stack):
-        self.arguments, self.stack = arguments, stack
-        self.registrar, self.changes = Registrar(stack), Changes(stack)
-        self.offsets, self.findings = Offsets(stack), Findings()
+    def __init__(self, arguments, stage):
+        self.arguments, self.stage, self.stack = arguments, stage, stage.stack
+        self.simulator = Simulator(self.stack.env["APNS_ADMIN_URL"])
+        self.sampler = None
+        self.registrar, self.changes = Registrar(self.stack), Changes(self.stack)
+        self.offsets, self.findings, self.done = Offsets(self.stack), Findings(), collections.Counter()
         self.seconds = arguments.notifications / arguments.rate
-        self.plan = Plan(arguments.seed, arguments.faults, self.seconds * (1 - CALM), arguments.rate)
+        self.has_journal = self.simulator.knows("/journal?limit=1")
+        self.plan = Plan(
+            arguments.seed, arguments.faults, self.seconds * (1 - CALM), arguments.rate, later=self.has_journal)
         self.lot = random.Random(arguments.seed + 1)
-        orders = max(1, arguments.devices * ORDERS_A_DEVICE // DEVICES_AN_ORDER)
-        self.by_order = {f"faults-{number}": [] for number in range(orders)}
-        self.devices = []
+        self.by_order, self.devices = {}, []
+        # Half of the devices have orders of the one brand, half of the other.
+        orders = max(len(TYPES), arguments.devices * ORDERS_A_DEVICE // DEVICES_AN_ORDER)
+        by_type = [[f"{kind}/faults-{number}" for number in range(place, orders, len(TYPES))]
+                   for place, kind in enumerate(TYPES)]
         for number in range(arguments.devices):
-            self.devices.append(Device(number, self.lot.sample(sorted(self.by_order), min(orders, ORDERS_A_DEVICE))))
+            own = by_type[number % len(TYPES)]
+            self.devices.append(Device(number, self.lot.sample(own, min(len(own), ORDERS_A_DEVICE))))
             for order in self.devices[-1].orders:
-                self.by_order[order].append(self.devices[-1])
-        self.heroes = {}
-        for story in self.plan.stories:
-            hero = Device(arguments.devices + story.number, [f"story-{story.number}"], story)
-            self.heroes[story.number] = hero
-        self.done, self.simulator, self.sampler = collections.Counter(), None, None
+                self.by_order.setdefault(order, []).append(self.devices[-1])
+        self.heroes = {
+            story.number: Device(
+                arguments.devices + story.number, [f"{TYPES[story.number % len(TYPES)]}/story-{story.number}"], story)
+            for story in self.plan.stories}
 
     @property
     def everybody(self):
@@ -106,38 +111,29 @@ class Faults:
         self.first = self.simulator.accepted
         self.load()
         self.settle("the last changes")
-        time.sleep(PAUSE if not self.arguments.small else 2)
+        time.sleep(2 if self.arguments.small else PAUSE)
         self.last_level = self.sampler.level()
         after = Metrics.of(self.stack)
+        self.connections = self.simulator.ask("GET", "/connections")["connections"]
+        self.violations = self.simulator.violations() if self.has_journal else []
         self.simulator.close()
         if self.simulator.error:
             raise Failure(f"reading the deliveries: {self.simulator.error}")
         self.judge(Verdicts(self.before, after))
 
     def prepare(self):
-        """Packages for all orders, then only those who tell of changes go on."""
-        stack = self.stack
-        subprocess.run([f"{ROOT}/compose/stack", "stop", "pusher", "--dir", stack.folder], check=True)
-        document = example(ROOT)
+        """Packages for all orders; from then on only those work who tell of changes."""
         orders = list(self.by_order) + [hero.orders[0] for hero in self.heroes.values()]
         say(f"packaging {len(orders)} orders")
-        Publisher(stack).replace_all({order: document for order in orders})
-        subprocess.run([f"{ROOT}/compose/stack", "stop", "packager", "--dir", stack.folder], check=True)
-        path = f"{stack.folder}/run/pusher.command"
-        with open(path) as file:
-            command = file.read()
-        with open(path, "w") as file:
-            settings = " ".join(f"{name}={value}" for name, value in SETTINGS.items())
-            file.write(command.replace("exec env", f"exec env {settings}", 1))
-        subprocess.run([f"{ROOT}/compose/stack", "start", "pusher", "--dir", stack.folder], check=True)
-        self.simulator = Simulator(stack.env["APNS_ADMIN_URL"])
-        self.sampler = Sampler(stack.pid("pusher"))
-        self.before = Metrics.of(stack)
+        self.stage.package(orders)
+        self.stage.run("start", "pusher")
+        self.sampler = Sampler(self.stack.pid("pusher"))
+        self.before = Metrics.of(self.stack)
 
     def load(self):
         """Changes at the rate until enough notifications arrived, and the faults of the plan meanwhile."""
         orders = sorted(self.by_order)
-        begin, steps = time.monotonic(), list(reversed(self.plan.steps))
+        begin, self.begin, steps = time.monotonic(), now(), list(reversed(self.plan.steps))
         calm = self.seconds * CALM
         told, warm = 0.0, False
         self.calm_level = self.sampler.level()
@@ -168,16 +164,20 @@ class Faults:
     def do(self, step, elapsed):
         hero = self.heroes.get(step.story)
         if step.act == "change":
-            return self.changes.change(hero.orders[0], [hero], step.must)
+            return self.changes.change(hero.orders[0], [hero])
         if step.act == "register":
             hero.generation += step.renewed
-            return self.registrar.register(hero, step.must)
+            return self.registrar.register(hero)
         body = dict(step.body)
         if hero:
             body["token"] = hero.token
         if step.age is not None:
             body["timestampEpochMilliseconds"] = now() - int(step.age * 1000)
-        self.simulator.ask("POST", "/faults", body)
+        crowd = self.devices if step.credential is None else self.devices[step.credential::len(TYPES)]
+        for device in self.lot.sample(crowd, min(step.others, len(crowd))):
+            self.simulator.ask("POST", "/faults", body | {"token": device.token})
+        if not step.others:
+            self.simulator.ask("POST", "/faults", body)
         if step.act == "fault":
             self.done[step.name] += 1
             say(f"{elapsed:4.0f} s: {step.name} {json.dumps(dict(step.body)) if step.body else ''}")
@@ -210,27 +210,40 @@ class Faults:
 
     def judge(self, verdicts):
         findings, deliveries = self.findings, self.simulator.deliveries
-        ended = judge_registrations(self.everybody, self.standing(), self.recorded(), findings)
-        lost, explained = judge_tellings(self.everybody, deliveries, ended, findings)
-        seen = collections.Counter(status for _, status, _, _, _ in deliveries)
+        record = Record(deliveries, self.begin)
+        recorded, tombstones = self.recorded()
+        ended = judge_registrations(self.everybody, self.standing(), recorded, record, findings)
+        explained = judge_tellings(self.everybody, record, ended, findings)
+        seen = collections.Counter(str(status or "none") for _, status, _, _, _ in deliveries)
         letters = self.offsets.records("waybill.dead-letters")
         self.judge_letters(letters)
-        refused = sum(
-            status == 400 and reason in ("BadDeviceToken", "DeviceTokenNotForTopic")
-            for _, status, reason, _, _ in deliveries)
-        stuck = sum(hero.story.letters for hero in self.heroes.values())
         judge_verdicts(verdicts, {
-            "accepted": seen[200], "perhaps_lost": lost, "ended": len(ended), "refused": refused, "given_up": stuck,
+            "statuses": seen, "accepted": seen["200"], "perhaps_lost": record.lost,
+            "ended": len(ended), "tombstones": tombstones,
+            "refused": sum(status == 400 and (status, reason) in REFUSALS for _, status, reason, _, _ in deliveries),
+            "given_up": sum(hero.story.letters for hero in self.heroes.values()),
         }, findings)
-        (warm, warm_files), (end, end_files) = self.warm_level, self.last_level
+        self.judge_rest()
+        self.tell(verdicts, seen, {
+            "ended": len(ended), "tombstones": tombstones, "dead_letters": len(letters), "told_twice": explained})
+
+    def judge_rest(self):
+        """What is left of the pusher's memory, files and connections, and whether it kept the rules of HTTP/2."""
+        findings, (warm, warm_files), (end, end_files) = self.findings, self.warm_level, self.last_level
         if end > warm * GROWTH + KEPT_MB:
             findings.add("memory", f"{warm:.0f} MB before the faults, {end:.0f} MB after them and a pause")
-        if end_files > warm_files + 8:
+        if end_files > warm_files + CONNECTIONS * len(TYPES):
             findings.add("memory", f"{warm_files:.0f} open files before the faults, {end_files:.0f} after them")
-        self.tell(verdicts, seen, explained, len(ended), len(letters))
+        if len(self.connections) > CONNECTIONS * len(TYPES):
+            findings.add("connections", f"{len(self.connections)} connections are open at the end")
+        for connection in self.connections:
+            if connection["openStreams"]:
+                findings.add("connections", f"streams are left open: {json.dumps(connection)}")
+        for violation in self.violations:
+            findings.add("violations", json.dumps(violation))
 
     def judge_letters(self, letters):
-        wanted = {f"{self.stack.type}/{hero.orders[0]}": hero for hero in self.heroes.values() if hero.story.letters}
+        wanted = {hero.orders[0]: hero for hero in self.heroes.values() if hero.story.letters}
         count = collections.Counter(key for key, _, _ in letters)
         for key, value, headers in letters:
             if key not in wanted:
@@ -247,7 +260,7 @@ class Faults:
         for start in range(0, len(places), 500):
             some = places[start:start + 500]
             for name, order in some:
-                redis.send("HGET", f"waybill:devices:{{{self.stack.type}/{order}}}", name)
+                redis.send("HGET", f"waybill:devices:{{{order}}}", name)
             for place in some:
                 record = redis.reply()
                 if record:
@@ -255,18 +268,19 @@ class Faults:
         return found
 
     def recorded(self):
-        """Push tokens in Kafka, by the last record of each registration."""
-        found = {}
+        """Push tokens in Kafka, by the last record of each registration, and how many tombstones there are."""
+        found, tombstones = {}, 0
         for key, value, _ in self.offsets.records("waybill.registrations"):
-            device, _, order = key.split("/")
+            device, _, order = key.partition("/")
             found[(device, order)] = json.loads(value)["pushToken"] if value else None
-        return found
+            tombstones += not value
+        return found, tombstones
 
-    def tell(self, verdicts, seen, explained, ended, letters):
+    def tell(self, verdicts, seen, counts):
         rows = [("faults", sum(self.done.values())), ("devices", len(self.everybody))]
         rows += [("changes", self.changes.count), ("simulator.requests", sum(seen.values()))]
-        rows += [(f"simulator.status_{status or 'none'}", count) for status, count in sorted(seen.items())]
-        rows += verdicts.shown() + [("ended", ended), ("dead_letters", letters), ("told_twice", explained)]
+        rows += [(f"simulator.status_{status}", count) for status, count in sorted(seen.items())]
+        rows += verdicts.shown() + list(counts.items()) + [("connections at the end", len(self.connections))]
         print()
         for name, value in rows:
             print(f"{name:30} {value:10}")
@@ -279,7 +293,7 @@ class Faults:
                 print(f"    {text}")
         print(f"{self.findings.count} differences, seed {self.arguments.seed}\n")
         figures = [
-            ("faults", sum(self.done.values())), ("notifications", seen[200]), ("differences", self.findings.count),
+            ("faults", sum(self.done.values())), ("notifications", seen["200"]), ("differences", self.findings.count),
             ("memory_before_mb", round(self.warm_level[0], 1)), ("memory_after_mb", round(self.last_level[0], 1)),
             ("memory_most_mb", round(max(self.sampler.megabytes), 1))]
         figures += [(f"wrong_{rule}", len(texts)) for rule, texts in sorted(self.findings.by_rule.items())]
@@ -291,6 +305,8 @@ class Faults:
             self.sampler.close()
         self.registrar.close()
         self.offsets.close()
+        # Before the broker goes, which librdkafka would tell of.
+        self.changes = None
 
 
 def read_arguments():
@@ -314,23 +330,10 @@ def read_arguments():
     return arguments
 
 
-def stack_command(folder, *words, seconds=1800):
-    process = subprocess.Popen(
-        [f"{ROOT}/compose/stack", *words, "--dir", folder], stdin=subprocess.DEVNULL, stdout=sys.stderr,
-        start_new_session=True)
-    try:
-        return process.wait(seconds) == 0
-    except BaseException:
-        # SIGTERM, so that a stack that is coming up goes down again.
-        process.terminate()
-        process.wait()
-        raise
-
-
 def main():
     arguments = read_arguments()
     folder = tempfile.mkdtemp(prefix="waybill-faults.")
-    faults, interrupted = None, False
+    stage, faults, interrupted = Stage(folder), None, False
 
     def interrupt(*_):
         raise KeyboardInterrupt
@@ -338,13 +341,9 @@ def main():
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, interrupt)
     try:
-        with open(f"{folder}/kafka.properties", "w") as file:
-            file.write(QUICK)
-        os.environ["WAYBILL_KAFKA_PROPERTIES"] = file.name
-        if not stack_command(folder, "up"):
-            raise Failure("the stack does not come up")
+        stage.up()
         say(f"seed {arguments.seed}, in {folder}")
-        faults = Faults(arguments, Stack(ROOT, folder))
+        faults = Faults(arguments, stage)
         faults.run()
         return 1 if faults.findings.count else 0
     except KeyboardInterrupt:
@@ -356,7 +355,7 @@ def main():
             signal.signal(number, signal.SIG_IGN)
         if faults:
             faults.close()
-        stack_command(folder, "down", seconds=600)
+        stage.down()
         if arguments.keep or (failed and not interrupted):
             say(f"logs and data are in {folder}")
         else:

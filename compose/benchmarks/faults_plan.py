@@ -15,8 +15,9 @@ class Step:
     One thing to do, `at` seconds after the beginning of the load.
 
     act: `fault` (POST /faults, counted), `undo` (POST /faults, not counted), `change` or `register` (of the story's own
-    order and device). `age`: a 410 says that the token was gone so many seconds before now. `must`: the device has to be
-    told of it. `renewed`: it registers with a new push token.
+    order and device). `age`: a 410 says that the token was gone so many seconds before now. `renewed`: it registers with a
+    new push token. `others`: the fault hits so many devices that are drawn by lot, each as often as it says; `credential` tells of which
+    brand they are, 0 the one with a certificate, 1 the one with provider tokens; None: of any.
     """
 
     at: float
@@ -25,8 +26,9 @@ class Step:
     body: tuple = ()
     story: int = 0
     age: float = None
-    must: bool = True
     renewed: bool = False
+    others: int = 0
+    credential: int = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,25 +77,52 @@ def general(name, lot, rate):
         "503-away": answer(503, "ServiceUnavailable", count=many),
         "500-bare": {"status": 500, "count": few},
         "shutdown": answer(503, "Shutdown", count=few),
-        "429": answer(429, "TooManyRequests", count=few),
+        "429": answer(429, "TooManyRequests", count=lot.randint(1, 3)),
         "idle": answer(400, "IdleTimeout", count=lot.randint(1, 3)),
-        "expired": answer(403, "ExpiredProviderToken", count=few),
+        "expired": answer(403, "ExpiredProviderToken", count=1),
         "slow": {"delayMilliseconds": lot.randint(500, 3000), "count": many},
         "limit-none": {"maxConcurrentStreams": 0},
         "limit-one": {"maxConcurrentStreams": 1},
         "limit-few": {"maxConcurrentStreams": lot.randint(2, 50)},
+        "goaway-pair": {"goaway": {"reason": "Shutdown", "pairMilliseconds": lot.randint(1, 500)}, "now": True},
+        "goaway-one": {"goaway": {"processed": lot.random() < 0.5}, "now": True, "connection": "busiest"},
+        "goaway-error": {"goaway": {"errorCode": lot.choice((2, 7, 11)), "behind": few}, "now": True},
+        "reset": {"cut": "reset", "now": True, "connection": lot.choice(("busiest", "oldest", "random"))},
+        "half-close": {"halfClose": True, "now": True, "connection": "random"},
+        "black-hole": {"blackHole": True, "now": True, "connection": "busiest"},
+        "mute": {"mute": True, "now": True, "connection": "busiest"},
+        "reset-stream": {"resetStream": lot.choice((2, 7, 8)), "count": few},
+        "limit-refusing": {"maxConcurrentStreams": lot.randint(1, 20), "refuseOpen": True, "for": hold},
+        "slow-reads": {"slowReads": {"bytes": 200, "everyMilliseconds": 100}, "for": hold},
+        "shut-window": {"shutWindow": True, "for": hold},
+        "trickle": {"trickle": {"bytes": 50, "everyMilliseconds": 20}, "for": hold},
+        "no-connects": {"dropConnects": True, "count": lot.randint(1, 3)},
+        "no-handshakes": {"refuseHandshake": 40, "count": lot.randint(1, 2)},
+        "slow-handshake": {"slowHandshakeMilliseconds": 2000, "count": lot.randint(1, 2)},
+        "late-settings": {"lateSettingsMilliseconds": 2000, "count": lot.randint(1, 2)},
+        "closed-port": {"closeListener": True, "for": hold},
+        "jitter": {"delayMilliseconds": lot.randint(1, 500), "probability": 0.3, "for": hold},
     }[name]
     steps = [(0, "fault", body)]
-    if name.startswith("limit"):
+    if name.startswith("limit") and "for" not in body:
         # The newest of several limits holds.
         steps.append((hold, "undo", {"maxConcurrentStreams": 1000}))
     return steps
 
 
+# APNs says this of a device, or of a credential that the other brand does not have.
+OTHERS = {"429": (10, None), "expired": (5, 1)}
 GENERAL = (
     ("goaway", 3), ("goaway-unprocessed", 3), ("goaway-shutdown", 3), ("goaway-amid", 2), ("cut", 4), ("cut-amid", 4),
     ("silence", 2), ("silence-amid", 3), ("500", 3), ("503", 3), ("503-away", 2), ("500-bare", 1), ("shutdown", 2),
     ("429", 3), ("idle", 1), ("expired", 2), ("slow", 3), ("limit-none", 2), ("limit-one", 2), ("limit-few", 3),
+)
+# What only a simulator with a journal can do.
+LATER = (
+    ("goaway-pair", 3), ("goaway-one", 3), ("goaway-error", 2), ("reset", 3), ("half-close", 2), ("black-hole", 3),
+    ("mute", 2), ("reset-stream", 3), ("limit-refusing", 3), ("slow-reads", 3), ("shut-window", 2), ("trickle", 2),
+    ("no-connects", 1), ("no-handshakes", 1), ("slow-handshake", 1), ("late-settings", 1), ("closed-port", 1),
+    ("jitter", 2),
 )
 
 
@@ -105,8 +134,8 @@ def story(name, lot):
     >>> [act for _, act, _ in steps], end
     (['fault', 'change'], {'end': 'goes'})
     """
-    change, quiet = {}, {"must": False}
-    gone = answer(410, "Unregistered", count=1)
+    # Of a token that is gone APNs says so each time; of one that is used again only until then.
+    gone, once = answer(410, "Unregistered"), {"count": 1}
     late = gone | {"delayMilliseconds": 1500}
     again = {
         "busy": answer(429, "TooManyRequests", count=lot.randint(1, 3)),
@@ -118,34 +147,34 @@ def story(name, lot):
         "sent-away": {"goaway": {"reason": "Shutdown", "processed": False}, "count": 1},
     }
     if name in again:
-        return [(0, "fault", {"body": again[name]}), (0.2, "change", change)], {}
+        return [(0, "fault", {"body": again[name]}), (0.2, "change", {})], {}
     stories = {
         # The token is gone, and was registered before.
-        "gone": ([(0, "fault", {"body": gone}), (0.2, "change", quiet)], {"end": "goes"}),
+        "gone": ([(0, "fault", {"body": gone}), (0.2, "change", {})], {"end": "goes"}),
         "gone-expired": (
-            [(0, "fault", {"body": gone | {"reason": "ExpiredToken"}}), (0.2, "change", quiet)], {"end": "goes"}),
+            [(0, "fault", {"body": gone | {"reason": "ExpiredToken"}}), (0.2, "change", {})], {"end": "goes"}),
         # It was gone an hour before it registered: that says nothing of the registration.
         "gone-before": (
-            [(0, "fault", {"body": gone, "age": 3600}), (0.2, "change", quiet), (4, "change", change)], {}),
+            [(0, "fault", {"body": gone | once, "age": 3600}), (0.2, "change", {}), (4, "change", {})], {}),
         "gone-and-back": (
-            [(0, "fault", {"body": gone}), (0.2, "change", quiet), (4, "register", {"renewed": True}),
-             (6, "change", change)], {}),
+            [(0, "fault", {"body": gone}), (0.2, "change", {}), (4, "register", {"renewed": True}),
+             (6, "change", {})], {}),
         # It registers with a new token, or with the same one again, while the bad news is on its way.
         "gone-race": (
-            [(0, "fault", {"body": late}), (0.2, "change", quiet), (0.9, "register", {"renewed": True})], {}),
-        "gone-same": ([(0, "fault", {"body": late}), (0.2, "change", quiet), (0.9, "register", {})], {}),
+            [(0, "fault", {"body": late}), (0.2, "change", {}), (0.9, "register", {"renewed": True})], {}),
+        "gone-same": ([(0, "fault", {"body": late | once}), (0.2, "change", {}), (0.9, "register", {})], {}),
         "late": (
-            [(0, "fault", {"body": {"delayMilliseconds": (DEADLINE + 2) * 1000, "count": 1}}), (0.2, "change", change)],
+            [(0, "fault", {"body": {"delayMilliseconds": (DEADLINE + 2) * 1000, "count": 1}}), (0.2, "change", {})],
             {"twice": True}),
         "bad-token": (
-            [(0, "fault", {"body": answer(400, "BadDeviceToken", count=1)}), (0.2, "change", quiet)],
+            [(0, "fault", {"body": answer(400, "BadDeviceToken", count=1)}), (0.2, "change", {})],
             {"end": "either"}),
         "wrong-topic": (
-            [(0, "fault", {"body": answer(400, "DeviceTokenNotForTopic", count=1)}), (0.2, "change", quiet),
-             (4, "change", change)], {}),
+            [(0, "fault", {"body": answer(400, "DeviceTokenNotForTopic", count=1)}), (0.2, "change", {}),
+             (4, "change", {})], {}),
         # It never gets better: somebody must hear of it, and nobody may wait for it.
         "stuck": (
-            [(0, "fault", {"body": answer(429, "TooManyRequests")}), (0.2, "change", quiet)], {"letters": 1}),
+            [(0, "fault", {"body": answer(429, "TooManyRequests")}), (0.2, "change", {})], {"letters": 1}),
     }
     return stories[name]
 
@@ -176,23 +205,23 @@ def bag(kinds, lot):
 
 class Plan:
     """
-    Steps and stories of a run, the same ones for the same seed.
+    Steps and stories of a run, the same ones for the same seed. later: with the kinds of LATER.
 
     >>> plan, same = Plan(7, 200, 250, 800), Plan(7, 200, 250, 800)
     >>> plan.steps == same.steps, sum(step.act == "fault" for step in plan.steps)
     (True, 200)
     >>> sorted(plan.steps, key=lambda step: step.at) == plan.steps, plan.steps[0].at >= 0
     (True, True)
-    >>> {name for name, _ in GENERAL + STORIES} == {step.name for step in plan.steps if step.act == "fault"}
+    >>> {name for name, _ in GENERAL + LATER + STORIES} == {step.name for step in plan.steps if step.act == "fault"}
     True
     >>> len(Plan(7, 20, 10, 400).stories)
     8
     """
 
-    def __init__(self, seed, faults, seconds, rate):
+    def __init__(self, seed, faults, seconds, rate, later=True):
         lot = random.Random(seed)
         self.steps, self.stories = [], []
-        generals, stories = bag(GENERAL, lot), bag(STORIES, lot)
+        generals, stories = bag(GENERAL + (LATER if later else ()), lot), bag(STORIES, lot)
         for number in range(faults):
             at = seconds * (number + lot.random()) / max(1, faults)
             # Two of five faults are about one device.
@@ -201,7 +230,9 @@ class Plan:
             else:
                 name = next(generals)
                 for after, act, body in general(name, lot, rate):
-                    self.steps.append(Step(round(at + after, 2), act, name, tuple(body.items())))
+                    others, credential = OTHERS.get(name, (0, None))
+                    self.steps.append(Step(
+                        round(at + after, 2), act, name, tuple(body.items()), others=others, credential=credential))
         self.steps.sort(key=lambda step: step.at)
 
     def tell(self, name, at, lot):

@@ -26,17 +26,16 @@ def now():
 
 class Device:
     """
-    A device with its orders.
+    A device with its orders, which are all of one type: `<type>/<id>`.
 
-    events: (moment, whether it must be told, what it was) of all that it may be told of. since: when it registered with
-    the push token that it has.
+    events: (moment, what it was) of all that it has to be told of. generation: counts its push tokens.
     """
 
-    __slots__ = ("number", "orders", "generation", "since", "events", "story")
+    __slots__ = ("number", "orders", "generation", "events", "story")
 
     def __init__(self, number, orders, story=None):
         self.number, self.orders, self.story = number, orders, story
-        self.generation, self.since, self.events = 0, 0, []
+        self.generation, self.events = 0, []
 
     @property
     def name(self):
@@ -60,11 +59,10 @@ class Registrar:
         self.connections = [Connection(self.stack.gateway_port) for _ in range(CONNECTIONS)]
 
     def send(self, connection, device, order):
-        key = f"{self.stack.type}/{order}"
-        authentication = hmac.new(self.secret, key.encode(), hashlib.sha256).hexdigest()[:32]
+        authentication = hmac.new(self.secret, order.encode(), hashlib.sha256).hexdigest()[:32]
         body = json.dumps({"pushToken": device.token})
         connection.socket.sendall((
-            f"POST /v1/devices/{device.name}/registrations/{key} HTTP/1.1\r\nhost: localhost\r\n"
+            f"POST /v1/devices/{device.name}/registrations/{order} HTTP/1.1\r\nhost: localhost\r\n"
             f"authorization: AppleOrder {authentication}\r\ncontent-type: application/json\r\n"
             f"content-length: {len(body)}\r\n\r\n{body}").encode())
 
@@ -74,17 +72,15 @@ class Registrar:
         for start in range(0, len(todo), len(self.connections)):
             under_way = list(zip(self.connections, todo[start:start + len(self.connections)]))
             for connection, (device, order) in under_way:
-                device.since = now()
-                device.events.append((device.since, True, "registration"))
+                device.events.append((now(), "registration"))
                 self.send(connection, device, order)
             for connection, (device, order) in under_way:
                 self.expect(connection, device, order)
 
-    def register(self, device, must):
+    def register(self, device):
         """Registers a device again with the push token that it has now."""
-        device.since = now()
         for order in device.orders:
-            device.events.append((device.since, must, "registration"))
+            device.events.append((now(), "registration"))
             self.send(self.connections[0], device, order)
             self.expect(self.connections[0], device, order)
 
@@ -103,19 +99,19 @@ class Changes:
     """Puts records on `waybill.orders`, as a packager does when an order has a new version."""
 
     def __init__(self, stack):
-        self.stack, self.failed, self.count = stack, [], 0
+        self.failed, self.count = [], 0
         self.producer = confluent_kafka.Producer({
             "bootstrap.servers": stack.env["KAFKA_BOOTSTRAP"], "linger.ms": 2, "socket.nagle.disable": True})
 
-    def change(self, order, devices, must=True):
+    def change(self, order, devices):
         moment = now()
         for device in devices:
-            device.events.append((moment, must, "change"))
+            device.events.append((moment, "change"))
         self.count += 1
         while True:
             try:
                 self.producer.produce(
-                    "waybill.orders", key=f"{self.stack.type}/{order}", value="{}",
+                    "waybill.orders", key=order, value="{}",
                     on_delivery=lambda error, _: error and self.failed.append(str(error)))
                 break
             except BufferError:
@@ -165,6 +161,24 @@ class Simulator:
                         delivery["receivedEpochMilliseconds"], delivery["connection"]))
         except (Failure, OSError, ValueError) as error:
             self.error = str(error)
+
+    def knows(self, path):
+        """Whether the simulator has something to say there."""
+        try:
+            self.ask("GET", path)
+            return True
+        except Failure:
+            return False
+
+    def violations(self):
+        """What the client did that it must not, by the simulator's journal."""
+        found, last = [], 0
+        while True:
+            page = self.ask("GET", f"/journal?after={last}&limit={PAGE}")
+            found += [event for event in page["events"] if event["event"] == "violation"]
+            if not page["events"]:
+                return found
+            last = page["last"]
 
     def close(self):
         self.is_over.set()
