@@ -217,8 +217,9 @@ class Faults:
         seen = collections.Counter(str(status or "none") for _, status, _, _, _ in deliveries)
         letters = self.offsets.records("waybill.dead-letters")
         self.judge_letters(letters)
+        late = sum(hero.story.twice for hero in self.heroes.values())
         judge_verdicts(verdicts, {
-            "statuses": seen, "accepted": seen["200"], "perhaps_lost": record.lost,
+            "statuses": seen, "accepted": seen["200"], "perhaps_lost": record.lost + late,
             "ended": len(ended), "tombstones": tombstones,
             "refused": sum(status == 400 and (status, reason) in REFUSALS for _, status, reason, _, _ in deliveries),
             "given_up": sum(hero.story.letters for hero in self.heroes.values()),
