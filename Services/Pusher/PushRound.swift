@@ -79,8 +79,8 @@ struct PushRound {
     private func isAway(_ outcome: PushOutcome) -> Bool {
         guard case .unanswered(let error) = outcome else { return false }
         switch error.code {
-        case .timeout, .protocolViolation: return self.answeredCount < self.open.count
-        case .connecting, .connectionLost, .tls, .queueFull, .closed: return true
+        case .timeout, .silent, .protocolViolation: return self.answeredCount < self.open.count
+        case .notStarted, .connecting, .connectionLost, .tls, .queueFull, .closed: return true
         case .configuration, .credential: return false
         }
     }

@@ -18,21 +18,39 @@ public struct PushAnswer: Hashable, Sendable {
     public let timestampMilliseconds: Int64?
     /// `apns-id` as APNs sent it back.
     public let apnsID: String?
+    /// `retry-after`, if it came as seconds; at most a day, whatever was said.
+    ///
+    /// Source: RFC 9110 §10.2.3
+    public let retryAfterSeconds: Int?
 
-    public init(status: Int, reason: String? = nil, timestampMilliseconds: Int64? = nil, apnsID: String? = nil) {
+    public init(
+        status: Int, reason: String? = nil, timestampMilliseconds: Int64? = nil, apnsID: String? = nil,
+        retryAfterSeconds: Int? = nil
+    ) {
         self.status = status
         self.reason = reason
         self.timestampMilliseconds = timestampMilliseconds
         self.apnsID = apnsID
+        self.retryAfterSeconds = retryAfterSeconds
     }
+
+    /// What APNs may ask us to wait at most.
+    static let mostRetryAfterSeconds = 86_400
 
     /// Reads an answer as it came over the wire; a body that is not JSON leaves the status to speak.
     init(status: Int, headers: [HTTP2Header], body: [UInt8]) {
         self.status = status
         self.apnsID = headers.first { $0.name == "apns-id" }?.value
+        self.retryAfterSeconds = headers.first { $0.name == "retry-after" }.flatMap { header in
+            guard !header.value.isEmpty, header.value.utf8.allSatisfy(isDigit) else { return nil }
+            // More digits than an integer holds is beyond the bound as well.
+            return min(Int(header.value) ?? .max, Self.mostRetryAfterSeconds)
+        }
         let members = body.isEmpty ? nil : (try? JSON(parsing: body))?.object
         // A reason is a word of ours and Apple's; what a stranger sends must not flood the logs.
         self.reason = members?["reason"]?.string.map { String($0.prefix(64)) }
         self.timestampMilliseconds = members?["timestamp"]?.integer
     }
 }
+
+private func isDigit(_ byte: UInt8) -> Bool { (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte) }

@@ -62,7 +62,7 @@ private func verdict(of answer: PushAnswer) -> PushVerdict {
 /// changed.
 private func verdict(of error: APNSError) -> PushVerdict {
     switch error.code {
-    case .timeout, .connectionLost, .connecting, .tls, .protocolViolation, .queueFull, .closed:
+    case .timeout, .silent, .notStarted, .connectionLost, .connecting, .tls, .protocolViolation, .queueFull, .closed:
         .retry(reason: error.message)
     case .configuration, .credential:
         .stopCredential(reason: error.message)

@@ -65,7 +65,7 @@ extension WireTests {
             } body: { client, server in
                 #expect(try await client.send(makeNotifications(1)).map(\.status) == [200])
                 let silent = await client.send(try makeNotifications(5))
-                #expect(silent.allSatisfy { $0.error?.code == .timeout })
+                #expect(silent.allSatisfy { $0.error?.code == .silent })
                 try await eventually("a second connection") { server.connections == 2 }
                 let after = await client.send(try makeNotifications(5))
                 #expect(after.allSatisfy { $0.status == 200 }, "\(after)")
@@ -75,6 +75,7 @@ extension WireTests {
         @Test func oneSlowRequestTimesOutAloneAndItsLateAnswerIsIgnored() async throws {
             var configuration = quickConfiguration()
             configuration.requestTimeout = .milliseconds(800)
+            configuration.pingInterval = .milliseconds(200)
             try await withClient(configuration: configuration) { request in
                 number(request) == 3 ? [.hold] : [.release(200), .answer(200)]
             } body: { client, server in

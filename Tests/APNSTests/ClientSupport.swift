@@ -18,7 +18,7 @@ final class EventLog: Sendable {
     func append(_ event: APNSEvent) { self.events.withLock { $0.append(event) } }
 
     var goAwayReasons: [String?] {
-        self.all.compactMap { if case .goAway(let reason) = $0 { .some(reason) } else { nil } }
+        self.all.compactMap { if case .goAway(let reason, _) = $0 { .some(reason) } else { nil } }
     }
 }
 
@@ -54,6 +54,7 @@ extension PushOutcome {
 func quickConfiguration(_ log: EventLog? = nil) -> APNSConfiguration {
     var configuration = APNSConfiguration()
     configuration.tick = .milliseconds(10)
+    configuration.closeTimeout = .seconds(2)
     configuration.backoff.quick = .milliseconds(10)
     configuration.backoff.least = .milliseconds(50)
     configuration.backoff.most = .milliseconds(200)
@@ -65,7 +66,8 @@ func quickConfiguration(_ log: EventLog? = nil) -> APNSConfiguration {
 func withClient(
     configuration: APNSConfiguration, credential: APNSCredential? = nil, roots: [UInt8]? = nil,
     host: String = "localhost",
-    limit: Int = 100, clientRoots: [UInt8]? = nil, script: @escaping ScriptedServer.Script,
+    limit: Int = 100, clientRoots: [UInt8]? = nil, onReplies: @escaping @Sendable ([PushReply]) -> Void = { _ in },
+    script: @escaping ScriptedServer.Script,
     body: (APNSClient, ScriptedServer) async throws -> Void
 ) async throws {
     let group = MultiThreadedEventLoopGroup.singleton
@@ -75,7 +77,8 @@ func withClient(
     let client = try APNSClient(
         endpoint: try APNSEndpoint(url: "https://\(host):\(server.port)"),
         credential: credential ?? .certificate(chainPEM: certificates.client, keyPEM: certificates.clientKey),
-        rootsPEM: roots ?? certificates.root, eventLoopGroup: group, configuration: configuration)
+        rootsPEM: roots ?? certificates.root, eventLoopGroup: group, configuration: configuration,
+        onReplies: onReplies)
     let result: Result<Void, any Error>
     do { result = .success(try await body(client, server)) } catch { result = .failure(error) }
     await client.close()

@@ -7,8 +7,9 @@ import Testing
     @Test func itIsALowerCaseUUIDAndNeverTheSame() {
         var generator = SystemRandomNumberGenerator()
         var seen: Set<[UInt8]> = []
+        var text: [UInt8] = []
         for _ in 0..<1_000 {
-            let text = makeNotificationIdentifier(using: &generator)
+            NotificationIdentifier(using: &generator).write(into: &text)
             let parts = text.split(separator: UInt8(ascii: "-")).map(\.count)
             #expect(parts == [8, 4, 4, 4, 12])
             #expect(text[14] == UInt8(ascii: "4") && Array("89ab".utf8).contains(text[19]))

@@ -22,7 +22,7 @@ private func at(_ seconds: Int64) -> NIODeadline { .uptimeNanoseconds(0) + .seco
         guard let first = queue.next() else { return }
         _ = queue.append(2, now: at(0))
         queue.putBack(first)
-        #expect(queue.takeAll() == [1, 2])
+        #expect(queue.takeAll().map(\.element) == [1, 2])
         #expect(queue.isEmpty)
     }
 
@@ -31,8 +31,8 @@ private func at(_ seconds: Int64) -> NIODeadline { .uptimeNanoseconds(0) + .seco
         _ = queue.append(1, now: at(0))
         _ = queue.append(2, now: at(5))
         #expect(queue.takeExpired(now: at(9)).isEmpty)
-        #expect(queue.takeExpired(now: at(10)) == [1])
-        #expect(queue.takeExpired(now: at(15)) == [2])
+        #expect(queue.takeExpired(now: at(10)).map(\.element) == [1])
+        #expect(queue.takeExpired(now: at(15)).map(\.element) == [2])
     }
 
     @Test func aQueueThatMovesWaitsLongerButNotForEver() {
@@ -42,7 +42,7 @@ private func at(_ seconds: Int64) -> NIODeadline { .uptimeNanoseconds(0) + .seco
             queue.progressed(now: at(second))
             #expect(queue.takeExpired(now: at(second)).isEmpty)
         }
-        #expect(queue.takeExpired(now: at(60)) == [1])
+        #expect(queue.takeExpired(now: at(60)).map(\.element) == [1])
     }
 
     @Test func aRetryHasTheDeadlineOfItsFirstStart() {
@@ -53,6 +53,6 @@ private func at(_ seconds: Int64) -> NIODeadline { .uptimeNanoseconds(0) + .seco
         queue.putBack(entry)
         queue.progressed(now: at(11))
         #expect(queue.takeExpired(now: at(11)).isEmpty)
-        #expect(queue.takeExpired(now: at(12)) == [1])
+        #expect(queue.takeExpired(now: at(12)).map(\.element) == [1])
     }
 }

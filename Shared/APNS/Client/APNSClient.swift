@@ -20,20 +20,38 @@ public final class APNSClient: Sendable {
     ///
     /// - Parameters:
     ///   - rootsPEM: whom to trust; nil for the system's roots.
+    ///   - proxy: through which connections go; nil: none.
     ///   - eventLoopGroup: one of its loops does all the work of this client.
+    ///   - onReplies: told what became of submitted requests, in bursts, on that loop: must not block.
     /// - Throws: `APNSError` with code `.configuration` when a certificate or key cannot be used.
     public init(
-        endpoint: APNSEndpoint, credential: APNSCredential, rootsPEM: [UInt8]?, eventLoopGroup: any EventLoopGroup,
-        configuration: APNSConfiguration = APNSConfiguration()
+        endpoint: APNSEndpoint, credential: APNSCredential, rootsPEM: [UInt8]?, proxy: APNSProxy? = nil,
+        eventLoopGroup: any EventLoopGroup, configuration: APNSConfiguration = APNSConfiguration(),
+        onReplies: @escaping @Sendable ([PushReply]) -> Void = { _ in }
     ) throws(APNSError) {
         let tls = try makeTLSContext(credential: credential, rootsPEM: rootsPEM)
         let eventLoop = eventLoopGroup.next()
         self.eventLoop = eventLoop
         self.loop = NIOLoopBoundBox.makeBoxSendingValue(
             ClientLoop(
-                endpoint: endpoint, credential: credential, configuration: configuration, tls: tls, eventLoop: eventLoop
-            ),
+                endpoint: endpoint, credential: credential, proxy: proxy, configuration: configuration, tls: tls,
+                eventLoop: eventLoop, onReplies: onReplies),
             eventLoop: eventLoop)
+    }
+
+    /// Hands over requests; each gets exactly one reply through `onReplies`, whatever happens.
+    ///
+    /// Never waits: what the queue has no room for is answered with `.queueFull`.
+    public func submit(_ requests: [PushRequest]) {
+        guard !requests.isEmpty else { return }
+        self.eventLoop.execute { self.loop.value.submit(requests) }
+    }
+
+    /// How the connections and the queue stand now.
+    public func snapshot() async -> APNSSnapshot {
+        await withCheckedContinuation { continuation in
+            self.eventLoop.execute { continuation.resume(returning: self.loop.value.snapshot(now: .now())) }
+        }
     }
 
     /// Sends a batch and waits for the outcome of each, in the order given.

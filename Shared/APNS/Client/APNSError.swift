@@ -4,8 +4,12 @@
 public struct APNSError: Error, Hashable, Sendable, CustomStringConvertible {
     /// What kind of failure it is.
     public enum Code: String, Hashable, Sendable, CaseIterable {
-        /// APNs did not answer within the request's deadline; the stream was cancelled.
+        /// APNs did not answer within the request's deadline, although the connection lived; the stream was cancelled.
         case timeout
+        /// APNs did not answer within the request's deadline, and the connection gave no sign of life since it started.
+        case silent
+        /// No stream was free within the time that a request may wait; it was never sent.
+        case notStarted
         /// The connection ended while the request was in flight; whether it was processed is not known.
         case connectionLost
         /// No connection could be made: name resolution, TCP.
@@ -20,7 +24,7 @@ public struct APNSError: Error, Hashable, Sendable, CustomStringConvertible {
         case closed
         /// An address, certificate or key that cannot be used.
         case configuration
-        /// The provider token could not be signed.
+        /// The provider token could not be signed, or APNs' TLS refused the certificate as revoked, expired or unknown.
         case credential
     }
 

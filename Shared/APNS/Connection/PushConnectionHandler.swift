@@ -31,7 +31,7 @@ final class PushConnectionHandler: ChannelInboundHandler {
     init(client: ClientLoop, now: NIODeadline) throws(HTTP2Error) {
         self.client = client
         self.credential = client.credential
-        self.session = try HTTP2ClientSession(keptHeaders: ["apns-id"])
+        self.session = try HTTP2ClientSession(keptHeaders: ["apns-id", "retry-after"])
         let hasToken = if case .token = client.credential { true } else { false }
         self.machine = ConnectionStateMachine(isProven: !hasToken, configuration: client.configuration, now: now)
         self.block = PushRequestBlock(authority: client.endpoint.authority, hasToken: hasToken)
@@ -53,15 +53,16 @@ final class PushConnectionHandler: ChannelInboundHandler {
                 authorization = token.value
                 self.tokenVersion = token.version
             } catch {
-                entry.element.complete(.unanswered(error))
+                self.client?.complete(entry.element, .unanswered(error), started: nil, now: now)
                 return true
             }
         }
         do throws(HTTP2Error) {
-            let stream = try self.session.submit(
-                self.block.fill(entry.element, authorization: authorization),
-                body: entry.element.notification.payload, tag: self.flights.nextTag)
-            self.block.submitted()
+            let stream = try self.block.with(entry.element, authorization: authorization) {
+                block throws(HTTP2Error) in
+                try self.session.submit(block, body: entry.element.notification.payload, tag: self.flights.nextTag)
+            }
+            self.block.submitted(entry.element)
             self.machine.started(now: now)
             self.flights.insert(FlightTable.Flight(entry: entry, stream: stream, deadline: deadline))
             return true
@@ -76,8 +77,12 @@ final class PushConnectionHandler: ChannelInboundHandler {
         // Outcomes and starts come back here through the client; the outer call does their work.
         guard !self.isPumping, let context = self.context, let client = self.client else { return }
         self.isPumping = true
-        defer { self.isPumping = false }
+        self.turn(context, client)
+        self.isPumping = false
+        client.tellReplies()
+    }
 
+    private func turn(_ context: ChannelHandlerContext, _ client: ClientLoop) {
         repeat {
             self.handleEvents(now: .now())
             guard self.machine.phase != .handshaking else { return }
@@ -96,8 +101,10 @@ final class PushConnectionHandler: ChannelInboundHandler {
         for flight in self.flights.abandonExpired(now: now) {
             // Fails only without memory; the stream then ends with the connection.
             try? self.session.reset(flight.stream, .cancel)
-            flight.entry.element.complete(
-                .unanswered(APNSError(.timeout, "waiting for an answer: none within the request's deadline")))
+            let isSilent = flight.entry.started.map { self.machine.lastReceived <= $0 } ?? false
+            let error = APNSError(
+                isSilent ? .silent : .timeout, "waiting for an answer: none within the request's deadline")
+            self.complete(flight.entry, .unanswered(error), now: now)
             self.machine.timedOut(now: now)
         }
         switch self.machine.tick(now: now) {
@@ -174,10 +181,15 @@ final class PushConnectionHandler: ChannelInboundHandler {
 
     // MARK: Internals
 
+    private func complete(_ entry: PushQueue<PendingPush>.Entry, _ outcome: PushOutcome, now: NIODeadline) {
+        self.client?.complete(entry.element, outcome, started: entry.started, now: now)
+    }
+
     /// The connection is gone: what was answered is answered, the rest has no answer.
     private func end() {
         guard let client = self.client else { return }
-        self.handleEvents(now: .now())
+        let now = NIODeadline.now()
+        self.handleEvents(now: now)
         self.client = nil
         self.context = nil
         let wasOpen = self.machine.phase != .handshaking
@@ -188,7 +200,10 @@ final class PushConnectionHandler: ChannelInboundHandler {
                 ? APNSError(.connectionLost, "waiting for answers: APNs closed the connection")
                 : APNSError(.connecting, "shaking hands: the server closed the connection"))
         let lost = APNSError(.connectionLost, error.message)
-        for flight in self.flights.takeAll() { flight.entry.element.complete(.unanswered(lost)) }
+        for flight in self.flights.takeAll() {
+            client.complete(flight.entry.element, .unanswered(lost), started: flight.entry.started, now: now)
+        }
+        client.tellReplies()
         client.ended(self, error)
     }
 
@@ -222,7 +237,7 @@ final class PushConnectionHandler: ChannelInboundHandler {
             let reason = (try? JSON(parsing: debugData))?.object?["reason"]?.string.map { String($0.prefix(64)) }
             self.farewell = APNSError(.connectionLost, "GOAWAY: \(reason ?? code.description)")
             self.machine.retire(now: now)
-            self.client?.report(.goAway(reason: reason))
+            self.client?.report(.goAway(reason: reason, code: code.description))
             self.client?.retired(self)
         case .pingAcknowledged:
             break
@@ -236,10 +251,10 @@ final class PushConnectionHandler: ChannelInboundHandler {
         case .again:
             self.client?.putBack(flight.entry)
         case .failed(let error):
-            flight.entry.element.complete(.unanswered(error))
+            self.complete(flight.entry, .unanswered(error), now: now)
         case .answered(let status):
             let answer = PushAnswer(status: status, headers: end.headers, body: end.body)
-            flight.entry.element.complete(.answered(answer))
+            self.complete(flight.entry, .answered(answer), now: now)
             let isReplaced = asksForNewConnection(answer)
             if isReplaced {
                 if answer.reason == PushReason.expiredProviderToken.rawValue, case .token(let source) = self.credential

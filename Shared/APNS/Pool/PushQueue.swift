@@ -27,6 +27,8 @@ struct PushQueue<Element> {
 
     var count: Int { self.entries.count }
     var isEmpty: Bool { self.entries.isEmpty }
+    /// When the first in the line came.
+    var oldestAccepted: NIODeadline? { self.entries.first?.accepted }
 
     /// - Returns: false when the queue is full; the element is not taken.
     mutating func append(_ element: Element, now: NIODeadline) -> Bool {
@@ -55,18 +57,18 @@ struct PushQueue<Element> {
     ///
     /// Looks from the front only: refused entries stand there, and among the others the first has the earliest
     /// deadline.
-    mutating func takeExpired(now: NIODeadline) -> [Element] {
-        var expired: [Element] = []
+    mutating func takeExpired(now: NIODeadline) -> [Entry] {
+        var expired: [Entry] = []
         while let first = self.entries.first, self.deadline(of: first) <= now {
-            expired.append(first.element)
+            expired.append(first)
             self.entries.removeFirst()
         }
         return expired
     }
 
-    mutating func takeAll() -> [Element] {
+    mutating func takeAll() -> [Entry] {
         defer { self.entries.removeAll() }
 
-        return self.entries.map(\.element)
+        return Array(self.entries)
     }
 }

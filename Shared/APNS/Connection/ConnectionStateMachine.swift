@@ -38,7 +38,7 @@ struct ConnectionStateMachine {
     /// With a provider token, one stream until a request with it was answered (Wallet Orders §4.5).
     private var isProven: Bool
     private var timeoutsInARow = 0
-    private var lastReceived: NIODeadline
+    private(set) var lastReceived: NIODeadline
     private var pingSent: NIODeadline?
     private let created: NIODeadline
     private let configuration: APNSConfiguration

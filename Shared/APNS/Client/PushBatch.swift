@@ -15,7 +15,7 @@ final class PushBatch {
 
     /// The first outcome counts; the client gives exactly one.
     func complete(_ index: Int, _ outcome: PushOutcome) {
-        guard self.outcomes[index] == nil else {
+        guard self.outcomes.indices.contains(index), self.outcomes[index] == nil else {
             assertionFailure("second outcome for one notification")
             return
         }

@@ -15,6 +15,8 @@ public struct PushNotification: Hashable, Sendable {
     /// `apns-priority`: 5 with `.background`; 10 would be an error there.
     public var priority: UInt8 = 5
     public var pushType = Kind.background
+    /// `apns-collapse-id`, at most 64 bytes; nil: none. Of notifications with the same, a device shows the last.
+    public var collapseIdentifier: String?
     /// The body, at most 4,096 bytes; a zero-byte body would be refused.
     public var payload: [UInt8] = Self.emptyPayload
 

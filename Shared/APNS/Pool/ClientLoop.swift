@@ -10,6 +10,10 @@ final class ClientLoop {
     let endpoint: APNSEndpoint
     let credential: APNSCredential
     let configuration: APNSConfiguration
+    private let proxy: APNSProxy?
+    private let onReplies: @Sendable ([PushReply]) -> Void
+    /// What has its outcome and is told at the end of the burst.
+    private var replies: [PushReply] = []
     private let eventLoop: any EventLoop
     private let tls: NIOSSLContext
     private var queue: PushQueue<PendingPush>
@@ -23,12 +27,14 @@ final class ClientLoop {
     private var generator = SystemRandomNumberGenerator()
 
     init(
-        endpoint: APNSEndpoint, credential: APNSCredential, configuration: APNSConfiguration, tls: NIOSSLContext,
-        eventLoop: any EventLoop
+        endpoint: APNSEndpoint, credential: APNSCredential, proxy: APNSProxy?, configuration: APNSConfiguration,
+        tls: NIOSSLContext, eventLoop: any EventLoop, onReplies: @escaping @Sendable ([PushReply]) -> Void
     ) {
         self.endpoint = endpoint
         self.credential = credential
         self.configuration = configuration
+        self.proxy = proxy
+        self.onReplies = onReplies
         self.tls = tls
         self.eventLoop = eventLoop
         self.queue = PushQueue(
@@ -43,20 +49,73 @@ final class ClientLoop {
         let batch = PushBatch(count: notifications.count, continuation: continuation)
         let now = NIODeadline.now()
         for (index, notification) in notifications.enumerated() {
-            guard self.closeDeadline == nil else {
-                batch.complete(index, .unanswered(APNSError(.closed, "sending: the client is closed")))
-                continue
-            }
-            let push = PendingPush(
-                notification: notification, batch: batch, index: index,
-                identifier: makeNotificationIdentifier(using: &self.generator))
-            if !self.queue.append(push, now: now) {
-                push.complete(.unanswered(APNSError(.queueFull, "sending: \(self.queue.count) notifications wait")))
-            }
+            self.accept(notification, number: UInt64(index), batch: batch, now: now)
         }
+        self.accepted()
+    }
+
+    func submit(_ requests: [PushRequest]) {
+        let now = NIODeadline.now()
+        for request in requests { self.accept(request.notification, number: request.number, batch: nil, now: now) }
+        self.accepted()
+    }
+
+    private func accept(_ notification: PushNotification, number: UInt64, batch: PushBatch?, now: NIODeadline) {
+        let push = PendingPush(
+            notification: notification, number: number, batch: batch,
+            identifier: NotificationIdentifier(using: &self.generator))
+        guard self.closeDeadline == nil else {
+            let error = APNSError(.closed, "sending: the client is closed")
+            return self.complete(push, .unanswered(error), started: nil, now: now)
+        }
+        if !self.queue.append(push, now: now) {
+            let error = APNSError(.queueFull, "sending: \(self.queue.count) notifications wait")
+            self.complete(push, .unanswered(error), started: nil, now: now)
+        }
+    }
+
+    private func accepted() {
         self.perform(self.reconnect.wanted())
         self.current?.pump()
+        self.tellReplies()
         self.keepTicking()
+    }
+
+    func snapshot(now: NIODeadline) -> APNSSnapshot {
+        var snapshot = APNSSnapshot()
+        let connections = self.retiredConnections + [self.current].compactMap(\.self)
+        for connection in connections {
+            snapshot.streamsInUse += connection.machine.openStreams
+            switch connection.machine.phase {
+            case .handshaking: snapshot.connections[.connecting, default: 0] += 1
+            case .open:
+                snapshot.connections[.open, default: 0] += 1
+                snapshot.streamLimit += connection.machine.limit
+            case .draining: snapshot.connections[.draining, default: 0] += 1
+            case .closed: break
+            }
+        }
+        if self.reconnect.state == .waiting { snapshot.connections[.backingOff] = 1 }
+        snapshot.queued = self.queue.count
+        snapshot.oldestQueued = self.queue.oldestAccepted.map { .nanoseconds((now - $0).nanoseconds) }
+        snapshot.lastFailure = self.lastFailure
+        return snapshot
+    }
+
+    /// The one place where a request gets its outcome.
+    func complete(_ push: PendingPush, _ outcome: PushOutcome, started: NIODeadline?, now: NIODeadline) {
+        if let batch = push.batch { return batch.complete(Int(clamping: push.number), outcome) }
+        let elapsed = started.map { Duration.nanoseconds((now - $0).nanoseconds) }
+        self.replies.append(PushReply(number: push.number, outcome: outcome, elapsed: elapsed))
+    }
+
+    /// The end of a burst: whoever completes requests calls this afterwards.
+    func tellReplies() {
+        guard !self.replies.isEmpty else { return }
+        var told: [PushReply] = []
+        swap(&told, &self.replies)
+        self.replies.reserveCapacity(min(told.count, 1_024))
+        self.onReplies(told)
     }
 
     func close(_ promise: EventLoopPromise<Void>) {
@@ -206,15 +265,17 @@ final class ClientLoop {
     }
 
     private func tick(now: NIODeadline) {
-        for push in self.queue.takeExpired(now: now) {
-            let error = self.lastFailure ?? APNSError(.timeout, "waiting for a free stream: none within the deadline")
-            push.complete(.unanswered(error))
+        for entry in self.queue.takeExpired(now: now) {
+            let error =
+                self.lastFailure ?? APNSError(.notStarted, "waiting for a free stream: none within the deadline")
+            self.complete(entry.element, .unanswered(error), started: entry.started, now: now)
         }
         self.current?.tick(now: now)
         for connection in self.retiredConnections { connection.tick(now: now) }
         // Time-outs may have retired the connection in use.
         if let current = self.current, case .draining = current.machine.phase { self.retired(current) }
         self.finishClosing(now: now)
+        self.tellReplies()
     }
 
     // MARK: Closing
@@ -227,7 +288,10 @@ final class ClientLoop {
         guard isDone || closeDeadline <= now else { return }
         self.reconnect.stop()
         let error = APNSError(.closed, "waiting for answers: the client was closed")
-        for push in self.queue.takeAll() { push.complete(.unanswered(error)) }
+        for entry in self.queue.takeAll() {
+            self.complete(entry.element, .unanswered(error), started: entry.started, now: now)
+        }
+        self.tellReplies()
         let connections = self.retiredConnections + [self.current].compactMap(\.self)
         if connections.isEmpty {
             let promises = self.closing

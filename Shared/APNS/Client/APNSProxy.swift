@@ -1,0 +1,54 @@
+/// The HTTP proxy through which connections go, by CONNECT.
+///
+/// Source: RFC 9110 §9.3.6
+public struct APNSProxy: Hashable, Sendable, CustomStringConvertible {
+    /// A name or an IP address, IPv6 without brackets.
+    public let host: String
+    public let port: Int
+    /// `user:password` for `proxy-authorization: Basic`, as it goes on the wire; never in a message.
+    let basicCredential: String?
+
+    /// - Parameter url: `http://[user:password@]host:port`; the port must be given, since proxies have no usual one.
+    /// - Throws: `APNSError` with code `.configuration`; the message does not repeat what may be a password.
+    public init(url: String) throws(APNSError) {
+        let refusal = APNSError(
+            .configuration, "reading the proxy's address: it looks like http://[user:password@]host:port")
+        let scheme = "http://"
+        guard url.lowercased().hasPrefix(scheme) else { throw refusal }
+        var rest = url.dropFirst(scheme.count)
+        if rest.last == "/" { rest = rest.dropLast() }
+        if let at = rest.lastIndex(of: "@") {
+            guard let credential = decodePercents(rest[..<at]), credential.contains(":") else { throw refusal }
+            self.basicCredential = credential
+            rest = rest[rest.index(after: at)...]
+        } else {
+            self.basicCredential = nil
+        }
+        guard let address = HostAndPort(rest), let port = address.port else { throw refusal }
+        self.host = address.host
+        self.port = port
+    }
+
+    /// `host:port`, without the credential.
+    public var description: String { HostAndPort.text(self.host, self.port) }
+}
+
+/// - Returns: nil when an escape is broken or what comes out is not text that may stand in a header.
+private func decodePercents(_ text: Substring) -> String? {
+    var bytes: [UInt8] = []
+    var rest = text.utf8[...]
+    while let byte = rest.popFirst() {
+        guard byte == UInt8(ascii: "%") else {
+            bytes.append(byte)
+            continue
+        }
+        guard let high = rest.popFirst().flatMap(hexDigit), let low = rest.popFirst().flatMap(hexDigit) else {
+            return nil
+        }
+        bytes.append(high << 4 | low)
+    }
+    guard bytes.allSatisfy({ $0 >= 0x20 && $0 != 0x7F }) else { return nil }
+    return String(validating: bytes, as: UTF8.self)
+}
+
+private func hexDigit(_ byte: UInt8) -> UInt8? { Character(Unicode.Scalar(byte)).hexDigitValue.map(UInt8.init) }

@@ -1,0 +1,14 @@
+/// What became of one request; each request gets exactly one.
+public struct PushReply: Hashable, Sendable {
+    /// The request's number.
+    public let number: UInt64
+    public let outcome: PushOutcome
+    /// From its first stream, refusals included; nil: it was never on a wire.
+    public let elapsed: Duration?
+
+    public init(number: UInt64, outcome: PushOutcome, elapsed: Duration?) {
+        self.number = number
+        self.outcome = outcome
+        self.elapsed = elapsed
+    }
+}

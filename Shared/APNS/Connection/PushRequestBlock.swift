@@ -1,0 +1,104 @@
+import HTTP2
+import Model
+
+/// The header fields of all requests of one connection; each notification replaces what is its own.
+///
+/// Source: Wallet Orders §4.3, with its HPACK advice: path and token never indexed; `apns-id`, `apns-expiration` and
+/// `apns-collapse-id` the first time only
+struct PushRequestBlock {
+    private var plain: Fields
+    private var collapsing: Fields
+    /// Reused for each `apns-id`.
+    private var identifierText: [UInt8] = []
+
+    /// - Parameter hasToken: whether requests carry `authorization`.
+    init(authority: String, hasToken: Bool) {
+        self.plain = Fields(authority: authority, hasToken: hasToken, collapses: false)
+        self.collapsing = Fields(authority: authority, hasToken: hasToken, collapses: true)
+        self.identifierText.reserveCapacity(36)
+    }
+
+    /// Lends the block of one request.
+    ///
+    /// - Parameter authorization: the header's value; ignored where requests carry none.
+    mutating func with<Result, Failure: Error>(
+        _ push: PendingPush, authorization: [UInt8],
+        _ body: (borrowing HTTP2HeaderBlock) throws(Failure) -> Result
+    ) throws(Failure) -> Result {
+        push.identifier.write(into: &self.identifierText)
+        if push.notification.collapseIdentifier == nil {
+            self.plain.fill(push.notification, identifier: self.identifierText, authorization: authorization)
+            return try body(self.plain.block)
+        }
+        self.collapsing.fill(push.notification, identifier: self.identifierText, authorization: authorization)
+        return try body(self.collapsing.block)
+    }
+
+    /// After the first request HPACK knows the names; from now on the values are not worth its table.
+    mutating func submitted(_ push: PendingPush) {
+        if push.notification.collapseIdentifier == nil { self.plain.submitted() } else { self.collapsing.submitted() }
+    }
+}
+
+/// The fields in the order of the wire, and which of them vary.
+private struct Fields {
+    private(set) var block = HTTP2HeaderBlock()
+    private let path: Int
+    private let authorization: Int?
+    private let topic: Int
+    private let pushType: Int
+    private let priority: Int
+    private let expiration: Int
+    private let identifier: Int
+    private let collapse: Int?
+    private var isFirst = true
+    /// What the last request had; the text is made anew only when it changes.
+    private var lastPriority: UInt8 = 0
+    private var priorityText = "0"
+    private var lastExpiration: Int64 = 0
+    private var expirationText = "0"
+
+    init(authority: String, hasToken: Bool, collapses: Bool) {
+        _ = self.block.append(":method", "POST")
+        _ = self.block.append(":scheme", "https")
+        _ = self.block.append(":authority", authority)
+        self.path = self.block.append(":path", "", isIndexed: false)
+        self.authorization = hasToken ? self.block.append("authorization", "", isIndexed: false) : nil
+        self.topic = self.block.append("apns-topic", "")
+        self.pushType = self.block.append("apns-push-type", "")
+        self.priority = self.block.append("apns-priority", "")
+        self.expiration = self.block.append("apns-expiration", "")
+        self.identifier = self.block.append("apns-id", "")
+        self.collapse = collapses ? self.block.append("apns-collapse-id", "") : nil
+    }
+
+    mutating func fill(_ notification: PushNotification, identifier: [UInt8], authorization value: [UInt8]) {
+        if notification.priority != self.lastPriority {
+            self.lastPriority = notification.priority
+            self.priorityText = String(notification.priority)
+        }
+        if notification.expirationEpochSeconds != self.lastExpiration {
+            self.lastExpiration = notification.expirationEpochSeconds
+            self.expirationText = String(notification.expirationEpochSeconds)
+        }
+        self.block.rewind()
+        self.block.replace(self.path, "/3/device/".utf8, notification.deviceToken.rawValue.utf8)
+        if let authorization = self.authorization { self.block.replace(authorization, value) }
+        self.block.replace(self.topic, notification.topic.rawValue.utf8)
+        self.block.replace(self.pushType, notification.pushType.rawValue.utf8)
+        self.block.replace(self.priority, self.priorityText.utf8)
+        self.block.replace(self.expiration, self.expirationText.utf8)
+        self.block.replace(self.identifier, identifier)
+        if let collapse = self.collapse, let text = notification.collapseIdentifier {
+            self.block.replace(collapse, text.utf8)
+        }
+    }
+
+    mutating func submitted() {
+        guard self.isFirst else { return }
+        self.isFirst = false
+        self.block.setIndexed(self.expiration, false)
+        self.block.setIndexed(self.identifier, false)
+        if let collapse = self.collapse { self.block.setIndexed(collapse, false) }
+    }
+}

@@ -1,0 +1,10 @@
+/// One notification on its way through the client.
+struct PendingPush {
+    let notification: PushNotification
+    /// The request's number, or its place in `batch`.
+    let number: UInt64
+    /// The call of `send` that waits for it; nil: its reply goes to `onReplies`.
+    let batch: PushBatch?
+    /// `apns-id`, made once so that a retry carries the same.
+    let identifier: NotificationIdentifier
+}
