@@ -42,9 +42,11 @@ extension Brand {
             orderType: file.orderType,
             rules: BrandRules(
                 orderType: file.orderType, merchant: file.merchant, returnInfo: file.returnInfo,
-                passUnknownMembers: file.passUnknownMembers, webServiceURL: webServiceURL),
+                changeNotifications: file.changeNotifications, passUnknownMembers: file.passUnknownMembers,
+                webServiceURL: webServiceURL),
             signing: signing,
             push: try Self.push(file, files, chain: certificate + Array("\n".utf8) + issuer, key: key),
+            pushOptions: file.pushOptions,
             assets: try files.assets(),
             pictureHosts: file.pictureHosts)
     }

@@ -13,6 +13,8 @@ public struct Brand: Sendable {
     public let signing: SigningIdentity
     /// What shows APNs who is pushing.
     public let push: PushAuthentication
+    /// How APNs is to treat its notifications.
+    public let pushOptions: PushOptions
     /// Its files by their name in packages.
     public let assets: [String: Asset]
     /// Where pictures that orders name by URL may come from.
@@ -31,6 +33,7 @@ extension Brand {
         let rules: JSON = [
             "merchant": self.rules.merchant.map { .object($0) } ?? .null,
             "returnInfo": self.rules.returnInfo.map { .object($0) } ?? .null,
+            "changeNotifications": self.rules.changeNotifications.map { .string($0.rawValue) } ?? .null,
             "passUnknownMembers": .bool(self.rules.passUnknownMembers), "url": .string(self.rules.webServiceURL),
         ]
         return SHA256.hex(Array((assets + [self.signer]).joined(separator: " ").utf8) + rules.serialized)

@@ -101,6 +101,24 @@ import Testing
         #expect(try version(Examples.order(4).setting(nil, "schemaVersion")) == 1)
     }
 
+    @Test(arguments: [ChangeNotifications.enabled, .disabledIfAppInstalled])
+    func whatTheOrderSaysOfChangeNotificationsWinsOverTheBrand(_ wish: ChangeNotifications) throws {
+        let example = try Examples.order(1)
+        var rules = try Examples.rules(example)
+        #expect(example.object?["changeNotifications"] == "disabledIfAppInstalled")
+        let given = try Examples.state(1)
+        var bare = given
+        bare.document.members["changeNotifications"] = nil
+        #expect(bare.orderJSON(rules: rules).object?["changeNotifications"] == nil)
+        rules.changeNotifications = wish
+        #expect(bare.orderJSON(rules: rules).object?["changeNotifications"] == .string(wish.rawValue))
+        #expect(given.orderJSON(rules: rules).object?["changeNotifications"] == "disabledIfAppInstalled")
+        // It is the brand's, so it is not kept with the order.
+        #expect(bare.document.members["changeNotifications"] == nil)
+        let order = bare.orderJSON(rules: rules)
+        #expect(OrderValidator.violations(in: order, allowUnknownMembers: false, nowEpochSeconds: self.now).isEmpty)
+    }
+
     @Test func merchantAndReturnInfoComeFromTheBrandAsAWhole() throws {
         let order = try Examples.order(3)
         var rules = try Examples.rules(order)

@@ -47,6 +47,38 @@ import Testing
         }
     }
 
+    @Test func howDevicesAreToldIsTakenUpWithoutANewCredential() throws {
+        try self.with { _, brands, type in
+            let library = try self.library(brands)
+            let before = try #require(library.brands[type])
+            #expect(before.pushOptions == PushOptions())
+            #expect(before.pushOptions.kind == .background && before.pushOptions.priority == .normal)
+            #expect(before.pushOptions.expirationSeconds == 604_800 && before.pushOptions.collapseIdentifier == nil)
+            var object = BrandFolder.configuration().object ?? JSONObject()
+            object["push"] = [
+                "authentication": "certificate", "type": "alert", "priority": 10, "expirationSeconds": 3600,
+                "collapseIdentifier": "orders",
+            ]
+            try Data(JSON.object(object).serialized).write(to: URL(filePath: brands + "/shop/brand.json"))
+            #expect(self.look(library, isForced: true) == [.changed(type)])
+            let after = try #require(library.brands[type])
+            #expect(after.pushOptions.kind == .alert && after.pushOptions.priority == .immediate)
+            #expect(after.pushOptions.collapseIdentifier == "orders")
+            #expect(after.pushOptions.expirationEpochSeconds(nowEpochSeconds: 1000) == 4600)
+            #expect(after.push == before.push)
+            // What cannot be used keeps what was good.
+            object["push"] = ["authentication": "certificate", "priority": 10]
+            try Data(JSON.object(object).serialized).write(to: URL(filePath: brands + "/shop/brand.json"))
+            _ = self.look(library, isForced: true)
+            #expect(library.brands[type]?.pushOptions == after.pushOptions && library.failures.count == 1)
+            // Not kept at all, rather than kept until now.
+            object["push"] = ["authentication": "certificate", "expirationSeconds": 0]
+            try Data(JSON.object(object).serialized).write(to: URL(filePath: brands + "/shop/brand.json"))
+            _ = self.look(library, isForced: true)
+            #expect(library.brands[type]?.pushOptions.expirationEpochSeconds(nowEpochSeconds: 1000) == 0)
+        }
+    }
+
     /// Kubernetes puts the new files beside the old ones and swaps one link.
     @Test func aSwappedLinkIsNoticed() throws {
         try self.with { folder, brands, type in
@@ -139,7 +171,16 @@ import Testing
             var object = BrandFolder.configuration().object ?? JSONObject()
             object["defaults"] = ["merchant": ["displayName": "Shop"]]
             try folder.write("brand.json", JSON.object(object).serialized)
-            #expect(try folder.load().stamp != second.stamp)
+            let third = try folder.load()
+            #expect(third.stamp != second.stamp)
+            object["defaults"] = ["merchant": ["displayName": "Shop"], "changeNotifications": "disabledIfAppInstalled"]
+            try folder.write("brand.json", JSON.object(object).serialized)
+            let fourth = try folder.load()
+            #expect(fourth.stamp != third.stamp)
+            // How devices are told is no part of a package.
+            object["push"] = ["authentication": "certificate", "type": "alert", "priority": 10]
+            try folder.write("brand.json", JSON.object(object).serialized)
+            #expect(try folder.load().stamp == fourth.stamp)
             _ = try DevelopmentCertificates.make(
                 in: folder.path, .init(orderType: self.orderType, authority: folder.path))
             #expect(try folder.load().signer != first.signer)

@@ -88,7 +88,57 @@ import Testing
         ),
         ("defaults", [], "$.defaults: an array stands where an object is expected"),
         ("defaults", ["merchant": "x"], "$.defaults.merchant: a string stands where an object is expected"),
+        ("push", ["authentication": "certificate", "types": "alert"], "$.push.types is not known here"),
+        (
+            "push", ["authentication": "certificate", "type": "voip"],
+            "$.push.type: \"voip\" must be \"background\" or \"alert\""
+        ),
+        ("push", ["authentication": "certificate", "type": 5], "$.push.type: a number stands where a text"),
+        ("push", ["authentication": "certificate", "priority": 7], "$.push.priority: 7 must be 1, 5 or 10"),
+        ("push", ["authentication": "certificate", "priority": "5"], "$.push.priority: a string stands where a whole"),
+        ("push", ["authentication": "certificate", "priority": 10], "$.push.priority: 10 is an error with background"),
+        (
+            "push", ["authentication": "certificate", "type": "background", "priority": 10],
+            "$.push.priority: 10 is an error with background"
+        ),
+        (
+            "push", ["authentication": "certificate", "expirationSeconds": -1],
+            "$.push.expirationSeconds: -1 must be from 0 to 2592000"
+        ),
+        (
+            "push", ["authentication": "certificate", "expirationSeconds": 2_592_001],
+            "$.push.expirationSeconds: 2592001 must be from 0 to 2592000"
+        ),
+        (
+            "push", ["authentication": "certificate", "expirationSeconds": [:]],
+            "$.push.expirationSeconds: an object stands where a whole number"
+        ),
+        (
+            "push", ["authentication": "certificate", "collapseIdentifier": ""],
+            "$.push.collapseIdentifier: a string stands where a text"
+        ),
+        (
+            "push", ["authentication": "certificate", "collapseIdentifier": .string(String(repeating: "x", count: 65))],
+            "$.push.collapseIdentifier: has 65 bytes, at most 64"
+        ),
+        (
+            "push", ["authentication": "certificate", "collapseIdentifier": "a b"],
+            "$.push.collapseIdentifier: may have visible ASCII characters only"
+        ),
+        (
+            "push", ["authentication": "certificate", "collapseIdentifier": "a\r\nb"],
+            "$.push.collapseIdentifier: may have visible ASCII characters only"
+        ),
+        (
+            "push", ["authentication": "certificate", "collapseIdentifier": "größe"],
+            "$.push.collapseIdentifier: may have visible ASCII characters only"
+        ),
         ("defaults", ["merchants": [:]], "$.defaults.merchants is not known here"),
+        (
+            "defaults", ["changeNotifications": "disabled"],
+            "$.defaults.changeNotifications: \"disabled\" must be \"enabled\" or \"disabledIfAppInstalled\""
+        ),
+        ("defaults", ["changeNotifications": true], "$.defaults.changeNotifications: a boolean stands where a text"),
         ("passUnknownMembers", "yes", "$.passUnknownMembers: a string stands where true or false is expected"),
         ("passUnknownMember", true, "$.passUnknownMember is not known here"),
         ("pictures", [], "$.pictures: an array stands where an object is expected"),

@@ -7,6 +7,8 @@ public struct BrandRules: Sendable {
     public var merchant: JSONObject?
     /// The `returnInfo` of orders that have none.
     public var returnInfo: JSONObject?
+    /// The `changeNotifications` of orders that have none; nil leaves them without, which Wallet takes for `enabled`.
+    public var changeNotifications: ChangeNotifications?
     /// Whether members that Wallet Orders does not know are let through.
     public var passUnknownMembers: Bool
     /// `https://…` as Wallet will call it.
@@ -14,11 +16,12 @@ public struct BrandRules: Sendable {
 
     public init(
         orderType: OrderTypeIdentifier, merchant: JSONObject? = nil, returnInfo: JSONObject? = nil,
-        passUnknownMembers: Bool = false, webServiceURL: String
+        changeNotifications: ChangeNotifications? = nil, passUnknownMembers: Bool = false, webServiceURL: String
     ) {
         self.orderType = orderType
         self.merchant = merchant
         self.returnInfo = returnInfo
+        self.changeNotifications = changeNotifications
         self.passUnknownMembers = passUnknownMembers
         self.webServiceURL = webServiceURL
     }

@@ -47,6 +47,9 @@ extension OrderDocument {
         var order = self.members
         if order["merchant"] == nil, let merchant = rules.merchant { order["merchant"] = .object(merchant) }
         if order["returnInfo"] == nil, let returnInfo = rules.returnInfo { order["returnInfo"] = .object(returnInfo) }
+        if order["changeNotifications"] == nil, let wish = rules.changeNotifications {
+            order["changeNotifications"] = .string(wish.rawValue)
+        }
         if order["schemaVersion"] == nil { order["schemaVersion"] = .integer(self.impliedSchemaVersion) }
         order["authenticationToken"] = .string(token.rawValue)
         order["orderIdentifier"] = .string(key.order.rawValue)

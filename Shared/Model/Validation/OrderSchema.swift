@@ -9,7 +9,7 @@ enum OrderSchema {
         .optional("associatedApplications", .array(of: .object(Self.application))),
         .optional("authenticationToken", .text(.token)),
         .optional("barcode", .object(Self.barcode)),
-        .optional("changeNotifications", .choice(["enabled", "disabledIfAppInstalled"])),
+        .optional("changeNotifications", .choice(ChangeNotifications.allCases.map(\.rawValue))),
         .required("createdAt", .text(.dateTime)),
         .optional("customer", .object(Self.customer)),
         .optional("fulfillments", .array(of: .fulfillment)),

@@ -1,0 +1,129 @@
+import Model
+
+/// The members of an object, taken out one by one, so that in the end what is left over is known.
+struct BrandMembers {
+    private let path: String
+    private var rest: JSONObject
+
+    /// - Parameter path: where it stands, for messages: `$.push`.
+    /// - Throws: `BrandError` `.configuration`, as all that follows.
+    init(_ json: JSON, path: String) throws(BrandError) {
+        guard case .object(let object) = json else {
+            throw BrandError(.configuration, "\(path): \(json.kind) stands where an object is expected")
+        }
+        self.path = path
+        self.rest = object
+    }
+
+    private mutating func take(_ name: String) -> JSON? {
+        defer { self.rest[name] = nil }
+        return self.rest[name]
+    }
+
+    private func wrong(_ name: String, _ value: JSON?, _ expected: String) -> BrandError {
+        guard let value else {
+            return BrandError(.configuration, "\(self.path).\(name) is missing: give \(expected)")
+        }
+        return BrandError(.configuration, "\(self.path).\(name): \(value.kind) stands where \(expected) is expected")
+    }
+
+    /// A text that is not empty.
+    mutating func string(_ name: String) throws(BrandError) -> String {
+        let value = self.take(name)
+        guard case .string(let text)? = value, !text.isEmpty else { throw self.wrong(name, value, "a text") }
+        return text
+    }
+
+    /// A text that is not empty; nil if the member is not there.
+    mutating func optionalString(_ name: String) throws(BrandError) -> String? {
+        self.rest[name] == nil ? nil : try self.string(name)
+    }
+
+    /// One of an enumeration's raw values; nil if the member is not there.
+    mutating func choice<Choice: RawRepresentable<String> & CaseIterable>(
+        _ name: String
+    ) throws(BrandError) -> Choice? {
+        guard let text = try self.optionalString(name) else { return nil }
+        guard let value = Choice(rawValue: text) else {
+            let choices = Choice.allCases.map { "\"\($0.rawValue)\"" }.joined(separator: " or ")
+            throw BrandError(.configuration, "\(self.path).\(name): \"\(text)\" must be \(choices)")
+        }
+        return value
+    }
+
+    /// A whole number; nil if the member is not there.
+    mutating func integer(_ name: String) throws(BrandError) -> Int64? {
+        let value = self.take(name)
+        guard let value else { return nil }
+        guard let number = value.integer else { throw self.wrong(name, value, "a whole number") }
+        return number
+    }
+
+    /// A path inside the brand's directory.
+    mutating func file(_ name: String) throws(BrandError) -> String {
+        let text = try self.string(name)
+        let parts = text.split(separator: "/", omittingEmptySubsequences: false)
+        guard !text.hasPrefix("/"), !parts.contains(".."), !text.utf8.contains(0) else {
+            throw BrandError(
+                .configuration,
+                "\(self.path).\(name): \"\(text)\" must be a path relative to the brand's directory, without ..")
+        }
+        return text
+    }
+
+    /// Ten upper-case letters and digits. Source: Wallet Orders §4.4
+    mutating func appleIdentifier(_ name: String) throws(BrandError) -> String {
+        let text = try self.string(name)
+        let valid = text.utf8.allSatisfy {
+            (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains($0) || (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0)
+        }
+        guard valid, text.utf8.count == 10 else {
+            throw BrandError(.configuration, "\(self.path).\(name): \"\(text)\" is not ten of A-Z and 0-9")
+        }
+        return text
+    }
+
+    /// True or false; nil if the member is not there.
+    mutating func bool(_ name: String) throws(BrandError) -> Bool? {
+        let value = self.take(name)
+        guard let value else { return nil }
+        guard case .bool(let truth) = value else { throw self.wrong(name, value, "true or false") }
+        return truth
+    }
+
+    /// An array of texts.
+    mutating func texts(_ name: String) throws(BrandError) -> [String] {
+        let value = self.take(name)
+        guard case .array(let elements)? = value else { throw self.wrong(name, value, "an array of texts") }
+        let texts = elements.compactMap(\.string)
+        guard texts.count == elements.count else { throw self.wrong(name, value, "an array of texts only") }
+        return texts
+    }
+
+    /// An object that is taken as it is; nil if the member is not there.
+    mutating func object(_ name: String) throws(BrandError) -> JSONObject? {
+        let value = self.take(name)
+        guard let value else { return nil }
+        guard case .object(let object) = value else { throw self.wrong(name, value, "an object") }
+        return object
+    }
+
+    /// An object whose members are taken out in turn.
+    mutating func members(_ name: String) throws(BrandError) -> BrandMembers {
+        let value = self.take(name)
+        guard let value else { throw self.wrong(name, value, "an object") }
+        return try BrandMembers(value, path: "\(self.path).\(name)")
+    }
+
+    /// An object whose members are taken out in turn; nil if it is not there.
+    mutating func optionalMembers(_ name: String) throws(BrandError) -> BrandMembers? {
+        guard let value = self.take(name) else { return nil }
+        return try BrandMembers(value, path: "\(self.path).\(name)")
+    }
+
+    /// Refuses what nobody took.
+    func refuseRest() throws(BrandError) {
+        guard let first = self.rest.members.first else { return }
+        throw BrandError(.configuration, "\(self.path).\(first.name) is not known here: is the name mistyped?")
+    }
+}
