@@ -43,6 +43,22 @@ public enum SettingKey: String, CaseIterable, Sendable {
     case apnsURL = "WAYBILL_APNS_URL"
     /// Path of a PEM file with the roots that APNs' certificate must lead to. Default: the system's.
     case apnsRoots = "WAYBILL_APNS_ROOTS"
+    /// HTTP proxy that leads to APNs, `http://[user:password@]host:port`. The credential is secret. Default none.
+    case apnsProxy = "WAYBILL_APNS_PROXY"
+    /// Fewest and most connections to APNs for each credential, `2-8`, each 1 to 100. Default `2-8`.
+    case apnsConnections = "WAYBILL_APNS_CONNECTIONS"
+    /// How long further changes for a device are waited for before it is told, in milliseconds, 0 to 60,000; 0 does not
+    /// wait. Default 1,000.
+    case pushWindowMilliseconds = "WAYBILL_PUSH_WINDOW_MILLISECONDS"
+    /// Most notifications for a device and order type in an hour, 0 to 3,600; 0 sets no limit. Default 60.
+    case pushHourlyLimit = "WAYBILL_PUSH_HOURLY_LIMIT"
+    /// How long a notification that does not get through holds back its partition, in seconds, 10 to 86,400. Default
+    /// 300.
+    case pushHoldSeconds = "WAYBILL_PUSH_HOLD_SECONDS"
+    /// How often a notification is tried of which APNs, or the silence about it alone, says no, 1 to 100. Default 8.
+    case pushAttempts = "WAYBILL_PUSH_ATTEMPTS"
+    /// Most notifications of one credential that wait for APNs' answer, 100 to 100,000. Default 10,000.
+    case pushInFlight = "WAYBILL_PUSH_IN_FLIGHT"
     /// Path of a PEM file with the roots that the certificates of picture hosts must lead to. Default: the system's.
     case pictureRoots = "WAYBILL_PICTURE_ROOTS"
     /// Addresses that pictures are fetched from although they are not public, separated by commas. For development.
@@ -59,6 +75,17 @@ public enum SettingKey: String, CaseIterable, Sendable {
     /// The environment variable that names the configuration file; not a key of the file itself.
     public static let fileVariable = "WAYBILL_CONFIG"
 
-    /// Whether the value is shown as `(redacted)`.
-    var isSecret: Bool { self == .redisURL }
+    /// Whether a part of the value is secret.
+    var isSecret: Bool { self == .redisURL || self == .apnsProxy }
+
+    /// A value as it may be shown.
+    ///
+    /// Of a proxy's address only what stands in front of the last `@` is hidden, since a password may have that
+    /// character too; whoever looks for a mistake needs the rest.
+    func shown(_ value: String) -> String {
+        guard self == .apnsProxy else { return self.isSecret ? "(redacted)" : value }
+        guard let at = value.lastIndex(of: "@") else { return value }
+        let scheme = value.hasPrefix("http://") ? "http://" : ""
+        return "\(scheme)(redacted)\(value[at...])"
+    }
 }

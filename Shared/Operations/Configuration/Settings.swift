@@ -7,7 +7,7 @@ public struct SettingsError: Error, CustomStringConvertible, Sendable {
     public let description: String
 
     public init(_ key: SettingKey, value: String?, _ problem: String) {
-        let shown = key.isSecret && value != nil ? "(redacted)" : value
+        let shown = value.map(key.shown)
         self.description = shown.map { "\(key.rawValue)=\($0): \(problem)" } ?? "\(key.rawValue): \(problem)"
     }
 
@@ -148,7 +148,7 @@ public final class Settings {
 
     private func remember(_ key: SettingKey, _ value: String?) {
         self.effective.removeAll { $0.key == key }
-        let shown = value.map { key.isSecret ? "(redacted)" : $0 } ?? "(none)"
+        let shown = value.map(key.shown) ?? "(none)"
         self.effective.append((key, shown))
     }
 }

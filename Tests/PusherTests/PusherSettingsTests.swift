@@ -1,0 +1,110 @@
+import APNS
+import Operations
+import TestKit
+import Testing
+
+@testable import Pusher
+
+@Suite struct PusherSettingsTests {
+    /// The settings with these values, and a brand.
+    private func settings(_ environment: [String: String]) throws -> (PusherSettings, Settings) {
+        let directory = try TemporaryDirectory("pusher-settings")
+        let brands = try PusherFixture.shared.get().write(into: directory)
+        let settings = try Settings(environment: environment.merging(["WAYBILL_BRANDS": brands]) { first, _ in first })
+        return (try PusherSettings(settings, common: try CommonSettings(settings)), settings)
+    }
+
+    @Test func theDefaultsAreForAPNsItself() throws {
+        let (settings, _) = try self.settings([:])
+        #expect(settings.endpoint.description == "api.push.apple.com:443")
+        #expect(settings.proxy == nil && settings.roots == nil)
+        #expect(settings.connections == 2...8)
+        #expect(settings.window == .seconds(1) && settings.hold == .seconds(300))
+        #expect(settings.hourlyLimit == 60 && settings.attempts == 8 && settings.inFlight == 10_000)
+    }
+
+    @Test func whatIsGivenIsTaken() throws {
+        let (settings, _) = try self.settings([
+            "WAYBILL_APNS_URL": "https://api.push.apple.com:2197", "WAYBILL_APNS_CONNECTIONS": "1-100",
+            "WAYBILL_APNS_PROXY": "http://proxy.example:3128", "WAYBILL_PUSH_WINDOW_MILLISECONDS": "0",
+            "WAYBILL_PUSH_HOURLY_LIMIT": "0", "WAYBILL_PUSH_HOLD_SECONDS": "10", "WAYBILL_PUSH_ATTEMPTS": "1",
+            "WAYBILL_PUSH_IN_FLIGHT": "100000",
+        ])
+        #expect(settings.endpoint.port == 2197 && settings.connections == 1...100)
+        #expect(settings.proxy?.description == "proxy.example:3128")
+        #expect(settings.window == .zero && settings.hourlyLimit == nil && settings.hold == .seconds(10))
+        #expect(settings.attempts == 1 && settings.inFlight == 100_000)
+        #expect(try self.settings(["WAYBILL_APNS_CONNECTIONS": "3-3"]).0.connections == 3...3)
+    }
+
+    private static let bad: [(String, [String])] = [
+        (
+            "WAYBILL_APNS_URL",
+            ["http://api.push.apple.com", "api.push.apple.com", "https://", "https://api.push.apple.com:8443",
+                "https://API.sandbox.push.apple.com:80"]
+        ),
+        ("WAYBILL_APNS_ROOTS", ["/nowhere/roots.pem"]),
+        ("WAYBILL_APNS_PROXY", ["proxy:3128", "https://proxy:3128", "http://proxy", "http://:3128", "http://proxy:0"]),
+        (
+            "WAYBILL_APNS_CONNECTIONS",
+            ["2", "0-8", "8-2", "2-101", "2-", "-8", "-", "2-8-9", "2 - 8", "+2-8", "a-b", "2–8", "99999999999999999999-8"]
+        ),
+        ("WAYBILL_PUSH_WINDOW_MILLISECONDS", ["-1", "60001", "1s", "1.5"]),
+        ("WAYBILL_PUSH_HOURLY_LIMIT", ["-1", "3601", "many"]),
+        ("WAYBILL_PUSH_HOLD_SECONDS", ["0", "9", "86401", "5m"]),
+        ("WAYBILL_PUSH_ATTEMPTS", ["0", "101", "-1", "x"]),
+        ("WAYBILL_PUSH_IN_FLIGHT", ["0", "99", "100001", "10k"]),
+    ]
+
+    @Test(arguments: Self.bad.flatMap { key, values in values.map { (key, $0) } })
+    func aBadValueNamesKeyAndValue(key: String, value: String) throws {
+        let error = #expect(throws: SettingsError.self) { _ = try self.settings([key: value]) }
+        #expect(error?.description.hasPrefix("\(key)=\(value): ") == true, "\(error?.description ?? "")")
+    }
+
+    /// With 24 an hour a notification may wait 300 s.
+    @Test func whoWaitsForHisTurnIsNotGivenUpMeanwhile() throws {
+        #expect(try self.settings(["WAYBILL_PUSH_HOURLY_LIMIT": "24"]).0.hourlyLimit == 24)
+        let error = #expect(throws: SettingsError.self) { _ = try self.settings(["WAYBILL_PUSH_HOURLY_LIMIT": "23"]) }
+        #expect(
+            error?.description
+                == "WAYBILL_PUSH_HOURLY_LIMIT=23: a notification could wait 314 s for its turn, longer than "
+                + "WAYBILL_PUSH_HOLD_SECONDS=300: allow at least 24 an hour, or hold longer")
+        #expect(throws: SettingsError.self) { _ = try self.settings(["WAYBILL_PUSH_HOLD_SECONDS": "119"]) }
+        #expect(try self.settings(["WAYBILL_PUSH_HOLD_SECONDS": "120"]).0.hold == .seconds(120))
+        let window = #expect(throws: SettingsError.self) {
+            _ = try self.settings([
+                "WAYBILL_PUSH_HOURLY_LIMIT": "0", "WAYBILL_PUSH_HOLD_SECONDS": "10",
+                "WAYBILL_PUSH_WINDOW_MILLISECONDS": "10001",
+            ])
+        }
+        #expect(
+            window?.description
+                == "WAYBILL_PUSH_WINDOW_MILLISECONDS=10001: is longer than WAYBILL_PUSH_HOLD_SECONDS=10")
+    }
+
+    @Test func allBrandsTogetherMustFitIntoMemory() throws {
+        try PusherSettings.check(inFlight: 10_000, brands: 200)
+        let error = #expect(throws: SettingsError.self) { try PusherSettings.check(inFlight: 10_000, brands: 250) }
+        #expect(error?.description.hasPrefix("WAYBILL_PUSH_IN_FLIGHT=10000: with 250 brands") == true)
+        #expect(error?.description.hasSuffix("allow at most 8000") == true)
+        #expect(throws: SettingsError.self) { try PusherSettings.check(inFlight: 100_000, brands: .max) }
+    }
+
+    @Test func thePasswordOfTheProxyIsNeverShown() throws {
+        let (settings, all) = try self.settings(["WAYBILL_APNS_PROXY": "http://me:hunter%402@proxy.example:3128"])
+        #expect(settings.proxy?.description == "proxy.example:3128")
+        #expect(!"\(all.effective) \(settings.proxy.map { "\($0)" } ?? "")".contains("hunter"))
+        #expect(
+            all.effective.contains { $0.key == .apnsProxy && $0.value == "http://(redacted)@proxy.example:3128" })
+        // Neither when it is wrong, however it is wrong.
+        for url in [
+            "http://me:hunter2@proxy", "me:hunter2@proxy:1", "http://me:hunter2@x@proxy:y", "http://hunter2@proxy:3128",
+            "https://me:hunter2@proxy:3128", "http://me:hunter2%zz@proxy:1",
+        ] {
+            let error = #expect(throws: SettingsError.self) { _ = try self.settings(["WAYBILL_APNS_PROXY": url]) }
+            #expect(error?.description.contains("hunter2") == false, "\(error?.description ?? "")")
+            #expect(error?.description.hasPrefix("WAYBILL_APNS_PROXY=") == true)
+        }
+    }
+}
