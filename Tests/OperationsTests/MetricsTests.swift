@@ -64,6 +64,25 @@ import Testing
         #expect(try self.series(registry)["r_bucket{le=\"+Inf\"}"] == 3)
     }
 
+    @Test func aTimerMayHaveBucketsOfItsOwn() throws {
+        let registry = MetricsRegistry()
+        let timer = registry.timer("age_seconds", dimensions: [("x", "a")], bounds: [0.001, 60, 3600])
+        for seconds in [0, 0.001, 0.002, 60, 61, 3601] { timer.recordSeconds(seconds) }
+        // The same one again, however it is asked for.
+        registry.timer("age_seconds", dimensions: [("x", "a")], bounds: [1]).recordSeconds(1)
+        Timer(label: "age_seconds", dimensions: [("x", "a")], factory: registry).recordSeconds(1)
+        let series = try self.series(registry)
+        #expect(
+            series.filter { $0.key.contains("_bucket") } == [
+                "age_seconds_bucket{x=\"a\",le=\"0.001\"}": 2, "age_seconds_bucket{x=\"a\",le=\"60.0\"}": 6,
+                "age_seconds_bucket{x=\"a\",le=\"3600.0\"}": 7, "age_seconds_bucket{x=\"a\",le=\"+Inf\"}": 8,
+            ])
+        // What is no timer stays what it is.
+        Counter(label: "c_total", factory: registry).increment()
+        registry.timer("c_total", bounds: [1]).recordSeconds(1)
+        #expect(try self.series(registry)["c_total"] == 1)
+    }
+
     @Test func oneNameIsOneKindOfMetric() throws {
         let registry = MetricsRegistry()
         Counter(label: "x", factory: registry).increment()

@@ -54,7 +54,12 @@ public final class MetricsRegistry: MetricsFactory, Sendable {
     }
 
     public func makeTimer(label: String, dimensions: [(String, String)]) -> any TimerHandler {
-        let made = self.metric(label, dimensions) { .histogram(HistogramMetric(HistogramMetric.secondBounds)) }
+        self.makeTimer(label: label, dimensions: dimensions, bounds: HistogramMetric.secondBounds)
+    }
+
+    /// - Parameter bounds: upper ends of the buckets in seconds, growing.
+    func makeTimer(label: String, dimensions: [(String, String)], bounds: [Double]) -> any TimerHandler {
+        let made = self.metric(label, dimensions) { .histogram(HistogramMetric(bounds)) }
         guard case .histogram(let metric) = made else { return NOOPMetricsHandler.instance }
         return metric
     }
