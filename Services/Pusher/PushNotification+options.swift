@@ -1,0 +1,21 @@
+import APNS
+import Model
+import Packaging
+
+extension PushNotification {
+    /// A notification as its brand wants it.
+    init(
+        deviceToken: PushToken, topic: OrderTypeIdentifier, options: PushOptions, nowEpochSeconds: Int64
+    ) {
+        self.init(
+            deviceToken: deviceToken, topic: topic,
+            expirationEpochSeconds: options.expirationEpochSeconds(nowEpochSeconds: nowEpochSeconds))
+        self.pushType =
+            switch options.kind {
+            case .background: .background
+            case .alert: .alert
+            }
+        self.priority = UInt8(options.priority.rawValue)
+        self.collapseIdentifier = options.collapseIdentifier
+    }
+}

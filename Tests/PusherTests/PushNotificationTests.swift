@@ -1,0 +1,34 @@
+import APNS
+import Model
+import Packaging
+import Testing
+
+@testable import Pusher
+
+@Suite struct PushNotificationTests {
+    private func notification(_ options: PushOptions) throws -> PushNotification {
+        PushNotification(
+            deviceToken: try PushToken(PusherScene.token(1)), topic: try OrderTypeIdentifier(PusherFixture.orderType),
+            options: options, nowEpochSeconds: 1000)
+    }
+
+    @Test func theDefaultIsABackgroundPushThatIsKeptForAWeek() throws {
+        let notification = try self.notification(PushOptions())
+        #expect(notification.pushType == .background && notification.priority == 5)
+        #expect(notification.expirationEpochSeconds == 605_800 && notification.collapseIdentifier == nil)
+        #expect(notification.payload == PushNotification.emptyPayload)
+    }
+
+    @Test func theBrandDecides() throws {
+        var options = PushOptions()
+        options.kind = .alert
+        options.expirationSeconds = 0
+        options.collapseIdentifier = "orders"
+        for priority in PushOptions.Priority.allCases {
+            options.priority = priority
+            let notification = try self.notification(options)
+            #expect(notification.pushType == .alert && Int64(notification.priority) == priority.rawValue)
+            #expect(notification.expirationEpochSeconds == 0 && notification.collapseIdentifier == "orders")
+        }
+    }
+}
