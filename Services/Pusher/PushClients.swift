@@ -27,19 +27,28 @@ final class PushClients: Sendable {
         }
     }
 
-    private let make: @Sendable (PushAuthentication) throws -> APNSClient
+    private let make: @Sendable (OrderTypeIdentifier, PushAuthentication) throws -> APNSClient
     private let state = Mutex(State())
 
-    /// - Parameter make: a client for a credential.
+    /// - Parameter make: a client for the credential of an order type.
     /// - Throws: what `make` throws for the first that it cannot make.
-    init(_ brands: Brands, make: @escaping @Sendable (PushAuthentication) throws -> APNSClient) throws {
+    init(
+        _ brands: Brands, make: @escaping @Sendable (OrderTypeIdentifier, PushAuthentication) throws -> APNSClient
+    ) throws {
         self.make = make
         var kept: [OrderTypeIdentifier: Kept] = [:]
         for type in brands.orderTypes {
             guard let push = brands[type]?.push else { continue }
-            kept[type] = Kept(push: push, client: try make(push))
+            kept[type] = Kept(push: push, client: try make(type, push))
         }
         self.state.withLock { [kept] in $0.kept = kept }
+    }
+
+    /// The clients as they are now, by the names of their credentials; not to be sent with.
+    var named: [String: APNSClient] {
+        self.state.withLock { state in
+            Dictionary(uniqueKeysWithValues: state.kept.map { ($0.key.rawValue, $0.value.client) })
+        }
     }
 
     /// Lends the clients as they are now; none of them is closed before the closure returns.
@@ -72,7 +81,7 @@ final class PushClients: Sendable {
                 continue
             }
             do {
-                new[type] = Kept(push: push, client: try self.make(push))
+                new[type] = Kept(push: push, client: try self.make(type, push))
             } catch {
                 new[type] = old[type]
                 failures.append((type, error))

@@ -75,12 +75,16 @@ struct PushProcessor: Sendable {
             self.logger.error("unreadable record", metadata: ["origin": "\(origin)", "reason": "\(reason)"])
         }
         self.metrics.recordsUnreadable.increment(by: batch.unreadable.count)
-        self.metrics.merged.increment(by: fanOut.mergedCount)
+        for (target, registrations) in fanOut.registrations where self.clients[target.orderType] != nil {
+            self.metrics[target.orderType.rawValue].count(.coalesced, by: registrations.count - 1)
+        }
         self.metrics.recordsConsumed.increment(by: records.count)
         let now = self.now()
         // A record's moment is its producer's word: without one, or before 1970, it says nothing.
         for record in records where record.topic == self.topics.orders && record.timestampMilliseconds >= 0 {
-            self.metrics.age.recordMilliseconds(max(0, now - record.timestampMilliseconds))
+            let key = String(decoding: record.key ?? [], as: UTF8.self)
+            guard let type = (try? OrderKey(key))?.orderType, self.clients[type] != nil else { continue }
+            self.metrics[type.rawValue].age(milliseconds: now - record.timestampMilliseconds)
         }
     }
 
@@ -125,22 +129,24 @@ struct PushProcessor: Sendable {
         _ round: inout PushRound, of fanOut: FanOut, to type: OrderTypeIdentifier, _ client: APNSClient
     ) async throws {
         let expiration = self.now() / 1000 + Self.expirationSeconds
+        let metrics = self.metrics[type.rawValue]
         let outcomes = await client.send(
             round.open.map {
                 PushNotification(deviceToken: $0.pushToken, topic: $0.orderType, expirationEpochSeconds: expiration)
             })
+        for outcome in outcomes { metrics.answered(outcome, elapsed: nil) }
         let steps = round.take(outcomes, isLast: round.attempts + 1 >= Self.attemptLimit)
         for (reason, count) in round.dropped { self.giveUp(count, of: type, reason) }
         for (target, step) in steps {
             switch step {
             case .delivered:
-                self.metrics.delivered.increment()
+                metrics.count(.delivered)
                 self.progress.finish(target)
             case .retire(let registeredBefore):
                 try await self.retire(fanOut.registrations[target] ?? [], before: registeredBefore)
                 self.progress.finish(target)
             case .dropped: self.progress.finish(target)
-            case .again: self.metrics.retried.increment()
+            case .again: metrics.count(.retried)
             case .away: break
             }
         }
@@ -149,7 +155,8 @@ struct PushProcessor: Sendable {
 
     private func giveUp(_ count: Int, of type: OrderTypeIdentifier, _ reason: String) {
         guard count > 0 else { return }
-        self.metrics.dropped.increment(by: count)
+        let metrics = self.clients[type] == nil ? self.metrics.strangers : self.metrics[type.rawValue]
+        metrics.count(.dropped, by: count)
         self.logger.error(
             "notifications given up", metadata: ["type": "\(type)", "count": "\(count)", "reason": "\(reason)"])
     }
@@ -165,7 +172,7 @@ struct PushProcessor: Sendable {
             _ = try await self.producer.produce(
                 KafkaMessage(topic: self.topics.registrations, key: Array(key.text.utf8), value: nil))
             self.progress.beginEnd(of: key)
-            if try await self.registrations.retire(key, record) { self.metrics.retired.increment() }
+            if try await self.registrations.retire(key, record) { self.metrics[key.order.orderType.rawValue].retired() }
             try await self.publishEnd(of: key, standing: try await self.standing(key))
         }
     }

@@ -18,14 +18,18 @@ extension Pusher {
         let common = environment.common
         let redis = RedisClient(common.redis, eventLoopGroup: environment.group)
         let producer = try KafkaProducer(environment.producing(within: common.shutdownLimit / 2))
-        let clients = try PushClients(settings.brands.brands) { push in
-            try APNSClient(
+        let metrics = PusherMetrics(factory: environment.metrics, host: "\(settings.endpoint)")
+        let clients = try PushClients(settings.brands.brands) { type, push in
+            let credential = metrics[type.rawValue]
+            var configuration = APNSConfiguration()
+            configuration.onEvent = { credential.happened($0) }
+            return try APNSClient(
                 endpoint: settings.endpoint, credential: APNSCredential(push), rootsPEM: settings.roots,
-                eventLoopGroup: environment.group)
+                proxy: settings.proxy, eventLoopGroup: environment.group, configuration: configuration)
         }
         var processor = PushProcessor(
             topics: common.topics, clients: [:], registrations: Registrations(redis: redis), producer: producer,
-            metrics: PusherMetrics(factory: environment.metrics), logger: environment.logger)
+            metrics: metrics, logger: environment.logger)
         processor.view = ViewWatch(View(redis: redis))
         let worker = try BatchWorker(
             group: Self.group, topics: [common.topics.orders, common.topics.registrations], environment: environment
@@ -48,7 +52,7 @@ extension Pusher {
                     metadata: ["brand": "\(type)", "error": "\(error)"])
             }
         }
-        return [reloader, worker]
+        return [reloader, CredentialGauges(metrics: metrics) { clients.named }, worker]
     }
 }
 

@@ -56,7 +56,7 @@ import Testing
         let roots = try directory.read("certificates/root.pem")
         let library = try BrandLibrary(directory: directory.path("brands"), webServiceURL: "https://unused.invalid")
         let endpoint = try APNSEndpoint(url: apns.url)
-        let clients = try PushClients(library.brands) { push in
+        let clients = try PushClients(library.brands) { _, push in
             if failing() { throw BadCredential() }
             return try APNSClient(
                 endpoint: endpoint, credential: APNSCredential(push), rootsPEM: roots,

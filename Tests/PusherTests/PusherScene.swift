@@ -79,7 +79,7 @@ struct PusherScene: Sendable {
         var processor = PushProcessor(
             topics: self.topics, clients: clients ?? own,
             registrations: self.registrations, producer: self.producer,
-            metrics: PusherMetrics(factory: self.metrics),
+            metrics: PusherMetrics(factory: self.metrics, host: self.host),
             logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
         processor.now = { Self.noon * 1000 }
         processor.random = { _ in 0.01 }
@@ -137,7 +137,18 @@ struct PusherScene: Sendable {
         return records
     }
 
-    func pushes(_ outcome: String) -> Int64 { self.metrics.counter("waybill_pushes_total{outcome=\"\(outcome)\"}") }
+    /// The label of APNs in metrics.
+    var host: String { String(self.apns.url.dropFirst("https://".count)) }
+
+    func pushes(_ outcome: String) -> Int64 { self.count("waybill_pushes_total", "outcome=\"\(outcome)\"") }
+
+    var retired: Int64 { self.count("waybill_push_tokens_retired_total", "") }
+
+    /// A counter of the brand's credential.
+    func count(_ name: String, _ labels: String) -> Int64 {
+        let credential = "credential=\"\(PusherFixture.orderType)\",host=\"\(self.host)\""
+        return self.metrics.counter("\(name){\(credential)\(labels.isEmpty ? "" : ",")\(labels)}")
+    }
 }
 
 extension MetricsRegistry {

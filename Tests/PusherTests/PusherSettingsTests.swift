@@ -47,7 +47,10 @@ import Testing
         ("WAYBILL_APNS_PROXY", ["proxy:3128", "https://proxy:3128", "http://proxy", "http://:3128", "http://proxy:0"]),
         (
             "WAYBILL_APNS_CONNECTIONS",
-            ["2", "0-8", "8-2", "2-101", "2-", "-8", "-", "2-8-9", "2 - 8", "+2-8", "a-b", "2–8", "99999999999999999999-8"]
+            [
+                "2", "0-8", "8-2", "2-101", "2-", "-8", "-", "2-8-9", "2 - 8", "+2-8", "a-b", "2–8",
+                "99999999999999999999-8",
+            ]
         ),
         ("WAYBILL_PUSH_WINDOW_MILLISECONDS", ["-1", "60001", "1s", "1.5"]),
         ("WAYBILL_PUSH_HOURLY_LIMIT", ["-1", "3601", "many"]),

@@ -1,0 +1,166 @@
+import APNS
+import CoreMetrics
+import Operations
+import Synchronization
+
+/// What is told of one credential and the host that it is used with.
+///
+/// Thread: any, also the client's event loop. What happens with each notification costs an atomic addition; what is
+/// rare, or made when it first happens, a lock. Bounded: all labels come from closed sets (`CredentialSeries`).
+final class CredentialMetrics: Sendable {
+    /// Upper ends of the buckets for how old a change is when APNs answers, in seconds: fine where the p99 should be,
+    /// and up to the hour that an outage may last.
+    static let ageBounds = [
+        0.001, 0.002, 0.004, 0.006, 0.008, 0.01, 0.015, 0.02, 0.03, 0.05, 0.075, 0.1, 0.25, 0.5, 1, 1.5, 2, 5, 10, 30,
+        60, 120, 300, 600, 1800, 3600,
+    ]
+
+    /// The codes of the pusher's dead letters.
+    static let letterCodes = [
+        "push-undeliverable", "push-credential-stopped", "push-refused", "push-token-unknown", "push-brand-missing",
+    ]
+
+    private struct Made {
+        var counters: [CredentialSeries: Counter] = [:]
+        var meters: [CredentialSeries: Meter] = [:]
+        var states: (credential: Meter, breaker: Meter)?
+    }
+
+    private let dimensions: [(String, String)]
+    private let factory: MetricsRegistry
+    private let made = Mutex(Made())
+    private let accepted: Counter
+    private let outcomes: [Outcome: Counter]
+    private let retiredTokens: Counter
+    private let ages: Timer
+    private let answerTimes: Timer
+    private let roundTrips: Timer
+
+    /// What became of a notification, or of the wish for one.
+    enum Outcome: String, Hashable, Sendable, CaseIterable {
+        /// APNs took it.
+        case delivered
+        /// It is sent again.
+        case retried
+        /// Another one told the device as well.
+        case coalesced
+        /// It waited because of the hourly limit.
+        case limited
+        /// APNs does not know the token, and the registration stays.
+        case unknownToken = "unknown-token"
+        /// It was given up.
+        case dropped
+    }
+
+    /// - Parameters:
+    ///   - name: of the credential; the order type that it is for.
+    ///   - host: `host:port` of APNs.
+    init(name: String, host: String, factory: MetricsRegistry) {
+        let dimensions = [("credential", name), ("host", host)]
+        self.dimensions = dimensions
+        self.factory = factory
+        let accepted = CredentialSeries(status: 200, reason: nil)
+        self.accepted = Counter(label: accepted.name, dimensions: dimensions + accepted.dimensions, factory: factory)
+        self.outcomes = Dictionary(
+            uniqueKeysWithValues: Outcome.allCases.map { outcome in
+                let label = [("outcome", outcome.rawValue)]
+                let counter = Counter(label: "waybill_pushes_total", dimensions: dimensions + label, factory: factory)
+                return (outcome, counter)
+            })
+        self.retiredTokens = Counter(
+            label: "waybill_push_tokens_retired_total", dimensions: dimensions, factory: factory)
+        self.ages = factory.timer("waybill_push_age_seconds", dimensions: dimensions, bounds: Self.ageBounds)
+        self.answerTimes = factory.timer("waybill_apns_answer_seconds", dimensions: dimensions, bounds: Self.ageBounds)
+        self.roundTrips = Timer(label: "waybill_apns_ping_seconds", dimensions: dimensions, factory: factory)
+        // From zero, since an alert on an increase does not see a series that begins with one.
+        for code in Self.letterCodes { self.apply(.count(.deadLetters(code: code), by: 0)) }
+    }
+
+    /// Takes what the client tells of its connections; does not block.
+    func happened(_ event: APNSEvent) { self.apply(CredentialUpdate(event)) }
+
+    /// Takes how the client stands.
+    func stands(_ snapshot: APNSSnapshot) {
+        for update in CredentialUpdate.all(snapshot) { self.apply(update) }
+    }
+
+    /// What became of one request, each attempt for itself.
+    ///
+    /// - Parameter elapsed: since its first stream; nil: it was never sent.
+    func answered(_ outcome: PushOutcome, elapsed: Duration?) {
+        if let elapsed { self.answerTimes.recordSeconds(elapsed / .seconds(1)) }
+        if case .answered(let answer) = outcome, answer.status == 200, answer.reason == nil {
+            self.accepted.increment()
+        } else {
+            self.apply(.count(CredentialSeries(outcome), by: 1))
+        }
+    }
+
+    /// What became of notifications.
+    func count(_ outcome: Outcome, by count: Int = 1) {
+        if count > 0 { self.outcomes[outcome]?.increment(by: count) }
+    }
+
+    /// Registrations that were taken off because APNs said that their token is gone.
+    func retired(by count: Int = 1) { self.retiredTokens.increment(by: count) }
+
+    /// - Parameter code: of the letter, a word of ours.
+    func deadLetter(code: String) { self.apply(.count(.deadLetters(code: code), by: 1)) }
+
+    /// From the publication of a change to APNs' answer.
+    ///
+    /// Clocks differ: an age below zero is none.
+    func age(milliseconds: Int64) { self.ages.recordMilliseconds(max(0, milliseconds)) }
+
+    /// How the credential and the breaker of its tokens stand.
+    ///
+    /// - Parameters:
+    ///   - credential: 0 healthy, 1 ill, 2 stopped.
+    ///   - breaker: 0 closed, 1 open.
+    func stands(credential: Int, breaker: Int) {
+        self.made.withLock { made in
+            let states =
+                made.states ?? (self.meter("waybill_push_credential_state"), self.meter("waybill_push_breaker_open"))
+            made.states = states
+            states.credential.set(credential)
+            states.breaker.set(breaker)
+        }
+    }
+
+    /// Takes the gauges off, of a credential that is used no more; counters stay, since they must not start again.
+    func retire() {
+        self.made.withLock { made in
+            for meter in made.meters.values { meter.destroy() }
+            made.states?.credential.destroy()
+            made.states?.breaker.destroy()
+            made.meters = [:]
+            made.states = nil
+        }
+    }
+
+    private func apply(_ update: CredentialUpdate) {
+        switch update {
+        case .count(let series, let count):
+            let counter = self.made.withLock { made in
+                let counter =
+                    made.counters[series]
+                    ?? Counter(
+                        label: series.name, dimensions: self.dimensions + series.dimensions, factory: self.factory)
+                made.counters[series] = counter
+                return counter
+            }
+            counter.increment(by: count)
+        case .set(let series, let value):
+            self.made.withLock { made in
+                let meter = made.meters[series] ?? self.meter(series.name, series.dimensions)
+                made.meters[series] = meter
+                meter.set(value)
+            }
+        case .roundTrip(let time): self.roundTrips.recordSeconds(time / .seconds(1))
+        }
+    }
+
+    private func meter(_ name: String, _ dimensions: [(String, String)] = []) -> Meter {
+        Meter(label: name, dimensions: self.dimensions + dimensions, factory: self.factory)
+    }
+}

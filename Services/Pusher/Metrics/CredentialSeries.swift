@@ -1,0 +1,97 @@
+import APNS
+
+/// One series of a credential's metrics that is made when it is first needed.
+///
+/// The labels come from closed sets, whatever a peer says: what is not documented is `other`.
+enum CredentialSeries: Hashable, Sendable {
+    /// Connections that came about.
+    case connected
+    /// Connections that did not come about or ended otherwise than we wanted, by our code.
+    case disconnected(APNSError.Code)
+    /// GOAWAY frames, by APNs' reason and the frame's code.
+    case goAway(reason: String, code: String)
+    /// Announcements of another limit of streams.
+    case settings
+    /// Requests that came back unprocessed.
+    case refusedStreams
+    /// Connections that were replaced by another.
+    case replaced(APNSEvent.Replacement)
+    /// Requests by what became of them.
+    case requests(status: String, reason: String)
+    /// Dead letters by their code, which is a word of ours.
+    case deadLetters(code: String)
+    case connections(APNSSnapshot.ConnectionState)
+    case streamsInUse
+    case streamLimit
+    case queued
+    case oldestQueuedSeconds
+
+    /// The metric's name.
+    var name: String {
+        switch self {
+        case .connected: "waybill_apns_connected_total"
+        case .disconnected: "waybill_apns_disconnected_total"
+        case .goAway: "waybill_apns_goaways_total"
+        case .settings: "waybill_apns_settings_changes_total"
+        case .refusedStreams: "waybill_apns_refused_streams_total"
+        case .replaced: "waybill_apns_connections_replaced_total"
+        case .requests: "waybill_apns_requests_total"
+        case .deadLetters: "waybill_push_dead_letters_total"
+        case .connections: "waybill_apns_connections"
+        case .streamsInUse: "waybill_apns_streams_in_use"
+        case .streamLimit: "waybill_apns_stream_limit"
+        case .queued: "waybill_apns_queued"
+        case .oldestQueuedSeconds: "waybill_apns_queue_oldest_seconds"
+        }
+    }
+
+    /// The labels that it has besides those of its credential.
+    var dimensions: [(String, String)] {
+        switch self {
+        case .disconnected(let code): [("reason", code.rawValue)]
+        case .goAway(let reason, let code): [("reason", reason), ("code", code)]
+        case .replaced(let reason): [("reason", reason.rawValue)]
+        case .requests(let status, let reason): [("status", status), ("reason", reason)]
+        case .deadLetters(let code): [("code", code)]
+        case .connections(let state): [("state", state.rawValue)]
+        case .connected, .settings, .refusedStreams, .streamsInUse, .streamLimit, .queued, .oldestQueuedSeconds: []
+        }
+    }
+}
+
+extension CredentialSeries {
+    /// What became of one request.
+    ///
+    /// A reason counts only with the status that it is documented for, as with the verdicts.
+    /// Source: Wallet Orders §4.6
+    init(_ outcome: PushOutcome) {
+        switch outcome {
+        case .unanswered(let error): self = .requests(status: "none", reason: error.code.rawValue)
+        case .answered(let answer): self.init(status: answer.status, reason: answer.reason)
+        }
+    }
+
+    /// What became of one request that was answered.
+    init(status: Int, reason: String?) {
+        let known = Self.statuses.contains(status)
+        let documented = reason.flatMap(PushReason.init(rawValue:)).flatMap { $0.status == status ? $0.rawValue : nil }
+        self = .requests(
+            status: known ? String(status) : Self.other, reason: reason == nil ? "none" : documented ?? Self.other)
+    }
+
+    /// What a GOAWAY says. Source: Wallet Orders §4.5; RFC 9113 §7
+    init(goAway reason: String?, code: String) {
+        let documented = reason.map { PushReason(rawValue: $0)?.rawValue ?? Self.other } ?? "none"
+        self = .goAway(reason: documented, code: Self.frameCodes.contains(code) ? code : Self.other)
+    }
+
+    private static let other = "other"
+    private static let statuses: Set<Int> = Set(PushReason.allCases.map(\.status)).union([200])
+
+    /// Source: RFC 9113 §7
+    private static let frameCodes: Set<String> = [
+        "NO_ERROR", "PROTOCOL_ERROR", "INTERNAL_ERROR", "FLOW_CONTROL_ERROR", "SETTINGS_TIMEOUT", "STREAM_CLOSED",
+        "FRAME_SIZE_ERROR", "REFUSED_STREAM", "CANCEL", "COMPRESSION_ERROR", "CONNECT_ERROR", "ENHANCE_YOUR_CALM",
+        "INADEQUATE_SECURITY", "HTTP_1_1_REQUIRED",
+    ]
+}

@@ -1,0 +1,119 @@
+import Kafka
+import Logging
+import Model
+import NIOPosix
+import Operations
+import ServiceLifecycle
+import TestKit
+import Testing
+
+@testable import Pusher
+
+/// What Prometheus gets from a pusher that works.
+@Suite struct PusherScrapeTests {
+    /// Runs the service with its operations endpoint and lends the endpoint's port.
+    private func serve(
+        _ scene: PusherScene, _ directory: TemporaryDirectory, _ body: (Int) async throws -> Void
+    ) async throws {
+        let fixture = try PusherFixture.shared.get()
+        let quick = KafkaBroker.quick.map { "\($0)=\($1)\n" }.joined()
+        let settings = try Settings(environment: [
+            "WAYBILL_KAFKA_BOOTSTRAP": scene.broker.bootstrap, "WAYBILL_REDIS_URL": scene.server.url,
+            "WAYBILL_KAFKA_PROPERTIES": try directory.write("kafka.properties", quick),
+            "WAYBILL_BRANDS": try fixture.write(into: directory), "WAYBILL_APNS_URL": scene.apns.url,
+            "WAYBILL_APNS_ROOTS": try directory.write("roots.pem", fixture.rootPEM),
+            "WAYBILL_PUSH_WINDOW_MILLISECONDS": "0",
+        ])
+        try await scene.redis.completeView()
+        let common = try CommonSettings(settings)
+        let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+        let environment = ServiceEnvironment(
+            common: common, group: MultiThreadedEventLoopGroup.singleton, metrics: scene.metrics,
+            readiness: Readiness(conditions: []), logger: logger)
+        let (ports, listening) = AsyncStream.makeStream(of: Int.self)
+        let operations = OperationsServer(
+            address: ListenAddress(host: "127.0.0.1", port: 0), readiness: environment.readiness,
+            metrics: environment.metrics, group: environment.group, logger: logger
+        ) { listening.yield($0) }
+        let services = try Pusher.build(try PusherSettings(settings, common: common), environment)
+        let group = ServiceGroup(services: [operations] + services, logger: logger)
+        try await withThrowingTaskGroup { tasks in
+            tasks.addTask { try await group.run() }
+            let result: Result<Void, any Error>
+            do {
+                let port = try #require(await ports.first { _ in true })
+                result = .success(try await body(port))
+            } catch {
+                result = .failure(error)
+            }
+            await group.triggerGracefulShutdown()
+            try await tasks.waitForAll()
+            try result.get()
+        }
+    }
+
+    private func publish(_ scene: PusherScene, _ order: String) async throws {
+        _ = try await scene.producer.produce(
+            KafkaMessage(
+                topic: scene.topics.orders, key: Array("\(try PusherScene.order(order))".utf8), value: [0x7B, 0x7D]))
+    }
+
+    @Test(.timeLimit(.minutes(2)))
+    func whatHappensStandsInTheMetrics() async throws {
+        try await PusherScene.run { scene in
+            let directory = try TemporaryDirectory("pusher-scrape")
+            for number in 0..<3 { try await scene.register("d\(number)", for: "o", token: number) }
+            // The second device is gone since the end of time; the third one's first answer is Apple's busy signal.
+            let gone = APNSSimulatorAnswer(410, "Unregistered", timestampEpochMilliseconds: PusherScene.noon * 1000)
+            try await scene.apns.add(
+                APNSSimulatorFault(.answer(gone, delayMilliseconds: 0), token: PusherScene.token(1)))
+            let busy = APNSSimulatorAnswer(503, "ServiceUnavailable")
+            try await scene.apns.add(
+                APNSSimulatorFault(.answer(busy, delayMilliseconds: 0), token: PusherScene.token(2), count: 1))
+            try await self.serve(scene, directory) { port in
+                let connection = try await RawConnection.open(port: port)
+                func scrape() async throws -> [String: Double] {
+                    let response = try await connection.exchange("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+                    #expect(response.status == 200)
+                    let lines = response.text.split(separator: "\n").filter { !$0.hasPrefix("#") }
+                    return Dictionary(
+                        lines.compactMap { line in
+                            guard let space = line.lastIndex(of: " ") else { return nil }
+                            return Double(line[line.index(after: space)...]).map { (String(line[..<space]), $0) }
+                        }
+                    ) { first, _ in first }
+                }
+                let credential = "credential=\"\(PusherFixture.orderType)\",host=\"\(scene.host)\""
+                try await self.publish(scene, "o")
+                try await eventually("three verdicts") {
+                    let series = try await scrape()
+                    return series["waybill_pushes_total{\(credential),outcome=\"delivered\"}"] == 2
+                        && series["waybill_push_tokens_retired_total{\(credential)}"] == 1
+                        // By the look at the client, which comes by itself.
+                        && series["waybill_apns_connections{\(credential),state=\"open\"}"] ?? 0 >= 1
+                }
+                try await scene.apns.add(
+                    APNSSimulatorFault(.goAway(reason: "Shutdown", processed: true), isImmediate: true))
+                try await eventually("the GOAWAY") {
+                    try await scrape().contains { series, value in
+                        series.hasPrefix("waybill_apns_goaways_total{\(credential),reason=\"Shutdown\"") && value >= 1
+                    }
+                }
+                let series = try await scrape()
+                func requests(_ status: String, _ reason: String) -> Double? {
+                    series["waybill_apns_requests_total{\(credential),status=\"\(status)\",reason=\"\(reason)\"}"]
+                }
+                #expect(requests("200", "none") == 2)
+                #expect(requests("410", "Unregistered") == 1)
+                #expect(requests("503", "ServiceUnavailable") == 1)
+                #expect(series["waybill_pushes_total{\(credential),outcome=\"retried\"}"] == 1)
+                #expect(series["waybill_push_age_seconds_count{\(credential)}"] ?? 0 >= 1)
+                #expect(series["waybill_apns_connected_total{\(credential)}"] ?? 0 >= 1)
+                #expect(series["waybill_apns_settings_changes_total{\(credential)}"] ?? 0 >= 1)
+                #expect(series["waybill_apns_queued{\(credential)}"] == 0)
+                // Nobody learns from metrics whom we told.
+                #expect(!series.keys.contains { $0.contains(PusherScene.token(1)) || $0.contains("PRIVATE") })
+            }
+        }
+    }
+}
