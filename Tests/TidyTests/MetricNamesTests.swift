@@ -1,0 +1,51 @@
+import Foundation
+import Testing
+
+/// What people read of metrics, in alerts, dashboards and the README, against what the services have.
+@Suite struct MetricNamesTests {
+    /// Every name that stands in quotes in a service or a room.
+    private static func known() throws -> Set<String> {
+        Set(
+            try TidyTests.sources(["Services", "Shared"]).flatMap { file in
+                file.lines.flatMap { line in line.matches(of: /"(waybill_[a-z0-9_]+)"/).map { String($0.output.1) } }
+            })
+    }
+
+    /// The files that name metrics.
+    private static func readers() throws -> [String] {
+        let files = ["alerts", "dashboards"].flatMap { folder in
+            let path = TidyTests.root.appending(path: "compose/\(folder)").path()
+            return ((try? FileManager.default.contentsOfDirectory(atPath: path)) ?? []).map {
+                "compose/\(folder)/\($0)"
+            }
+        }
+        return files.sorted() + ["README.md"]
+    }
+
+    /// The metrics that a text names and nobody has.
+    private static func strangers(in text: String, known: Set<String>) -> Set<String> {
+        let named = Set(text.matches(of: /waybill_[a-z0-9_]+/).map { String($0.output) })
+        return named.filter { name in
+            // A histogram has three series. Source: Prometheus text exposition format 0.0.4
+            let base = name.replacing(/_(?:bucket|sum|count)$/, with: "")
+            return !known.contains(name) && !known.contains(base)
+        }
+    }
+
+    @Test func everyMetricThatIsNamedExists() throws {
+        let known = try Self.known()
+        #expect(known.count > 50)
+        let readers = try Self.readers()
+        #expect(readers.contains("compose/alerts/pusher.yaml") && readers.contains("compose/dashboards/pusher.json"))
+        for path in readers {
+            let text = try String(contentsOf: TidyTests.root.appending(path: path), encoding: .utf8)
+            #expect(Self.strangers(in: text, known: known).isEmpty, "\(path)")
+        }
+    }
+
+    @Test func aMisspeltMetricIsNoticed() {
+        let text = "rate(waybill_pushes_total[5m]) / waybill_age_seconds_bucket + waybill_push_total"
+        #expect(
+            Self.strangers(in: text, known: ["waybill_pushes_total", "waybill_age_seconds"]) == ["waybill_push_total"])
+    }
+}
