@@ -39,18 +39,18 @@ struct PushRound {
             let step: Step
             switch verdict(of: outcome) {
             case .delivered: step = .delivered
-            case .retire(let registeredBefore?): step = .retire(registeredBefore: registeredBefore)
+            case .retire(let registeredBefore): step = .retire(registeredBefore: registeredBefore)
             // APNs does not know the token, but does not say that it is gone: it may be us who ask the wrong APNs, and
             // then every device would be wiped.
-            case .retire(nil): step = self.drop("the push token is not known to APNs")
-            case .retry(let reason):
+            case .unknownToken: step = self.drop("the push token is not known to APNs")
+            case .retry(let retry):
                 if !isLast {
                     step = .again
                 } else if self.isAway(outcome) {
                     step = .away
-                    self.awayReason = reason
+                    self.awayReason = retry.reason
                 } else {
-                    step = self.drop(reason)
+                    step = self.drop(retry.reason)
                 }
             case .stopCredential(let reason):
                 refusal = reason

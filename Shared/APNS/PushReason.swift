@@ -54,4 +54,16 @@ public enum PushReason: String, Hashable, Sendable, CaseIterable {
         case .serviceUnavailable, .shutdown: 503
         }
     }
+
+    /// A reason as it came, fit for logs and letters: Apple's are single words.
+    ///
+    /// Whatever else a stranger's server sends there, a push token for one, is not passed on.
+    public static func word(_ text: String) -> String {
+        let isWord = (1...40).contains(text.utf8.count) && text.utf8.allSatisfy(isASCIILetter)
+        return isWord ? text : "with an unreadable reason"
+    }
+}
+
+private func isASCIILetter(_ byte: UInt8) -> Bool {
+    (UInt8(ascii: "a")...UInt8(ascii: "z")).contains(byte) || (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains(byte)
 }

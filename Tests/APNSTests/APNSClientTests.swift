@@ -83,7 +83,7 @@ extension WireTests {
                 #expect(
                     outcomes.map { verdict(of: $0) } == [
                         .retire(registeredBeforeMilliseconds: 1_700_000_000_123),
-                        .retire(registeredBeforeMilliseconds: nil),
+                        .unknownToken,
                         .drop(reason: "400 without a reason"), .drop(reason: "400 without a reason"),
                     ])
             }

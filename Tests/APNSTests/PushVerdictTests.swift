@@ -2,90 +2,165 @@ import APNS
 import Testing
 
 @Suite struct PushVerdictTests {
+    /// What a row of the table leads to; the reason's text is checked for all rows alike.
+    private enum Row: Hashable {
+        case delivered, retire, unknownToken, device, connection, service, stop, drop
+    }
+
     /// Wallet Orders §4.6, row by row.
-    private static let rows: [(Int, String?, PushVerdict)] = [
-        (200, nil, .delivered),
-        (400, "BadDeviceToken", .retire(registeredBeforeMilliseconds: nil)),
-        (400, "DeviceTokenNotForTopic", .drop(reason: "400 DeviceTokenNotForTopic")),
-        (400, "BadTopic", .stopCredential(reason: "400 BadTopic")),
-        (400, "MissingTopic", .stopCredential(reason: "400 MissingTopic")),
-        (400, "TopicDisallowed", .stopCredential(reason: "400 TopicDisallowed")),
-        (400, "BadCollapseId", .drop(reason: "400 BadCollapseId")),
-        (400, "BadExpirationDate", .drop(reason: "400 BadExpirationDate")),
-        (400, "BadMessageId", .drop(reason: "400 BadMessageId")),
-        (400, "BadPriority", .drop(reason: "400 BadPriority")),
-        (400, "InvalidPushType", .drop(reason: "400 InvalidPushType")),
-        (400, "DuplicateHeaders", .drop(reason: "400 DuplicateHeaders")),
-        (400, "MissingDeviceToken", .drop(reason: "400 MissingDeviceToken")),
-        (400, "PayloadEmpty", .drop(reason: "400 PayloadEmpty")),
-        (400, "IdleTimeout", .retry(reason: "400 IdleTimeout")),
-        (403, "BadCertificate", .stopCredential(reason: "403 BadCertificate")),
-        (403, "BadCertificateEnvironment", .stopCredential(reason: "403 BadCertificateEnvironment")),
-        (403, "ExpiredProviderToken", .retry(reason: "403 ExpiredProviderToken")),
-        (403, "InvalidProviderToken", .stopCredential(reason: "403 InvalidProviderToken")),
-        (403, "MissingProviderToken", .stopCredential(reason: "403 MissingProviderToken")),
-        (403, "Forbidden", .stopCredential(reason: "403 Forbidden")),
-        (403, "UnrelatedKeyIdInToken", .retry(reason: "403 UnrelatedKeyIdInToken")),
-        (403, "BadEnvironmentKeyInToken", .stopCredential(reason: "403 BadEnvironmentKeyInToken")),
-        (404, "BadPath", .drop(reason: "404 BadPath")),
-        (405, "MethodNotAllowed", .drop(reason: "405 MethodNotAllowed")),
-        (410, "Unregistered", .retire(registeredBeforeMilliseconds: 1_700_000_000_123)),
-        (410, "ExpiredToken", .retire(registeredBeforeMilliseconds: 1_700_000_000_123)),
-        (413, "PayloadTooLarge", .drop(reason: "413 PayloadTooLarge")),
-        (429, "TooManyRequests", .retry(reason: "429 TooManyRequests")),
-        (429, "TooManyProviderTokenUpdates", .retry(reason: "429 TooManyProviderTokenUpdates")),
-        (500, "InternalServerError", .retry(reason: "500 InternalServerError")),
-        (503, "ServiceUnavailable", .retry(reason: "503 ServiceUnavailable")),
-        (503, "Shutdown", .retry(reason: "503 Shutdown")),
+    private static let rows: [(Int, String, Row)] = [
+        (400, "BadDeviceToken", .unknownToken),
+        (400, "DeviceTokenNotForTopic", .drop),
+        (400, "BadTopic", .stop),
+        (400, "MissingTopic", .stop),
+        (400, "TopicDisallowed", .stop),
+        (400, "BadCollapseId", .drop),
+        (400, "BadExpirationDate", .drop),
+        (400, "BadMessageId", .drop),
+        (400, "BadPriority", .drop),
+        (400, "InvalidPushType", .drop),
+        (400, "DuplicateHeaders", .drop),
+        (400, "MissingDeviceToken", .drop),
+        (400, "PayloadEmpty", .drop),
+        (400, "IdleTimeout", .connection),
+        (403, "BadCertificate", .stop),
+        (403, "BadCertificateEnvironment", .stop),
+        (403, "ExpiredProviderToken", .connection),
+        (403, "InvalidProviderToken", .stop),
+        (403, "MissingProviderToken", .stop),
+        (403, "Forbidden", .stop),
+        (403, "UnrelatedKeyIdInToken", .connection),
+        (403, "BadEnvironmentKeyInToken", .stop),
+        (404, "BadPath", .drop),
+        (405, "MethodNotAllowed", .drop),
+        (410, "Unregistered", .retire),
+        (410, "ExpiredToken", .retire),
+        (413, "PayloadTooLarge", .drop),
+        (429, "TooManyRequests", .device),
+        (429, "TooManyProviderTokenUpdates", .connection),
+        (500, "InternalServerError", .service),
+        (503, "ServiceUnavailable", .service),
+        (503, "Shutdown", .connection),
     ]
+
+    /// Every code of a missing answer.
+    private static let codes: [APNSError.Code: Row] = [
+        .timeout: .connection, .silent: .connection, .connectionLost: .connection, .protocolViolation: .connection,
+        .closed: .connection, .notStarted: .service, .connecting: .service, .tls: .service, .queueFull: .service,
+        .configuration: .stop, .credential: .stop,
+    ]
+
+    /// The row that a verdict is of, and its reason.
+    private static func row(_ verdict: PushVerdict) -> (Row, reason: String?) {
+        switch verdict {
+        case .delivered: (.delivered, nil)
+        case .retire: (.retire, nil)
+        case .unknownToken: (.unknownToken, nil)
+        case .retry(let retry):
+            switch retry.scope {
+            case .device: (.device, retry.reason)
+            case .connection: (.connection, retry.reason)
+            case .service: (.service, retry.reason)
+            }
+        case .stopCredential(let reason): (.stop, reason)
+        case .drop(let reason): (.drop, reason)
+        }
+    }
+
+    private static func judge(_ status: Int, _ reason: String?) -> (Row, reason: String?) {
+        self.row(verdict(of: .answered(PushAnswer(status: status, reason: reason, timestampMilliseconds: 1))))
+    }
 
     @Test func eachRowOfTheTableHasItsVerdict() {
         for (status, reason, expected) in Self.rows {
-            let answer = PushAnswer(status: status, reason: reason, timestampMilliseconds: 1_700_000_000_123)
-            #expect(verdict(of: .answered(answer)) == expected, "\(status) \(reason ?? "")")
+            let (row, text) = Self.judge(status, reason)
+            #expect(row == expected, "\(status) \(reason)")
+            #expect(text == nil || text == "\(status) \(reason)")
         }
+        #expect(verdict(of: .answered(PushAnswer(status: 200))) == .delivered)
+        // Whatever a body says: 200 is 200.
+        #expect(verdict(of: .answered(PushAnswer(status: 200, reason: "BadTopic"))) == .delivered)
     }
 
     @Test func theTableHasEveryReasonThatAppleDocuments() {
-        let covered = Set(Self.rows.compactMap(\.1))
-        #expect(covered == Set(PushReason.allCases.map(\.rawValue)))
-        for (status, reason, _) in Self.rows {
-            if let reason { #expect(PushReason(rawValue: reason)?.status == status) }
-        }
+        #expect(Self.rows.count == PushReason.allCases.count)
+        for (status, reason, _) in Self.rows { #expect(PushReason(rawValue: reason)?.status == status) }
+        #expect(Set(Self.codes.keys) == Set(APNSError.Code.allCases))
     }
 
     @Test func anUnknownReasonIsJudgedByItsStatus() {
-        for status in [400, 403, 404, 410, 429, 499] {
-            #expect(verdict(of: .answered(PushAnswer(status: status, reason: "New"))) == .drop(reason: "\(status) New"))
-        }
-        for status in [500, 502, 503, 599] {
-            #expect(
-                verdict(of: .answered(PushAnswer(status: status))) == .retry(reason: "\(status) without a reason"))
-        }
-        for status in [0, 204, 301, 600, 999] {
-            #expect(
-                verdict(of: .answered(PushAnswer(status: status))) == .drop(reason: "\(status) without a reason"))
+        for reason in [nil, "New"] {
+            let end = reason ?? "without a reason"
+            for status in [0, 100, 201, 204, 301, 400, 401, 403, 404, 405, 410, 413, 428, 430, 499, 600, 999] {
+                #expect(Self.judge(status, reason) == (.drop, "\(status) \(end)"))
+            }
+            for status in [500, 501, 502, 503, 504, 599] {
+                #expect(Self.judge(status, reason) == (.service, "\(status) \(end)"))
+            }
+            // Too many requests is what it says, whoever says it.
+            #expect(Self.judge(429, reason) == (.device, "429 \(end)"))
         }
     }
 
     @Test func aReasonThatContradictsItsStatusRetiresAndStopsNothing() {
         for reason in PushReason.allCases {
-            for status in [400, 403, 404, 405, 410, 413, 429, 500, 503] where status != reason.status {
-                let answer = PushAnswer(status: status, reason: reason.rawValue, timestampMilliseconds: 1)
-                switch verdict(of: .answered(answer)) {
-                case .retry: #expect(status >= 500)
-                case .drop: #expect(status < 500)
-                case .delivered, .retire, .stopCredential: Issue.record("\(status) \(reason.rawValue)")
-                }
+            for status in [400, 403, 404, 405, 410, 413, 418, 429, 500, 503] where status != reason.status {
+                let expected: Row = status >= 500 ? .service : status == 429 ? .device : .drop
+                #expect(Self.judge(status, reason.rawValue) == (expected, "\(status) \(reason.rawValue)"))
             }
         }
     }
 
-    @Test func withoutAnAnswerOnlyOurOwnFaultsStopTheCredential() {
-        for code in APNSError.Code.allCases {
-            let expected: PushVerdict =
-                [.configuration, .credential].contains(code) ? .stopCredential(reason: "why") : .retry(reason: "why")
-            #expect(verdict(of: .unanswered(APNSError(code, "why"))) == expected)
+    @Test func aMissingAnswerIsRepeatedUnlessWeAreAtFault() {
+        for (code, expected) in Self.codes {
+            let verdict = verdict(of: .unanswered(APNSError(code, "why")))
+            #expect(Self.row(verdict) == (expected, "why"))
+            if case .retry(let retry) = verdict { #expect(retry.cause == .error(code) && retry.afterSeconds == nil) }
+        }
+    }
+
+    @Test func aTokenIsRetiredAsOfTheMomentThatAPNsSays() {
+        for reason in ["Unregistered", "ExpiredToken"] {
+            for moment: Int64 in [.min, 0, 1_700_000_000_123, .max] {
+                let answer = PushAnswer(status: 410, reason: reason, timestampMilliseconds: moment)
+                #expect(
+                    verdict(of: .answered(answer), sentEpochMilliseconds: 5)
+                        == .retire(registeredBeforeMilliseconds: moment))
+            }
+        }
+    }
+
+    @Test func withoutItsMomentA410RetiresOnlyWhatWasThereWhenItWasSent() {
+        let answer = PushAnswer(status: 410, reason: "Unregistered")
+        #expect(
+            verdict(of: .answered(answer), sentEpochMilliseconds: 7) == .retire(registeredBeforeMilliseconds: 7))
+        #expect(verdict(of: .answered(answer)) == .retire(registeredBeforeMilliseconds: .max))
+    }
+
+    @Test func whatAPNsAsksToWaitIsPassedOn() {
+        for (status, reason) in [(429, "TooManyRequests"), (503, "ServiceUnavailable"), (503, "Shutdown"), (502, nil)] {
+            let answer = PushAnswer(status: status, reason: reason, retryAfterSeconds: 17)
+            guard case .retry(let retry) = verdict(of: .answered(answer)) else {
+                Issue.record("\(status) is repeated")
+                continue
+            }
+            #expect(retry.afterSeconds == 17)
+            #expect(retry.cause == .answer(status: status))
+        }
+    }
+
+    @Test func whatIsNoWordDoesNotReachALog() {
+        let token = String(repeating: "0123456789abcdef", count: 4)
+        for reason in [token, "", "two words", "a\nb", String(repeating: "A", count: 41), "schön"] {
+            for status in [400, 429, 500] {
+                #expect(Self.judge(status, reason).reason == "\(status) with an unreadable reason")
+            }
+        }
+    }
+
+    @Test func everyReasonComesWithAdvice() {
+        for reason in PushReason.allCases {
+            #expect(reason.advice.count > 20 && !reason.advice.hasSuffix("."), "\(reason)")
         }
     }
 }

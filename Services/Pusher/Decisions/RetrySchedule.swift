@@ -1,0 +1,95 @@
+import APNS
+
+/// When one notification that failed is sent again, and when it is given up.
+///
+/// Exponential with jitter, `Retry-After` honoured, bounded in number and in time. What is bounded is what the
+/// notification itself is to blame for: each attempt that counts adds the time that it took and the pause before it.
+/// The clock on the wall would also count an hour in which APNs was away, and give up with the first failure behind it.
+/// The first attempt counts from its sending, not from its failure: ten seconds without an answer hold a partition as
+/// any other ten.
+/// A value without a clock, small, as each failing notification has one.
+struct RetrySchedule: Hashable, Sendable {
+    /// What is held up at most by one notification.
+    struct Limits: Hashable, Sendable {
+        /// Attempts that count.
+        var attempts = 8
+        /// Time that counts.
+        var hold = Duration.seconds(300)
+    }
+
+    /// What to do after a failure.
+    enum Step: Hashable, Sendable {
+        case again(after: Duration)
+        case giveUp
+    }
+
+    /// The first pause: a new connection is there at once, APNs and a device that gets too much want some rest.
+    static func first(_ scope: PushRetry.Scope) -> Duration {
+        switch scope {
+        case .connection: .milliseconds(100)
+        case .service: .seconds(1)
+        case .device: .seconds(2)
+        }
+    }
+
+    /// The second pause after a lost connection; from there on it doubles like the others.
+    static let secondOfConnection = Duration.seconds(1)
+    /// The longest pause that is not asked for by APNs.
+    static let longest = Duration.seconds(60)
+    /// How far a `Retry-After` is honoured where nobody is given up: a hold limit does not bound it there.
+    static let mostRetryAfter = Duration.seconds(300)
+
+    /// Failed attempts, whoever was to blame.
+    private(set) var attempts: UInt32 = 0
+    /// Those that count.
+    private(set) var counted: UInt32 = 0
+    /// Time that counts.
+    private(set) var held = Duration.zero
+    /// The pause that the last failure caused, if that counted.
+    private var pause = Duration.zero
+
+    init() {}
+
+    /// Takes a failed attempt.
+    ///
+    /// - Parameters:
+    ///   - took: from handing it to the client to its outcome.
+    ///   - random: a number within a range.
+    mutating func failed(
+        _ retry: PushRetry, blame: Blame, took: Duration, limits: Limits,
+        random: (ClosedRange<Double>) -> Double
+    ) -> Step {
+        // Beyond four thousand million attempts the backoff is at its longest anyway.
+        if self.attempts < .max { self.attempts += 1 }
+        var room = Self.mostRetryAfter
+        if blame == .nobody {
+            self.pause = .zero
+        } else {
+            self.held += max(took, .zero) + self.pause
+            if blame == .notification, self.counted < .max { self.counted += 1 }
+            guard self.held < limits.hold, Int64(self.counted) < Int64(limits.attempts) else { return .giveUp }
+            // The last attempt is at the hold limit, also where APNs asked for more: one request too early is all that
+            // it costs, and it may succeed.
+            room = limits.hold - self.held
+        }
+        let delay = min(self.delay(retry, random: random), room)
+        if blame != .nobody { self.pause = delay }
+        return .again(after: delay)
+    }
+
+    private func delay(_ retry: PushRetry, random: (ClosedRange<Double>) -> Double) -> Duration {
+        var doublings = self.attempts - 1
+        var base = Self.first(retry.scope)
+        if retry.scope == .connection, doublings > 0 {
+            base = Self.secondOfConnection
+            doublings -= 1
+        }
+        // 2^10 times the least base is beyond the longest.
+        let whole = min(base * (1 << min(doublings, 10)), Self.longest)
+        let jittered = whole * random(0.5...1)
+        guard let seconds = retry.afterSeconds, seconds > 0 else { return jittered }
+        // Who was told the same moment does not come at the same moment.
+        let asked = Duration.seconds(min(seconds, 86_400)) * random(1...1.1)
+        return max(asked, jittered)
+    }
+}

@@ -1,0 +1,122 @@
+/// Whether a push token that APNs does not know (BadDeviceToken) is deleted.
+///
+/// The same answer comes for garbage and for every good token that is shown to the wrong environment, so it is believed
+/// only while the credential delivers to others and few tokens are bad; else the breaker is open, nothing is deleted,
+/// and somebody is told. 410 needs no breaker: it comes with a moment.
+///
+/// One for each credential and host; a changed one starts with a fresh value, which has proven nothing yet.
+/// Bounded: `buckets` pairs of counters. A value without a clock.
+struct TokenBreaker: Sendable {
+    enum State: Hashable, Sendable {
+        case closed
+        case open(since: ContinuousClock.Instant)
+
+        /// For a gauge: 0 closed, 1 open.
+        var gauge: Int { if case .open = self { 1 } else { 0 } }
+    }
+
+    /// What becomes of one bad token.
+    enum Decision: Hashable, Sendable {
+        case retire
+        /// The registration stays, and the notification is given up.
+        case keep(Reason)
+    }
+
+    enum Reason: String, Hashable, Sendable, CaseIterable {
+        /// Nothing was delivered yet with this credential: it may all be wrong.
+        case unproven
+        /// Too many are bad.
+        case open
+    }
+
+    struct Ruling: Hashable, Sendable {
+        let decision: Decision
+        /// The state, when it is another one than before: an alarm when it opens.
+        let change: State?
+    }
+
+    /// What is looked at: long enough that a quiet brand's few deliveries count, short enough to forget a deployment.
+    static let buckets = 20
+    static let bucket = Duration.seconds(30)
+    static let window = Self.bucket * Self.buckets
+    /// Bad tokens within `window` that need no deliveries to compare with: one customer's old devices.
+    static let alwaysAllowed = 5
+    /// How many more are allowed: one of a hundred deliveries. APNs answers 410 for devices that are gone, so a bad
+    /// token is garbage, which hardly anybody registers.
+    static let deliveriesPerBad = 100
+    /// Not more than this in any case: what is deleted before a flood is noticed comes back only when its customer
+    /// looks at the order again.
+    static let mostAllowed = 200
+    /// Bad tokens in a row, nothing delivered between: with one of a hundred bad this does not happen by chance.
+    static let inARow = 10
+
+    private(set) var state = State.closed
+    private var counts = [(delivered: Int, bad: Int)](repeating: (0, 0), count: Self.buckets)
+    /// Which bucket was written last, counted from `start`.
+    private var current = 0
+    private let start: ContinuousClock.Instant
+    private var isProven = false
+    private var run = 0
+
+    init(now: ContinuousClock.Instant) { self.start = now }
+
+    /// APNs took a notification.
+    ///
+    /// - Returns: the state when it changed.
+    mutating func delivered(now: ContinuousClock.Instant) -> State? {
+        self.advance(now)
+        self.isProven = true
+        self.run = 0
+        // The remainder is below `buckets`.
+        self.counts[self.current % Self.buckets].delivered += 1
+        return self.closeIfQuiet(now)
+    }
+
+    /// APNs answered BadDeviceToken.
+    mutating func refused(now: ContinuousClock.Instant) -> Ruling {
+        self.advance(now)
+        self.run += 1
+        // The remainder is below `buckets`.
+        self.counts[self.current % Self.buckets].bad += 1
+        guard self.isProven else { return Ruling(decision: .keep(.unproven), change: nil) }
+        if case .open = self.state {
+            let change = self.closeIfQuiet(now)
+            return Ruling(decision: change == nil ? .keep(.open) : .retire, change: change)
+        }
+        guard self.isFlood else { return Ruling(decision: .retire, change: nil) }
+        self.state = .open(since: now)
+        return Ruling(decision: .keep(.open), change: self.state)
+    }
+
+    // MARK: Internals
+
+    private var sums: (delivered: Int, bad: Int) {
+        self.counts.reduce((0, 0)) { ($0.delivered + $1.delivered, $0.bad + $1.bad) }
+    }
+
+    private var isFlood: Bool {
+        let sums = self.sums
+        let allowed = min(Self.alwaysAllowed + sums.delivered / Self.deliveriesPerBad, Self.mostAllowed)
+        return self.run >= Self.inARow || sums.bad > allowed
+    }
+
+    /// Closes when a whole window behind the opening had deliveries and hardly a bad token.
+    private mutating func closeIfQuiet(_ now: ContinuousClock.Instant) -> State? {
+        guard case .open(let since) = self.state, now - since >= Self.window, !self.isFlood, self.sums.delivered > 0
+        else { return nil }
+        self.state = .closed
+        return .closed
+    }
+
+    /// Clears the buckets that time has passed over.
+    private mutating func advance(_ now: ContinuousClock.Instant) {
+        let elapsed = (now - self.start).components.seconds
+        let index = Int(max(0, elapsed) / Self.bucket.components.seconds)
+        guard index > self.current else { return }
+        for step in 1...min(index - self.current, Self.buckets) {
+            // The remainder is below `buckets`.
+            self.counts[(self.current + step) % Self.buckets] = (0, 0)
+        }
+        self.current = index
+    }
+}

@@ -1,0 +1,19 @@
+/// Why a notification was given up: `waybill-error` of its dead letter.
+///
+/// Other than `ChangeFault.Code`, such a letter does not hold a record to be put back: it tells who was not told.
+/// Source: DESIGN.md §3
+public enum PushLetterCode: String, Hashable, Sendable, CaseIterable {
+    /// It failed too often or for too long while others went through.
+    case undeliverable = "push-undeliverable"
+    /// APNs refuses the order type's certificate or key, and it did not change within the hold limit.
+    case credentialStopped = "push-credential-stopped"
+    /// APNs refuses this notification for what it is.
+    case refused = "push-refused"
+    /// APNs does not know the push token, and the registration was kept as it may be our own environment that is wrong.
+    case tokenUnknown = "push-token-unknown"
+    /// No brand is loaded for the order type.
+    case brandMissing = "push-brand-missing"
+
+    /// Whether a letter's code, perhaps of another version's pusher, is one of these.
+    public static func isOne(_ code: String) -> Bool { code.hasPrefix("push-") }
+}
