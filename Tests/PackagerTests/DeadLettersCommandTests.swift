@@ -104,6 +104,29 @@ import Testing
         broker.close()
     }
 
+    @Test func aNotificationThatWasGivenUpIsShownAndRefusedByReplay() async throws {
+        let broker = try Self.broker()
+        let value: JSON = ["device": "secret", "orderType": "order.com.example", "attempts": 8]
+        let letter = KafkaMessage(
+            topic: "waybill.dead-letters", key: Array("order.com.example/1".utf8), value: value.serialized,
+            headers: [
+                KafkaHeader(name: DeadLetterHeader.error, text: PushLetterCode.undeliverable.rawValue),
+                KafkaHeader(name: DeadLetterHeader.reason, text: "given up after 8 attempts"),
+                KafkaHeader(name: DeadLetterHeader.origin, text: "waybill.orders/0/1"),
+            ])
+        try await Self.fill(broker, [letter, Self.letter(1, 10)])
+        let list = try await Self.run(broker, ["list", "--code", "push-undeliverable"])
+        #expect(list.output.contains("push-undeliverable") && list.output.contains("given up after 8 attempts"))
+        #expect(!list.output.contains("secret"))
+        let replay = try await Self.run(broker, ["replay", "--yes"])
+        #expect(replay.exit == .code(2))
+        #expect(replay.output.contains("1 cannot be put back, as they are notifications and no changes"))
+        #expect(try await Self.records(broker, "waybill.order-changes").map(\.keyText) == ["order.com.example/1"])
+        let again = try await Self.run(broker, ["replay", "--code", "push-undeliverable", "--yes"])
+        #expect(again.exit == .code(2) && again.output.contains("0 to put back"))
+        broker.close()
+    }
+
     @Test func aReplayThatIsKilledGoesOnWhereItWas() async throws {
         let broker = try Self.broker()
         let count = 600

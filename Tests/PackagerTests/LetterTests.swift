@@ -82,6 +82,42 @@ import Testing
         #expect(words.hasPrefix("cannot be put back"))
     }
 
+    private func push(_ offset: Int64, device: String = "secret", attempts: Int64 = 8) -> KafkaRecord {
+        let value: JSON = ["device": .string(device), "attempts": .integer(attempts)]
+        return self.record(offset, value: value.serialized, origin: "o/0/1", code: "push-undeliverable")
+    }
+
+    @Test func aNotificationIsNotPutBack() throws {
+        // Codes that a later pusher may have are known by their beginning.
+        for code in PushLetterCode.allCases.map(\.rawValue) + ["push-new"] {
+            let plan = ReplayPlan(self.ledger([self.record(1, code: code), self.record(2, origin: "c/3/8")]))
+            #expect(plan.pushes == 1 && plan.omitted == 0 && plan.entries.map(\.position.offset) == [2])
+            #expect(
+                ReplayLettersCommand.text(of: plan, self.ledger([self.record(1, code: code)]))
+                    .contains("1 cannot be put back, as they are notifications and no changes: the next change of any"))
+            let words = LetterText.verdict(
+                try self.letter(self.record(1, code: code)), isReplayed: false, topics: Topics())
+            #expect(words.hasPrefix("cannot be put back, as it is a notification and no change"))
+        }
+    }
+
+    @Test func doublesOfANotificationAreFoldedByDevice() {
+        let records = [self.push(1), self.push(2, attempts: 9), self.push(3, device: "other")]
+        #expect(self.ledger(records).entries.map(\.copies) == [2, 1])
+    }
+
+    @Test func aNotificationIsShownWithoutItsDevice() throws {
+        let letter = try self.letter(self.push(1))
+        let texts = [
+            LetterText.whole(letter, copies: 1, isReplayed: false, topics: Topics()),
+            LetterText.wholeJSON(letter, copies: 1, isReplayed: false, topics: Topics()).text,
+            LetterText.row(.init(letter), copies: 1, isReplayed: false),
+            LetterText.json(.init(letter), copies: 1, isReplayed: false).text,
+        ]
+        for text in texts { #expect(!text.contains("secret") && text.contains("push-undeliverable")) }
+        #expect(texts[0].contains("\"device\": \"(device)\"") && texts[1].contains("\"attempts\":8"))
+    }
+
     @Test func filtersChooseByCodeOrderTypeAndTime() throws {
         let letter = try self.letter(self.record(500))
         func matches(_ change: (inout LetterFilter) -> Void) -> Bool {

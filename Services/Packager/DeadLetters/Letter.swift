@@ -14,7 +14,7 @@ struct Letter: Hashable, Sendable {
     }
 
     let record: KafkaRecord
-    /// `ChangeFault.Code` as the packager of that day knew it.
+    /// `ChangeFault.Code` or `PushLetterCode` as the service of that day knew it.
     let code: String
     let reason: String
     /// `topic/partition/offset`
@@ -52,16 +52,30 @@ struct Letter: Hashable, Sendable {
         return parts.count < 3 ? nil : LetterPosition(parts.suffix(2).joined(separator: "/"))
     }
 
-    /// Tells this letter from all others, but not from its doubles: a packager that is killed between sending a letter
+    /// Tells this letter from all others, but not from its doubles: a worker that is killed between sending a letter
     /// and committing makes another of the same record.
     ///
-    /// Key and value are part of it, since a topic that was made anew counts its offsets from 0 again.
+    /// Key and value are part of it, since a topic that was made anew counts its offsets from 0 again. Of a
+    /// notification the device stands for the value, as the attempts behind a kill are others.
     var identity: UInt64 {
         var hash = FNV()
         hash.take(Array(self.origin.utf8))
         hash.take(self.record.key)
-        hash.take(self.record.value)
+        let device = self.isPush ? self.notification?["device"]?.string : nil
+        hash.take(device.map { Array($0.utf8) } ?? self.record.value)
         return hash.value
+    }
+
+    /// A notification that the pusher gave up, not a change: there is nothing to put back. An old version of an order
+    /// published again would be a rollback.
+    var isPush: Bool { PushLetterCode.isOne(self.code) }
+
+    /// What a notification's letter says.
+    ///
+    /// Source: `push-letter.schema.json`
+    var notification: JSONObject? {
+        guard self.isPush, let value = self.record.value else { return nil }
+        return (try? JSON(parsing: value))?.object
     }
 
     /// The same for all letters of an order.

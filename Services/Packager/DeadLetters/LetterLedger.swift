@@ -18,6 +18,7 @@ struct LetterLedger: Sendable {
         let source: LetterPosition?
         let code: Int
         let isOmitted: Bool
+        let isPush: Bool
         var copies = 1
     }
 
@@ -62,10 +63,10 @@ struct LetterLedger: Sendable {
             Entry(
                 identity: identity, position: letter.position, milliseconds: letter.record.timestampMilliseconds,
                 order: letter.orderHash, source: letter.source, code: self.index(of: letter.code),
-                isOmitted: letter.isOmitted))
+                isOmitted: letter.isOmitted, isPush: letter.isPush))
     }
 
-    /// The packager knows some dozen codes; a topic that others write to must not grow the list without end.
+    /// The services know some twenty codes; a topic that others write to must not grow the list without end.
     private mutating func index(of code: String) -> Int {
         let code = self.codes.count < 100 ? code : "other"
         if let index = self.codes.firstIndex(of: code) { return index }

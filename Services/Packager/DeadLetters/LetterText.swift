@@ -27,7 +27,10 @@ enum LetterText {
     }
 
     /// Widths of the columns before the last.
-    private static let widths = [12, 20, 18, 40]
+    private static let widths = [12, 20, 23, 40]
+
+    /// What becomes of who was not told.
+    static let pushAdvice = "the next change of any of the device's orders tells it of all that it missed"
 
     static let head = Self.columns(["LETTER", "TIME", "CODE", "ORDER", "REASON"])
 
@@ -82,7 +85,7 @@ enum LetterText {
         }
         if let value = letter.record.value {
             lines.append("value    \(value.count) bytes")
-            if let json = try? JSON(parsing: value) {
+            if let json = self.shown(letter) {
                 lines.append(self.pretty(json))
             } else if let text = String(validating: value, as: UTF8.self) {
                 lines.append(self.safe(text, keepLines: true))
@@ -111,7 +114,7 @@ enum LetterText {
             ),
         ]
         if let value = letter.record.value {
-            if let json = try? JSON(parsing: value) {
+            if let json = self.shown(letter) {
                 members.append(("value", json))
             } else {
                 members.append(("valueBase64", .string(Data(value).base64EncodedString())))
@@ -122,6 +125,7 @@ enum LetterText {
 
     /// What `replay` would do with the letter, as far as can be told without the order.
     static func verdict(_ letter: Letter, isReplayed: Bool, topics: Topics) -> String {
+        if letter.isPush { return "cannot be put back, as it is a notification and no change: \(self.pushAdvice)" }
         if letter.isOmitted { return "cannot be put back: its value was too large to be kept, see the origin" }
         if isReplayed { return "has been put back already, so it would be passed over" }
         let back = "puts it back on \(topics.orderChanges)"
@@ -134,6 +138,16 @@ enum LetterText {
         } catch {
             return "\(back), where it would be refused again as it is: \(error)"
         }
+    }
+
+    /// A value that is JSON, nil for others. Of a notification without the device, whose identifier is a secret:
+    /// whoever has it can list the device's orders. It stands in the record.
+    private static func shown(_ letter: Letter) -> JSON? {
+        if var notification = letter.notification {
+            if notification["device"] != nil { notification["device"] = "(device)" }
+            return .object(notification)
+        }
+        return letter.record.value.flatMap { try? JSON(parsing: $0) }
     }
 
     /// Bytes as text, in base64 when they are not UTF-8.

@@ -17,10 +17,13 @@ struct ReplayLettersCommand: AsyncParsableCommand {
             order. Each letter is put back once: a note beside it tells the next run. The packager takes them as new \
             changes, with its usual rules: one whose source and id were applied meanwhile does nothing, and so does \
             one with a sequence below the last that was applied of its source. What still cannot be applied becomes a \
-            new letter. May be stopped or killed at any time and run again.
+            new letter. Notifications that the pusher gave up are no changes and cannot be put back: the next change \
+            of any of the device's orders tells it of all that it missed. May be stopped or killed at any time and run \
+            again.
 
             Exit codes: 0 all done, 2 all done but some letters cannot be put back (their values were too large to be \
-            kept, or they were deleted), 3 stopped or given up before the end (run it again), 1 it cannot start.
+            kept, they were deleted, or they are notifications), 3 stopped or given up before the end (run it again), \
+            1 it cannot start.
             """)
 
     @OptionGroup var choice: LetterChoice
@@ -52,7 +55,7 @@ struct ReplayLettersCommand: AsyncParsableCommand {
         DeadLettersCommand.say(Self.text(of: plan, ledger))
         if self.dryRun || plan.entries.isEmpty {
             await desk.reader.close()
-            if plan.omitted > 0 { throw ExitCode(2) }
+            if plan.omitted + plan.pushes > 0 { throw ExitCode(2) }
             return
         }
         guard self.yes || Self.isConfirmed(plan, desk.topics) else {
@@ -66,7 +69,7 @@ struct ReplayLettersCommand: AsyncParsableCommand {
             DeadLettersCommand.say(
                 "\(tally.replayed) letters put back; what their changes did, the packager's log and metrics tell: "
                     + "changes that their sources have overtaken are skipped by sequence")
-            if plan.omitted + tally.refused + tally.gone > 0 { throw ExitCode(2) }
+            if plan.omitted + plan.pushes + tally.refused + tally.gone > 0 { throw ExitCode(2) }
         case .stopped: throw ExitCode(3)
         case .gaveUp(let reason, _):
             logger.error("given up, run it again to go on", metadata: ["error": "\(reason)"])
@@ -103,6 +106,10 @@ struct ReplayLettersCommand: AsyncParsableCommand {
         if plan.replayed > 0 { lines.append("\(plan.replayed) passed over, they were put back before") }
         if plan.omitted > 0 {
             lines.append("\(plan.omitted) cannot be put back, as their values were too large to be kept")
+        }
+        if plan.pushes > 0 {
+            lines.append(
+                "\(plan.pushes) cannot be put back, as they are notifications and no changes: \(LetterText.pushAdvice)")
         }
         return lines.joined(separator: "\n")
     }

@@ -8,12 +8,16 @@ struct ReplayPlan: Sendable {
     let replayed: Int
     /// Letters without their values.
     let omitted: Int
+    /// Notifications, which are no changes.
+    let pushes: Int
 
     init(_ ledger: LetterLedger) {
         let open = ledger.entries.filter { !ledger.isReplayed($0) }
-        let candidates = open.filter { !$0.isOmitted }.sorted { $0.position < $1.position }
+        let changes = open.filter { !$0.isPush }
+        let candidates = changes.filter { !$0.isOmitted }.sorted { $0.position < $1.position }
         self.replayed = ledger.entries.count - open.count
-        self.omitted = open.count - candidates.count
+        self.pushes = open.count - changes.count
+        self.omitted = changes.count - candidates.count
         self.entries = Self.ordered(candidates)
     }
 
