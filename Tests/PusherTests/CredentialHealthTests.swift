@@ -1,0 +1,225 @@
+import APNS
+import Testing
+
+@testable import Pusher
+
+@Suite struct CredentialHealthTests {
+    /// A credential and a clock; each attempt takes 50 ms unless said otherwise.
+    private struct Scene {
+        var health = CredentialHealth()
+        var now = ContinuousClock.now
+
+        @discardableResult
+        mutating func take(
+            _ verdict: PushVerdict, of notification: UInt64 = 1, took: Duration = .milliseconds(50)
+        ) -> CredentialHealth.Ruling {
+            self.health.take(verdict, of: notification, sent: self.now - took, now: self.now)
+        }
+
+        mutating func pass(_ time: Duration) { self.now += time }
+
+        var permission: CredentialHealth.Permission { self.health.permission(now: self.now) }
+
+        /// Two notifications fail in turn until the credential is ill.
+        mutating func fallIll(_ retry: PushRetry) -> [CredentialHealth.Change] {
+            var changes: [CredentialHealth.Change] = []
+            for attempt in 0..<CredentialHealth.failuresToIll {
+                if let change = self.take(.retry(retry), of: UInt64(attempt % 2)).change { changes.append(change) }
+            }
+            return changes
+        }
+    }
+
+    private static func answer(_ status: Int, _ reason: String? = nil, after: Int? = nil) -> PushRetry {
+        let answer = PushAnswer(status: status, reason: reason, retryAfterSeconds: after)
+        guard case .retry(let retry) = verdict(of: .answered(answer)) else {
+            preconditionFailure("\(status) is repeated")
+        }
+        return retry
+    }
+
+    private static func error(_ code: APNSError.Code) -> PushRetry {
+        PushRetry(reason: code.rawValue, scope: .connection, cause: .error(code))
+    }
+
+    /// APNs judged the notification for itself, so it is there.
+    private static let judgements: [PushVerdict] = [
+        .delivered, .retire(registeredBeforeMilliseconds: 1), .unknownToken, .drop(reason: "400 BadPriority"),
+        .retry(answer(429, "TooManyRequests")),
+    ]
+
+    /// Failures of requests that were sent, or might have been.
+    private static let failures: [PushRetry] =
+        [
+            answer(500, "InternalServerError"), answer(503, "ServiceUnavailable"), answer(503, "Shutdown"), answer(502),
+            answer(400, "IdleTimeout"), answer(403, "ExpiredProviderToken"), answer(403, "UnrelatedKeyIdInToken"),
+            answer(429, "TooManyProviderTokenUpdates"),
+        ] + [.timeout, .silent, .connectionLost, .protocolViolation].map(error)
+
+    private static let neverSent: [APNSError.Code] = [.notStarted, .connecting, .tls]
+    private static let ownDoing: [APNSError.Code] = [.queueFull, .closed]
+
+    @Test func theListsHaveEveryCodeThatIsRepeated() {
+        let sent = Self.failures.compactMap { if case .error(let code) = $0.cause { code } else { nil } }
+        let stopping: [APNSError.Code] = [.configuration, .credential]
+        #expect(Set(sent + Self.neverSent + Self.ownDoing + stopping) == Set(APNSError.Code.allCases))
+    }
+
+    @Test func aFailureCountsWhenSomebodyElseWasJudgedMeanwhile() {
+        for judgement in Self.judgements {
+            for failure in Self.failures {
+                var scene = Scene()
+                scene.take(judgement, of: 2)
+                scene.pass(.milliseconds(10))
+                #expect(scene.take(.retry(failure)).blame == .notification, "\(judgement) \(failure)")
+                #expect(scene.health.state == .healthy)
+            }
+        }
+    }
+
+    @Test func aJudgementFromBeforeTheAttemptSaysNothingOfIt() {
+        for failure in Self.failures {
+            var scene = Scene()
+            scene.take(.delivered, of: 2)
+            scene.pass(.milliseconds(51))
+            #expect(scene.take(.retry(failure)).blame != .notification, "\(failure)")
+        }
+    }
+
+    @Test func tooManyRequestsIsAlwaysTheDevicesOwn() {
+        var scene = Scene()
+        for _ in 0..<100 {
+            #expect(
+                scene.take(.retry(Self.answer(429, "TooManyRequests"))) == .init(blame: .notification, change: nil))
+        }
+    }
+
+    @Test func whatWasNeverSentIsNobodysFault() {
+        for code in Self.neverSent + Self.ownDoing {
+            var scene = Scene()
+            scene.take(.delivered, of: 2)
+            #expect(scene.take(.retry(Self.error(code))).blame == .nobody, "\(code)")
+            scene.pass(.seconds(1))
+            #expect(scene.take(.retry(Self.error(code))).blame == .nobody, "\(code)")
+        }
+    }
+
+    @Test func ourOwnDoingMakesNobodyIll() {
+        for code in Self.ownDoing {
+            var scene = Scene()
+            for number in 0..<100 {
+                scene.pass(.seconds(1))
+                #expect(scene.take(.retry(Self.error(code)), of: UInt64(number)).change == nil)
+            }
+            #expect(scene.health.state == .healthy)
+        }
+    }
+
+    @Test func whereNothingIsAnsweredNobodyIsToBlameHoweverLong() {
+        for failure in Self.failures + Self.neverSent.map(Self.error) where failure.cause != .answer(status: 403) {
+            var scene = Scene()
+            var changes: [CredentialHealth.Change] = []
+            for attempt in 0..<1000 {
+                scene.pass(.seconds(4))
+                let ruling = scene.take(.retry(failure), of: UInt64(attempt % 3), took: .seconds(3))
+                // The first may be alone.
+                if attempt > 0 { #expect(ruling.blame == .nobody, "\(failure)") }
+                if let change = ruling.change { changes.append(change) }
+            }
+            #expect(changes == [.ill(reason: failure.reason)])
+        }
+    }
+
+    @Test func aLoneNotificationThatAPNsFailsHoldsItsTimeOnly() {
+        for failure in Self.failures where failure.cause != .answer(status: 403) {
+            var scene = Scene()
+            let isAPNs = failure.cause != .error(.silent) && failure.cause != .error(.connectionLost)
+            for _ in 0..<50 {
+                scene.pass(.seconds(10))
+                let ruling = scene.take(.retry(failure))
+                #expect(ruling.blame == (isAPNs ? .time : .nobody), "\(failure)")
+            }
+            // With a cut way there others need not be tried; with a poisoned notification they must be.
+            #expect((scene.health.state == .healthy) == isAPNs, "\(failure)")
+        }
+    }
+
+    @Test func aLoneNotificationIsNoLongerAloneWhenAnotherFails() {
+        var scene = Scene()
+        let failure = Self.answer(503, "ServiceUnavailable")
+        #expect(scene.take(.retry(failure)).blame == .time)
+        #expect(scene.take(.retry(failure), of: 2).blame == .nobody)
+        #expect(scene.take(.retry(failure)).blame == .nobody)
+        scene.take(.delivered, of: 3)
+        scene.pass(.seconds(1))
+        #expect(scene.take(.retry(failure)).blame == .time)
+    }
+
+    @Test func oneConnectionThatIsCutMakesNobodyIllAsLongAsAnotherAnswers() {
+        var scene = Scene()
+        scene.take(.delivered)
+        for number in 0..<1000 {
+            #expect(scene.take(.retry(Self.error(.connectionLost)), of: UInt64(number)).change == nil)
+        }
+        #expect(scene.permission == .all)
+    }
+
+    @Test func fewFailuresNeedPatience() {
+        var scene = Scene()
+        let failure = Self.error(.connectionLost)
+        for number in 0..<3 { scene.take(.retry(failure), of: UInt64(number)) }
+        #expect(scene.health.state == .healthy)
+        scene.pass(CredentialHealth.patience)
+        #expect(scene.take(.retry(failure), of: 4).change == .ill(reason: "connectionLost"))
+    }
+
+    @Test func anIllCredentialIsAskedWithOneNotificationAtATime() {
+        var scene = Scene()
+        #expect(scene.fallIll(Self.answer(503)) == [.ill(reason: "503 without a reason")])
+        for pause in [1, 2, 4, 8, 15, 15, 15] {
+            #expect(scene.permission == .one)
+            scene.health.probed(now: scene.now)
+            #expect(scene.permission == .nothing(until: scene.now + .seconds(pause)))
+            scene.pass(.seconds(pause) - .milliseconds(1))
+            #expect(scene.permission != .one)
+            #expect(scene.take(.retry(Self.answer(503))).change == nil)
+            scene.pass(.milliseconds(1))
+        }
+    }
+
+    @Test func anyJudgementHealsAnIllCredential() {
+        for judgement in Self.judgements {
+            var scene = Scene()
+            _ = scene.fallIll(Self.answer(503))
+            scene.health.probed(now: scene.now)
+            scene.pass(.seconds(7))
+            #expect(scene.take(judgement).change == .healthy(after: .seconds(7)))
+            #expect(scene.permission == .all)
+            // The next illness begins with quick probes again.
+            _ = scene.fallIll(Self.answer(503))
+        }
+    }
+
+    @Test func aRetryAfterOfAPNsDelaysTheProbesButNotForLong() {
+        for (asked, pause) in [(30, 30), (3600, 300), (-5, 0), (.max, 300)] {
+            var scene = Scene()
+            _ = scene.fallIll(Self.answer(503, "ServiceUnavailable", after: asked))
+            let expected: CredentialHealth.Permission =
+                pause == 0 ? .one : .nothing(until: scene.now + .seconds(pause))
+            #expect(scene.permission == expected)
+        }
+    }
+
+    @Test func aPoisonedNotificationAloneDoesNotKeepOthersFromBeingTried() {
+        var scene = Scene()
+        for _ in 0..<3 {
+            scene.take(.retry(Self.error(.connecting)))
+            scene.pass(.seconds(5))
+        }
+        #expect(scene.permission == .one)
+        // The way is there again, and APNs fails the one that is left.
+        let ruling = scene.take(.retry(Self.answer(500)))
+        #expect(ruling.blame == .time && ruling.change == .healthy(after: .seconds(15)))
+        #expect(scene.permission == .all)
+    }
+}

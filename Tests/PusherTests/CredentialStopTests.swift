@@ -1,0 +1,180 @@
+import APNS
+import Testing
+
+@testable import Pusher
+
+/// When a credential is stopped, and what makes it whole again.
+@Suite struct CredentialStopTests {
+    private var health = CredentialHealth()
+    private var now = ContinuousClock.now
+    private static let refused = PushVerdict.stopCredential(reason: "403 BadCertificate")
+    private static let dropped = PushVerdict.drop(reason: "400 DeviceTokenNotForTopic")
+    private static let expired = PushVerdict.retry(
+        PushRetry(reason: "403 ExpiredProviderToken", scope: .connection, cause: .answer(status: 403)))
+
+    private mutating func take(
+        _ verdict: PushVerdict, took: Duration = .milliseconds(50)
+    ) -> CredentialHealth.Ruling {
+        self.health.take(verdict, of: 1, sent: self.now - took, now: self.now)
+    }
+
+    private var isStopped: Bool { if case .stopped = self.health.state { true } else { false } }
+
+    @Test mutating func aRefusalThatNothingContradictsStopsAtOnceAndAlarmsOnce() {
+        #expect(self.take(Self.refused) == .init(blame: .nobody, change: .stopped(reason: "403 BadCertificate")))
+        #expect(self.health.state.gauge == 2)
+        for _ in 0..<100 { #expect(self.take(Self.refused) == .init(blame: .nobody, change: nil)) }
+    }
+
+    @Test mutating func aStoppedCredentialIsProbedOnceAMinute() {
+        _ = self.take(Self.refused)
+        for _ in 0..<5 {
+            let next = self.now + .seconds(60)
+            #expect(self.health.permission(now: self.now) == .nothing(until: next))
+            #expect(self.health.permission(now: next - .milliseconds(1)) == .nothing(until: next))
+            #expect(self.health.permission(now: next) == .one)
+            self.now = next
+            self.health.probed(now: self.now)
+            #expect(self.take(Self.refused).change == nil)
+        }
+    }
+
+    @Test mutating func whatAPNsAcceptsHealsAStoppedCredential() {
+        for accepted: PushVerdict in [.delivered, .retire(registeredBeforeMilliseconds: 5)] {
+            // What was accepted before is forgotten by then.
+            self.now += .seconds(3600)
+            _ = self.take(Self.refused)
+            self.now += .seconds(61)
+            #expect(self.take(accepted).change == .healthy(after: .seconds(61)))
+            #expect(self.health.permission(now: self.now) == .all)
+        }
+    }
+
+    @Test mutating func whatDoesNotProveTheCredentialDoesNotHealIt() {
+        _ = self.take(Self.refused)
+        let service = PushRetry(reason: "503", scope: .service, cause: .answer(status: 503))
+        for verdict in [Self.dropped, .unknownToken, .retry(service), Self.expired] {
+            self.now += .seconds(60)
+            #expect(self.take(verdict).change == nil)
+            #expect(self.isStopped)
+        }
+    }
+
+    @Test mutating func aRefusalThatADeliveryContradictsStopsNobody() {
+        for _ in 0..<100 {
+            self.now += .milliseconds(10)
+            _ = self.take(.delivered)
+            self.now += .milliseconds(10)
+            // Sent before the delivery was answered.
+            #expect(self.take(Self.refused) == .init(blame: .notification, change: nil))
+        }
+        #expect(self.health.permission(now: self.now) == .all)
+    }
+
+    @Test mutating func refusalsInARowOutweighDeliveriesFromBefore() {
+        _ = self.take(.delivered)
+        self.now += .seconds(1)
+        for _ in 1..<CredentialHealth.refusalsToStop {
+            #expect(self.take(Self.refused) == .init(blame: .notification, change: nil))
+        }
+        #expect(self.take(Self.refused).change == .stopped(reason: "403 BadCertificate"))
+    }
+
+    @Test mutating func aDeliveryBetweenRefusalsBeginsTheRowAnew() {
+        for _ in 0..<20 {
+            _ = self.take(.delivered)
+            self.now += .seconds(1)
+            for _ in 1..<CredentialHealth.refusalsToStop { _ = self.take(Self.refused) }
+            #expect(!self.isStopped)
+        }
+    }
+
+    @Test mutating func anOldDeliveryProvesNothing() {
+        _ = self.take(.delivered)
+        self.now += CredentialHealth.proof
+        #expect(self.take(Self.refused).change == .stopped(reason: "403 BadCertificate"))
+    }
+
+    @Test mutating func anIllCredentialThatIsRefusedIsStopped() {
+        _ = self.take(.delivered)
+        self.now += .seconds(1)
+        for number: UInt64 in 0..<20 {
+            let lost = PushRetry(reason: "lost", scope: .connection, cause: .error(.connectionLost))
+            _ = self.health.take(.retry(lost), of: number, sent: self.now, now: self.now)
+        }
+        #expect(self.health.state.gauge == 1)
+        #expect(self.take(Self.refused).change == .stopped(reason: "403 BadCertificate"))
+    }
+
+    @Test mutating func oneDeviceWithATokenOfAnotherAppStopsNobody() {
+        // It may be told as often as it likes while others are delivered, and now and then when none are.
+        for _ in 0..<100 {
+            _ = self.take(.delivered)
+            for _ in 0..<(CredentialHealth.floodToStop - 1) {
+                #expect(self.take(Self.dropped) == .init(blame: .notification, change: nil))
+            }
+        }
+        self.now += CredentialHealth.floodWindow
+        for _ in 0..<100 {
+            self.now += .seconds(4)
+            #expect(self.take(Self.dropped).change == nil)
+        }
+    }
+
+    @Test mutating func aFloodOfNotificationsThatAreRefusedOneByOneIsTheCredentials() {
+        for verdict in [Self.dropped, .unknownToken] {
+            self.health = CredentialHealth()
+            for _ in 1..<CredentialHealth.floodToStop { #expect(self.take(verdict).change == nil) }
+            let reason = verdict == .unknownToken ? "400 BadDeviceToken" : "400 DeviceTokenNotForTopic"
+            #expect(self.take(verdict).change == .stopped(reason: reason))
+        }
+    }
+
+    @Test mutating func a403ThatANewTokenDoesNotMendStopsAfterAMinute() {
+        for second in 0..<60 {
+            #expect(self.take(Self.expired).change == nil, "\(second)")
+            self.now += .seconds(1)
+        }
+        #expect(self.take(Self.expired) == .init(blame: .nobody, change: .stopped(reason: "403 ExpiredProviderToken")))
+    }
+
+    @Test mutating func a403ThatANewTokenMendsStopsNobody() {
+        for _ in 0..<100 {
+            self.now += .seconds(30)
+            _ = self.take(Self.expired)
+            _ = self.take(.delivered)
+        }
+        #expect(self.health.permission(now: self.now) == .all)
+    }
+
+    /// Whatever comes: a change is told exactly when the state is another one, and only the healthy send everything.
+    @Test mutating func everyChangeIsToldOnceWhateverComes() {
+        var generator = SystemRandomNumberGenerator()
+        let codes = APNSError.Code.allCases.map { verdict(of: .unanswered(APNSError($0, "why"))) }
+        let answers = PushReason.allCases.map {
+            verdict(of: .answered(PushAnswer(status: $0.status, reason: $0.rawValue)))
+        }
+        for _ in 0..<200 {
+            self.health = CredentialHealth()
+            let pool = (0..<3).compactMap { _ in (codes + answers + [.delivered]).randomElement(using: &generator) }
+            for _ in 0..<200 {
+                self.now += .milliseconds(Int64.random(in: 0...2000, using: &generator))
+                let before = self.health.state.gauge
+                guard let verdict = pool.randomElement(using: &generator) else { continue }
+                let ruling = self.health.take(
+                    verdict, of: .random(in: 0...2, using: &generator),
+                    sent: self.now - .milliseconds(Int64.random(in: 0...10_000, using: &generator)), now: self.now)
+                let after = self.health.state.gauge
+                switch ruling.change {
+                case nil: #expect(before == after)
+                case .healthy: #expect(before != 0 && after == 0)
+                case .ill: #expect(before == 0 && after == 1)
+                case .stopped: #expect(before != 2 && after == 2)
+                }
+                let permission = self.health.permission(now: self.now)
+                #expect((permission == .all) == (after == 0))
+                if permission == .one { self.health.probed(now: self.now) }
+            }
+        }
+    }
+}

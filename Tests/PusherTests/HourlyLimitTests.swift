@@ -1,0 +1,105 @@
+import Testing
+
+@testable import Pusher
+
+@Suite struct HourlyLimitTests {
+    private let start = ContinuousClock.now
+
+    /// Random traffic, every grant counted by hand.
+    @Test(arguments: [1, 2, 3, 4, 5, 7, 10, 59, 60, 61, 1000])
+    func noHourHasMoreThanTheLimitWhereverItBegins(_ most: Int) {
+        var generator = SystemRandomNumberGenerator()
+        for _ in 0..<20 {
+            var limit = HourlyLimit(perHour: most, now: self.start)
+            var grants: [ContinuousClock.Instant] = []
+            var now = self.start
+            let longest = Int64.random(in: 1...8_000_000, using: &generator) / Int64(most)
+            for _ in 0..<(most * 5) {
+                now += .milliseconds(Int64.random(in: 0...max(1, longest), using: &generator))
+                // Who is told to wait asks again at that moment, which is the worst for the limit.
+                if let wait = limit.take("device", now: now) {
+                    #expect(wait > .zero && wait <= limit.longestWait)
+                    now += wait
+                    #expect(limit.take("device", now: now) == nil)
+                }
+                grants.append(now)
+            }
+            // Both ends belong to the hour.
+            for (index, grant) in grants.enumerated() where index + most < grants.count {
+                #expect(grants[index + most] - grant > .seconds(3600))
+            }
+        }
+    }
+
+    @Test(arguments: [1, 2, 3, 60, 61, 1000, 3600])
+    func theLimitIsReachedAndTheWaitIsBounded(_ most: Int) {
+        var limit = HourlyLimit(perHour: most, now: self.start)
+        var now = self.start
+        var count = 0
+        while now - self.start <= .seconds(3600) {
+            if let wait = limit.take(1, now: now) { now += wait } else { count += 1 }
+        }
+        #expect(count == most)
+        #expect(limit.longestWait <= .seconds(7200) / most)
+    }
+
+    @Test func zeroIsNoLimitAndRemembersNobody() {
+        for most in [0, -1] {
+            var limit = HourlyLimit(perHour: most, now: self.start)
+            for _ in 0..<10_000 { #expect(limit.take(1, now: self.start) == nil) }
+            #expect(limit.count == 0)
+        }
+    }
+
+    @Test func aLimitBeyondAllMeasureDoesNotOverflow() {
+        var limit = HourlyLimit(perHour: .max, now: self.start)
+        for now in [self.start, self.start - .seconds(5), self.start + .seconds(1_000_000_000_000)] {
+            for _ in 0..<100 { #expect(limit.take(1, now: now) == nil) }
+        }
+    }
+
+    @Test func devicesHaveLimitsOfTheirOwn() {
+        var limit = HourlyLimit(perHour: 2, now: self.start)
+        for device in 0..<100 { #expect(limit.take(device, now: self.start) == nil) }
+        for device in 0..<100 { #expect(limit.take(device, now: self.start) != nil) }
+    }
+
+    @Test func askingInVainCostsNothing() throws {
+        var limit = HourlyLimit(perHour: 2, now: self.start)
+        #expect(limit.take(1, now: self.start) == nil)
+        let asked = limit.take(1, now: self.start)
+        let wait = try #require(asked)
+        for _ in 0..<100 { #expect(limit.take(1, now: self.start) == wait) }
+        #expect(limit.take(1, now: self.start + wait) == nil)
+    }
+
+    @Test func whoHasRestedIsForgotten() {
+        var limit = HourlyLimit(perHour: 60, now: self.start)
+        var now = self.start
+        // 10 a second, each a new device that is back at its pace within two minutes: 1,200 that matter.
+        for device in 0..<50_000 {
+            now += .milliseconds(100)
+            #expect(limit.take(device, now: now) == nil)
+            #expect(limit.count <= 2500)
+        }
+    }
+
+    @Test func atItsCapacityItForgetsWhoHasTheMostLeft() {
+        var limit = HourlyLimit(perHour: 10, capacity: 1000, now: self.start)
+        // One that has used up what it may.
+        while limit.take("greedy", now: self.start) == nil {}
+        for device in 0..<100_000 {
+            #expect(limit.take(device, now: self.start + .microseconds(Int64(device))) == nil)
+            #expect(limit.count <= 1000)
+        }
+        #expect(limit.take("greedy", now: self.start + .seconds(1)) != nil)
+    }
+
+    @Test func withRoomForOneItStillWorks() {
+        var limit = HourlyLimit(perHour: 1, capacity: 0, now: self.start)
+        for device in 0..<100 {
+            #expect(limit.take(device, now: self.start) == nil)
+            #expect(limit.count <= 1)
+        }
+    }
+}

@@ -1,0 +1,144 @@
+import APNS
+import Testing
+
+@testable import Pusher
+
+@Suite struct RetryScheduleTests {
+    private static let limits = RetrySchedule.Limits(attempts: 8, hold: .seconds(300))
+
+    private static func retry(_ scope: PushRetry.Scope, after: Int? = nil) -> PushRetry {
+        PushRetry(reason: "why", scope: scope, afterSeconds: after, cause: .answer(status: 503))
+    }
+
+    /// The pauses until it gives up, at most `most`.
+    private static func pauses(
+        _ retry: PushRetry, blame: Blame, most: Int, took: Duration = .zero, limits: RetrySchedule.Limits = Self.limits,
+        random: (ClosedRange<Double>) -> Double = { $0.upperBound }
+    ) -> [Duration] {
+        var schedule = RetrySchedule()
+        var pauses: [Duration] = []
+        while pauses.count < most,
+            case .again(let pause) = schedule.failed(
+                retry, blame: blame, took: took, limits: limits, random: random)
+        { pauses.append(pause) }
+        return pauses
+    }
+
+    @Test func pausesDouble() {
+        func seconds(_ scope: PushRetry.Scope) -> [Double] {
+            Self.pauses(Self.retry(scope), blame: .nobody, most: 9).map { $0 / .seconds(1) }
+        }
+        #expect(seconds(.service) == [1, 2, 4, 8, 16, 32, 60, 60, 60])
+        #expect(seconds(.device) == [2, 4, 8, 16, 32, 60, 60, 60, 60])
+        #expect(seconds(.connection) == [0.1, 1, 2, 4, 8, 16, 32, 60, 60])
+    }
+
+    @Test func jitterTakesAwayAtMostHalf() {
+        for scope in PushRetry.Scope.allCases {
+            let longest = Self.pauses(Self.retry(scope), blame: .nobody, most: 20)
+            let shortest = Self.pauses(Self.retry(scope), blame: .nobody, most: 20) { $0.lowerBound }
+            for (short, long) in zip(shortest, longest) { #expect(short * 2 == long) }
+        }
+    }
+
+    @Test func attemptsAreBounded() {
+        for scope in PushRetry.Scope.allCases {
+            #expect(Self.pauses(Self.retry(scope), blame: .notification, most: 100).count == 7)
+        }
+        let one = RetrySchedule.Limits(attempts: 1, hold: .seconds(300))
+        #expect(Self.pauses(Self.retry(.device), blame: .notification, most: 100, limits: one).isEmpty)
+    }
+
+    @Test func timeIsBoundedTheFirstAttemptIncluded() {
+        let short = RetrySchedule.Limits(attempts: 100, hold: .seconds(30))
+        let pauses = Self.pauses(
+            Self.retry(.service), blame: .notification, most: 100, took: .seconds(10), limits: short)
+        // 10 s, then 1 s and 10 s, then the rest up to 30 s, clipped from 2 s only where it would lie beyond.
+        #expect(pauses == [.seconds(1), .seconds(2)])
+        let long = Self.pauses(
+            Self.retry(.service), blame: .notification, most: 100, took: .seconds(31), limits: short)
+        #expect(long.isEmpty)
+    }
+
+    @Test func theLastAttemptIsAtTheHoldLimit() {
+        let limits = RetrySchedule.Limits(attempts: 100, hold: .seconds(20))
+        let pauses = Self.pauses(Self.retry(.service), blame: .notification, most: 100, limits: limits)
+        #expect(pauses == [1, 2, 4, 8, 5].map { .seconds($0) })
+    }
+
+    @Test func anHourOfRetryAfterHoldsNothingLongerThanTheHoldLimit() {
+        for asked in [3600, 86_400, .max] {
+            let pauses = Self.pauses(
+                Self.retry(.device, after: asked), blame: .notification, most: 100, took: .seconds(1))
+            #expect(pauses == [.seconds(299)])
+        }
+    }
+
+    @Test func whatAPNsAsksForIsHonoured() {
+        for random: (ClosedRange<Double>) -> Double in [{ $0.lowerBound }, { $0.upperBound }] {
+            let pauses = Self.pauses(
+                Self.retry(.service, after: 30), blame: .notification, most: 3, random: random)
+            #expect(pauses.allSatisfy { $0 >= .seconds(30) && $0 < .seconds(33.01) })
+        }
+        // A moment that lies before our own is no reason to hurry.
+        #expect(Self.pauses(Self.retry(.service, after: 1), blame: .nobody, most: 5).last == .seconds(16))
+        #expect(Self.pauses(Self.retry(.service, after: -7), blame: .nobody, most: 1) == [.seconds(1)])
+        // Where nobody is given up the bound is a fixed one.
+        #expect(Self.pauses(Self.retry(.service, after: 3600), blame: .nobody, most: 1) == [.seconds(300)])
+    }
+
+    @Test func whatIsNobodysFaultIsNeverGivenUp() {
+        let pauses = Self.pauses(Self.retry(.service), blame: .nobody, most: 10_000, took: .seconds(10))
+        #expect(pauses.count == 10_000)
+    }
+
+    @Test func whoHoldsItsTimeOnlyIsGivenUpByTimeOnly() {
+        let pauses = Self.pauses(
+            Self.retry(.connection), blame: .time, most: 1000,
+            limits: .init(attempts: 1, hold: .seconds(300)))
+        // 0.1, 1, 2, 4, 8, 16, 32, four times 60, and the rest.
+        #expect(pauses.count == 11)
+        #expect(pauses.reduce(.zero, +) == .seconds(300))
+    }
+
+    @Test func anHourWithoutAPNsIsNotHeldAgainstTheNotification() {
+        var schedule = RetrySchedule()
+        func fail(_ blame: Blame) -> RetrySchedule.Step {
+            schedule.failed(
+                Self.retry(.service), blame: blame, took: .seconds(10), limits: Self.limits, random: { $0.upperBound })
+        }
+        #expect(fail(.notification) == .again(after: .seconds(1)))
+        for _ in 0..<400 { _ = fail(.nobody) }
+        #expect(schedule.held == .seconds(10) && schedule.counted == 1)
+        // Nor is the pause that APNs' absence caused.
+        #expect(fail(.notification) == .again(after: .seconds(60)))
+        #expect(schedule.held == .seconds(20) && schedule.attempts == 402)
+    }
+
+    @Test func whateverHappensNothingIsHeldLongerThanTheLimitAndItsLastAttempt() {
+        var generator = SystemRandomNumberGenerator()
+        for _ in 0..<2000 {
+            var schedule = RetrySchedule()
+            var held = Duration.zero
+            var pause = Duration.zero
+            for attempt in 1...1000 {
+                let took = Duration.milliseconds(Int64.random(in: 0...10_000, using: &generator))
+                let blame: Blame = Bool.random(using: &generator) ? .notification : .time
+                let scope = PushRetry.Scope.allCases.randomElement(using: &generator) ?? .device
+                let after = Bool.random(using: &generator) ? Int.random(in: -10...5000, using: &generator) : nil
+                let step = schedule.failed(
+                    Self.retry(scope, after: after), blame: blame, took: took, limits: Self.limits,
+                    random: { Double.random(in: $0, using: &generator) })
+                held += pause + took
+                guard case .again(let next) = step else {
+                    #expect(held >= .seconds(300) || schedule.counted == 8)
+                    break
+                }
+                pause = next
+                #expect(next > .zero && held + next <= .seconds(300))
+                #expect(schedule.counted < 8 && attempt < 1000)
+            }
+            #expect(held <= .seconds(310))
+        }
+    }
+}
