@@ -33,7 +33,8 @@ import Testing
 
     @Test func elevenPingsInTenSecondsAreAFlood() {
         var conduct = APNSSimulatorConduct()
-        for second in 0..<100 { #expect(conduct.pinged(atMilliseconds: Int64(second) * 1000) == nil) }
+        let slow = (0..<100).map { conduct.pinged(atMilliseconds: Int64($0) * 1000) }
+        #expect(slow.allSatisfy { $0 == nil })
         let verdicts = (0..<11).map { conduct.pinged(atMilliseconds: 200_000 + $0) }
         #expect(verdicts.dropLast().allSatisfy { $0 == nil })
         #expect(verdicts.last == .pingFlood)
@@ -69,8 +70,9 @@ import Testing
         var late = APNSSimulatorLateAnswers()
         let identifier = APNSSimulatorIdentifier(high: 0, low: 0)
         late.add(.accepted, identifier, connection: 1, stream: 1, at: .uptimeNanoseconds(10))
-        #expect(late.take(due: .uptimeNanoseconds(9)) == nil)
-        #expect(late.take(due: .uptimeNanoseconds(10)) != nil)
+        let early = late.take(due: .uptimeNanoseconds(9))
+        let due = late.take(due: .uptimeNanoseconds(10))
+        #expect(early == nil && due != nil)
     }
 
     @Test func theSameSeedHitsTheSameRequests() {
@@ -88,15 +90,21 @@ import Testing
 
     @Test func aConditionAilsItsConnectionsUntilItIsTakenDown() throws {
         var faults = APNSSimulatorFaults()
-        let mute = try #require(faults.add(APNSSimulatorFault(.condition(.mute), isImmediate: true), connections: [2]))
-        let hole = try #require(faults.add(APNSSimulatorFault(.condition(.blackHole), connection: 3)))
+        let added = [
+            faults.add(APNSSimulatorFault(.condition(.mute), isImmediate: true), connections: [2]),
+            faults.add(APNSSimulatorFault(.condition(.blackHole), connection: 3)),
+        ]
+        let mute = try #require(added[0])
+        let hole = try #require(added[1])
         _ = faults.add(APNSSimulatorFault(.condition(.refusingStreamLimit(5))))
         var random = APNSSimulatorRandom(seed: 1)
-        #expect(faults.hit(token: "aa", connection: 2, using: &random) == nil)
+        let hit = faults.hit(token: "aa", connection: 2, using: &random)
+        #expect(hit == nil)
         #expect(faults.conditions(connection: 2).isMute && !faults.conditions(connection: 2).isBlackHole)
         #expect(faults.conditions(connection: 3).isBlackHole)
         #expect(faults.conditions(connection: 4).refusesOpenStreams)
-        #expect(faults.remove(mute) != nil && faults.remove(mute) == nil && faults.remove(hole) != nil)
+        let removed = [faults.remove(mute), faults.remove(mute), faults.remove(hole)].map { $0 != nil }
+        #expect(removed == [true, false, true])
         #expect(faults.conditions(connection: 2) == faults.conditions(connection: 4))
         #expect(faults.count == 1)
     }

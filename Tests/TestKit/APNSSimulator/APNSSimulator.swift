@@ -167,6 +167,8 @@ extension APNSSimulator {
             let wire = APNSSimulatorWire(alert: alert)
             let pipeline = channel.pipeline.syncOperations
             try pipeline.addHandlers([wire, NIOSSLServerHandler(context: context)])
+            // What ails every connection ails this one from its first byte; no connection has the number 0.
+            wire.setPace(state.value.faults.conditions(connection: 0).slowReads)
             if let fault { Self.befall(fault, wire, channel.eventLoop, state.value) }
             return NIOLoopBound(wire, eventLoop: channel.eventLoop)
         }.flatMap { wire in
