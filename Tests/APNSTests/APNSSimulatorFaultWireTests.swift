@@ -110,6 +110,8 @@ import Testing
 
     @Test func whoOpensManyStreamsBeforeTheSettingsIsNoted() async throws {
         try await APNSSimulatorScene.run { scene in
+            // Late, since nghttp is sometimes slower than the SETTINGS.
+            try await scene.simulator.add(APNSSimulatorFault(.connect(.lateSettings(milliseconds: 500))))
             _ = try await scene.nghttp(["-m3"])
             #expect(try await scene.simulator.violations() == [.streamsBeforeSettings: 2])
             let journal = try await scene.admin("journal?limit=100")
