@@ -3,7 +3,7 @@ import NIOCore
 /// Stands between HTTP/2 and TLS, and keeps SETTINGS and GOAWAY in the hands of the simulator.
 ///
 /// NIOHTTP2Handler ends a connection whose client opens too many streams, and refuses every stream once it has sent
-/// GOAWAY. The simulator must do either, neither, or the opposite, and wants to see what the client does. So the handler
+/// GOAWAY. The simulator must do either, neither or the opposite, and wants to see what clients do. So the handler
 /// above is told that there is no limit (its SETTINGS are dropped and acknowledged here), and the real SETTINGS and
 /// GOAWAY are written here as bytes. All frames of a burst become one TLS record.
 /// Source: RFC 9113 §4.1, §6.5, §6.8

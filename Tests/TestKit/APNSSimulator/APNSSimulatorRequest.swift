@@ -63,9 +63,10 @@ public struct APNSSimulatorRequest: Hashable, Sendable {
 
     /// What stands behind `/3/device/`; nil when the path is another one.
     public var deviceToken: Substring? {
-        let prefix = "/3/device/"
-        guard self.path.hasPrefix(prefix) else { return self.path == "/3/device" ? "" : nil }
-        let token = self.path.dropFirst(prefix.count)
-        return token.utf8.contains(UInt8(ascii: "/")) ? nil : token
+        // Bytes, not characters: it is asked several times for each request.
+        let prefix = "/3/device/".utf8
+        guard self.path.utf8.starts(with: prefix) else { return self.path == "/3/device" ? "" : nil }
+        let token = self.path.utf8.dropFirst(prefix.count)
+        return token.contains(UInt8(ascii: "/")) ? nil : Substring(token)
     }
 }
