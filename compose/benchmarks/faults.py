@@ -76,9 +76,7 @@ class Faults:
         self.registrar, self.changes = Registrar(self.stack), Changes(self.stack)
         self.offsets, self.findings, self.done = Offsets(self.stack), Findings(), collections.Counter()
         self.seconds = arguments.notifications / arguments.rate
-        self.has_journal = self.simulator.knows("/journal?limit=1")
-        self.plan = Plan(
-            arguments.seed, arguments.faults, self.seconds * (1 - CALM), arguments.rate, later=self.has_journal)
+        self.plan = Plan(arguments.seed, arguments.faults, self.seconds * (1 - CALM), arguments.rate)
         self.lot = random.Random(arguments.seed + 1)
         self.by_order, self.devices = {}, []
         # Half of the devices have orders of the one brand, half of the other.
@@ -115,7 +113,7 @@ class Faults:
         self.last_level = self.sampler.level()
         after = Metrics.of(self.stack)
         self.connections = self.simulator.ask("GET", "/connections")["connections"]
-        self.violations = self.simulator.violations() if self.has_journal else []
+        self.statistics = self.simulator.ask("GET", "/statistics")
         self.simulator.close()
         if self.simulator.error:
             raise Failure(f"reading the deliveries: {self.simulator.error}")
@@ -240,8 +238,8 @@ class Faults:
         for connection in self.connections:
             if connection["openStreams"]:
                 findings.add("connections", f"streams are left open: {json.dumps(connection)}")
-        for violation in self.violations:
-            findings.add("violations", json.dumps(violation))
+        for violation, count in self.statistics["violations"].items():
+            findings.add("violations", f"{violation}: {count} times")
 
     def judge_letters(self, letters):
         wanted = {hero.orders[0]: hero for hero in self.heroes.values() if hero.story.letters}
@@ -281,7 +279,9 @@ class Faults:
         rows = [("faults", sum(self.done.values())), ("devices", len(self.everybody))]
         rows += [("changes", self.changes.count), ("simulator.requests", sum(seen.values()))]
         rows += [(f"simulator.status_{status}", count) for status, count in sorted(seen.items())]
-        rows += verdicts.shown() + list(counts.items()) + [("connections at the end", len(self.connections))]
+        rows += verdicts.shown() + list(counts.items()) + [("connections.at_the_end", len(self.connections))]
+        rows += [(f"connections.{name}", self.statistics[f"{name}Connections"]) for name in ("opened", "refused")]
+        rows += [(f"simulator.{name}", self.statistics[name]) for name in ("goAways", "pings", "mostStreams")]
         print()
         for name, value in rows:
             print(f"{name:30} {value:10}")
@@ -317,8 +317,8 @@ def read_arguments():
     parser.add_argument("--faults", type=int, default=200, help="drawn by lot (200)")
     parser.add_argument("--rate", type=int, default=800, help="notifications a second (800)")
     parser.add_argument("--seed", type=int, default=None, help="of all that is drawn by lot")
-    parser.add_argument("--patience", type=int, default=240, help="seconds until all must be at rest (240)")
-    parser.add_argument("--small", action="store_true", help="a hundredth of all, to see that it works")
+    parser.add_argument("--patience", type=int, default=300, help="seconds until all must be at rest (300)")
+    parser.add_argument("--small", action="store_true", help="a fiftieth of all, to see that it works")
     parser.add_argument("--keep", action="store_true", help="leaves logs and data in place also after success")
     arguments = parser.parse_args()
     if arguments.small:

@@ -90,7 +90,7 @@ def general(name, lot, rate):
         "reset": {"cut": "reset", "now": True, "connection": lot.choice(("busiest", "oldest", "random"))},
         "half-close": {"halfClose": True, "now": True, "connection": "random"},
         "black-hole": {"blackHole": True, "now": True, "connection": "busiest"},
-        "mute": {"mute": True, "now": True, "connection": "busiest"},
+        "unheard": {"mute": True, "now": True, "connection": "busiest"},
         "reset-stream": {"resetStream": lot.choice((2, 7, 8)), "count": few},
         "limit-refusing": {"maxConcurrentStreams": lot.randint(1, 20), "refuseOpen": True, "for": hold},
         "slow-reads": {"slowReads": {"bytes": 200, "everyMilliseconds": 100}, "for": hold},
@@ -101,6 +101,9 @@ def general(name, lot, rate):
         "slow-handshake": {"slowHandshakeMilliseconds": 2000, "count": lot.randint(1, 2)},
         "late-settings": {"lateSettingsMilliseconds": 2000, "count": lot.randint(1, 2)},
         "closed-port": {"closeListener": True, "for": hold},
+        # What others contradict says nothing of the credential.
+        "odd-credential": answer(403, "InvalidProviderToken", count=1),
+        "odd-topic": answer(400, "TopicDisallowed", count=1),
         "jitter": {"delayMilliseconds": lot.randint(1, 500), "probability": 0.3, "for": hold},
     }[name]
     steps = [(0, "fault", body)]
@@ -111,18 +114,15 @@ def general(name, lot, rate):
 
 
 # APNs says this of a device, or of a credential that the other brand does not have.
-OTHERS = {"429": (10, None), "expired": (5, 1)}
+OTHERS = {"429": (10, None), "expired": (5, 1), "odd-credential": (2, 1), "odd-topic": (2, None)}
 GENERAL = (
     ("goaway", 3), ("goaway-unprocessed", 3), ("goaway-shutdown", 3), ("goaway-amid", 2), ("cut", 4), ("cut-amid", 4),
     ("silence", 2), ("silence-amid", 3), ("500", 3), ("503", 3), ("503-away", 2), ("500-bare", 1), ("shutdown", 2),
     ("429", 3), ("idle", 1), ("expired", 2), ("slow", 3), ("limit-none", 2), ("limit-one", 2), ("limit-few", 3),
-)
-# What only a simulator with a journal can do.
-LATER = (
     ("goaway-pair", 3), ("goaway-one", 3), ("goaway-error", 2), ("reset", 3), ("half-close", 2), ("black-hole", 3),
-    ("mute", 2), ("reset-stream", 3), ("limit-refusing", 3), ("slow-reads", 3), ("shut-window", 2), ("trickle", 2),
+    ("unheard", 2), ("reset-stream", 3), ("limit-refusing", 3), ("slow-reads", 3), ("shut-window", 2), ("trickle", 2),
     ("no-connects", 1), ("no-handshakes", 1), ("slow-handshake", 1), ("late-settings", 1), ("closed-port", 1),
-    ("jitter", 2),
+    ("jitter", 2), ("odd-credential", 1), ("odd-topic", 1),
 )
 
 
@@ -205,23 +205,23 @@ def bag(kinds, lot):
 
 class Plan:
     """
-    Steps and stories of a run, the same ones for the same seed. later: with the kinds of LATER.
+    Steps and stories of a run, the same ones for the same seed.
 
     >>> plan, same = Plan(7, 200, 250, 800), Plan(7, 200, 250, 800)
     >>> plan.steps == same.steps, sum(step.act == "fault" for step in plan.steps)
     (True, 200)
     >>> sorted(plan.steps, key=lambda step: step.at) == plan.steps, plan.steps[0].at >= 0
     (True, True)
-    >>> {name for name, _ in GENERAL + LATER + STORIES} == {step.name for step in plan.steps if step.act == "fault"}
+    >>> {name for name, _ in GENERAL + STORIES} == {step.name for step in plan.steps if step.act == "fault"}
     True
     >>> len(Plan(7, 20, 10, 400).stories)
     8
     """
 
-    def __init__(self, seed, faults, seconds, rate, later=True):
+    def __init__(self, seed, faults, seconds, rate):
         lot = random.Random(seed)
         self.steps, self.stories = [], []
-        generals, stories = bag(GENERAL + (LATER if later else ()), lot), bag(STORIES, lot)
+        generals, stories = bag(GENERAL, lot), bag(STORIES, lot)
         for number in range(faults):
             at = seconds * (number + lot.random()) / max(1, faults)
             # Two of five faults are about one device.

@@ -162,24 +162,6 @@ class Simulator:
         except (Failure, OSError, ValueError) as error:
             self.error = str(error)
 
-    def knows(self, path):
-        """Whether the simulator has something to say there."""
-        try:
-            self.ask("GET", path)
-            return True
-        except Failure:
-            return False
-
-    def violations(self):
-        """What the client did that it must not, by the simulator's journal."""
-        found, last = [], 0
-        while True:
-            page = self.ask("GET", f"/journal?after={last}&limit={PAGE}")
-            found += [event for event in page["events"] if event["event"] == "violation"]
-            if not page["events"]:
-                return found
-            last = page["last"]
-
     def close(self):
         self.is_over.set()
         self.thread.join(40)
@@ -220,7 +202,7 @@ class Offsets:
             for message in self.consumer.consume(1000, 0.5):
                 if message.error():
                     raise Failure(f"reading {topic}: {message.error()}")
-                found.append((message.key().decode(), message.value(), dict(message.headers() or [])))
+                found.append(((message.key() or b"").decode(errors="replace"), message.value(), dict(message.headers() or [])))
                 if message.offset() + 1 >= ends.get(message.partition(), 0):
                     ends.pop(message.partition(), None)
             if time.monotonic() > deadline:
