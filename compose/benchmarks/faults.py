@@ -34,6 +34,8 @@ CALM = 0.1
 # What its memory may have grown by the end: a part, and what a busy allocator keeps.
 GROWTH, KEPT_MB = 1.25, 16
 PAUSE = 10
+# What there is of everything, and what there is with --small.
+SIZES = (("notifications", 200_000, 4000), ("devices", 20_000, 400), ("faults", 200, 20), ("rate", 800, 400))
 # Most connections of a credential that may be open at the end.
 CONNECTIONS = 8
 
@@ -312,17 +314,18 @@ class Faults:
 
 def read_arguments():
     parser = argparse.ArgumentParser(prog="compose/bench faults", description="Sends while APNs fails, then counts.")
-    parser.add_argument("--notifications", type=int, default=200_000, help="that APNs takes (200000)")
-    parser.add_argument("--devices", type=int, default=20_000, help="each with two orders (20000)")
-    parser.add_argument("--faults", type=int, default=200, help="drawn by lot (200)")
-    parser.add_argument("--rate", type=int, default=800, help="notifications a second (800)")
-    parser.add_argument("--seed", type=int, default=None, help="of all that is drawn by lot")
+    parser.add_argument("--notifications", type=int, help="that APNs takes (200000, small 4000)")
+    parser.add_argument("--devices", type=int, help="each with two orders (20000, small 400)")
+    parser.add_argument("--faults", type=int, help="drawn by lot (200, small 20)")
+    parser.add_argument("--rate", type=int, help="notifications a second (800, small 400)")
+    parser.add_argument("--seed", type=int, help="of all that is drawn by lot")
     parser.add_argument("--patience", type=int, default=300, help="seconds until all must be at rest (300)")
     parser.add_argument("--small", action="store_true", help="a fiftieth of all, to see that it works")
     parser.add_argument("--keep", action="store_true", help="leaves logs and data in place also after success")
     arguments = parser.parse_args()
-    if arguments.small:
-        arguments.notifications, arguments.devices, arguments.faults, arguments.rate = 4000, 400, 20, 400
+    for name, usual, small in SIZES:
+        if getattr(arguments, name) is None:
+            setattr(arguments, name, small if arguments.small else usual)
     if arguments.seed is None:
         arguments.seed = int.from_bytes(os.urandom(3), "big")
     if not (1 <= arguments.devices <= 100_000 and 1 <= arguments.notifications <= 2_000_000
