@@ -128,6 +128,8 @@ class Faults:
         self.stage.package(orders)
         self.stage.run("start", "pusher")
         self.sampler = Sampler(self.stack.pid("pusher"))
+        # What was packaged is told to nobody: no device is there yet.
+        self.settle("the orders")
         self.before = Metrics.of(self.stack)
 
     def load(self):

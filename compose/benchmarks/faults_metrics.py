@@ -58,7 +58,7 @@ class Verdicts:
         self.dropped = grown("waybill_pushes_total", outcome="dropped")
         self.retried = grown("waybill_pushes_total", outcome="retried")
         # One name after the other, as the pusher has had them.
-        self.merged = grown("waybill_pushes_total", outcome="merged") + grown("waybill_pushes_total", outcome="coalesced")
+        self.merged = sum(grown("waybill_pushes_total", outcome=outcome) for outcome in ("merged", "coalesced"))
         self.unknown = grown("waybill_pushes_total", outcome="unknown-token")
         self.letters = grown("waybill_push_dead_letters_total")
         # By status as text; empty for a pusher that does not tell.

@@ -15,9 +15,9 @@ class Step:
     One thing to do, `at` seconds after the beginning of the load.
 
     act: `fault` (POST /faults, counted), `undo` (POST /faults, not counted), `change` or `register` (of the story's own
-    order and device). `age`: a 410 says that the token was gone so many seconds before now. `renewed`: it registers with a
-    new push token. `others`: the fault hits so many devices that are drawn by lot, each as often as it says; `credential` tells of which
-    brand they are, 0 the one with a certificate, 1 the one with provider tokens; None: of any.
+    order and device). age: a 410 says that the token was gone so many seconds before now. renewed: it registers with a
+    new push token. others: the fault hits so many devices that are drawn by lot, each as often as it says; credential
+    tells of which brand they are, 0 the one with a certificate, 1 the one with provider tokens; None: of any.
     """
 
     at: float

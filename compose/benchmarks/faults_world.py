@@ -14,7 +14,7 @@ from client import Connection
 from stack import Failure
 
 # How many registrations are under way at once.
-CONNECTIONS = 32
+CONNECTIONS = 128
 # Deliveries that are read in one go.
 PAGE = 5000
 
@@ -202,7 +202,8 @@ class Offsets:
             for message in self.consumer.consume(1000, 0.5):
                 if message.error():
                     raise Failure(f"reading {topic}: {message.error()}")
-                found.append(((message.key() or b"").decode(errors="replace"), message.value(), dict(message.headers() or [])))
+                key = (message.key() or b"").decode(errors="replace")
+                found.append((key, message.value(), dict(message.headers() or [])))
                 if message.offset() + 1 >= ends.get(message.partition(), 0):
                     ends.pop(message.partition(), None)
             if time.monotonic() > deadline:
