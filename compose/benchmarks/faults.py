@@ -36,6 +36,8 @@ GROWTH, KEPT_MB = 1.25, 16
 PAUSE = 10
 # What there is of everything, and what there is with --small.
 SIZES = (("notifications", 200_000, 4000), ("devices", 20_000, 400), ("faults", 200, 20), ("rate", 800, 400))
+RULES = (
+    "told", "double", "retired", "registrations", "verdicts", "letters", "lag", "memory", "connections", "violations")
 # Most connections of a credential that may be open at the end.
 CONNECTIONS = 8
 
@@ -301,7 +303,7 @@ class Faults:
             ("faults", sum(self.done.values())), ("notifications", seen["200"]), ("differences", self.findings.count),
             ("memory_before_mb", round(self.warm_level[0], 1)), ("memory_after_mb", round(self.last_level[0], 1)),
             ("memory_most_mb", round(max(self.sampler.megabytes), 1))]
-        figures += [(f"wrong_{rule}", len(texts)) for rule, texts in sorted(self.findings.by_rule.items())]
+        figures += [(f"wrong_{rule}", len(self.findings.by_rule[rule])) for rule in RULES]
         for name, value in figures:
             print(f"BENCH faults.{name} {value}")
 
