@@ -3,12 +3,13 @@ import Testing
 @testable import APNS
 
 @Suite struct APNSProxyTests {
-    @Test(arguments: [
-        ("http://proxy:3128", "proxy:3128", nil), ("HTTP://10.0.0.1:8080/", "10.0.0.1:8080", nil),
-        ("http://[::1]:3128", "[::1]:3128", nil), ("http://user:word@proxy:1", "proxy:1", "user:word"),
-        ("http://us%40er:p%3Aw%25@proxy:1", "proxy:1", "us@er:p:w%"), ("http://a:b@c@proxy:1", "proxy:1", "a:b@c"),
-        ("http://user:@proxy:1", "proxy:1", "user:"),
-    ] as [(String, String, String?)])
+    @Test(
+        arguments: [
+            ("http://proxy:3128", "proxy:3128", nil), ("HTTP://10.0.0.1:8080/", "10.0.0.1:8080", nil),
+            ("http://[::1]:3128", "[::1]:3128", nil), ("http://user:word@proxy:1", "proxy:1", "user:word"),
+            ("http://us%40er:p%3Aw%25@proxy:1", "proxy:1", "us@er:p:w%"), ("http://a:b@c@proxy:1", "proxy:1", "a:b@c"),
+            ("http://user:@proxy:1", "proxy:1", "user:"),
+        ] as [(String, String, String?)])
     func anAddressIsRead(_ url: String, _ text: String, _ credential: String?) throws {
         let proxy = try APNSProxy(url: url)
         #expect(proxy.description == text && proxy.basicCredential == credential)

@@ -17,6 +17,8 @@ final class EventLog: Sendable {
 
     func append(_ event: APNSEvent) { self.events.withLock { $0.append(event) } }
 
+    func count(_ event: APNSEvent) -> Int { self.all.count { $0 == event } }
+
     var goAwayReasons: [String?] {
         self.all.compactMap { if case .goAway(let reason, _) = $0 { .some(reason) } else { nil } }
     }
@@ -54,6 +56,8 @@ extension PushOutcome {
 func quickConfiguration(_ log: EventLog? = nil) -> APNSConfiguration {
     var configuration = APNSConfiguration()
     configuration.tick = .milliseconds(10)
+    configuration.connections = 1...1
+    configuration.openSpacing = .milliseconds(10)
     configuration.closeTimeout = .seconds(2)
     configuration.backoff.quick = .milliseconds(10)
     configuration.backoff.least = .milliseconds(50)
@@ -66,6 +70,7 @@ func quickConfiguration(_ log: EventLog? = nil) -> APNSConfiguration {
 func withClient(
     configuration: APNSConfiguration, credential: APNSCredential? = nil, roots: [UInt8]? = nil,
     host: String = "localhost",
+    proxy: APNSProxy? = nil, bind: String = "127.0.0.1",
     limit: Int = 100, clientRoots: [UInt8]? = nil, onReplies: @escaping @Sendable ([PushReply]) -> Void = { _ in },
     script: @escaping ScriptedServer.Script,
     body: (APNSClient, ScriptedServer) async throws -> Void
@@ -73,11 +78,11 @@ func withClient(
     let group = MultiThreadedEventLoopGroup.singleton
     let certificates = try Certificates.shared.get()
     let server = try ScriptedServer(group: group, limit: limit, clientRoots: clientRoots, script: script)
-    try await server.start()
+    try await server.start(host: bind)
     let client = try APNSClient(
         endpoint: try APNSEndpoint(url: "https://\(host):\(server.port)"),
         credential: credential ?? .certificate(chainPEM: certificates.client, keyPEM: certificates.clientKey),
-        rootsPEM: roots ?? certificates.root, eventLoopGroup: group, configuration: configuration,
+        rootsPEM: roots ?? certificates.root, proxy: proxy, eventLoopGroup: group, configuration: configuration,
         onReplies: onReplies)
     let result: Result<Void, any Error>
     do { result = .success(try await body(client, server)) } catch { result = .failure(error) }

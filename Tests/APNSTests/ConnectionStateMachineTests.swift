@@ -23,7 +23,7 @@ private func at(_ seconds: Int64) -> NIODeadline { .uptimeNanoseconds(0) + .seco
         #expect(machine.freeStreams == 0)
         machine.handshakeCompleted(now: at(0))
         #expect(machine.freeStreams == 1)
-        machine.started(now: at(0))
+        machine.started(stream: 1, now: at(0))
         #expect(machine.freeStreams == 0)
         machine.settings(maxConcurrentStreams: 100)
         #expect(machine.freeStreams == 99)
@@ -32,12 +32,12 @@ private func at(_ seconds: Int64) -> NIODeadline { .uptimeNanoseconds(0) + .seco
     @Test func theLimitFollowsEverySettingsAlsoBelowWhatIsOpen() {
         var machine = self.machine()
         machine.settings(maxConcurrentStreams: 5)
-        for _ in 0..<5 { machine.started(now: at(0)) }
+        for _ in 0..<5 { machine.started(stream: 1, now: at(0)) }
         machine.settings(maxConcurrentStreams: 2)
         #expect(machine.freeStreams == 0 && machine.openStreams == 5)
-        for _ in 0..<3 { _ = machine.ended(self.end(status: 200, isComplete: true)) }
+        for _ in 0..<3 { _ = machine.ended(self.end(status: 200, isComplete: true), now: at(0)) }
         #expect(machine.freeStreams == 0)
-        _ = machine.ended(self.end(status: 200, isComplete: true))
+        _ = machine.ended(self.end(status: 200, isComplete: true), now: at(0))
         #expect(machine.freeStreams == 1)
         machine.settings(maxConcurrentStreams: 0)
         #expect(machine.freeStreams == 0)
@@ -49,21 +49,22 @@ private func at(_ seconds: Int64) -> NIODeadline { .uptimeNanoseconds(0) + .seco
         var machine = self.machine(isProven: false)
         machine.settings(maxConcurrentStreams: 100)
         #expect(machine.freeStreams == 1)
-        machine.started(now: at(0))
-        _ = machine.ended(self.end(status: 403, isComplete: true))
+        machine.started(stream: 1, now: at(0))
+        _ = machine.ended(self.end(status: 403, isComplete: true), now: at(0))
         #expect(machine.freeStreams == 1)
-        machine.started(now: at(0))
-        _ = machine.ended(self.end(status: 410, isComplete: true))
+        machine.started(stream: 1, now: at(0))
+        _ = machine.ended(self.end(status: 410, isComplete: true), now: at(0))
         #expect(machine.freeStreams == 100)
     }
 
     @Test func aStreamsEndIsAnAnswerOrRefusedOrAFailure() {
         var machine = self.machine()
-        #expect(machine.ended(self.end(status: 200, isComplete: true)) == .answered(status: 200))
-        #expect(machine.ended(self.end(status: 400, isComplete: true, code: .cancel)) == .answered(status: 400))
-        #expect(machine.ended(self.end(code: .refusedStream)) == .again)
+        #expect(machine.ended(self.end(status: 200, isComplete: true), now: at(0)) == .answered(status: 200))
+        #expect(
+            machine.ended(self.end(status: 400, isComplete: true, code: .cancel), now: at(0)) == .answered(status: 400))
+        #expect(machine.ended(self.end(code: .refusedStream), now: at(0)) == .again)
         for end in [self.end(), self.end(status: 200), self.end(isComplete: true), self.end(code: .protocolError)] {
-            #expect(machine.ended(end) == .failed(APNSError(.protocolViolation, "")))
+            #expect(machine.ended(end, now: at(0)) == .failed(APNSError(.protocolViolation, "")))
         }
         #expect(machine.openStreams == 0, "more ends than starts are no trap")
     }
@@ -71,39 +72,40 @@ private func at(_ seconds: Int64) -> NIODeadline { .uptimeNanoseconds(0) + .seco
     @Test func aRetiredConnectionStartsNothingAndEndsWhenEmpty() {
         var machine = self.machine()
         machine.settings(maxConcurrentStreams: 10)
-        machine.started(now: at(0))
-        machine.retire(now: at(1))
-        machine.retire(now: at(9))
+        machine.started(stream: 1, now: at(0))
+        machine.retire(.goAway, now: at(1))
+        machine.retire(.goAway, now: at(9))
         #expect(machine.freeStreams == 0 && !machine.isDrained)
-        #expect(machine.phase == .draining(until: at(26)), "the second GOAWAY of a pair changes nothing")
-        #expect(machine.tick(now: at(14)) == .nothing)
-        #expect(machine.tick(now: at(26)) == .close(APNSError(.connectionLost, "")))
-        _ = machine.ended(self.end(status: 200, isComplete: true))
+        #expect(machine.phase == .draining(until: at(16)), "the second GOAWAY of a pair changes nothing")
+        #expect(machine.tick(now: at(4)) == .nothing)
+        #expect(machine.tick(now: at(16)) == .close(APNSError(.connectionLost, "")))
+        _ = machine.ended(self.end(status: 200, isComplete: true), now: at(0))
         #expect(machine.isDrained)
     }
 
     @Test func silenceIsAskedAboutOnlyWhileSomethingIsOutstanding() {
         var machine = self.machine()
         #expect(machine.tick(now: at(1_000)) == .nothing)
-        machine.started(now: at(1_000))
-        #expect(machine.tick(now: at(1_014)) == .nothing)
-        #expect(machine.tick(now: at(1_015)) == .ping)
-        #expect(machine.tick(now: at(1_016)) == .nothing, "one PING")
-        machine.received(now: at(1_020))
-        #expect(machine.tick(now: at(1_034)) == .nothing)
-        #expect(machine.tick(now: at(1_035)) == .ping)
-        #expect(machine.tick(now: at(1_050)) == .close(APNSError(.connectionLost, "")))
+        machine.started(stream: 1, now: at(1_000))
+        #expect(machine.tick(now: at(1_004)) == .nothing)
+        #expect(machine.tick(now: at(1_005)) == .ping)
+        #expect(machine.tick(now: at(1_006)) == .nothing, "one PING")
+        machine.received(now: at(1_007))
+        #expect(machine.tick(now: at(1_011)) == .nothing)
+        #expect(machine.tick(now: at(1_012)) == .ping)
+        #expect(machine.tick(now: at(1_016)) == .nothing)
+        #expect(machine.tick(now: at(1_017)) == .close(APNSError(.connectionLost, "")))
     }
 
     @Test func severalTimeoutsInARowRetireButAnAnswerBetweenForgives() {
         var machine = self.machine()
         machine.settings(maxConcurrentStreams: 10)
         for _ in 0..<2 { machine.timedOut(now: at(0)) }
-        _ = machine.ended(self.end(status: 200, isComplete: true))
+        _ = machine.ended(self.end(status: 200, isComplete: true), now: at(0))
         for _ in 0..<2 { machine.timedOut(now: at(0)) }
         #expect(machine.phase == .open)
         machine.timedOut(now: at(0))
-        #expect(machine.phase == .draining(until: at(25)))
+        #expect(machine.phase == .draining(until: at(15)))
     }
 
     @Test func aHandshakeHasItsTime() {
@@ -113,7 +115,7 @@ private func at(_ seconds: Int64) -> NIODeadline { .uptimeNanoseconds(0) + .seco
         machine.closed()
         #expect(machine.tick(now: at(99)) == .nothing)
         machine.handshakeCompleted(now: at(99))
-        machine.retire(now: at(99))
+        machine.retire(.goAway, now: at(99))
         #expect(machine.phase == .closed, "none goes back")
     }
 }

@@ -25,10 +25,12 @@ import Testing
         #expect(read.status == 410 && read.reason == nil && read.timestampMilliseconds == nil)
     }
 
-    @Test(arguments: [
-        ("0", 0), ("900", 900), ("86400", 86_400), ("86401", 86_400), ("99999999999999999999999", 86_400), ("", nil),
-        ("-1", nil), ("+1", nil), ("1.5", nil), ("Fri, 31 Dec 1999 23:59:59 GMT", nil), ("1 ", nil),
-    ] as [(String, Int?)])
+    @Test(
+        arguments: [
+            ("0", 0), ("900", 900), ("86400", 86_400), ("86401", 86_400), ("99999999999999999999999", 86_400),
+            ("", nil),
+            ("-1", nil), ("+1", nil), ("1.5", nil), ("Fri, 31 Dec 1999 23:59:59 GMT", nil), ("1 ", nil),
+        ] as [(String, Int?)])
     func retryAfterIsReadAsSecondsAndBounded(_ value: String, _ seconds: Int?) {
         let headers = [HTTP2Header(name: "retry-after", value: value)]
         #expect(PushAnswer(status: 503, headers: headers, body: []).retryAfterSeconds == seconds)

@@ -20,7 +20,7 @@ final class ScriptedServer: Sendable {
     }
 
     /// What the server does when a request is whole.
-    enum Step: Sendable {
+    indirect enum Step: Sendable {
         case answer(Int, String = "")
         /// Keeps the request open; `release` answers it.
         case hold
@@ -30,6 +30,12 @@ final class ScriptedServer: Sendable {
         /// - Parameter last: nil means this request.
         case goAway(last: Int32? = nil, reason: String)
         case limit(Int)
+        /// Stops reading: whatever comes stays unanswered, PINGs too.
+        case mute
+        /// Ends what it sends without TLS's farewell, and goes on reading.
+        case halfClose
+        /// Does more, later.
+        case after(TimeAmount, [Step])
         /// Ends TCP without TLS's farewell.
         case cut
         case close
@@ -43,6 +49,8 @@ final class ScriptedServer: Sendable {
         var connections = 0
         var mostOpen = 0
         var channels: [any Channel] = []
+        /// Where each connection arrived.
+        var addresses: [String] = []
     }
 
     private let journal = Mutex(Journal())
@@ -54,6 +62,7 @@ final class ScriptedServer: Sendable {
 
     var requests: [Request] { self.journal.withLock { $0.requests } }
     var connections: Int { self.journal.withLock { $0.connections } }
+    var addresses: [String] { self.journal.withLock { $0.addresses } }
     var mostOpen: Int { self.journal.withLock { $0.mostOpen } }
     var port: Int { self.listening.withLock { $0?.localAddress?.port } ?? 0 }
 
@@ -74,7 +83,7 @@ final class ScriptedServer: Sendable {
     }
 
     /// Listens on a free port, or on one that it had before.
-    func start(port: Int = 0) async throws {
+    func start(port: Int = 0, host: String = "127.0.0.1") async throws {
         let channel = try await ServerBootstrap(group: self.group)
             .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
             .childChannelInitializer { channel in
@@ -82,6 +91,7 @@ final class ScriptedServer: Sendable {
                     let number = self.journal.withLock { journal in
                         journal.channels.append(channel)
                         journal.connections += 1
+                        journal.addresses.append(channel.localAddress?.ipAddress ?? "")
                         return journal.connections - 1
                     }
                     let settings = [HTTP2Setting(parameter: .maxConcurrentStreams, value: self.limit)]
@@ -92,7 +102,7 @@ final class ScriptedServer: Sendable {
                     ])
                 }
             }
-            .bind(host: "127.0.0.1", port: port).get()
+            .bind(host: host, port: port).get()
         self.listening.withLock { $0 = channel }
     }
 
@@ -173,12 +183,26 @@ private final class ScriptedConnection: ChannelInboundHandler {
         case .goAway(let last, let reason):
             let data = ByteBuffer(string: "{\"reason\":\"\(reason)\"}")
             let lastStream = last.map { HTTP2StreamID(Int($0)) } ?? stream
+            // What is taken back is not answered.
+            self.held.removeAll { $0 > lastStream }
             self.write(
                 context, .rootStream, .goAway(lastStreamID: lastStream, errorCode: .noError, opaqueData: data))
         case .limit(let limit):
             self.write(
                 context, .rootStream,
                 .settings(.settings([HTTP2Setting(parameter: .maxConcurrentStreams, value: limit)])))
+        case .mute:
+            context.flush()
+            context.channel.setOption(.autoRead, value: false).assumeIsolated().whenComplete { _ in }
+        case .halfClose:
+            context.flush()
+            (try? context.pipeline.syncOperations.context(handlerType: NIOSSLServerHandler.self))?
+                .close(mode: .output, promise: nil)
+        case .after(let delay, let steps):
+            context.eventLoop.assumeIsolated().scheduleTask(in: delay) {
+                for step in steps { self.perform(step, context, stream) }
+                context.flush()
+            }
         case .cut:
             context.flush()
             // From the TLS handler outwards, so that it cannot say close_notify.

@@ -1,17 +1,25 @@
 import HTTP2
 import Model
 import NIOCore
-import NIOSSL
 import NIOTLS
 
 /// Drives one HTTP/2 session behind TLS: bytes between channel and session, requests from the client, outcomes back.
 ///
-/// Lives on the client's event loop. What it may do is decided by `ConnectionStateMachine`.
+/// Lives on the client's event loop. What it may do is decided by `ConnectionStateMachine`; when it does it, by
+/// `ClientLoop.run`, which every callback of the channel ends with.
 final class PushConnectionHandler: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
 
-    var machine: ConnectionStateMachine
+    /// The pool's number for it.
+    let id: Int
+    private(set) var machine: ConnectionStateMachine
+    /// Where it goes, once that is chosen.
+    var address: SocketAddress?
+    /// The channel, from the moment there is one; it may not have this handler yet.
+    var channel: (any Channel)?
+    /// Something may have to be written, or was.
+    private(set) var isDirty = false
     private let session: HTTP2ClientSession
     private let credential: APNSCredential
     private var block: PushRequestBlock
@@ -19,16 +27,26 @@ final class PushConnectionHandler: ChannelInboundHandler {
     private var events: [HTTP2Event] = []
     private var outgoing = ByteBuffer()
     private var tokenVersion = 0
-    private var isPumping = false
+    /// Requests started since the last write.
+    private var unwritten = 0
+    private var lastStarted: UInt64 = 0
+    private var isWritable = true
+    private var hasToldRetirement = false
+    private var pings: UInt64 = 0
+    private var refused = 0
     /// Why the connection is to be closed, once it is.
     private var failure: APNSError?
     /// What GOAWAY said; the connection may live on for a while.
     private var farewell: APNSError?
     private var context: ChannelHandlerContext?
-    /// The client keeps its connections and they keep the client, until `channelInactive` cuts this.
+    /// The client keeps its connections and they keep the client, until `end` cuts this.
     private var client: ClientLoop?
 
-    init(client: ClientLoop, now: NIODeadline) throws(HTTP2Error) {
+    /// After so many requests they are written, so that APNs works while the rest is prepared.
+    private static let mostUnwritten = 32
+
+    init(id: Int, client: ClientLoop, now: NIODeadline) throws(HTTP2Error) {
+        self.id = id
         self.client = client
         self.credential = client.credential
         self.session = try HTTP2ClientSession(keptHeaders: ["apns-id", "retry-after"])
@@ -37,15 +55,26 @@ final class PushConnectionHandler: ChannelInboundHandler {
         self.block = PushRequestBlock(authority: client.endpoint.authority, hasToken: hasToken)
     }
 
+    /// Whether anybody still waits for this connection to come about, or uses it.
+    var isWanted: Bool { self.client != nil }
     /// How many requests wait for an answer here.
     var inFlight: Int { self.flights.count }
 
+    var load: ConnectionLoad {
+        ConnectionLoad(
+            id: self.id, openStreams: self.machine.openStreams, limit: self.machine.limit,
+            freeStreams: self.isWritable ? self.machine.freeStreams : 0, lastStarted: self.lastStarted,
+            serverErrors: self.machine.serverErrors, firstServerError: self.machine.firstServerError,
+            lastGoodAnswer: self.machine.lastGoodAnswer)
+    }
+
     // MARK: From the client
 
-    /// Starts a request. The caller has seen that a stream is free, and pumps afterwards.
+    /// Starts a request. The caller has seen that a stream is free, and runs afterwards.
     ///
+    /// - Parameter order: grows with each request of the client.
     /// - Returns: false when the connection takes no more requests; the entry is still the caller's.
-    func start(_ entry: PushQueue<PendingPush>.Entry, now: NIODeadline, deadline: NIODeadline) -> Bool {
+    func start(_ entry: PushQueue<PendingPush>.Entry, order: UInt64, now: NIODeadline, deadline: NIODeadline) -> Bool {
         var authorization: [UInt8] = []
         if case .token(let source) = self.credential {
             do throws(APNSError) {
@@ -63,40 +92,41 @@ final class PushConnectionHandler: ChannelInboundHandler {
                 try self.session.submit(block, body: entry.element.notification.payload, tag: self.flights.nextTag)
             }
             self.block.submitted(entry.element)
-            self.machine.started(now: now)
+            self.machine.started(stream: stream, now: now)
             self.flights.insert(FlightTable.Flight(entry: entry, stream: stream, deadline: deadline))
+            self.lastStarted = order
+            self.isDirty = true
+            self.unwritten += 1
+            if self.unwritten >= Self.mostUnwritten { self.write() }
             return true
         } catch {
-            self.machine.retire(now: now)
+            self.machine.retire(.streamIdentifiers, now: now)
+            self.isDirty = true
             return false
         }
     }
 
-    /// Handles what came, starts what can be started, sends all of it in one piece; until nothing happens any more.
-    func pump() {
-        // Outcomes and starts come back here through the client; the outer call does their work.
-        guard !self.isPumping, let context = self.context, let client = self.client else { return }
-        self.isPumping = true
-        self.turn(context, client)
-        self.isPumping = false
-        client.tellReplies()
-    }
-
-    private func turn(_ context: ChannelHandlerContext, _ client: ClientLoop) {
-        repeat {
-            self.handleEvents(now: .now())
-            guard self.machine.phase != .handshaking else { return }
-            guard context.channel.isWritable else { break }
-            client.refill(self)
-            self.flush(context)
-        } while self.session.hasEvents
+    /// One step of `ClientLoop.run`: sends what is to be sent, takes what that or the peer brought about.
+    func turn(now: NIODeadline) {
+        self.isDirty = false
+        if self.isWritable, self.machine.phase != .handshaking { self.write() }
+        self.handleEvents(now: now)
+        if self.machine.isDraining, !self.hasToldRetirement {
+            self.hasToldRetirement = true
+            self.client?.retired(self)
+        }
+        guard let context = self.context else { return }
         if self.session.isFinished, !self.machine.isDrained, self.farewell == nil {
             self.failure = self.failure ?? APNSError(.protocolViolation, "waiting for answers: APNs broke HTTP/2")
         }
-        if self.failure != nil || self.machine.isDrained || self.session.isFinished { context.close(promise: nil) }
+        if self.failure != nil || self.session.isFinished {
+            self.abandon(context)
+        } else if self.machine.isDrained {
+            context.close(promise: nil)
+        }
     }
 
-    /// Looks at the clock: deadlines of requests, signs of life.
+    /// Looks at the clock: deadlines of requests, signs of life. The caller runs afterwards.
     func tick(now: NIODeadline) {
         for flight in self.flights.abandonExpired(now: now) {
             // Fails only without memory; the stream then ends with the connection.
@@ -106,33 +136,52 @@ final class PushConnectionHandler: ChannelInboundHandler {
                 isSilent ? .silent : .timeout, "waiting for an answer: none within the request's deadline")
             self.complete(flight.entry, .unanswered(error), now: now)
             self.machine.timedOut(now: now)
+            self.isDirty = true
         }
         switch self.machine.tick(now: now) {
         case .nothing: break
-        // Fails only without memory; the missing answer then closes the connection.
-        case .ping: try? self.session.ping(0)
-        case .close(let error): self.close(error)
+        case .ping:
+            self.pings &+= 1
+            // Fails only without memory; the missing answer then closes the connection.
+            try? self.session.ping(self.pings)
+            self.isDirty = true
+        case .close(let error):
+            self.close(error)
+            // TLS waits for the peer's farewell, which may never come; nobody else shall.
+            self.end()
         }
-        self.pump()
     }
 
-    /// Takes no new requests; the open streams may still be answered. The caller pumps or closes.
-    func retire(now: NIODeadline) { self.machine.retire(now: now) }
+    /// Takes no new requests; the open streams may still be answered. The caller runs afterwards.
+    func retire(_ reason: APNSEvent.Replacement?, now: NIODeadline) {
+        self.machine.retire(reason, now: now)
+        self.isDirty = true
+    }
 
     /// Says GOAWAY and closes.
-    func close(_ error: APNSError?) {
-        if self.failure == nil { self.failure = error }
-        guard let context = self.context else { return }
+    func close(_ error: APNSError) {
+        guard let context = self.context else { return self.fail(error) }
+        self.failure = self.failure ?? error
         if self.machine.phase != .handshaking {
             try? self.session.terminate()  // The connection goes away with or without the frame.
-            self.flush(context)
+            self.write()
         }
         context.close(promise: nil)
     }
 
+    /// The attempt to connect is over, or given up.
+    func fail(_ error: APNSError) {
+        self.failure = self.failure ?? error
+        self.channel?.close(promise: nil)
+        self.end()
+    }
+
     // MARK: From the channel
 
-    func handlerAdded(context: ChannelHandlerContext) { self.context = context }
+    func handlerAdded(context: ChannelHandlerContext) {
+        self.context = context
+        self.isWritable = context.channel.isWritable
+    }
 
     func handlerRemoved(context: ChannelHandlerContext) { self.end() }
 
@@ -143,7 +192,7 @@ final class PushConnectionHandler: ChannelInboundHandler {
             }
             self.machine.handshakeCompleted(now: .now())
             self.client?.connected(self)
-            self.pump()
+            self.run()
         }
         context.fireUserInboundEventTriggered(event)
     }
@@ -158,20 +207,21 @@ final class PushConnectionHandler: ChannelInboundHandler {
     }
 
     func channelReadComplete(context: ChannelHandlerContext) {
-        // Also arrives while TLS shakes hands; `pump` does nothing then.
-        self.pump()
+        // Also arrives while TLS shakes hands.
+        if self.machine.phase != .handshaking { self.run() }
         context.fireChannelReadComplete()
     }
 
     func channelWritabilityChanged(context: ChannelHandlerContext) {
-        if context.channel.isWritable { self.pump() }
+        self.isWritable = context.channel.isWritable
+        if self.isWritable { self.run() }
         context.fireChannelWritabilityChanged()
     }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
         let wasOpen = self.machine.phase != .handshaking
         self.failure = self.failure ?? describeTransportError(error, wasOpen: wasOpen)
-        context.close(promise: nil)
+        self.abandon(context)
     }
 
     func channelInactive(context: ChannelHandlerContext) {
@@ -181,8 +231,21 @@ final class PushConnectionHandler: ChannelInboundHandler {
 
     // MARK: Internals
 
+    private func run() {
+        self.isDirty = true
+        // Answers first: they free the streams that the client then fills.
+        self.handleEvents(now: .now())
+        self.client?.run()
+    }
+
     private func complete(_ entry: PushQueue<PendingPush>.Entry, _ outcome: PushOutcome, now: NIODeadline) {
         self.client?.complete(entry.element, outcome, started: entry.started, now: now)
+    }
+
+    /// Closes without waiting for the end of it.
+    private func abandon(_ context: ChannelHandlerContext) {
+        context.close(promise: nil)
+        self.end()
     }
 
     /// The connection is gone: what was answered is answered, the rest has no answer.
@@ -190,24 +253,28 @@ final class PushConnectionHandler: ChannelInboundHandler {
         guard let client = self.client else { return }
         let now = NIODeadline.now()
         self.handleEvents(now: now)
+        let isExpected = self.machine.isDrained
+        let wasOpen = self.machine.phase != .handshaking
         self.client = nil
         self.context = nil
-        let wasOpen = self.machine.phase != .handshaking
+        self.channel = nil
         self.machine.closed()
         let error =
             self.failure ?? self.farewell
             ?? (wasOpen
                 ? APNSError(.connectionLost, "waiting for answers: APNs closed the connection")
                 : APNSError(.connecting, "shaking hands: the server closed the connection"))
-        let lost = APNSError(.connectionLost, error.message)
+        // With a refused certificate nothing was processed, and nothing will be.
+        let lost = error.code == .credential ? error : APNSError(.connectionLost, error.message)
         for flight in self.flights.takeAll() {
             client.complete(flight.entry.element, .unanswered(lost), started: flight.entry.started, now: now)
         }
-        client.tellReplies()
-        client.ended(self, error)
+        client.ended(self, isExpected && self.failure == nil ? nil : error)
     }
 
-    private func flush(_ context: ChannelHandlerContext) {
+    private func write() {
+        guard let context = self.context else { return }
+        self.unwritten = 0
         self.outgoing.clear()
         do throws(HTTP2Error) {
             try self.session.write(into: &self.outgoing)
@@ -222,7 +289,12 @@ final class PushConnectionHandler: ChannelInboundHandler {
     private func handleEvents(now: NIODeadline) {
         while self.session.hasEvents {
             self.session.takeEvents(into: &self.events)
+            self.isDirty = true
             for event in self.events { self.handle(event, now: now) }
+        }
+        if self.refused > 0 {
+            self.client?.report(.refusedStreams(self.refused))
+            self.refused = 0
         }
     }
 
@@ -236,35 +308,35 @@ final class PushConnectionHandler: ChannelInboundHandler {
         case .goAway(_, let code, let debugData):
             let reason = (try? JSON(parsing: debugData))?.object?["reason"]?.string.map { String($0.prefix(64)) }
             self.farewell = APNSError(.connectionLost, "GOAWAY: \(reason ?? code.description)")
-            self.machine.retire(now: now)
+            self.machine.retire(.goAway, now: now)
             self.client?.report(.goAway(reason: reason, code: code.description))
-            self.client?.retired(self)
-        case .pingAcknowledged:
-            break
+        case .pingAcknowledged(let number):
+            guard number == self.pings, let roundTrip = self.machine.pingAcknowledged(now: now) else { return }
+            self.client?.report(.pingRoundTrip(.nanoseconds(roundTrip.nanoseconds)))
         }
     }
 
     private func streamEnded(_ end: HTTP2StreamEnd, now: NIODeadline) {
-        let result = self.machine.ended(end)
+        let result = self.machine.ended(end, now: now)
         guard let flight = self.flights.remove(end.tag), !flight.isAbandoned else { return }
         switch result {
         case .again:
+            self.refused += 1
             self.client?.putBack(flight.entry)
         case .failed(let error):
             self.complete(flight.entry, .unanswered(error), now: now)
         case .answered(let status):
             let answer = PushAnswer(status: status, headers: end.headers, body: end.body)
             self.complete(flight.entry, .answered(answer), now: now)
-            let isReplaced = asksForNewConnection(answer)
-            if isReplaced {
+            let replacement = replacementAsked(by: answer)
+            if let replacement {
                 if answer.reason == PushReason.expiredProviderToken.rawValue, case .token(let source) = self.credential
                 {
                     source.expired(version: self.tokenVersion)
                 }
-                self.machine.retire(now: now)
-                self.client?.retired(self)
+                self.machine.retire(replacement, now: now)
             }
-            self.client?.answered(isHealthy: !isReplaced, now: now)
+            self.client?.answered(self, isHealthy: replacement == nil, now: now)
         }
     }
 }
@@ -272,23 +344,10 @@ final class PushConnectionHandler: ChannelInboundHandler {
 /// Whether an answer says that its connection is of no more use.
 ///
 /// Source: Wallet Orders §4.6
-func asksForNewConnection(_ answer: PushAnswer) -> Bool {
+func replacementAsked(by answer: PushAnswer) -> APNSEvent.Replacement? {
     switch answer.reason.flatMap(PushReason.init) {
-    case .idleTimeout, .shutdown, .expiredProviderToken, .unrelatedKeyIDInToken: true
-    default: false
-    }
-}
-
-private func describeTransportError(_ error: any Error, wasOpen: Bool) -> APNSError {
-    switch error {
-    case NIOSSLError.uncleanShutdown:
-        return APNSError(.connectionLost, "waiting for answers: the connection was cut")
-    case is NIOSSLError, is NIOSSLExtraError, is BoringSSLError:
-        let text = "\(error)"
-        let isUntrusted = text.contains("CERTIFICATE_VERIFY_FAILED")
-        let reason = isUntrusted ? "the server's certificate does not come from a trusted root" : text
-        return APNSError(.tls, "\(wasOpen ? "talking TLS" : "shaking hands"): \(reason)")
-    default:
-        return APNSError(wasOpen ? .connectionLost : .connecting, "talking to APNs: \(error)")
+    case .idleTimeout, .shutdown: .answer
+    case .expiredProviderToken, .unrelatedKeyIDInToken: .providerToken
+    default: nil
     }
 }

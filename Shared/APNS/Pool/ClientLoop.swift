@@ -1,29 +1,30 @@
-import HTTP2
 import NIOCore
 import NIOPosix
 import NIOSSL
 
-/// The part of a client that lives on its event loop: the queue, the connection in use, the retired ones, the clock.
+/// The part of a client that lives on its event loop: the queue, the connections, the clock.
 ///
-/// One connection takes requests; retired ones finish theirs. A pool replaces `current` by a choice.
+/// What is opened, retired and used is decided by `PushPool`; this does it. Every change ends in `run`.
 final class ClientLoop {
     let endpoint: APNSEndpoint
     let credential: APNSCredential
     let configuration: APNSConfiguration
-    private let proxy: APNSProxy?
+    private let eventLoop: any EventLoop
+    private let connector: Connector
     private let onReplies: @Sendable ([PushReply]) -> Void
     /// What has its outcome and is told at the end of the burst.
     private var replies: [PushReply] = []
-    private let eventLoop: any EventLoop
-    private let tls: NIOSSLContext
     private var queue: PushQueue<PendingPush>
-    private var reconnect: ReconnectStateMachine
-    private var current: PushConnectionHandler?
-    private var retiredConnections: [PushConnectionHandler] = []
+    private var pool: PushPool
+    private var connections: [PushConnectionHandler] = []
+    private var startedCount: UInt64 = 0
     private var lastFailure: APNSError?
-    private var isTicking = false
+    private var isRunning = false
+    private var mustRunAgain = false
+    private var alarm: (deadline: NIODeadline, task: Scheduled<Void>)?
     private var closing: [EventLoopPromise<Void>] = []
     private var closeDeadline: NIODeadline?
+    private var isStopped = false
     private var generator = SystemRandomNumberGenerator()
 
     init(
@@ -33,14 +34,14 @@ final class ClientLoop {
         self.endpoint = endpoint
         self.credential = credential
         self.configuration = configuration
-        self.proxy = proxy
-        self.onReplies = onReplies
-        self.tls = tls
         self.eventLoop = eventLoop
+        self.onReplies = onReplies
+        self.connector = Connector(
+            endpoint: endpoint, proxy: proxy, configuration: configuration, tls: tls, eventLoop: eventLoop)
         self.queue = PushQueue(
             limit: configuration.queueLimit, requestTimeout: configuration.requestTimeout,
             queueTimeout: configuration.queueTimeout)
-        self.reconnect = ReconnectStateMachine(backoff: configuration.backoff)
+        self.pool = PushPool(configuration: configuration)
     }
 
     // MARK: From the client's face
@@ -51,13 +52,41 @@ final class ClientLoop {
         for (index, notification) in notifications.enumerated() {
             self.accept(notification, number: UInt64(index), batch: batch, now: now)
         }
-        self.accepted()
+        if !notifications.isEmpty { self.accepted(now: now) }
     }
 
     func submit(_ requests: [PushRequest]) {
         let now = NIODeadline.now()
         for request in requests { self.accept(request.notification, number: request.number, batch: nil, now: now) }
-        self.accepted()
+        self.accepted(now: now)
+    }
+
+    func close(_ promise: EventLoopPromise<Void>) {
+        self.closing.append(promise)
+        if self.closeDeadline == nil { self.closeDeadline = .now() + self.configuration.closeTimeout }
+        self.run()
+    }
+
+    func snapshot(now: NIODeadline) -> APNSSnapshot {
+        var snapshot = APNSSnapshot()
+        for slot in self.pool.slots {
+            let state: APNSSnapshot.ConnectionState =
+                switch slot.state {
+                case .connecting: .connecting
+                case .open: .open
+                case .draining: .draining
+                }
+            snapshot.connections[state, default: 0] += 1
+        }
+        if self.pool.isBackingOff { snapshot.connections[.backingOff] = 1 }
+        for connection in self.connections {
+            snapshot.streamsInUse += connection.machine.openStreams
+            if connection.machine.phase == .open { snapshot.streamLimit += connection.machine.limit }
+        }
+        snapshot.queued = self.queue.count
+        snapshot.oldestQueued = self.queue.oldestAccepted.map { .nanoseconds((now - $0).nanoseconds) }
+        snapshot.lastFailure = self.lastFailure
+        return snapshot
     }
 
     private func accept(_ notification: PushNotification, number: UInt64, batch: PushBatch?, now: NIODeadline) {
@@ -74,33 +103,65 @@ final class ClientLoop {
         }
     }
 
-    private func accepted() {
-        self.perform(self.reconnect.wanted())
-        self.current?.pump()
-        self.tellReplies()
-        self.keepTicking()
+    private func accepted(now: NIODeadline) {
+        if self.closeDeadline == nil { self.pool.wanted() }
+        self.turnPool(now: now)
+        self.run()
     }
 
-    func snapshot(now: NIODeadline) -> APNSSnapshot {
-        var snapshot = APNSSnapshot()
-        let connections = self.retiredConnections + [self.current].compactMap(\.self)
-        for connection in connections {
-            snapshot.streamsInUse += connection.machine.openStreams
-            switch connection.machine.phase {
-            case .handshaking: snapshot.connections[.connecting, default: 0] += 1
-            case .open:
-                snapshot.connections[.open, default: 0] += 1
-                snapshot.streamLimit += connection.machine.limit
-            case .draining: snapshot.connections[.draining, default: 0] += 1
-            case .closed: break
+    // MARK: From the connections
+
+    func connected(_ connection: PushConnectionHandler) {
+        self.pool.opened(connection.id)
+        self.report(.connected)
+    }
+
+    /// A request was refused unprocessed.
+    func putBack(_ entry: PushQueue<PendingPush>.Entry) { self.queue.putBack(entry) }
+
+    func answered(_ connection: PushConnectionHandler, isHealthy: Bool, now: NIODeadline) {
+        if isHealthy {
+            self.pool.proven(connection.id)
+            self.connector.worked(connection.address)
+        }
+        self.lastFailure = nil
+        self.queue.progressed(now: now)
+    }
+
+    /// A connection takes no more requests; another is opened while it finishes.
+    func retired(_ connection: PushConnectionHandler) {
+        let now = NIODeadline.now()
+        self.pool.retired(connection.id, now: now, jitter: self.jitter())
+        if let reason = connection.machine.retirement {
+            self.report(.replaced(reason))
+            if [.timeouts, .silence, .serverErrors].contains(reason) {
+                self.connector.failed(connection.address, now: now)
             }
         }
-        if self.reconnect.state == .waiting { snapshot.connections[.backingOff] = 1 }
-        snapshot.queued = self.queue.count
-        snapshot.oldestQueued = self.queue.oldestAccepted.map { .nanoseconds((now - $0).nanoseconds) }
-        snapshot.lastFailure = self.lastFailure
-        return snapshot
+        self.turnPool(now: now)
     }
+
+    /// - Parameter error: nil when it ended as it should.
+    func ended(_ connection: PushConnectionHandler, _ error: APNSError?) {
+        let now = NIODeadline.now()
+        let slot = self.pool.slots.first { $0.id == connection.id && $0.state != .draining }
+        if slot != nil, connection.machine.retirement == .silence {
+            self.report(.replaced(.silence))
+            self.connector.failed(connection.address, now: now)
+        } else if let slot, !slot.isProven {
+            self.connector.failed(connection.address, now: now)
+        }
+        self.connections.removeAll { $0 === connection }
+        self.pool.ended(connection.id, now: now, jitter: self.jitter())
+        if let error {
+            self.lastFailure = error
+            self.report(.disconnected(error))
+        }
+        self.turnPool(now: now)
+        self.run()
+    }
+
+    func report(_ event: APNSEvent) { self.configuration.onEvent?(event) }
 
     /// The one place where a request gets its outcome.
     func complete(_ push: PendingPush, _ outcome: PushOutcome, started: NIODeadline?, now: NIODeadline) {
@@ -109,8 +170,48 @@ final class ClientLoop {
         self.replies.append(PushReply(number: push.number, outcome: outcome, elapsed: elapsed))
     }
 
-    /// The end of a burst: whoever completes requests calls this afterwards.
-    func tellReplies() {
+    // MARK: The one loop
+
+    /// Starts what can be started, writes it, takes what came of that; until nothing happens any more.
+    ///
+    /// Whatever it calls may call it again: the outer call does the work.
+    func run() {
+        self.mustRunAgain = true
+        guard !self.isRunning else { return }
+        self.isRunning = true
+        while self.mustRunAgain {
+            self.mustRunAgain = false
+            let now = NIODeadline.now()
+            self.fill(now: now)
+            for connection in self.connections where connection.isDirty {
+                connection.turn(now: now)
+                if connection.isDirty { self.mustRunAgain = true }
+            }
+            self.finishClosing(now: now)
+        }
+        self.isRunning = false
+        self.tellReplies()
+        self.setAlarm(now: .now())
+    }
+
+    private func fill(now: NIODeadline) {
+        while !self.queue.isEmpty {
+            guard let best = ConnectionLoad.best(self.connections.lazy.map(\.load)),
+                let connection = self.connections.first(where: { $0.id == best.id }),
+                let entry = self.queue.next()
+            else { return }
+            var started = entry
+            started.started = entry.started ?? now
+            self.startedCount &+= 1
+            let deadline = self.queue.deadline(of: started)
+            if !connection.start(started, order: self.startedCount, now: now, deadline: deadline) {
+                self.queue.putBack(entry)
+            }
+        }
+    }
+
+    /// The end of a burst.
+    private func tellReplies() {
         guard !self.replies.isEmpty else { return }
         var told: [PushReply] = []
         swap(&told, &self.replies)
@@ -118,188 +219,105 @@ final class ClientLoop {
         self.onReplies(told)
     }
 
-    func close(_ promise: EventLoopPromise<Void>) {
-        self.closing.append(promise)
-        if self.closeDeadline == nil { self.closeDeadline = .now() + self.configuration.closeTimeout }
-        self.finishClosing(now: .now())
-        self.keepTicking()
-    }
+    // MARK: The pool's wishes
 
-    // MARK: From the connections
-
-    func connected(_ connection: PushConnectionHandler) {
-        guard connection === self.current else { return }
-        self.reconnect.connected()
-        self.lastFailure = nil
-        self.report(.connected)
-    }
-
-    /// Starts what the connection has room for.
-    func refill(_ connection: PushConnectionHandler) {
-        guard connection === self.current, connection.machine.freeStreams > 0, !self.queue.isEmpty else { return }
-        let now = NIODeadline.now()
-        while connection.machine.freeStreams > 0, var entry = self.queue.next() {
-            entry.started = entry.started ?? now
-            if !connection.start(entry, now: now, deadline: self.queue.deadline(of: entry)) {
-                self.queue.putBack(entry)
-                self.retired(connection)
-                return
+    private func turnPool(now: NIODeadline) {
+        let loads = self.connections.compactMap { $0.machine.phase == .open ? $0.load : nil }
+        for action in self.pool.turn(now: now, oldestQueued: self.queue.oldestAccepted, loads: loads) {
+            switch action {
+            case .open(let id): self.open(id, now: now)
+            case .retire(let id, let reason):
+                self.connections.first { $0.id == id }?.retire(reason, now: now)
+                self.mustRunAgain = true
             }
         }
     }
 
-    /// A request was refused unprocessed.
-    func putBack(_ entry: PushQueue<PendingPush>.Entry) {
-        self.queue.putBack(entry)
-        // When a retired connection gives it back, the one in use may have room; its own pump is already running
-        // otherwise.
-        self.current?.pump()
-    }
-
-    func answered(isHealthy: Bool, now: NIODeadline) {
-        if isHealthy { self.reconnect.proven() }
-        self.lastFailure = nil
-        self.queue.progressed(now: now)
-    }
-
-    /// A connection takes no more requests; the next one is opened while it finishes.
-    func retired(_ connection: PushConnectionHandler) {
-        guard connection === self.current else { return }
-        self.current = nil
-        self.retiredConnections.append(connection)
-        self.perform(self.reconnect.lost(jitter: self.jitter()))
-    }
-
-    func ended(_ connection: PushConnectionHandler, _ error: APNSError) {
-        self.retiredConnections.removeAll { $0 === connection }
-        if connection === self.current {
-            self.current = nil
-            self.failed(error)
-        } else {
-            self.lastFailure = error
-        }
-        self.finishClosing(now: .now())
-    }
-
-    func report(_ event: APNSEvent) { self.configuration.onEvent?(event) }
-
-    // MARK: Connecting
-
-    private func perform(_ action: ReconnectStateMachine.Action) {
-        switch action {
-        case .nothing: break
-        case .connect: self.connect()
-        case .wait(let delay):
-            _ = self.eventLoop.assumeIsolated().scheduleTask(in: delay) {
-                self.perform(self.reconnect.waited())
-                self.keepTicking()
-            }
-        }
-    }
-
-    /// Resolves the name anew each time (Wallet Orders §4.5).
-    private func connect() {
+    private func open(_ id: Int, now: NIODeadline) {
         let connection: PushConnectionHandler
         do {
-            connection = try PushConnectionHandler(client: self, now: .now())
+            connection = try PushConnectionHandler(id: id, client: self, now: now)
         } catch {
-            return self.failed(APNSError(.connecting, "connecting to \(self.endpoint): \(error)"))
+            let failure = APNSError(.connecting, "connecting to \(self.endpoint): \(error)")
+            self.lastFailure = failure
+            self.report(.disconnected(failure))
+            return self.pool.ended(id, now: now, jitter: self.jitter())
         }
-        self.current = connection
-        ClientBootstrap(group: self.eventLoop)
-            .connectTimeout(self.configuration.connectTimeout)
-            .channelOption(.tcpOption(.tcp_nodelay), value: 1)
-            .channelOption(.socketOption(.so_keepalive), value: 1)
-            .connect(host: self.endpoint.host, port: self.endpoint.port)
-            .assumeIsolated()
-            .whenComplete { result in
-                do {
-                    // Several addresses may have been tried, each with a channel of its own: the handlers belong to
-                    // the one that won.
-                    let channel = try result.get()
-                    try self.addHandlers(connection, to: channel)
-                } catch {
-                    self.ended(connection, APNSError(.connecting, "connecting to \(self.endpoint): \(error)"))
+        self.connections.append(connection)
+        self.connector.connect(connection) {
+            self.connections.reduce(into: [:]) { counts, other in
+                if other !== connection, !other.machine.isDraining, let address = other.address {
+                    counts[address, default: 0] += 1
                 }
             }
-    }
-
-    private func addHandlers(_ connection: PushConnectionHandler, to channel: any Channel) throws {
-        // An address cannot stand in SNI; the certificate is then checked against the address itself.
-        let isAddress = (try? SocketAddress(ipAddress: self.endpoint.host, port: 0)) != nil
-        do {
-            let transport = try NIOSSLClientHandler(
-                context: self.tls, serverHostname: isAddress ? nil : self.endpoint.host)
-            try channel.pipeline.syncOperations.addHandlers([transport, connection])
-            // The channel may be closed already and then never says so to handlers added now.
-            guard channel.isActive else { throw ChannelError.eof }
-        } catch {
-            channel.close(promise: nil)
-            throw error
         }
-    }
-
-    private func failed(_ error: APNSError) {
-        self.lastFailure = error
-        self.report(.disconnected(error))
-        self.perform(self.reconnect.lost(jitter: self.jitter()))
     }
 
     private func jitter() -> Double { Double.random(in: 0...1, using: &self.generator) }
 
     // MARK: The clock
 
-    private var isIdle: Bool {
-        self.queue.isEmpty && self.retiredConnections.isEmpty && self.closing.isEmpty
-            && (self.current?.inFlight ?? 0) == 0 && self.reconnect.state != .connecting
+    /// Something has a deadline that is looked for at every tick.
+    private var isBusy: Bool {
+        !self.queue.isEmpty || !self.closing.isEmpty
+            || self.connections.contains { $0.inFlight > 0 || $0.machine.phase != .open }
     }
 
-    private func keepTicking() {
-        guard !self.isTicking, !self.isIdle else { return }
-        self.isTicking = true
-        _ = self.eventLoop.assumeIsolated().scheduleTask(in: self.configuration.tick) {
-            self.isTicking = false
-            self.tick(now: .now())
-            self.keepTicking()
+    /// Keeps one alarm, at the next moment when something may have to be done.
+    private func setAlarm(now: NIODeadline) {
+        var deadline = self.isStopped ? nil : self.pool.nextTurn
+        if self.isBusy { deadline = min(deadline ?? .distantFuture, now + self.configuration.tick) }
+        guard let deadline else { return }
+        if let alarm = self.alarm {
+            guard deadline < alarm.deadline else { return }
+            alarm.task.cancel()
         }
+        let task = self.eventLoop.assumeIsolated().scheduleTask(deadline: deadline) {
+            self.alarm = nil
+            self.tick(now: .now())
+        }
+        self.alarm = (deadline, task)
     }
 
     private func tick(now: NIODeadline) {
         for entry in self.queue.takeExpired(now: now) {
-            let error =
-                self.lastFailure ?? APNSError(.notStarted, "waiting for a free stream: none within the deadline")
+            let error = self.reasonNotStarted(wasRefused: entry.started != nil)
             self.complete(entry.element, .unanswered(error), started: entry.started, now: now)
         }
-        self.current?.tick(now: now)
-        for connection in self.retiredConnections { connection.tick(now: now) }
-        // Time-outs may have retired the connection in use.
-        if let current = self.current, case .draining = current.machine.phase { self.retired(current) }
-        self.finishClosing(now: now)
-        self.tellReplies()
+        for connection in self.connections { connection.tick(now: now) }
+        self.turnPool(now: now)
+        self.run()
+    }
+
+    /// Why a request that waited too long was never sent, or not again.
+    private func reasonNotStarted(wasRefused: Bool) -> APNSError {
+        if let failure = self.lastFailure, [.connecting, .tls, .credential].contains(failure.code) { return failure }
+        if wasRefused { return APNSError(.timeout, "sending again what APNs did not process: its time is up") }
+        let cause = self.lastFailure.map { ", after \($0)" } ?? ""
+        return APNSError(.notStarted, "waiting for a free stream: none within the deadline\(cause)")
     }
 
     // MARK: Closing
 
     private func finishClosing(now: NIODeadline) {
         guard let closeDeadline = self.closeDeadline, !self.closing.isEmpty else { return }
-        let isDone =
-            self.queue.isEmpty && (self.current?.inFlight ?? 0) == 0
-            && self.retiredConnections.allSatisfy { $0.inFlight == 0 }
+        let isDone = self.queue.isEmpty && self.connections.allSatisfy { $0.inFlight == 0 }
         guard isDone || closeDeadline <= now else { return }
-        self.reconnect.stop()
+        self.isStopped = true
+        self.pool.close()
         let error = APNSError(.closed, "waiting for answers: the client was closed")
         for entry in self.queue.takeAll() {
             self.complete(entry.element, .unanswered(error), started: entry.started, now: now)
         }
-        self.tellReplies()
-        let connections = self.retiredConnections + [self.current].compactMap(\.self)
-        if connections.isEmpty {
-            let promises = self.closing
-            self.closing.removeAll()
-            for promise in promises { promise.succeed() }
-            return
-        }
         // Each tells when it has ended, which comes back here.
-        for connection in connections { connection.close(error) }
+        for connection in self.connections { connection.close(error) }
+        guard self.connections.isEmpty else { return }
+        self.alarm?.task.cancel()
+        self.alarm = nil
+        // Whoever waits for the end has all replies by then.
+        self.tellReplies()
+        let promises = self.closing
+        self.closing.removeAll()
+        for promise in promises { promise.succeed() }
     }
 }

@@ -1,0 +1,75 @@
+import NIOCore
+
+/// Asks an HTTP proxy for a tunnel; when it is there, leaves the pipeline to those who use it.
+///
+/// Lives on the client's event loop. Whoever waits for the connection keeps the time.
+final class ProxyHandler: ChannelInboundHandler, RemovableChannelHandler {
+    typealias InboundIn = ByteBuffer
+    typealias OutboundOut = ByteBuffer
+
+    private let proxy: APNSProxy
+    private let endpoint: APNSEndpoint
+    private var answer = ProxyAnswer()
+    private var onEnd: ((Result<any Channel, APNSError>) -> Void)?
+
+    /// - Parameter onEnd: called once; with the channel when it leads to the endpoint.
+    init(proxy: APNSProxy, endpoint: APNSEndpoint, onEnd: @escaping (Result<any Channel, APNSError>) -> Void) {
+        self.proxy = proxy
+        self.endpoint = endpoint
+        self.onEnd = onEnd
+    }
+
+    func handlerAdded(context: ChannelHandlerContext) {
+        var request = "CONNECT \(self.endpoint) HTTP/1.1\r\nhost: \(self.endpoint)\r\n"
+        if let credential = self.proxy.basicCredential {
+            request += "proxy-authorization: Basic \(base64(Array(credential.utf8)))\r\n"
+        }
+        context.writeAndFlush(self.wrapOutboundOut(ByteBuffer(string: request + "\r\n")), promise: nil)
+    }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        guard self.onEnd != nil else { return context.fireChannelRead(data) }
+        switch self.answer.take(self.unwrapInboundIn(data).readableBytesView) {
+        case .incomplete: break
+        case .open:
+            let channel = context.channel
+            context.pipeline.syncOperations.removeHandler(context: context, promise: nil)
+            self.end(.success(channel))
+        case .refused(let status?): self.fail("the proxy answered \(status)")
+        case .refused(nil): self.fail("the proxy does not speak HTTP/1")
+        }
+    }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) { self.fail("\(error)") }
+
+    func channelInactive(context: ChannelHandlerContext) {
+        self.fail("the proxy closed the connection")
+        context.fireChannelInactive()
+    }
+
+    private func fail(_ reason: String) {
+        self.end(
+            .failure(APNSError(.connecting, "connecting to \(self.endpoint) through proxy \(self.proxy): \(reason)")))
+    }
+
+    private func end(_ result: Result<any Channel, APNSError>) {
+        let onEnd = self.onEnd
+        self.onEnd = nil
+        onEnd?(result)
+    }
+}
+
+/// Source: RFC 4648 §4
+private func base64(_ bytes: [UInt8]) -> String {
+    let alphabet = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/".utf8)
+    var text: [UInt8] = []
+    for start in stride(from: 0, to: bytes.count, by: 3) {
+        let group = bytes[start..<min(start + 3, bytes.count)]
+        let bits = group.reduce(UInt32(0)) { $0 << 8 | UInt32($1) } << UInt32(8 * (3 - group.count))
+        for digit in 0..<4 {
+            let value = Int(bits >> UInt32(18 - 6 * digit) & 0x3F)
+            text.append(digit <= group.count ? alphabet[value] : UInt8(ascii: "="))
+        }
+    }
+    return String(decoding: text, as: UTF8.self)
+}

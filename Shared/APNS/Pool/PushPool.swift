@@ -1,0 +1,210 @@
+import NIOCore
+
+/// Which connections there are, when one is opened, retired or replaced, and which takes the next request. A value: no
+/// socket, no clock.
+///
+/// A slot goes `connecting` -> `open` -> `draining` -> gone; each may be gone at once, none goes back. The pool holds
+/// how many connections it wants, and every turn brings it one step nearer to that: at most one open each
+/// `openSpacing`, none before the backoff is over. A replacement is therefore asked for at the moment a connection
+/// starts to drain.
+/// Source: Wallet Orders §4.5: keep connections, several of them, opening and closing slowly
+struct PushPool {
+    /// Where a connection is in its life.
+    enum State: Hashable { case connecting, open, draining }
+
+    /// A connection as the pool sees it.
+    struct Slot: Hashable {
+        let id: Int
+        var state: State
+        let opened: NIODeadline
+        /// A healthy answer came over it; handshakes alone prove nothing.
+        var isProven = false
+    }
+
+    /// What the driver is to do.
+    enum Action: Hashable {
+        /// Then tell `opened`, or `ended`.
+        case open(Int)
+        /// It takes no new requests; nil: it is not needed.
+        case retire(Int, APNSEvent.Replacement?)
+    }
+
+    private(set) var slots: [Slot] = []
+    /// How many connections that take requests are wanted; 0 until there is something to send.
+    private(set) var target = 0
+    /// Attempts that failed since a connection opened after them proved itself; the waits grow with it.
+    private(set) var failures = 0
+    private let least: Int
+    private let most: Int
+    private let configuration: APNSConfiguration
+    private var nextID = 0
+    private var lastOpen: NIODeadline?
+    private var notBefore: NIODeadline?
+    private var lastFailedID = -1
+    private var pressureSince: NIODeadline?
+    private var window = ShrinkWindow()
+    private var isClosed = false
+
+    init(configuration: APNSConfiguration) {
+        self.configuration = configuration
+        self.least = max(1, configuration.connections.lowerBound)
+        self.most = max(self.least, configuration.connections.upperBound)
+    }
+
+    /// Connections that take requests, or will.
+    var liveCount: Int { self.slots.count { $0.state != .draining } }
+    /// Whether a wanted connection waits for its turn, because the last attempt failed.
+    var isBackingOff: Bool {
+        self.failures > 0 && self.liveCount < self.target && !self.slots.contains { $0.state == .connecting }
+    }
+
+    // MARK: What happened
+
+    /// There is something to send.
+    mutating func wanted() { self.target = max(self.target, self.least) }
+
+    mutating func opened(_ id: Int) { self.update(id) { if $0.state == .connecting { $0.state = .open } } }
+
+    /// A healthy answer came.
+    mutating func proven(_ id: Int) {
+        guard let index = self.slots.firstIndex(where: { $0.id == id }), !self.slots[index].isProven else { return }
+        self.slots[index].isProven = true
+        // An older connection that works says nothing about whether new ones can be made.
+        if id > self.lastFailedID { self.failures = 0 }
+    }
+
+    /// It takes no more requests, by its peer's wish or ours. Telling it twice changes nothing.
+    mutating func retired(_ id: Int, now: NIODeadline, jitter: Double) {
+        guard let slot = self.slots.first(where: { $0.id == id }), slot.state != .draining else { return }
+        self.update(id) { $0.state = .draining }
+        if !self.hasWorked(slot, now: now) { self.countFailure(id, now: now, jitter: jitter) }
+    }
+
+    /// The connection, or the attempt to make it, is over.
+    mutating func ended(_ id: Int, now: NIODeadline, jitter: Double) {
+        guard let slot = self.slots.first(where: { $0.id == id }) else { return }
+        self.slots.removeAll { $0.id == id }
+        guard slot.state != .draining else { return }
+        if !self.hasWorked(slot, now: now) {
+            self.countFailure(id, now: now, jitter: jitter)
+        } else {
+            // Many clients may have lost theirs at the same moment.
+            self.wait(until: now + self.configuration.backoff.delay(attempt: 0, jitter: jitter))
+        }
+    }
+
+    mutating func close() { self.isClosed = true }
+
+    // MARK: What to do
+
+    /// One step towards what is wanted. Call it after every change, and at `nextTurn`.
+    ///
+    /// - Parameters:
+    ///   - oldestQueued: when the oldest request that waits for a stream came.
+    ///   - loads: of the open connections.
+    mutating func turn(now: NIODeadline, oldestQueued: NIODeadline?, loads: [ConnectionLoad]) -> [Action] {
+        guard self.target > 0, !self.isClosed else { return [] }
+        var actions: [Action] = []
+        let loads = loads.filter { load in self.slots.contains { $0.id == load.id && $0.state == .open } }
+        if let ill = ConnectionLoad.ill(among: loads, errors: self.configuration.serverErrorsToReplace) {
+            self.update(ill) { $0.state = .draining }
+            actions.append(.retire(ill, .serverErrors))
+        }
+        self.judgePressure(now: now, oldestQueued: oldestQueued, loads: loads)
+        if let surplus = self.surplus(now: now, loads: loads) {
+            self.update(surplus) { $0.state = .draining }
+            self.target = max(self.least, self.target - 1)
+            actions.append(.retire(surplus, nil))
+        }
+        if let earliest = self.earliestOpen, earliest <= now {
+            let id = self.nextID
+            self.nextID += 1
+            self.lastOpen = now
+            self.slots.append(Slot(id: id, state: .connecting, opened: now))
+            actions.append(.open(id))
+        }
+        return actions
+    }
+
+    /// When a turn has something to do although nothing happened; nil: never.
+    var nextTurn: NIODeadline? {
+        guard self.target > 0, !self.isClosed else { return nil }
+        let shrink = self.liveCount > self.least ? self.window.end(self.configuration.shrinkAfter) : nil
+        return [self.earliestOpen, shrink].compactMap(\.self).min()
+    }
+
+    // MARK: Internals
+
+    /// When the next connection may be opened; nil while none is wanted.
+    private var earliestOpen: NIODeadline? {
+        // Draining ones end by themselves; that many at once is a peer that says GOAWAY to everything.
+        guard self.liveCount < self.target, self.slots.count < 2 * self.most else { return nil }
+        // While attempts fail, one at a time.
+        if self.failures > 0, self.slots.contains(where: { $0.state == .connecting }) { return nil }
+        let spaced = self.lastOpen.map { $0 + self.configuration.openSpacing }
+        return max(spaced ?? .distantPast, self.notBefore ?? .distantPast)
+    }
+
+    private func hasWorked(_ slot: Slot, now: NIODeadline) -> Bool {
+        // One that stood for long without being needed did not fail either.
+        slot.isProven || (slot.state != .connecting && now - slot.opened >= self.configuration.backoff.most)
+    }
+
+    private mutating func countFailure(_ id: Int, now: NIODeadline, jitter: Double) {
+        self.failures = min(self.failures + 1, 1_000)
+        self.lastFailedID = max(self.lastFailedID, id)
+        self.wait(until: now + self.configuration.backoff.delay(attempt: self.failures, jitter: jitter))
+    }
+
+    private mutating func wait(until deadline: NIODeadline) {
+        self.notBefore = max(self.notBefore ?? .distantPast, deadline)
+    }
+
+    /// Wants one more when requests have waited too long for a while, although every connection is full.
+    private mutating func judgePressure(now: NIODeadline, oldestQueued: NIODeadline?, loads: [ConnectionLoad]) {
+        let isLate = oldestQueued.map { now - $0 >= self.configuration.growAge } ?? false
+        let isFull = !loads.isEmpty && loads.allSatisfy { $0.freeStreams == 0 }
+        self.window.note(loads, isPressed: isLate && isFull, now: now)
+        guard isLate, isFull, self.failures == 0, !self.slots.contains(where: { $0.state == .connecting }) else {
+            self.pressureSince = nil
+            return
+        }
+        let since = self.pressureSince ?? now
+        self.pressureSince = since
+        guard now - since >= self.configuration.growSustain, self.liveCount >= self.target else { return }
+        self.target = min(self.most, self.target + 1)
+        self.pressureSince = nil
+    }
+
+    /// A connection that was not needed for a whole window.
+    private mutating func surplus(now: NIODeadline, loads: [ConnectionLoad]) -> Int? {
+        guard let end = self.window.end(self.configuration.shrinkAfter), end <= now else { return nil }
+        let closed = self.window
+        self.window = ShrinkWindow()
+        guard self.target > self.least, self.liveCount >= self.target, loads.count > 1, !closed.wasPressed,
+            let leaving = loads.min(by: { ($0.openStreams, -$0.id) < ($1.openStreams, -$1.id) })
+        else { return nil }
+        let room = loads.reduce(0) { $0 + ($1.id == leaving.id ? 0 : $1.limit) }
+        return closed.mostStreams <= room / 2 ? leaving.id : nil
+    }
+
+    private mutating func update(_ id: Int, _ change: (inout Slot) -> Void) {
+        guard let index = self.slots.firstIndex(where: { $0.id == id }) else { return }
+        change(&self.slots[index])
+    }
+}
+
+/// What a while looked like, to tell whether one connection fewer had been enough.
+private struct ShrinkWindow {
+    private var start: NIODeadline?
+    private(set) var mostStreams = 0
+    private(set) var wasPressed = false
+
+    mutating func note(_ loads: [ConnectionLoad], isPressed: Bool, now: NIODeadline) {
+        self.start = self.start ?? now
+        self.mostStreams = max(self.mostStreams, loads.reduce(0) { $0 + $1.openStreams })
+        self.wasPressed = self.wasPressed || isPressed
+    }
+
+    func end(_ length: TimeAmount) -> NIODeadline? { self.start.map { $0 + length } }
+}

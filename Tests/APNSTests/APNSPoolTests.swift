@@ -1,0 +1,217 @@
+import Model
+import NIOCore
+import NIOHTTP2
+import NIOPosix
+import Synchronization
+import Testing
+
+@testable import APNS
+
+/// Several connections where the old tests have one.
+func poolConfiguration(_ log: EventLog? = nil, _ connections: ClosedRange<Int> = 2...4) -> APNSConfiguration {
+    var configuration = quickConfiguration(log)
+    configuration.connections = connections
+    return configuration
+}
+
+extension WireTests {
+    /// What a client does with several connections.
+    @Suite struct APNSPoolTests {
+        @Test func theWarmConnectionsShareTheRequests() async throws {
+            let log = EventLog()
+            try await withClient(configuration: poolConfiguration(log)) { _ in
+                [.answer(200)]
+            } body: { client, server in
+                _ = await client.send(try makeNotifications(1))
+                try await eventually("two connections") { log.count(.connected) == 2 }
+                let outcomes = await client.send(try makeNotifications(400, from: 1))
+                #expect(outcomes.allSatisfy { $0.status == 200 })
+                #expect(server.connections == 2)
+                let shares = Dictionary(grouping: server.requests, by: \.connection).mapValues(\.count)
+                #expect(shares.values.allSatisfy { $0 > 50 } && shares.count == 2, "\(shares)")
+                #expect(await client.snapshot().connections == [.open: 2])
+            }
+        }
+
+        @Test func aFullPoolGrowsUpToItsMostAndNotFurther() async throws {
+            var configuration = poolConfiguration(nil, 1...3)
+            configuration.growAge = .milliseconds(50)
+            configuration.growSustain = .milliseconds(50)
+            configuration.closeTimeout = .milliseconds(100)
+            let log = ReplyLog()
+            try await withClient(configuration: configuration, limit: 2, onReplies: log.append) { _ in
+                [.hold]
+            } body: { client, server in
+                client.submit(try makeRequests(10))
+                try await eventually("three connections") { server.requests.count == 6 }
+                try await Task.sleep(for: .milliseconds(300))
+                #expect(server.connections == 3)
+                let snapshot = await client.snapshot()
+                #expect(snapshot.connections == [.open: 3] && snapshot.streamsInUse == 6 && snapshot.queued == 4)
+                await client.close()
+                #expect(log.all.map(\.number).sorted() == Array(0..<10), "each has one reply, closed or not")
+            }
+        }
+
+        @Test func theReplacementIsThereBeforeTheOldOneIsDone() async throws {
+            let log = EventLog()
+            try await withClient(configuration: poolConfiguration(log, 1...1)) { request in
+                guard request.connection == 0 else { return [.answer(200)] }
+                switch request.index {
+                case 0: return [.answer(200)]
+                case 1...3: return [.hold]
+                default: return [.goAway(reason: "Shutdown"), .hold, .after(.milliseconds(400), [.release(200)])]
+                }
+            } body: { client, server in
+                _ = await client.send(try makeNotifications(1))
+                async let old = client.send(try makeNotifications(4, from: 1))
+                try await eventually("the replacement") { log.count(.connected) == 2 }
+                #expect(log.count(.replaced(.goAway)) == 1)
+                #expect(try await client.send(makeNotifications(3, from: 10)).allSatisfy { $0.status == 200 })
+                #expect(await client.snapshot().connections == [.open: 1, .draining: 1])
+                #expect(try await old.allSatisfy { $0.status == 200 })
+                try await eventually("the old one's end") { server.requests.count == 8 }
+                #expect(!log.all.contains { if case .disconnected = $0 { true } else { false } }, "\(log.all)")
+            }
+        }
+
+        @Test func bothGoAwaysOfAPairAreObeyed() async throws {
+            let log = EventLog()
+            try await withClient(configuration: poolConfiguration(log, 1...1)) { request in
+                guard request.connection == 0 else { return [.answer(200)] }
+                // First a warning that names no stream, then the truth: the last five were not processed.
+                switch request.index {
+                case 0: return [.answer(200)]
+                case 1..<10: return [.hold]
+                default:
+                    let truth = ScriptedServer.Step.goAway(last: request.stream - 10, reason: "Shutdown")
+                    return [
+                        .hold, .goAway(last: .max, reason: "Shutdown"),
+                        .after(.milliseconds(200), [truth, .release(200)]),
+                    ]
+                }
+            } body: { client, server in
+                _ = await client.send(try makeNotifications(1))
+                let outcomes = await client.send(try makeNotifications(10, from: 1))
+                #expect(outcomes.allSatisfy { $0.status == 200 }, "\(outcomes.compactMap(\.error))")
+                #expect(log.goAwayReasons == ["Shutdown", "Shutdown"] && log.count(.replaced(.goAway)) == 1)
+                #expect(server.connections == 2)
+                #expect(server.requests.filter { $0.connection == 1 }.map(number).sorted() == Array(6..<11))
+                #expect(log.count(.refusedStreams(5)) == 1)
+            }
+        }
+
+        @Test func whatIsRefusedForEverEndsAtItsDeadlineWithoutAStorm() async throws {
+            var configuration = poolConfiguration(nil, 1...1)
+            configuration.requestTimeout = .milliseconds(500)
+            try await withClient(configuration: configuration) { request in
+                request.index == 0 ? [.answer(200)] : [.after(.milliseconds(5), [.reset(.refusedStream)])]
+            } body: { client, server in
+                _ = await client.send(try makeNotifications(1))
+                let outcomes = await client.send(try makeNotifications(50, from: 1))
+                #expect(outcomes.allSatisfy { [.timeout, .notStarted].contains($0.error?.code) }, "\(outcomes)")
+                #expect(server.requests.count < 50 + 150, "one at a time after the first refusals")
+                #expect(server.connections == 1)
+            }
+        }
+
+        @Test func identifiersThatAreUsedUpCostAConnectionAndNoRequest() async throws {
+            let log = EventLog()
+            var configuration = poolConfiguration(log, 1...1)
+            configuration.lastStreamIdentifier = 40
+            try await withClient(configuration: configuration) { _ in
+                [.answer(200)]
+            } body: { client, server in
+                let outcomes = await client.send(try makeNotifications(100))
+                #expect(outcomes.allSatisfy { $0.status == 200 }, "\(outcomes.compactMap(\.error))")
+                #expect(server.connections == 5)
+                #expect(server.requests.map(\.stream).max() == 39 && server.requests.count == 100)
+                #expect(log.count(.replaced(.streamIdentifiers)) >= 4)
+            }
+        }
+
+        @Test func aConnectionThatAlwaysSays500IsReplacedWhileTheOtherIsWell() async throws {
+            let log = EventLog()
+            try await withClient(configuration: poolConfiguration(log, 2...2)) { request in
+                request.connection == 0
+                    ? [.answer(request.index == 0 ? 200 : 500, #"{"reason":"InternalServerError"}"#)] : [.answer(200)]
+            } body: { client, server in
+                _ = await client.send(try makeNotifications(1))
+                try await eventually("two connections") { log.count(.connected) == 2 }
+                try await eventually("a replacement") {
+                    client.submit((try? makeRequests(5)) ?? [])
+                    return log.count(.replaced(.serverErrors)) == 1
+                }
+                try await eventually("the third") { log.count(.connected) == 3 }
+                #expect(try await client.send(makeNotifications(20)).allSatisfy { $0.status == 200 })
+            }
+        }
+
+        @Test func aConnectionThatFallsSilentIsReplacedAndTheOtherGoesOn() async throws {
+            let log = EventLog()
+            var configuration = poolConfiguration(log, 2...2)
+            configuration.pingInterval = .milliseconds(200)
+            configuration.requestTimeout = .seconds(5)
+            try await withClient(configuration: configuration) { request in
+                request.connection == 0 && request.index > 0 ? [.mute] : [.answer(200)]
+            } body: { client, server in
+                _ = await client.send(try makeNotifications(1))
+                try await eventually("two connections") { log.count(.connected) == 2 }
+                let outcomes = await client.send(try makeNotifications(20, from: 1))
+                let lost = outcomes.compactMap(\.error)
+                #expect(!lost.isEmpty && lost.allSatisfy { $0.code == .connectionLost && $0.message.contains("PING") })
+                #expect(outcomes.contains { $0.status == 200 })
+                try await eventually("the news of it") { log.count(.replaced(.silence)) == 1 }
+                try await eventually("the third") { log.count(.connected) == 3 }
+                #expect(try await client.send(makeNotifications(20)).allSatisfy { $0.status == 200 })
+            }
+        }
+
+        @Test func aHalfClosedConnectionIsALostOne() async throws {
+            let log = EventLog()
+            try await withClient(configuration: poolConfiguration(log, 1...1)) { request in
+                request.connection == 0 && request.index > 0 ? [.halfClose] : [.answer(200)]
+            } body: { client, server in
+                _ = await client.send(try makeNotifications(1))
+                let outcomes = await client.send(try makeNotifications(3, from: 1))
+                #expect(outcomes.contains { $0.error?.code == .connectionLost })
+                #expect(try await client.send(makeNotifications(3)).allSatisfy { $0.status == 200 })
+                #expect(log.count(.connected) == 2)
+            }
+        }
+
+        @Test func thePINGsRoundTripIsTold() async throws {
+            let log = EventLog()
+            var configuration = poolConfiguration(log, 1...1)
+            configuration.pingInterval = .milliseconds(50)
+            try await withClient(configuration: configuration) { request in
+                [.after(.milliseconds(400), [.answer(200)])]
+            } body: { client, server in
+                let answers = await client.send(try makeNotifications(1))
+                #expect(answers.map(\.status) == [200])
+                let trips = log.all.compactMap { if case .pingRoundTrip(let time) = $0 { time } else { nil } }
+                #expect(!trips.isEmpty && trips.allSatisfy { $0 > .zero && $0 < .seconds(1) })
+            }
+        }
+
+        @Test func aPoolThatCannotConnectAnswersEachInItsTimeAndStaysBounded() async throws {
+            let log = ReplyLog()
+            let events = EventLog()
+            var configuration = poolConfiguration(events)
+            configuration.requestTimeout = .milliseconds(400)
+            configuration.queueLimit = 100
+            configuration.resolve = { host, port throws(APNSError) in throw APNSError(.connecting, "no such name") }
+            try await withClient(configuration: configuration, onReplies: log.append) { _ in
+                [.answer(200)]
+            } body: { client, server in
+                client.submit(try makeRequests(150))
+                try await eventually("the replies") { log.all.count == 150 }
+                #expect(log.all.count { $0.outcome.error?.code == .queueFull } == 50)
+                #expect(log.all.count { $0.outcome.error?.code == .connecting && $0.elapsed == nil } == 100)
+                #expect(Set(log.all.map(\.number)).count == 150 && server.connections == 0)
+                #expect(await client.snapshot().lastFailure?.code == .connecting)
+                #expect(events.all.count < 20, "attempts wait")
+            }
+        }
+    }
+}
