@@ -125,15 +125,15 @@ struct ConsumerLedgerTests {
         ledger.handOut(early)
         ledger.remove([Self.mine])
         #expect(ledger.inHand == 0)
-        ledger.finish(early)
+        ledger.finish(early.map(\.receipt))
         #expect(ledger.committable.isEmpty)
         ledger.add([Self.mine])
         let late = [self.record(0, in: ledger.assignment), self.record(1, in: ledger.assignment)]
         ledger.handOut(late)
-        ledger.finish(early)
+        ledger.finish(early.map(\.receipt))
         #expect(ledger.committable.isEmpty)
         #expect(ledger.inHand == 2)
-        ledger.finish(late)
+        ledger.finish(late.map(\.receipt))
         #expect(ledger.committable == [self.position(2)])
     }
 
@@ -143,7 +143,7 @@ struct ConsumerLedgerTests {
         let chosen = ledger.assignment
         ledger.add([Self.mine])
         ledger.handOut([self.record(0, in: ledger.assignment)])
-        ledger.finish([self.record(0, in: ledger.assignment)])
+        ledger.finish([self.record(0, in: ledger.assignment).receipt])
         ledger.acknowledge([self.position(9)], chosenIn: chosen)
         #expect(ledger.committable == [self.position(1)])
         ledger.acknowledge([self.position(1)], chosenIn: ledger.assignment)
@@ -157,7 +157,7 @@ struct ConsumerLedgerTests {
         let records = (0..<9).map { self.record(Int64($0 / 3), Int32($0 % 3)) }
         ledger.handOut(records)
         #expect(ledger.inHand == 9)
-        ledger.finish(records.filter { $0.partition != 1 || $0.offset != 1 })
+        ledger.finish(records.filter { $0.partition != 1 || $0.offset != 1 }.map(\.receipt))
         #expect(ledger.committable == [self.position(3, 0), self.position(1, 1), self.position(3, 2)])
         #expect(ledger.inHand(of: Set(partitions)) == 1)
         ledger.remove([partitions[1]])

@@ -27,16 +27,16 @@ struct ConsumerLedger {
 
     /// Notes records that go to the worker.
     mutating func handOut(_ records: [KafkaRecord]) {
-        self.each(records) { ledger, record in ledger.handOut(record.offset) }
+        self.each(records.map(\.receipt)) { ledger, record in ledger.handOut(record.offset) }
     }
 
     /// Notes records whose work is done.
-    mutating func finish(_ records: [KafkaRecord]) {
+    mutating func finish(_ records: [KafkaReceipt]) {
         self.each(records) { ledger, record in ledger.finish(record.offset) }
     }
 
     /// Notes records that the worker will not do any more.
-    mutating func letGo(_ records: [KafkaRecord]) {
+    mutating func letGo(_ records: [KafkaReceipt]) {
         self.each(records) { ledger, record in ledger.letGo(record.offset) }
     }
 
@@ -67,7 +67,7 @@ struct ConsumerLedger {
 
     /// Does something for each record whose partition is owned under the record's assignment, looking each run of
     /// records of one partition up once.
-    private mutating func each(_ records: [KafkaRecord], _ body: (inout PartitionLedger, KafkaRecord) -> Void) {
+    private mutating func each(_ records: [KafkaReceipt], _ body: (inout PartitionLedger, KafkaReceipt) -> Void) {
         var index = 0
         while index < records.count {
             let (topic, number) = (records[index].topic, records[index].partition)

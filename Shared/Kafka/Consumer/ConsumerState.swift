@@ -107,7 +107,7 @@ struct ConsumerState {
     }
 
     /// The worker will not do some records of partitions that are about to leave.
-    mutating func letGo(_ records: [KafkaRecord]) { self.ledger.letGo(records) }
+    mutating func letGo(_ records: [KafkaReceipt]) { self.ledger.letGo(records) }
 
     /// True when nothing of some partitions is in hand, or nobody waits for it any more.
     mutating func isDone(_ partitions: Set<KafkaPartition>) -> Bool {
@@ -161,7 +161,7 @@ struct ConsumerState {
     /// Notes records whose work is done.
     ///
     /// - Returns: whether the polling thread and the committing one want a signal.
-    mutating func finish(_ records: [KafkaRecord], now: ContinuousClock.Instant) -> (polls: Bool, commits: Bool) {
+    mutating func finish(_ records: [KafkaReceipt], now: ContinuousClock.Instant) -> (polls: Bool, commits: Bool) {
         self.ledger.finish(records)
         self.quietSince = self.ledger.inHand > 0 ? now : nil
         return (self.isAsleep, self.commits.wake())

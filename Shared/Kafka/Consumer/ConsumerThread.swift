@@ -25,7 +25,7 @@ final class ConsumerThread: Sendable {
     private let topics: [String]
     let revokeWait: Duration
     /// Tells the worker that partitions leave; it answers what it will not do of them.
-    let onLeaving: @Sendable (Set<KafkaPartition>) -> [KafkaRecord]
+    let onLeaving: @Sendable (Set<KafkaPartition>) -> [KafkaReceipt]
     let onCommit: (@Sendable (KafkaConsumer.CommitMoment) -> Void)?
     private let onEvent: (@Sendable (KafkaEvent) -> Void)?
     let wake = DispatchSemaphore(value: 0)
@@ -35,7 +35,7 @@ final class ConsumerThread: Sendable {
 
     init(
         properties: [(String, String)], topics: [String], revokeWait: Duration, pauseAfter: Duration,
-        readAhead: (records: Int, bytes: Int), onLeaving: @escaping @Sendable (Set<KafkaPartition>) -> [KafkaRecord],
+        readAhead: (records: Int, bytes: Int), onLeaving: @escaping @Sendable (Set<KafkaPartition>) -> [KafkaReceipt],
         onCommit: (@Sendable (KafkaConsumer.CommitMoment) -> Void)? = nil,
         onEvent: (@Sendable (KafkaEvent) -> Void)?
     ) throws(KafkaError) {

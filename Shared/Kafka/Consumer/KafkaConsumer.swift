@@ -37,7 +37,7 @@ public final class KafkaConsumer: Sendable {
         _ configuration: KafkaConfiguration, group: String, topics: [String], instance: String? = nil,
         revokeWait: Duration = .seconds(10), pauseAfter: Duration = .seconds(3),
         readAhead: (records: Int, bytes: Int) = (2000, 8 << 20),
-        onLeaving: @escaping @Sendable (Set<KafkaPartition>) -> [KafkaRecord] = { _ in [] },
+        onLeaving: @escaping @Sendable (Set<KafkaPartition>) -> [KafkaReceipt] = { _ in [] },
         onCommit: (@Sendable (CommitMoment) -> Void)? = nil
     ) throws(KafkaError) {
         guard !topics.isEmpty else { throw KafkaError(.configuration, "subscribing: no topics") }
@@ -131,7 +131,10 @@ public final class KafkaConsumer: Sendable {
     ///
     /// In any order, from any thread. Records that are not in hand under the assignment they came with count for
     /// nothing.
-    public func finished(_ records: [KafkaRecord]) {
+    public func finished(_ records: [KafkaRecord]) { self.finished(records.map(\.receipt)) }
+
+    /// The same for records of which only the receipts were kept.
+    public func finished(_ records: [KafkaReceipt]) {
         let wants = self.thread.state.withLock { $0.finish(records, now: .now) }
         if wants.commits { self.thread.commitWake.signal() }
         if wants.polls { self.thread.wake.signal() }
