@@ -40,6 +40,19 @@ public struct ServiceEnvironment: Sendable {
         return configuration
     }
 
+    /// The same for a consumer: readiness follows whether its group has let it in.
+    public var joining: KafkaConfiguration {
+        var configuration = self.kafka
+        let log = configuration.onEvent
+        configuration.onEvent = { [readiness] event in
+            if event.kind == .assigned { readiness.met(WorkerCondition.joined) }
+            // Of one broker among others that let us in it says nothing.
+            if event.kind == .denied { readiness.explain(WorkerCondition.joined, event.message) }
+            log?(event)
+        }
+        return configuration
+    }
+
     /// The same for a producer, whose deliveries end within a limit unless the operator's properties say otherwise.
     ///
     /// What waits for an acknowledgement, be it a client or a shutdown, must not wait for ever.

@@ -49,7 +49,7 @@ public struct CommonSettings: Sendable {
     /// What the worker is called in a consumer group; nil: an ordinary member.
     ///
     /// The same name in two groups is no conflict, but in logs of a broker it would look like one.
-    func instance(of group: String) -> String? { self.groupInstance.map { "\(group)-\($0)" } }
+    public func instance(of group: String) -> String? { self.groupInstance.map { "\(group)-\($0)" } }
 
     /// Source: Kafka's rule for topic names: `[a-zA-Z0-9._-]`
     private static func isTopicCharacter(_ byte: UInt8) -> Bool {

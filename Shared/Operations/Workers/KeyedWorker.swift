@@ -60,18 +60,10 @@ public final class KeyedWorker: Service {
         process: @escaping @Sendable ([KeyedWork]) async -> [KeyedWork.Outcome],
         onStopped: @escaping @Sendable () async -> Void
     ) throws(KafkaError) {
-        let log = environment.kafka.onEvent
-        var configuration = environment.kafka
-        configuration.onEvent = { [readiness = environment.readiness] event in
-            if event.kind == .assigned { readiness.met(BatchWorker.joined) }
-            // Of one broker among others that let us in it says nothing.
-            if event.kind == .denied { readiness.explain(BatchWorker.joined, event.message) }
-            log?(event)
-        }
         let desk = KeyedDesk(limits: limits)
         self.consumer = try KafkaConsumer(
-            configuration, group: group, topics: topics, instance: environment.common.instance(of: group),
-            onLeaving: { desk.drop($0) }, onCommit: onCommit)
+            environment.joining, group: group, topics: topics, instance: environment.common.instance(of: group),
+            onLeaving: { desk.drop($0).map(\.receipt) }, onCommit: onCommit)
         self.desk = desk
         self.process = process
         self.onStopped = onStopped
@@ -93,7 +85,7 @@ public final class KeyedWorker: Service {
             } catch {
                 self.logger.info("stopping, what is in work is finished, what waits goes back uncommitted")
             }
-            self.readiness.unmet(BatchWorker.joined, "stopping")
+            self.readiness.unmet(WorkerCondition.joined, "stopping")
             self.desk.stop()
         }
         do throws(KafkaError) {
@@ -156,8 +148,8 @@ public final class KeyedWorker: Service {
             return (change, reasons.isEmpty ? false : watch.isLogged(now: now))
         }
         switch change {
-        case .away?: self.readiness.unmet(BatchWorker.upstreams, reasons.first ?? "nothing gets done")
-        case .back?: self.readiness.met(BatchWorker.upstreams)
+        case .away?: self.readiness.unmet(WorkerCondition.upstreams, reasons.first ?? "nothing gets done")
+        case .back?: self.readiness.met(WorkerCondition.upstreams)
         case nil: break
         }
         guard isLogged, let reason = reasons.first else { return }
