@@ -44,6 +44,7 @@ extension Target.Dependency {
         name: "ServiceLifecycleTestKit", package: "swift-service-lifecycle")
     static let configuration = Self.product(name: "Configuration", package: "swift-configuration")
     static let argumentParser = Self.product(name: "ArgumentParser", package: "swift-argument-parser")
+    static let heap = Self.product(name: "HeapModule", package: "swift-collections")
     static let deque = Self.product(name: "DequeModule", package: "swift-collections")
 }
 
@@ -106,7 +107,7 @@ let package = Package(
             "Pusher",
             [
                 "Model", "Kafka", "Redis", "Cryptography", "Packaging", "Store", "APNS", "Operations", .nioCore,
-                .nioPosix, .logging, .coreMetrics, .serviceLifecycle, .argumentParser,
+                .nioPosix, .logging, .coreMetrics, .serviceLifecycle, .argumentParser, .deque, .heap,
             ]),
 
         .target(

@@ -5,103 +5,92 @@ import Synchronization
 
 /// One client for each brand's credential, kept in step with the brands.
 ///
-/// A client whose credential was replaced takes nothing new from then on; it is closed when the batch that has it in
-/// hand is done. Bounded: two clients a brand, more only if credentials change faster than a batch is done.
+/// A client whose credential was replaced gets nothing new from then on; it is closed when what it has is answered, or
+/// its time is over, and what is not answered then goes out with the new one. Bounded: a client a brand, and those
+/// being closed.
 final class PushClients: Sendable {
     private struct Kept {
         let push: PushAuthentication
-        let client: APNSClient
+        let options: PushOptions
     }
+
+    /// Makes a client for the credential of an order type, whose replies go where they are told.
+    typealias Make =
+        @Sendable (OrderTypeIdentifier, PushAuthentication, @escaping @Sendable ([PushReply]) -> Void) throws ->
+        APNSClient
 
     private struct State {
         var kept: [OrderTypeIdentifier: Kept] = [:]
-        /// Clients to be closed when nobody works with them any more.
-        var retired: [APNSClient] = []
-        var batches = 0
-
-        /// What can be closed now.
-        mutating func takeIdle() -> [APNSClient] {
-            guard self.batches == 0 else { return [] }
-            defer { self.retired = [] }
-            return self.retired
-        }
+        var lastGeneration = 0
     }
 
-    private let make: @Sendable (OrderTypeIdentifier, PushAuthentication) throws -> APNSClient
+    private let dispatch: PushDispatch
+    private let make: Make
     private let state = Mutex(State())
 
-    /// - Parameter make: a client for the credential of an order type.
     /// - Throws: what `make` throws for the first that it cannot make.
-    init(
-        _ brands: Brands, make: @escaping @Sendable (OrderTypeIdentifier, PushAuthentication) throws -> APNSClient
-    ) throws {
+    init(_ brands: Brands, dispatch: PushDispatch, make: @escaping Make) throws {
+        self.dispatch = dispatch
         self.make = make
-        var kept: [OrderTypeIdentifier: Kept] = [:]
         for type in brands.orderTypes {
-            guard let push = brands[type]?.push else { continue }
-            kept[type] = Kept(push: push, client: try make(type, push))
-        }
-        self.state.withLock { [kept] in $0.kept = kept }
-    }
-
-    /// The clients as they are now, by the names of their credentials; not to be sent with.
-    var named: [String: APNSClient] {
-        self.state.withLock { state in
-            Dictionary(uniqueKeysWithValues: state.kept.map { ($0.key.rawValue, $0.value.client) })
+            guard let brand = brands[type] else { continue }
+            _ = try self.install(type, brand)
         }
     }
 
-    /// Lends the clients as they are now; none of them is closed before the closure returns.
-    func with(_ body: ([OrderTypeIdentifier: APNSClient]) async throws -> Void) async throws {
-        let clients = self.state.withLock { state in
-            state.batches += 1
-            return state.kept.mapValues(\.client)
+    /// - Returns: the client that was replaced.
+    private func install(_ type: OrderTypeIdentifier, _ brand: Brand) throws -> APNSClient? {
+        let generation = self.state.withLock { state in
+            state.lastGeneration += 1
+            return state.lastGeneration
         }
-        let result: Result<Void, any Error>
-        do { result = .success(try await body(clients)) } catch { result = .failure(error) }
-        let idle = self.state.withLock { state in
-            state.batches -= 1
-            return state.takeIdle()
+        // The client keeps the dispatch, which keeps the client until it is replaced or closed.
+        let client = try self.make(type, brand.push) { [dispatch] replies in
+            dispatch.take(replies, of: type, generation: generation)
         }
-        for client in idle { await client.close() }
-        try result.get()
+        self.state.withLock { $0.kept[type] = Kept(push: brand.push, options: brand.pushOptions) }
+        return self.dispatch.install(
+            type, PushDispatch.Way(client: client, generation: generation, options: brand.pushOptions))
     }
 
-    /// Follows the brands.
+    /// Follows the brands; one call at a time.
     ///
     /// - Returns: the brands whose new credential cannot be used, and why; they keep the client that they had.
     func update(_ brands: Brands) async -> [(type: OrderTypeIdentifier, error: any Error)] {
-        let old = self.state.withLock { $0.kept }
-        var new: [OrderTypeIdentifier: Kept] = [:]
         var failures: [(type: OrderTypeIdentifier, error: any Error)] = []
+        var replaced: [APNSClient] = []
+        let old = self.state.withLock { $0.kept }
         for type in brands.orderTypes {
-            guard let push = brands[type]?.push else { continue }
-            if let kept = old[type], kept.push == push {
-                new[type] = kept
+            guard let brand = brands[type] else { continue }
+            if let kept = old[type], kept.push == brand.push {
+                guard kept.options != brand.pushOptions else { continue }
+                self.state.withLock { $0.kept[type] = Kept(push: kept.push, options: brand.pushOptions) }
+                self.dispatch.change(type, brand.pushOptions)
                 continue
             }
             do {
-                new[type] = Kept(push: push, client: try self.make(type, push))
+                if let client = try self.install(type, brand) { replaced.append(client) }
             } catch {
-                new[type] = old[type]
                 failures.append((type, error))
             }
         }
-        let idle = self.state.withLock { [new] state in
-            state.retired += state.kept.filter { type, kept in new[type]?.client !== kept.client }.map(\.value.client)
-            state.kept = new
-            return state.takeIdle()
+        for type in old.keys where brands[type] == nil {
+            self.state.withLock { $0.kept[type] = nil }
+            if let client = self.dispatch.remove(type) { replaced.append(client) }
         }
-        for client in idle { await client.close() }
+        await Self.close(replaced)
         return failures
     }
 
-    /// Closes all clients, when no batch is in hand any more.
+    /// Closes all clients: what is in flight is answered, or its time is over, when this returns.
     func close() async {
-        let clients = self.state.withLock { state in
-            defer { state = State() }
-            return state.retired + state.kept.values.map(\.client)
+        await Self.close(self.dispatch.removeAll())
+        self.state.withLock { $0.kept = [:] }
+    }
+
+    private static func close(_ clients: [APNSClient]) async {
+        await withTaskGroup { group in
+            for client in clients { group.addTask { await client.close() } }
         }
-        for client in clients { await client.close() }
     }
 }

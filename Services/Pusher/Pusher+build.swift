@@ -1,13 +1,16 @@
 import APNS
 import Cryptography
+import Foundation
 import Kafka
 import Logging
 import Model
+import NIOCore
 import Operations
 import Packaging
 import Redis
 import ServiceLifecycle
 import Store
+import Synchronization
 
 extension Pusher {
     /// The consumer group of all pushers.
@@ -17,30 +20,52 @@ extension Pusher {
     static func build(_ settings: PusherSettings, _ environment: ServiceEnvironment) throws -> [any Service] {
         let common = environment.common
         let redis = RedisClient(common.redis, eventLoopGroup: environment.group)
-        let producer = try KafkaProducer(environment.producing(within: common.shutdownLimit / 2))
+        let producer = try KafkaProducer(
+            environment.producing(within: common.shutdownLimit / 4),
+            topics: [common.topics.registrations, common.topics.deadLetters])
+        let limits = PushLimits(settings)
         let metrics = PusherMetrics(factory: environment.metrics, host: "\(settings.endpoint)")
-        let clients = try PushClients(settings.brands.brands) { type, push in
+        let journal = PushJournal(logger: environment.logger, readiness: environment.readiness)
+        // The consumer asks the desk, and the desk tells the consumer.
+        let finished = LateConsumer()
+        let dispatch = PushDispatch(
+            limits: limits, wallClock: { Int64(Date().timeIntervalSince1970 * 1000) },
+            onFinished: { finished.finish($0) }, onChange: { journal.changed("\($0)", $1) })
+        let consumer = try KafkaConsumer(
+            environment.joining, group: Self.group, topics: [common.topics.orders, common.topics.registrations],
+            instance: common.instance(of: Self.group), onLeaving: { dispatch.drop($0) })
+        finished.consumer.withLock { $0 = consumer }
+        let view = ViewWatch(View(redis: redis))
+        let registrations = Registrations(redis: redis)
+        let clients = try PushClients(settings.brands.brands, dispatch: dispatch) { type, push, onReplies in
             let credential = metrics[type.rawValue]
             var configuration = APNSConfiguration()
             configuration.onEvent = { credential.happened($0) }
+            configuration.closeTimeout = .milliseconds(Int64(common.shutdownLimit / .milliseconds(1)) * 2 / 5)
+            configuration.queueLimit = limits.inFlight
+            configuration.connections = settings.connections
             return try APNSClient(
                 endpoint: settings.endpoint, credential: APNSCredential(push), rootsPEM: settings.roots,
-                proxy: settings.proxy, eventLoopGroup: environment.group, configuration: configuration)
+                proxy: settings.proxy, eventLoopGroup: environment.group, configuration: configuration,
+                onReplies: { replies in
+                    for reply in replies { credential.answered(reply.outcome, elapsed: reply.elapsed) }
+                    onReplies(replies)
+                })
         }
-        var processor = PushProcessor(
-            topics: common.topics, clients: [:], registrations: Registrations(redis: redis), producer: producer,
-            metrics: metrics, logger: environment.logger)
-        processor.view = ViewWatch(View(redis: redis))
-        let worker = try BatchWorker(
-            group: Self.group, topics: [common.topics.orders, common.topics.registrations], environment: environment
-        ) { [processor] records in
-            try await clients.with { current in
-                var processor = processor
-                processor.clients = current
-                try await processor.process(records)
-            }
-        } onStopped: {
-            await clients.close()
+        let errands = PushErrands(
+            queue: dispatch.errands,
+            retirement: Retirement(
+                topics: common.topics, registrations: registrations, view: view, producer: producer),
+            topics: common.topics, producer: producer, metrics: metrics, journal: journal,
+            onDone: { dispatch.done($0) })
+        let worker = PushWorker(
+            PushWorker.Parts(
+                consumer: consumer, dispatch: dispatch, lookup: PushLookup(registrations: registrations, view: view),
+                errands: errands, clients: clients, metrics: metrics, journal: journal),
+            limits: limits, environment: environment
+        ) {
+            // They hold each other.
+            finished.consumer.withLock { $0 = nil }
             await producer.close()
             await redis.close()
         }
@@ -52,7 +77,7 @@ extension Pusher {
                     metadata: ["brand": "\(type)", "error": "\(error)"])
             }
         }
-        return [reloader, CredentialGauges(metrics: metrics) { clients.named }, worker]
+        return [reloader, CredentialGauges(metrics: metrics, dispatch: dispatch), worker]
     }
 }
 

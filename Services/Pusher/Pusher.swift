@@ -13,7 +13,7 @@ struct Pusher: AsyncParsableCommand {
 
     func run() async throws {
         try await ServiceRun.run(
-            name: "waybill-pusher", checkOnly: self.checkConfig, conditions: [BatchWorker.joined],
+            name: "waybill-pusher", checkOnly: self.checkConfig, conditions: [WorkerCondition.joined],
             read: { settings, common in try PusherSettings(settings, common: common) },
             build: { settings, environment in try Self.build(settings, environment) })
     }

@@ -40,7 +40,7 @@ import Testing
             let notes = Notes(self, ledger: ledger)
             return ServiceEnvironment(
                 common: try CommonSettings(settings), group: .singleton, metrics: MetricsRegistry(),
-                readiness: Readiness(conditions: [BatchWorker.joined]), logger: Logger(label: "test") { _ in notes })
+                readiness: Readiness(conditions: [WorkerCondition.joined]), logger: Logger(label: "test") { _ in notes })
         }
 
         func fill(_ keys: [String], partition: Int32? = nil, value: Int = 1) async throws {

@@ -41,12 +41,13 @@ import Testing
         let lines = Lines()
         let environment = ServiceEnvironment(
             common: try CommonSettings(settings), group: .singleton, metrics: MetricsRegistry(),
-            readiness: Readiness(conditions: [BatchWorker.joined]),
+            readiness: Readiness(conditions: [WorkerCondition.joined]),
             logger: Logger(label: "test") { _ in Journal(lines) })
         try await testGracefulShutdown { trigger in
             try await withThrowingTaskGroup(of: Void.self) { group in
-                let worker = try BatchWorker(
-                    group: "g", topics: ["t"], environment: environment, process: { _ in }, onStopped: {})
+                let worker = try KeyedWorker(
+                    group: "g", topics: ["t"], environment: environment, process: { $0.map { _ in .done } },
+                    onStopped: {})
                 group.addTask { try await worker.run() }
                 let deadline = ContinuousClock.now + .seconds(30)
                 let said = "no such user or password"

@@ -64,7 +64,7 @@ import Testing
         let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
         let environment = ServiceEnvironment(
             common: common, group: MultiThreadedEventLoopGroup.singleton, metrics: MetricsRegistry(),
-            readiness: Readiness(conditions: [BatchWorker.joined]), logger: logger)
+            readiness: Readiness(conditions: [WorkerCondition.joined]), logger: logger)
         let own = try PackagerSettings(settings, common: common)
         let group = ServiceGroup(services: try Packager.build(own, environment), logger: logger)
         let kafka = KafkaConfiguration(bootstrap: broker.bootstrap)

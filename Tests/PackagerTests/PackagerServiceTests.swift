@@ -34,7 +34,7 @@ import Testing
         let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
         let environment = ServiceEnvironment(
             common: common, group: MultiThreadedEventLoopGroup.singleton, metrics: MetricsRegistry(),
-            readiness: Readiness(conditions: [BatchWorker.joined]), logger: logger)
+            readiness: Readiness(conditions: [WorkerCondition.joined]), logger: logger)
         let services = try Packager.build(try PackagerSettings(settings, common: common), environment)
         let group = ServiceGroup(services: services, logger: logger)
         let kafka = KafkaConfiguration(bootstrap: broker.bootstrap)

@@ -5,7 +5,7 @@ import Testing
 
 @testable import Pusher
 
-/// Whom the records of a batch make us tell, and what an attempt's outcomes mean, without a socket.
+/// What the records of a batch say, without a socket.
 @Suite struct PushBatchTests {
     private let topics = Topics()
 
@@ -35,14 +35,16 @@ import Testing
 
     @Test func anOrderIsLookedUpOnceHoweverOftenItChanged() throws {
         let batch = self.batch(["a", "b", "a", "a", "b"].map(self.changed))
-        #expect(batch.changed == [try self.order("a"), try self.order("b")])
+        #expect(batch.changed.map(\.order) == [try self.order("a"), try self.order("b")])
+        #expect(batch.changed.map(\.records) == [[0, 2, 3], [1, 4]])
     }
 
     @Test func aRemovedOrderTellsNobodyUnlessItComesBack() throws {
         #expect(self.batch([self.changed("a"), self.removed("a")]).changed.isEmpty)
         #expect(self.batch([self.removed("a")]).changed.isEmpty)
         let back = self.batch([self.changed("a"), self.removed("a"), self.changed("a")])
-        #expect(back.changed == [try self.order("a")])
+        #expect(back.changed.map(\.order) == [try self.order("a")])
+        #expect(back.changed.map(\.records) == [[2]])
     }
 
     @Test func theLastWordAboutARegistrationCounts() throws {
@@ -50,7 +52,8 @@ import Testing
         let topic = self.topics.registrations
         let (first, second) = (try self.registration(1), try self.registration(2))
         let renewed = self.batch([self.record(topic, key, first.encoded), self.record(topic, key, second.encoded)])
-        #expect(renewed.registered == [try RegistrationKey(key): second])
+        #expect(renewed.registered.mapValues(\.registration) == [try RegistrationKey(key): second])
+        #expect(renewed.registered.values.map(\.record) == [1])
         let ended = self.batch([self.record(topic, key, first.encoded), self.record(topic, key, nil)])
         #expect(ended.registered.isEmpty)
         #expect(ended.unreadable.isEmpty)
@@ -69,20 +72,18 @@ import Testing
         let batch = self.batch(records)
         #expect(batch.unreadable.count == 5)
         #expect(batch.unreadable.last?.origin == "waybill.orders/7/9")
-        #expect(batch.changed == [try self.order("a")])
+        #expect(batch.changed.map(\.order) == [try self.order("a")])
         #expect(batch.registered.isEmpty)
     }
 
-    @Test func oneTokenIsToldOnceForEachOrderType() throws {
-        var fanOut = FanOut()
-        let record = try self.registration()
-        let device = try DeviceIdentifier("d")
-        for name in ["a", "b", "c"] { fanOut.add(RegistrationKey(device: device, order: try self.order(name)), record) }
-        fanOut.add(RegistrationKey(device: device, order: try OrderKey("order.com.example.other/a")), record)
-        fanOut.add(RegistrationKey(device: device, order: try self.order("a")), try self.registration(2))
-        #expect(fanOut.targets.count == 3)
-        #expect(fanOut.mergedCount == 2)
-        #expect(fanOut.registrations[fanOut.targets[0]]?.map(\.key.order.order.rawValue) == ["a", "b", "c"])
+    @Test func onlyAChangeHasAnAgeAndOnlyOneThatIsKnown() throws {
+        let key = Array("order.com.example.shop/a".utf8)
+        let batch = self.batch(
+            [(self.topics.orders, 5), (self.topics.orders, -7), (self.topics.registrations, 5)].map { topic, moment in
+                KafkaRecord(
+                    topic: topic, partition: 0, offset: 0, timestampMilliseconds: moment, key: key, value: [1])
+            })
+        #expect(batch.records.map(\.epochMilliseconds) == [5, -1, -1])
     }
 
     /// However late the record is read: a pusher that was down for an hour forgets nobody.

@@ -1,5 +1,6 @@
 import APNS
 import Foundation
+import Kafka
 import Model
 import NIOPosix
 import Packaging
@@ -16,6 +17,8 @@ import Testing
         let apns: APNSSimulator
         let library: BrandLibrary
         let clients: PushClients
+        let dispatch: PushDispatch
+        let done: Flag
         let type: OrderTypeIdentifier
 
         func look() -> [BrandEvent] {
@@ -34,17 +37,28 @@ import Testing
             }
         }
 
-        func notifications(_ count: Int, from first: Int) throws -> [PushNotification] {
-            try (first..<first + count).map {
-                PushNotification(
-                    deviceToken: try PushToken(PusherScene.token($0)), topic: self.type,
-                    expirationEpochSeconds: Int64(Date().timeIntervalSince1970) + 3600)
+        /// Changes that concern one device each.
+        func put(_ count: Int, from first: Int) throws {
+            let records = (first..<first + count).map { number in
+                KafkaRecord(
+                    topic: "orders", partition: 0, offset: Int64(number), timestampMilliseconds: -1, key: nil,
+                    value: nil)
             }
+            let numbers = self.dispatch.take(records.map { ($0.receipt, -1) })
+            let found = try (0..<count).map { index in
+                PushLookup.Found(
+                    orderType: self.type, order: try OrderIdentifier("o"),
+                    device: try DeviceIdentifier("d\(first + index)"),
+                    registration: RegistrationRecord(
+                        pushToken: try PushToken(PusherScene.token(first + index)), registeredEpochMilliseconds: 0),
+                    records: [index])
+            }
+            self.dispatch.add(found, numbers)
         }
     }
 
     private func run(
-        failing: @escaping @Sendable () -> Bool = { false }, _ body: @Sendable (Scene) async throws -> Void
+        failing: Flag = Flag(), _ body: @Sendable (Scene) async throws -> Void
     ) async throws {
         let directory = try TemporaryDirectory("push-clients")
         let certificates = try DevelopmentCertificates.make(
@@ -56,17 +70,37 @@ import Testing
         let roots = try directory.read("certificates/root.pem")
         let library = try BrandLibrary(directory: directory.path("brands"), webServiceURL: "https://unused.invalid")
         let endpoint = try APNSEndpoint(url: apns.url)
-        let clients = try PushClients(library.brands) { _, push in
-            if failing() { throw BadCredential() }
+        let done = Flag()
+        var limits = PushLimits()
+        limits.window = .zero
+        let dispatch = PushDispatch(
+            limits: limits, wallClock: { Int64(Date().timeIntervalSince1970 * 1000) },
+            onFinished: { receipts in done.count.withLock { $0 += receipts.count } })
+        let clients = try PushClients(library.brands, dispatch: dispatch) { _, push, onReplies in
+            if failing.count.withLock({ $0 == 1 }) { throw BadCredential() }
             return try APNSClient(
                 endpoint: endpoint, credential: APNSCredential(push), rootsPEM: roots,
-                eventLoopGroup: MultiThreadedEventLoopGroup.singleton)
+                eventLoopGroup: MultiThreadedEventLoopGroup.singleton, onReplies: onReplies)
         }
         let scene = Scene(
             directory: directory, apns: apns, library: library, clients: clients,
-            type: try OrderTypeIdentifier(PusherFixture.orderType))
+            dispatch: dispatch, done: done, type: try OrderTypeIdentifier(PusherFixture.orderType))
         let result: Result<Void, any Error>
-        do { result = .success(try await body(scene)) } catch { result = .failure(error) }
+        do {
+            result = try await withThrowingTaskGroup(of: Void.self) { group in
+                group.addTask {
+                    while !Task.isCancelled {
+                        dispatch.look()
+                        try await Task.sleep(for: .milliseconds(2))
+                    }
+                }
+                defer { group.cancelAll() }
+                return .success(try await body(scene))
+            }
+        } catch {
+            result = .failure(error)
+        }
+        dispatch.stop()
         await clients.close()
         await apns.stop()
         try result.get()
@@ -74,20 +108,15 @@ import Testing
 
     private struct BadCredential: Error {}
 
-    /// Sends batch after batch, each notification to another device.
+    /// Puts change after change on the desk, each for another device.
     ///
     /// - Returns: how many.
     private static func push(_ scene: Scene, until isEnough: Flag) async throws -> Int {
         var sent = 0
-        while !isEnough.value.withLock({ $0 }) {
-            let batch = try scene.notifications(200, from: sent)
-            try await scene.clients.with { clients in
-                for outcome in try await #require(clients[scene.type]).send(batch) {
-                    if case .delivered = verdict(of: outcome) { continue }
-                    Issue.record("\(outcome)")
-                }
-            }
-            sent += batch.count
+        while isEnough.count.withLock({ $0 }) == 0 {
+            try scene.put(200, from: sent)
+            sent += 200
+            try await eventually("done") { scene.done.count.withLock { $0 } > sent - 1000 }
         }
         return sent
     }
@@ -107,54 +136,43 @@ import Testing
                         try await scene.apns.deliveries().deliveries.count > before + 1000
                     }
                 }
-                isEnough.value.withLock { $0 = true }
+                isEnough.count.withLock { $0 = 1 }
                 let sent = try await group.next() ?? 0
+                try await eventually("all done") { scene.done.count.withLock { $0 } == sent }
                 let deliveries = try await scene.apns.deliveries().deliveries
                 #expect(Set(deliveries.filter { $0.status == 200 }.map(\.token)).count == sent)
             }
-            // The old ones are closed, and hold no connection.
-            try await eventually("one connection") { try await scene.apns.connections().count == 1 }
+            for (_, tally) in scene.dispatch.takeTallies() { #expect(tally.dropped.isEmpty, "\(tally.dropped)") }
         }
     }
 
-    @Test func aClientStaysWhileItsCredentialDoesAndWhileItIsInHand() async throws {
+    @Test func aClientStaysWhileItsCredentialDoes() async throws {
         try await self.run { scene in
+            try scene.put(1, from: 0)
+            try await eventually("told") { scene.done.count.withLock { $0 } == 1 }
+            let connections = try await scene.apns.connections().map(\.number)
             let picture = Data(SampleFile.png(seed: 1, side: 64))
             try picture.write(to: URL(filePath: scene.directory.path("brands/shop/assets/x.png")))
-            let first = Mutex<APNSClient?>(nil)
-            try await scene.clients.with { clients in first.withLock { $0 = clients[scene.type] } }
             #expect(scene.look() == [.changed(scene.type)])
             #expect(await scene.clients.update(scene.library.brands).isEmpty)
-            try await scene.clients.with { clients in
-                let client = try #require(clients[scene.type])
-                #expect(first.withLock { $0 === client })
-                try scene.renew()
-                #expect(scene.look() == [.changed(scene.type)])
-                #expect(await scene.clients.update(scene.library.brands).isEmpty)
-                // Replaced, but in hand: what it is given still arrives.
-                let outcomes = await client.send(try scene.notifications(10, from: 0))
-                #expect(outcomes.allSatisfy { if case .delivered = verdict(of: $0) { true } else { false } })
-            }
-            try await eventually("closed") { try await scene.apns.connections().isEmpty }
-            try await scene.clients.with { clients in #expect(first.withLock { clients[scene.type] !== $0 }) }
+            try scene.put(1, from: 1)
+            try await eventually("told") { scene.done.count.withLock { $0 } == 2 }
+            #expect(try await scene.apns.connections().map(\.number) == connections)
         }
     }
 
     @Test func aCredentialThatCannotBeUsedLeavesTheClientThatWasThere() async throws {
         let isFailing = Flag()
-        try await self.run(failing: { isFailing.value.withLock { $0 } }) { scene in
+        try await self.run(failing: isFailing) { scene in
             try scene.renew()
             #expect(scene.look() == [.changed(scene.type)])
-            isFailing.value.withLock { $0 = true }
+            isFailing.count.withLock { $0 = 1 }
             let failures = await scene.clients.update(scene.library.brands)
             #expect(failures.map(\.type) == [scene.type])
-            try await scene.clients.with { clients in
-                let outcomes = await clients[scene.type]?.send(try scene.notifications(1, from: 0)) ?? []
-                #expect(outcomes.count == 1)
-                #expect(outcomes.allSatisfy { if case .delivered = verdict(of: $0) { true } else { false } })
-            }
+            try scene.put(1, from: 0)
+            try await eventually("told") { scene.done.count.withLock { $0 } == 1 }
         }
     }
 
-    private final class Flag: Sendable { let value = Mutex(false) }
+    private final class Flag: Sendable { let count = Mutex(0) }
 }

@@ -13,7 +13,7 @@ import Testing
 
 @testable import Pusher
 
-/// A processor with a Redis, a broker and an APNs of its own.
+/// A Redis, a broker and an APNs of its own for each test.
 struct PusherScene: Sendable {
     let server: RedisServer
     let redis: RedisClient
@@ -21,7 +21,8 @@ struct PusherScene: Sendable {
     let producer: KafkaProducer
     let admin: KafkaAdmin
     let apns: APNSSimulator
-    let client: APNSClient
+    private let credential: APNSCredential
+    private let roots: [UInt8]
     let metrics = MetricsRegistry()
     let topics = Topics()
     /// Noon of 2026-01-01, UTC.
@@ -34,28 +35,20 @@ struct PusherScene: Sendable {
     ) async throws {
         let fixture = try PusherFixture.shared.get()
         let topics = Topics()
-        let broker = try KafkaBroker(topics: [topics.orders, topics.registrations].map { .init($0, partitions: 1) })
+        let names = [topics.orders, topics.registrations, topics.deadLetters]
+        let broker = try KafkaBroker(topics: names.map { .init($0, partitions: 1) })
         let kafka = KafkaConfiguration(bootstrap: broker.bootstrap)
         let server = try await Self.redis()
         let apns = try await APNSSimulator.start(fixture.simulator)
-        var configuration = APNSConfiguration()
-        configuration.requestTimeout = .seconds(20)
-        configuration.tick = .milliseconds(20)
-        configuration.backoff.least = .milliseconds(20)
-        configuration.backoff.most = .milliseconds(50)
         let scene = PusherScene(
             server: server,
             redis: RedisClient(
                 try RedisConfiguration(url: server.url), eventLoopGroup: MultiThreadedEventLoopGroup.singleton),
-            broker: broker, producer: try KafkaProducer(
-                KafkaConfiguration(bootstrap: broker.bootstrap, properties: properties)),
-            admin: try KafkaAdmin(kafka), apns: apns,
-            client: try APNSClient(
-                endpoint: try APNSEndpoint(url: apns.url), credential: fixture.credential, rootsPEM: fixture.rootPEM,
-                eventLoopGroup: MultiThreadedEventLoopGroup.singleton, configuration: configuration))
+            broker: broker,
+            producer: try KafkaProducer(KafkaConfiguration(bootstrap: broker.bootstrap, properties: properties)),
+            admin: try KafkaAdmin(kafka), apns: apns, credential: fixture.credential, roots: fixture.rootPEM)
         let result: Result<Void, any Error>
         do { result = .success(try await body(scene)) } catch { result = .failure(error) }
-        await scene.client.close()
         await apns.stop()
         await scene.redis.close()
         await scene.producer.close()
@@ -73,17 +66,16 @@ struct PusherScene: Sendable {
         return try await RedisServer.start()
     }
 
-    /// A processor whose clock stands at noon and whose pauses are as short as they get.
-    func processor(clients: [OrderTypeIdentifier: APNSClient]? = nil) throws -> PushProcessor {
-        let own = [try OrderTypeIdentifier(PusherFixture.orderType): self.client]
-        var processor = PushProcessor(
-            topics: self.topics, clients: clients ?? own,
-            registrations: self.registrations, producer: self.producer,
-            metrics: PusherMetrics(factory: self.metrics, host: self.host),
-            logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
-        processor.now = { Self.noon * 1000 }
-        processor.random = { _ in 0.01 }
-        return processor
+    /// A client of the scene's APNs that does not wait for long.
+    func client(onReplies: @escaping @Sendable ([PushReply]) -> Void) throws -> APNSClient {
+        var configuration = APNSConfiguration()
+        configuration.requestTimeout = .seconds(20)
+        configuration.tick = .milliseconds(20)
+        configuration.backoff.least = .milliseconds(20)
+        configuration.backoff.most = .milliseconds(50)
+        return try APNSClient(
+            endpoint: try APNSEndpoint(url: self.apns.url), credential: self.credential, rootsPEM: self.roots,
+            eventLoopGroup: MultiThreadedEventLoopGroup.singleton, configuration: configuration, onReplies: onReplies)
     }
 
     static func order(_ name: String) throws -> OrderKey { try OrderKey("\(PusherFixture.orderType)/\(name)") }
@@ -125,11 +117,23 @@ struct PusherScene: Sendable {
 
     /// The first records of `waybill.registrations`, at least so many.
     func publishedRegistrations(_ count: Int) async throws -> [KafkaRecord] {
+        try await self.published(count, in: self.topics.registrations)
+    }
+
+    /// What the first letters say: code and value.
+    func letters(_ count: Int) async throws -> [(code: String, value: JSON)] {
+        try await self.published(count, in: self.topics.deadLetters).map { record in
+            let code = record.headers.first { $0.name == "waybill-error" }?.value ?? []
+            return (String(decoding: code, as: UTF8.self), try JSON(parsing: record.value ?? []))
+        }
+    }
+
+    private func published(_ count: Int, in topic: String) async throws -> [KafkaRecord] {
         let consumer = try KafkaConsumer(
             KafkaConfiguration(bootstrap: self.broker.bootstrap, properties: KafkaBroker.quick),
-            group: UUID().uuidString, topics: [self.topics.registrations])
+            group: UUID().uuidString, topics: [topic])
         var records: [KafkaRecord] = []
-        try await eventually("\(count) registrations") {
+        try await eventually("\(count) of \(topic)") {
             records += try await consumer.nextBatch(records: 1000, bytes: 1 << 20, wait: .milliseconds(200))
             return records.count >= count
         }

@@ -23,6 +23,7 @@ import Testing
             "WAYBILL_KAFKA_BOOTSTRAP": scene.broker.bootstrap, "WAYBILL_REDIS_URL": scene.server.url,
             "WAYBILL_KAFKA_PROPERTIES": try directory.write("kafka.properties", quick),
             "WAYBILL_BRANDS": try fixture.write(into: directory), "WAYBILL_APNS_URL": scene.apns.url,
+            "WAYBILL_PUSH_WINDOW_MILLISECONDS": "50",
             "WAYBILL_APNS_ROOTS": try directory.write("roots.pem", fixture.rootPEM),
         ])
         try await scene.redis.completeView()
@@ -30,7 +31,7 @@ import Testing
         let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
         let environment = ServiceEnvironment(
             common: common, group: MultiThreadedEventLoopGroup.singleton, metrics: scene.metrics,
-            readiness: Readiness(conditions: [BatchWorker.joined]), logger: logger)
+            readiness: Readiness(conditions: [WorkerCondition.joined]), logger: logger)
         let services = try Pusher.build(try PusherSettings(settings, common: common), environment)
         let group = ServiceGroup(services: services, logger: logger)
         try await withThrowingTaskGroup { tasks in

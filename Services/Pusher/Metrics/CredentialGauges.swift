@@ -5,8 +5,7 @@ import ServiceLifecycle
 /// Looks every few seconds how the client of each credential stands, also of one that sends nothing.
 struct CredentialGauges: Service {
     let metrics: PusherMetrics
-    /// The clients as they are now, by the name of their credential.
-    let clients: @Sendable () -> [String: APNSClient]
+    let dispatch: PushDispatch
     var interval = Duration.seconds(3)
 
     func run() async throws {
@@ -20,8 +19,11 @@ struct CredentialGauges: Service {
 
     /// Looks once. What has no client any more is shown no more.
     func look() async {
-        let clients = self.clients()
-        for (name, client) in clients { self.metrics[name].stands(await client.snapshot()) }
-        self.metrics.keep(Set(clients.keys))
+        let clients = self.dispatch.clients
+        for (type, client) in clients { self.metrics[type.rawValue].stands(await client.snapshot()) }
+        for (type, health, breaker) in self.dispatch.standings {
+            self.metrics[type.rawValue].stands(credential: health.gauge, breaker: breaker.gauge)
+        }
+        self.metrics.keep(Set(clients.keys.map(\.rawValue)))
     }
 }

@@ -1,5 +1,6 @@
 import APNS
 import CoreMetrics
+import Model
 import Operations
 import Synchronization
 
@@ -13,11 +14,6 @@ final class CredentialMetrics: Sendable {
     static let ageBounds = [
         0.001, 0.002, 0.004, 0.006, 0.008, 0.01, 0.015, 0.02, 0.03, 0.05, 0.075, 0.1, 0.25, 0.5, 1, 1.5, 2, 5, 10, 30,
         60, 120, 300, 600, 1800, 3600,
-    ]
-
-    /// The codes of the pusher's dead letters.
-    static let letterCodes = [
-        "push-undeliverable", "push-credential-stopped", "push-refused", "push-token-unknown", "push-brand-missing",
     ]
 
     private struct Made {
@@ -73,7 +69,7 @@ final class CredentialMetrics: Sendable {
         self.answerTimes = factory.timer("waybill_apns_answer_seconds", dimensions: dimensions, bounds: Self.ageBounds)
         self.roundTrips = Timer(label: "waybill_apns_ping_seconds", dimensions: dimensions, factory: factory)
         // From zero, since an alert on an increase does not see a series that begins with one.
-        for code in Self.letterCodes { self.apply(.count(.deadLetters(code: code), by: 0)) }
+        for code in PushLetterCode.allCases { self.apply(.count(.deadLetters(code), by: 0)) }
     }
 
     /// Takes what the client tells of its connections; does not block.
@@ -104,8 +100,19 @@ final class CredentialMetrics: Sendable {
     /// Registrations that were taken off because APNs said that their token is gone.
     func retired(by count: Int = 1) { self.retiredTokens.increment(by: count) }
 
-    /// - Parameter code: of the letter, a word of ours.
-    func deadLetter(code: String) { self.apply(.count(.deadLetters(code: code), by: 1)) }
+    /// A device that was not told.
+    func deadLetter(_ code: PushLetterCode) { self.apply(.count(.deadLetters(code), by: 1)) }
+
+    /// Counts what happened at the desk.
+    func count(_ tally: PushTally) {
+        self.count(.delivered, by: tally.delivered)
+        self.count(.retried, by: tally.retried)
+        self.count(.coalesced, by: tally.coalesced)
+        self.count(.limited, by: tally.limited)
+        self.count(.unknownToken, by: tally.unknown)
+        self.count(.dropped, by: tally.dropped.values.reduce(0, +))
+        for age in tally.agesInMilliseconds { self.age(milliseconds: age) }
+    }
 
     /// From the publication of a change to APNs' answer.
     ///

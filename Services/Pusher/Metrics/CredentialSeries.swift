@@ -1,4 +1,5 @@
 import APNS
+import Model
 
 /// One series of a credential's metrics that is made when it is first needed.
 ///
@@ -18,8 +19,8 @@ enum CredentialSeries: Hashable, Sendable {
     case replaced(APNSEvent.Replacement)
     /// Requests by what became of them.
     case requests(status: String, reason: String)
-    /// Dead letters by their code, which is a word of ours.
-    case deadLetters(code: String)
+    /// Dead letters by their code.
+    case deadLetters(PushLetterCode)
     case connections(APNSSnapshot.ConnectionState)
     case streamsInUse
     case streamLimit
@@ -52,7 +53,7 @@ enum CredentialSeries: Hashable, Sendable {
         case .goAway(let reason, let code): [("reason", reason), ("code", code)]
         case .replaced(let reason): [("reason", reason.rawValue)]
         case .requests(let status, let reason): [("status", status), ("reason", reason)]
-        case .deadLetters(let code): [("code", code)]
+        case .deadLetters(let code): [("code", code.rawValue)]
         case .connections(let state): [("state", state.rawValue)]
         case .connected, .settings, .refusedStreams, .streamsInUse, .streamLimit, .queued, .oldestQueuedSeconds: []
         }

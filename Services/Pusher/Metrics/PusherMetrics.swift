@@ -10,6 +10,15 @@ final class PusherMetrics: Sendable {
     let recordsConsumed: Counter
     /// Records that could not be understood.
     let recordsUnreadable: Counter
+    /// Lookups that failed and are tried again.
+    let lookupRetries: Counter
+    private let recordsInHand: Meter
+    private let waiting: Meter
+    private let ready: Meter
+    private let inFlight: Meter
+    private let settling: Meter
+    /// For how long nothing was finished although something is in hand: a stall that the group cannot see.
+    private let quietSeconds: Meter
     private let factory: MetricsRegistry
     private let host: String
     private let credentials = Mutex<[String: CredentialMetrics]>([:])
@@ -20,6 +29,16 @@ final class PusherMetrics: Sendable {
         self.host = host
         self.recordsConsumed = Counter(label: "waybill_records_consumed_total", factory: factory)
         self.recordsUnreadable = Counter(label: "waybill_records_unreadable_total", factory: factory)
+        self.lookupRetries = Counter(label: "waybill_batch_retries_total", factory: factory)
+        func targets(_ state: String) -> Meter {
+            Meter(label: "waybill_push_targets", dimensions: [("state", state)], factory: factory)
+        }
+        self.recordsInHand = Meter(label: "waybill_records_in_hand", factory: factory)
+        self.waiting = targets("waiting")
+        self.ready = targets("ready")
+        self.inFlight = targets("in_flight")
+        self.settling = targets("settling")
+        self.quietSeconds = Meter(label: "waybill_worker_quiet_seconds", factory: factory)
     }
 
     /// The metrics of a credential, always the same ones; whoever uses them often keeps them.
@@ -34,6 +53,23 @@ final class PusherMetrics: Sendable {
 
     /// What has no brand, and so no credential: one name for all, since anybody may publish order types.
     var strangers: CredentialMetrics { self["none"] }
+
+    /// The metrics that a letter belongs to.
+    func of(_ letter: PushLetter) -> CredentialMetrics {
+        letter.code == .brandMissing ? self.strangers : self[letter.registration.order.orderType.rawValue]
+    }
+
+    /// How the desk stands.
+    ///
+    /// - Parameter quiet: nil when nothing is in hand.
+    func report(_ census: PushCensus, quiet: Duration?) {
+        self.recordsInHand.set(census.records)
+        self.waiting.set(census.waiting)
+        self.ready.set(census.ready)
+        self.inFlight.set(census.inFlight)
+        self.settling.set(census.settling)
+        self.quietSeconds.set((quiet ?? .zero) / .seconds(1))
+    }
 
     /// Takes the gauges off of all credentials but these.
     func keep(_ names: Set<String>) {

@@ -1,7 +1,6 @@
 import APNS
 import Kafka
 import Model
-import Operations
 import Redis
 import Store
 import TestKit
@@ -10,14 +9,14 @@ import Testing
 @testable import Pusher
 
 /// What becomes of changed orders, on a real Redis, a broker and an APNs that checks every request.
-@Suite struct PushProcessorTests {
+@Suite struct PushDispatchTests {
     @Test func aDeviceIsToldOnceForManyChangedOrders() async throws {
         try await PusherScene.run { scene in
             for number in 0..<5 {
                 try await scene.register("d1", for: "o\(number)", token: 1)
                 try await scene.register("d2", for: "o\(number)", token: 2)
             }
-            try await scene.processor().process(try (0..<5).map { try scene.changed("o\($0)", offset: Int64($0)) })
+            try await PushTable.process(scene, try (0..<5).map { try scene.changed("o\($0)", offset: Int64($0)) })
             #expect(try await scene.told().sorted() == [PusherScene.token(1), PusherScene.token(2)])
             #expect(scene.pushes("delivered") == 2)
             #expect(scene.pushes("coalesced") == 8)
@@ -27,7 +26,7 @@ import Testing
     @Test func aNotificationLooksAsWalletWantsIt() async throws {
         try await PusherScene.run { scene in
             try await scene.register("d", for: "o", token: 1)
-            try await scene.processor().process([try scene.changed("o")])
+            try await PushTable.process(scene, [try scene.changed("o")])
             let delivery = try #require(try await scene.apns.deliveries().deliveries.first)
             #expect(delivery.topic == PusherFixture.orderType)
             #expect(delivery.pushType == "background")
@@ -45,10 +44,8 @@ import Testing
                 key: Array("\(try PusherScene.order("gone"))".utf8), value: nil)
             let nameless = KafkaRecord(
                 topic: scene.topics.orders, partition: 0, offset: 2, timestampMilliseconds: .min, key: nil, value: [1])
-            try await scene.processor().process([try scene.changed("o"), removal, nameless])
+            try await PushTable.process(scene, [try scene.changed("o"), removal, nameless])
             #expect(try await scene.told().isEmpty)
-            #expect(scene.metrics.counter("waybill_records_unreadable_total") == 1)
-            #expect(scene.metrics.counter("waybill_records_consumed_total") == 3)
         }
     }
 
@@ -62,7 +59,7 @@ import Testing
                 try await scene.apns.add(
                     APNSSimulatorFault(.answer(answer, delayMilliseconds: 0), token: PusherScene.token(token)))
             }
-            try await scene.processor().process([try scene.changed("o")])
+            try await PushTable.process(scene, [try scene.changed("o")])
             #expect(try await !scene.isRegistered(gone.key))
             #expect(try await scene.isRegistered(renewed.key))
             #expect(try await scene.isRegistered(well.key))
@@ -79,7 +76,6 @@ import Testing
             let gone = try await scene.register("d", for: "o", token: 1, at: 5000)
             let answer = APNSSimulatorAnswer(410, "Unregistered", timestampEpochMilliseconds: 6000)
             try await scene.apns.add(APNSSimulatorFault(.answer(answer, delayMilliseconds: 0)))
-            let processor = try scene.processor()
             // Registering counts as well: its script reads.
             func reads() async throws -> Int {
                 let statistics = try await scene.server.command("INFO", "commandstats")
@@ -89,7 +85,7 @@ import Testing
             let before = try await reads()
             // The tombstone is on its way for as long as the broker is down.
             try scene.broker.setDown()
-            async let processed: Void = processor.process([try scene.changed("o")])
+            async let processed: Void = PushTable.process(scene, [try scene.changed("o")])
             try await eventually("the old one is read") { try await reads() > before }
             let again = try await scene.register("d", for: "o", token: 2, at: 7000)
             try scene.broker.setUp()
@@ -112,7 +108,7 @@ import Testing
             try await scene.apns.add(APNSSimulatorFault(.answer(answer, delayMilliseconds: 0)))
             _ = try await scene.producer.produce(
                 KafkaMessage(topic: scene.topics.registrations, key: Array(gone.key.text.utf8), value: nil))
-            try await scene.processor().process([try scene.changed("o")])
+            try await PushTable.process(scene, [try scene.changed("o")])
             #expect(try await !scene.isRegistered(gone.key))
             #expect(try await scene.publishedRegistrations(2).allSatisfy { $0.value == nil })
             #expect(scene.retired == 1)
@@ -124,15 +120,16 @@ import Testing
             let gone = try await scene.register("d", for: "o", token: 1, at: 5000)
             let answer = APNSSimulatorAnswer(410, "Unregistered", timestampEpochMilliseconds: 6000)
             try await scene.apns.add(APNSSimulatorFault(.answer(answer, delayMilliseconds: 0)))
-            let processor = try scene.processor()
-            let batch = [try scene.changed("o")]
-            try scene.broker.setDown()
-            await #expect(throws: KafkaError.self) { try await processor.process(batch) }
-            #expect(try await scene.isRegistered(gone.key), "it stands until the broker has the tombstone")
-            try scene.broker.setUp()
-            try await eventually("done") {
-                do { try await processor.process(batch) } catch is KafkaError { return false }
-                return true
+            try await PushTable.run(scene) { table in
+                try scene.broker.setDown()
+                try await table.put([try scene.changed("o")])
+                try await eventually("the tombstone is on its way") { table.dispatch.errands.count == 1 }
+                // Longer than one delivery may take.
+                try await Task.sleep(for: .milliseconds(1500))
+                #expect(try await scene.isRegistered(gone.key), "it stands until the broker has the tombstone")
+                #expect(table.doneCount == 0)
+                try scene.broker.setUp()
+                try await eventually("done") { table.doneCount == 1 }
             }
             let records = try await scene.publishedRegistrations(1)
             #expect(records.allSatisfy { $0.key == Array(gone.key.text.utf8) && $0.value == nil })
@@ -154,7 +151,7 @@ import Testing
             let answer = APNSSimulatorAnswer(410, "Unregistered", timestampEpochMilliseconds: 6000)
             try await scene.apns.add(
                 APNSSimulatorFault(.answer(answer, delayMilliseconds: 0), token: PusherScene.token(2)))
-            try await scene.processor().process([try scene.changed("o")])
+            try await PushTable.process(scene, [try scene.changed("o")])
             #expect(scene.pushes("delivered") == 1)
             #expect(try await scene.registrations.devices(of: [order])[0].map(\.device.rawValue) == ["well"])
             for (device, orders) in [("well", ["o"]), ("gone", [])] {
@@ -171,10 +168,10 @@ import Testing
             let registration = try await scene.register("d", for: "o", token: 1)
             let answer = APNSSimulatorAnswer(400, "BadDeviceToken")
             try await scene.apns.add(APNSSimulatorFault(.answer(answer, delayMilliseconds: 0)))
-            try await scene.processor().process([try scene.changed("o")])
+            try await PushTable.process(scene, [try scene.changed("o")])
             #expect(try await scene.isRegistered(registration.key))
             #expect(try await scene.tombstones() == 0)
-            #expect(scene.pushes("dropped") == 1)
+            #expect(try await scene.letters(1).map(\.code) == ["push-token-unknown"])
         }
     }
 
@@ -185,7 +182,7 @@ import Testing
             let answer = APNSSimulatorAnswer(500, "InternalServerError")
             try await scene.apns.add(
                 APNSSimulatorFault(.answer(answer, delayMilliseconds: 0), token: PusherScene.token(1), count: 2))
-            try await scene.processor().process([try scene.changed("o")])
+            try await PushTable.process(scene, [try scene.changed("o")])
             let deliveries = try await scene.apns.deliveries().deliveries
             #expect(deliveries.filter { $0.token == PusherScene.token(1) }.map(\.status) == [500, 500, 200])
             #expect(deliveries.filter { $0.token == PusherScene.token(2) }.map(\.status) == [200])
@@ -194,80 +191,94 @@ import Testing
         }
     }
 
-    @Test func whatApnsNeverTakesIsGivenUpAndCounted() async throws {
+    @Test func aDeviceThatNeverTakesItIsGivenUpWithItsHistory() async throws {
         try await PusherScene.run { scene in
             try await scene.register("d1", for: "o", token: 1)
             try await scene.register("d2", for: "o", token: 2)
-            let answer = APNSSimulatorAnswer(503, "ServiceUnavailable")
+            let answer = APNSSimulatorAnswer(429, "TooManyRequests")
             try await scene.apns.add(
                 APNSSimulatorFault(.answer(answer, delayMilliseconds: 0), token: PusherScene.token(1)))
-            try await scene.processor().process([try scene.changed("o")])
-            #expect(try await scene.told().count { $0 == PusherScene.token(1) } == 6)
+            try await PushTable.run(scene) {
+                $0.attempts = 2
+            } _: { table in
+                try await table.process([try scene.changed("o")])
+            }
+            #expect(try await scene.told().count { $0 == PusherScene.token(1) } == 2)
             #expect(scene.pushes("dropped") == 1)
             #expect(scene.pushes("delivered") == 1)
+            let letter = try #require(try await scene.letters(1).first)
+            #expect(letter.code == "push-undeliverable")
+            #expect(letter.value.object?["device"]?.string == "d1")
+            #expect(letter.value.object?["history"]?.array?.count == 2)
         }
     }
 
-    @Test func aRefusedCertificateStopsTheBatchAfterItsFirstPart() async throws {
+    @Test func aRefusedCertificateHoldsItsOwnBackAndNoLongerThanAllowed() async throws {
         try await PusherScene.run { scene in
-            for number in 0..<1100 { try await scene.register("d\(number)", for: "o", token: number) }
+            for number in 0..<30 { try await scene.register("d\(number)", for: "o", token: number) }
             let answer = APNSSimulatorAnswer(403, "BadCertificate")
             try await scene.apns.add(APNSSimulatorFault(.answer(answer, delayMilliseconds: 0)))
-            try await scene.processor().process([try scene.changed("o")])
-            #expect(try await scene.told().count <= 1000)
-            #expect(scene.pushes("dropped") == 1100)
+            try await PushTable.run(scene) {
+                $0.hold = .seconds(2)
+            } _: { table in
+                try await table.process([try scene.changed("o")])
+            }
+            #expect(try await scene.told().count <= 30)
+            #expect(Set(try await scene.letters(30).map(\.code)) == ["push-credential-stopped"])
         }
     }
 
-    @Test func anOrderTypeWithoutABrandStopsNobodyAndIsCounted() async throws {
+    @Test func anOrderTypeWithoutABrandStopsNobodyAndGetsALetter() async throws {
         try await PusherScene.run { scene in
             try await scene.register("d", for: "o", token: 1)
-            try await scene.processor(clients: [:]).process([try scene.changed("o")])
+            try await PushTable.run(scene, hasBrand: false) { try await $0.process([try scene.changed("o")]) }
             #expect(try await scene.told().isEmpty)
-            #expect(scene.metrics.text.contains("credential=\"none\",host=\"\(scene.host)\",outcome=\"dropped\"} 1"))
+            #expect(try await scene.letters(1).map(\.code) == ["push-brand-missing"])
         }
     }
 
-    @Test func aBatchIsNotLostWhileApnsIsAway() async throws {
+    @Test func nothingIsGivenUpWhileApnsIsAway() async throws {
         try await PusherScene.run { scene in
-            try await scene.register("d1", for: "o", token: 1)
-            try await scene.register("d2", for: "o", token: 2)
-            let processor = try scene.processor()
-            try await scene.apns.add(APNSSimulatorFault(.cut))
-            await #expect(throws: PushProcessor.NotDone.self) { try await processor.process([try scene.changed("o")]) }
-            #expect(scene.pushes("dropped") == 0)
-            try await scene.apns.clearFaults()
-            try await scene.apns.clearDeliveries()
-            try await processor.process([try scene.changed("o")])
-            #expect(try await scene.told().sorted() == [PusherScene.token(1), PusherScene.token(2)])
+            for number in 1...5 { try await scene.register("d\(number)", for: "o", token: number) }
+            try await PushTable.run(scene) {
+                $0.attempts = 2
+            } _: { table in
+                try await scene.apns.add(APNSSimulatorFault(.cut))
+                try await table.put([try scene.changed("o")])
+                try await eventually("more attempts than one device would get") { scene.pushes("retried") >= 12 }
+                #expect(table.doneCount == 0)
+                #expect(scene.pushes("dropped") == 0)
+                try await scene.apns.clearFaults()
+                try await scene.apns.clearDeliveries()
+                try await eventually("done", within: .seconds(60)) { table.doneCount == 1 }
+            }
+            #expect(try await scene.told().sorted() == (1...5).map(PusherScene.token))
+            #expect(scene.pushes("delivered") == 5)
+        }
+    }
+
+    @Test func whatChangesWhileANotificationIsInFlightIsToldOnceMore() async throws {
+        try await PusherScene.run { scene in
+            try await scene.register("d", for: "o", token: 1)
+            try await scene.apns.add(
+                APNSSimulatorFault(.answer(APNSSimulatorAnswer(200), delayMilliseconds: 500), count: 1))
+            try await PushTable.run(scene) { table in
+                try await table.put([try scene.changed("o")])
+                try await eventually("in flight") { table.dispatch.census.inFlight == 1 }
+                try await table.put([try scene.changed("o", offset: 1), try scene.changed("o", offset: 2)])
+                try await eventually("done") { table.doneCount == 3 }
+            }
             #expect(scene.pushes("delivered") == 2)
+            #expect(scene.pushes("coalesced") == 1)
         }
     }
 
-    @Test func whoWasToldIsNotToldAgainWhenTheBatchIsTriedAgain() async throws {
+    @Test func nobodyIsLookedUpWhileRedisIsAway() async throws {
         try await PusherScene.run { scene in
-            // Sent 1,000 at a time: the last one alone, behind the verdicts of the others.
-            for number in 1...1000 { try await scene.register("d\(number)", for: "first", token: number) }
-            try await scene.register("last", for: "second", token: 2000)
-            let processor = try scene.processor()
-            try await scene.apns.add(APNSSimulatorFault(.cut, token: PusherScene.token(2000)))
-            let batch = [try scene.changed("first"), try scene.changed("second", offset: 1)]
-            await #expect(throws: PushProcessor.NotDone.self) { try await processor.process(batch) }
-            #expect(scene.pushes("delivered") == 1000)
-            try await scene.apns.clearFaults()
-            try await processor.process(batch)
-            #expect(scene.pushes("delivered") == 1001)
-            // The same records once more are a redelivery: who knows who was told.
-            try await processor.process(batch)
-            #expect(scene.pushes("delivered") == 2002)
-        }
-    }
-
-    @Test func aBatchIsNotLostWhileRedisIsAway() async throws {
-        try await PusherScene.run { scene in
-            let processor = try scene.processor()
             await scene.server.stop()
-            await #expect(throws: StoreError.self) { try await processor.process([try scene.changed("o")]) }
+            try await PushTable.run(scene) { table in
+                await #expect(throws: StoreError.self) { try await table.put([try scene.changed("o")]) }
+            }
             #expect(try await scene.told().isEmpty)
         }
     }
@@ -291,23 +302,23 @@ import Testing
                         value: record.encoded))
             }
             // Read an hour late.
-            var processor = try scene.processor()
-            processor.now = { (PusherScene.noon + 3600) * 1000 }
-            try await processor.process(records)
+            try await PushTable.run(scene, now: { (PusherScene.noon + 3600) * 1000 }) { [records] in
+                try await $0.process(records)
+            }
             #expect(try await scene.told() == [PusherScene.token(0)])
         }
     }
 
     @Test func whoIsNotThereYetIsWaitedForWhileRedisIsRestored() async throws {
         try await PusherScene.run { scene in
-            var processor = try scene.processor()
-            processor.view = ViewWatch(View(redis: scene.redis))
-            let change = try scene.changed("o")
-            await #expect(throws: StoreError.self) { try await processor.process([change]) }
-            #expect(try await scene.told().isEmpty)
-            try await scene.register("d", for: "o", token: 1)
-            try await scene.redis.completeView()
-            try await processor.process([change])
+            try await PushTable.run(scene, view: ViewWatch(View(redis: scene.redis))) { table in
+                let change = try scene.changed("o")
+                await #expect(throws: StoreError.self) { try await table.put([change]) }
+                #expect(try await scene.told().isEmpty)
+                try await scene.register("d", for: "o", token: 1)
+                try await scene.redis.completeView()
+                try await table.process([change])
+            }
             #expect(try await scene.told() == [PusherScene.token(1)])
         }
     }

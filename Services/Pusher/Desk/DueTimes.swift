@@ -1,0 +1,47 @@
+import DequeModule
+import HeapModule
+
+/// When which target comes up. Windows are all of one length, so they end in the order in which they began and need no
+/// sorting; all other times are sorted by a heap.
+struct DueTimes {
+    /// A target as it was when its time was set; it may have moved on since, which its ticket tells.
+    struct Entry: Comparable {
+        let due: ContinuousClock.Instant
+        let slot: Int32
+        let ticket: UInt32
+
+        static func < (left: Self, right: Self) -> Bool { left.due < right.due }
+    }
+
+    private var windows: Deque<Entry> = []
+    private var later: Heap<Entry> = []
+
+    /// The next time that is set.
+    var first: ContinuousClock.Instant? {
+        guard let window = self.windows.first else { return self.later.min?.due }
+        guard let later = self.later.min else { return window.due }
+        return min(window.due, later.due)
+    }
+
+    /// Notes the end of a window. One that ends before others that came sooner is sorted in with the rest.
+    mutating func add(window entry: Entry) {
+        if let last = self.windows.last, entry.due < last.due {
+            self.later.insert(entry)
+        } else {
+            self.windows.append(entry)
+        }
+    }
+
+    /// Notes any other time.
+    mutating func add(later entry: Entry) { self.later.insert(entry) }
+
+    /// Takes the next entry out whose time has come.
+    mutating func next(now: ContinuousClock.Instant) -> Entry? {
+        let window = self.windows.first.flatMap { $0.due <= now ? $0 : nil }
+        if let top = self.later.min, top.due <= now, window.map({ top.due < $0.due }) ?? true {
+            return self.later.removeMin()
+        }
+        guard window != nil else { return nil }
+        return self.windows.popFirst()
+    }
+}

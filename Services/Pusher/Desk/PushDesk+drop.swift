@@ -1,0 +1,49 @@
+import Kafka
+
+extension PushDesk {
+    /// Forgets what waits of some partitions, which go to somebody else. What is in flight gets its verdict.
+    ///
+    /// - Returns: the records that will not be done here: of these and of an earlier call.
+    mutating func drop(_ partitions: Set<KafkaPartition>) -> [KafkaReceipt] {
+        var isAny = false
+        for index in self.records.indices where self.records[index].open > 0 && !self.records[index].isDropped {
+            let receipt = self.records[index].receipt
+            let partition = KafkaPartition(topic: receipt.topic, partition: receipt.partition)
+            guard partitions.contains(partition) else { continue }
+            self.records[index].isLeaving = true
+            isAny = true
+        }
+        if isAny {
+            for slot in self.targets.indices where !self.targets[slot].waiting.isEmpty { self.dropWaiting(slot) }
+            // A lookup that is not done yet may still find anybody.
+            for index in self.records.indices where self.records[index].isLeaving && self.records[index].isLooking {
+                self.letGo(index)
+            }
+        }
+        defer { self.lateDrops = [] }
+        return self.lateDrops
+    }
+
+    /// Takes the links of leaving records off what a target waits for, and the target away when nothing is left.
+    ///
+    /// - Returns: whether anything is left.
+    @discardableResult
+    mutating func dropWaiting(_ slot: Int) -> Bool {
+        let leaving = self.targets[slot].waiting.filter { self.records[Int($0.record)].isLeaving }
+        guard !leaving.isEmpty else { return true }
+        let staying = self.targets[slot].waiting.filter { !self.records[Int($0.record)].isLeaving }
+        self.targets[slot].waiting = staying
+        for link in leaving { self.letGo(Int(link.record)) }
+        self.end(leaving)
+        guard staying.isEmpty else { return true }
+        let place = self.targets[slot].place
+        if place == .waiting || place == .ready { self.remove(slot) }
+        return false
+    }
+
+    private mutating func letGo(_ index: Int) {
+        guard self.records[index].open > 0, !self.records[index].isDropped else { return }
+        self.records[index].isDropped = true
+        self.lateDrops.append(self.records[index].receipt)
+    }
+}

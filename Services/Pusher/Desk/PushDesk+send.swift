@@ -1,0 +1,76 @@
+import DequeModule
+import Model
+
+extension PushDesk {
+    /// One notification that is to be sent now.
+    struct Due {
+        /// Of the request, so that its reply finds its target.
+        let number: UInt64
+        let token: PushToken
+    }
+
+    /// A target and the ticket with which it left, in one number.
+    static func number(_ slot: Int, _ ticket: UInt32) -> UInt64 { UInt64(ticket) << 32 | UInt64(UInt32(slot)) }
+
+    /// The target that a number names; nil when it is not, or not any more, in that place.
+    func slot(of number: UInt64, in place: Place) -> Int? {
+        let slot = Int(number & 0xFFFF_FFFF)
+        guard self.targets.indices.contains(slot), self.targets[slot].ticket == UInt32(number >> 32),
+            self.targets[slot].place == place
+        else { return nil }
+        return slot
+    }
+
+    /// Makes those ready whose time has come.
+    mutating func wake(now: ContinuousClock.Instant) {
+        while let entry = self.due.next(now: now) {
+            let slot = Int(entry.slot)
+            guard self.targets[slot].ticket == entry.ticket, self.targets[slot].place == .waiting else { continue }
+            self.targets[slot].place = .ready
+            self.lanes[Int(self.targets[slot].lane)].ready.append((entry.slot, entry.ticket))
+        }
+    }
+
+    /// Gives out what is to be sent with one lane's credential now.
+    mutating func send(_ lane: Int, now: ContinuousClock.Instant, epochMilliseconds: Int64) -> [Due] {
+        let most = self.lanes[lane].free(now: now)
+        guard most > 0 else { return [] }
+        var due: [Due] = []
+        due.reserveCapacity(min(most, self.lanes[lane].ready.count))
+        while due.count < most, let slot = self.nextReady(lane) {
+            if self.targets[slot].tries.isFirst, let pause = self.hourPause(slot, now: now) {
+                self.lanes[lane].tally.limited += 1
+                self.wait(slot, until: now + pause)
+                continue
+            }
+            self.beginSending(slot)
+            self.targets[slot].tries.isFirst = false
+            self.targets[slot].tries.sent = now
+            self.targets[slot].tries.sentEpochMilliseconds = epochMilliseconds
+            self.targets[slot].place = .inFlight
+            due.append(Due(number: Self.number(slot, self.newTicket(slot)), token: self.targets[slot].token))
+        }
+        self.lanes[lane].sent(due.count, now: now)
+        return due
+    }
+
+    /// What waited belongs to the notification that leaves now.
+    mutating func beginSending(_ slot: Int) {
+        self.targets[slot].exchange()
+    }
+
+    /// The next target that is ready; one that has moved on is passed over.
+    mutating func nextReady(_ lane: Int) -> Int? {
+        while let (slot, ticket) = self.lanes[lane].ready.popFirst() {
+            if self.targets[Int(slot)].ticket == ticket, self.targets[Int(slot)].place == .ready { return Int(slot) }
+        }
+        return nil
+    }
+
+    /// - Returns: how long the device has to wait for its turn; nil: not at all.
+    private mutating func hourPause(_ slot: Int, now: ContinuousClock.Instant) -> Duration? {
+        guard self.limits.hourlyLimit > 0 else { return nil }
+        let key = Key(lane: self.targets[slot].lane, token: self.targets[slot].token)
+        return self.hourly.take(key, now: now)
+    }
+}

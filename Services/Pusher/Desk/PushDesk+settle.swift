@@ -1,0 +1,164 @@
+import APNS
+import DequeModule
+import Kafka
+import Model
+
+extension PushDesk {
+    /// Takes in what became of one notification.
+    ///
+    /// - Parameters:
+    ///   - generation: of the credential that it was sent with.
+    ///   - epochMilliseconds: now, for the history.
+    ///   - jitter: 0 to 1.
+    /// - Returns: what is to be done before its records are.
+    mutating func settle(
+        _ reply: PushReply, lane: Int, generation: Int, now: ContinuousClock.Instant, epochMilliseconds: Int64,
+        jitter: Double
+    ) -> PushEffect? {
+        guard let slot = self.slot(of: reply.number, in: .inFlight) else { return nil }
+        let ruling = self.lanes[lane].judge(
+            reply.outcome, &self.targets[slot].tries, generation: generation, now: now,
+            epochMilliseconds: epochMilliseconds, jitter: jitter)
+        switch ruling {
+        case .delivered:
+            self.lanes[lane].tally.delivered += 1
+            self.noteAge(slot, epochMilliseconds: epochMilliseconds)
+            self.finish(slot)
+        case .again(let pause):
+            self.lanes[lane].tally.retried += 1
+            self.sendAgain(slot, at: now + pause)
+        case .retire(let moment):
+            let registrations = self.registrations(slot, before: moment)
+            guard !registrations.isEmpty else {
+                // All were renewed since: what APNs said is old.
+                self.lanes[lane].tally.drop("the push token was gone, and was registered again")
+                self.finish(slot)
+                return nil
+            }
+            return self.settleLater(slot, .retire(registrations))
+        case .keep(let reason):
+            self.lanes[lane].tally.unknown += 1
+            return self.giveUp(slot, .tokenUnknown, reason)
+        case .giveUp(let reason):
+            return self.giveUp(slot, .undeliverable, reason)
+        case .drop(let reason):
+            return self.giveUp(slot, .refused, reason)
+        }
+        return nil
+    }
+
+    /// What had to be done for a notification is done: so are its records.
+    mutating func done(_ effect: PushEffect) {
+        guard let slot = self.slot(of: effect.number, in: .settling) else { return }
+        self.settlingCount -= 1
+        self.finish(slot)
+    }
+
+    /// Gives up what cannot be sent with a credential that is stopped: what waited for too long, and what is in the
+    /// way of others.
+    ///
+    /// - Returns: at most `most` letters to be written.
+    mutating func giveUpStuck(now: ContinuousClock.Instant, most: Int) -> [PushEffect] {
+        var effects: [PushEffect] = []
+        for lane in self.lanes.indices {
+            guard let (stopped, reason) = self.lanes[lane].stop else { continue }
+            while effects.count < most, let slot = self.nextReady(lane) {
+                let since = max(self.targets[slot].since, stopped)
+                guard self.isCrowded || now - since >= self.limits.hold else {
+                    self.lanes[lane].ready.prepend((Int32(slot), self.targets[slot].ticket))
+                    break
+                }
+                self.beginSending(slot)
+                effects.append(self.giveUp(slot, .credentialStopped, reason))
+            }
+        }
+        return effects
+    }
+
+    /// Gives up what waits for brands that are not there.
+    ///
+    /// - Returns: at most `most` letters to be written.
+    mutating func giveUpBrandless(most: Int) -> [PushEffect] {
+        var effects: [PushEffect] = []
+        for lane in self.lanes.indices where !self.lanes[lane].isOpen {
+            while effects.count < most, let slot = self.nextReady(lane) {
+                self.beginSending(slot)
+                effects.append(self.giveUp(slot, .brandMissing, "nothing was sent"))
+            }
+        }
+        return effects
+    }
+
+    /// - Parameter reason: for people; no secrets.
+    private mutating func giveUp(_ slot: Int, _ code: PushLetterCode, _ reason: String) -> PushEffect {
+        let target = self.targets[slot]
+        self.lanes[Int(target.lane)].tally.drop(reason)
+        // Only what has links is sent, and only what was sent is given up; a link's record is in hand.
+        let (first, last) = (target.sent[0], target.sent[target.sent.count - 1])
+        let letter = PushLetter(
+            code, reason,
+            registration: RegistrationKey(
+                device: last.device,
+                order: OrderKey(orderType: self.lanes[Int(target.lane)].orderType, order: last.order)),
+            origin: self.records[Int(first.record)].receipt.position, records: target.sent.count,
+            history: target.tries.history)
+        return self.settleLater(slot, .report(letter))
+    }
+
+    private mutating func settleLater(_ slot: Int, _ work: PushEffect.Work) -> PushEffect {
+        self.targets[slot].place = .settling
+        self.settlingCount += 1
+        return PushEffect(number: Self.number(slot, self.newTicket(slot)), work: work)
+    }
+
+    private mutating func sendAgain(_ slot: Int, at moment: ContinuousClock.Instant) {
+        if self.targets[slot].waiting.isEmpty {
+            self.targets[slot].exchange()
+        } else {
+            self.targets[slot].waiting = self.targets[slot].sent + self.targets[slot].waiting
+            self.targets[slot].sent = []
+        }
+        self.wait(slot, until: moment)
+        // What went to somebody else meanwhile is not tried again here.
+        _ = self.dropWaiting(slot)
+    }
+
+    /// Ends what a notification was sent for; what came meanwhile has a window of its own.
+    private mutating func finish(_ slot: Int) {
+        self.end(self.targets[slot].sent)
+        self.targets[slot].sent.removeAll(keepingCapacity: self.targets[slot].sent.capacity <= 8)
+        self.targets[slot].tries = self.freshTries(now: self.targets[slot].since)
+        if self.targets[slot].waiting.isEmpty {
+            self.remove(slot)
+        } else {
+            self.openWindow(slot)
+        }
+    }
+
+    private mutating func noteAge(_ slot: Int, epochMilliseconds: Int64) {
+        var oldest = Int64.max
+        for link in self.targets[slot].sent {
+            let published = self.records[Int(link.record)].epochMilliseconds
+            if published >= 0, published < oldest { oldest = published }
+        }
+        guard oldest < .max else { return }
+        self.lanes[Int(self.targets[slot].lane)].tally.agesInMilliseconds.append(max(0, epochMilliseconds - oldest))
+    }
+
+    /// The registrations behind a notification that are older than a moment, the last word of each.
+    private func registrations(
+        _ slot: Int, before moment: Int64
+    ) -> [(key: RegistrationKey, record: RegistrationRecord)] {
+        let target = self.targets[slot]
+        var moments: [RegistrationKey: Int64] = [:]
+        for link in target.sent + target.waiting {
+            let key = RegistrationKey(
+                device: link.device,
+                order: OrderKey(orderType: self.lanes[Int(target.lane)].orderType, order: link.order))
+            moments[key] = max(moments[key] ?? .min, link.registeredEpochMilliseconds)
+        }
+        return moments.filter { $0.value < moment }.map { key, registered in
+            (key, RegistrationRecord(pushToken: target.token, registeredEpochMilliseconds: registered))
+        }
+    }
+}

@@ -1,0 +1,268 @@
+import Kafka
+import Model
+
+/// Who has to be told of which records, and when: everything the pusher has in hand. No I/O, no clock, no task.
+///
+/// A record is in hand until every device that it concerns was told, or will not be. A device is told once for all
+/// that came within its window; what comes while a notification is in flight makes another one, since nobody knows
+/// whether the device asks before or after it.
+///
+/// ```
+/// waiting -> ready -> in flight -> (settling) -> gone, or waiting again for what came meanwhile
+///    ^-------------------'  again later
+/// ```
+///
+/// Bounded by `PushLimits`: `room` says how many records may come in; devices of these records may reach over it.
+struct PushDesk {
+    /// One record that is in hand.
+    struct Record {
+        let receipt: KafkaReceipt
+        /// When the change was published, milliseconds since 1970; -1: not known, or no change.
+        let epochMilliseconds: Int64
+        /// How many devices wait to be told, and one for a lookup that is not done.
+        var open: Int32
+        /// Its devices are not all known yet.
+        var isLooking = true
+        /// Its partition leaves: what is in flight may still end it.
+        var isLeaving = false
+        /// It was let go of: nobody is told for its sake any more.
+        var isDropped = false
+    }
+
+    /// A record that concerns a target, and by which registration.
+    struct Link {
+        let record: Int32
+        let device: DeviceIdentifier
+        let order: OrderIdentifier
+        let registeredEpochMilliseconds: Int64
+    }
+
+    /// Where a target is.
+    enum Place: UInt8 {
+        /// The slot is free.
+        case nowhere
+        /// For its time, which stands in `due`.
+        case waiting
+        /// For its turn with its credential.
+        case ready
+        /// With the client; it comes back by its number.
+        case inFlight
+        /// It has its verdict, and something is to be done before its records are.
+        case settling
+    }
+
+    struct Target {
+        let lane: Int32
+        let token: PushToken
+        var place = Place.nowhere
+        /// Grows whenever the target goes somewhere: who comes with an old one is not meant.
+        var ticket: UInt32 = 0
+        /// What the next notification tells of.
+        var waiting: [Link] = []
+        /// What the one tells of that is in flight.
+        var sent: [Link] = []
+        /// When the first of `waiting` came.
+        var since: ContinuousClock.Instant
+        var tries: PushTries
+
+        /// What waited is sent, or the other way round: of a target that has nothing in one of them.
+        mutating func exchange() { swap(&self.sent, &self.waiting) }
+    }
+
+    struct Key: Hashable {
+        let lane: Int32
+        let token: PushToken
+    }
+
+    /// Order types come with the records' keys: so many without a brand get letters.
+    static let laneLimit = 1000
+    /// Why nobody is told of an order whose brand is not there.
+    static let brandless = "no brand is loaded for the order type"
+
+    let limits: PushLimits
+    var records: [Record] = []
+    private var freeRecords: [Int32] = []
+    var targets: [Target] = []
+    private var freeTargets: [Int32] = []
+    private var slots: [Key: Int32] = [:]
+    var lanes: [PushLane] = []
+    private var laneNumbers: [OrderTypeIdentifier: Int] = [:]
+    var due = DueTimes()
+    var hourly: HourlyLimit
+    /// Receipts of records that are done, until somebody takes them.
+    private var finished: [KafkaReceipt] = []
+    /// Receipts of records that were let go of outside `drop`.
+    var lateDrops: [KafkaReceipt] = []
+    /// What happened to those that have no lane.
+    var strangers = PushTally()
+    private(set) var linkCount = 0
+    var settlingCount = 0
+    private var lastSerial: UInt64 = 0
+
+    /// - Parameter now: before all other moments.
+    init(limits: PushLimits, now: ContinuousClock.Instant) {
+        self.limits = limits
+        self.hourly = HourlyLimit(perHour: limits.hourlyLimit, now: now)
+    }
+
+    var recordCount: Int { self.records.count - self.freeRecords.count }
+    var targetCount: Int { self.targets.count - self.freeTargets.count }
+    /// More than half full: what cannot be sent must not keep the rest out.
+    var isCrowded: Bool {
+        self.targetCount * 2 > self.limits.targets || self.linkCount * 2 > self.limits.links
+            || self.recordCount * 2 > self.limits.records
+    }
+
+    /// How many records may come in.
+    var room: Int {
+        max(
+            0,
+            min(
+                self.limits.records - self.recordCount, self.limits.targets - self.targetCount,
+                self.limits.links - self.linkCount))
+    }
+
+    // MARK: lanes
+
+    /// The lane of an order type, which without a brand is closed; nil: there are too many without one.
+    mutating func lane(of type: OrderTypeIdentifier, now: ContinuousClock.Instant) -> Int? {
+        if let number = self.laneNumbers[type] { return number }
+        guard self.lanes.count < Self.laneLimit else { return nil }
+        let number = self.open(type, generation: 0, now: now)
+        self.lanes[number].isOpen = false
+        return number
+    }
+
+    /// The lane of an order type; nil: it was never needed.
+    func number(of type: OrderTypeIdentifier) -> Int? { self.laneNumbers[type] }
+
+    /// Opens the lane of a brand, or gives it another credential.
+    ///
+    /// - Parameter generation: of the credential, another one each time; replies carry it.
+    mutating func open(_ type: OrderTypeIdentifier, generation: Int, now: ContinuousClock.Instant) -> Int {
+        if let number = self.laneNumbers[type] {
+            self.lanes[number].renew(generation, now: now)
+            return number
+        }
+        self.lanes.append(PushLane(type, generation: generation, limits: self.limits, now: now))
+        self.laneNumbers[type] = self.lanes.count - 1
+        return self.lanes.count - 1
+    }
+
+    /// A brand is gone: what waits for it is given up.
+    mutating func close(_ type: OrderTypeIdentifier) {
+        if let number = self.laneNumbers[type] { self.lanes[number].isOpen = false }
+    }
+
+    // MARK: records
+
+    /// Takes records in whose devices are not looked up yet.
+    ///
+    /// - Returns: their numbers, in order; `endLookup` must be called for each.
+    mutating func take(_ taken: [(receipt: KafkaReceipt, epochMilliseconds: Int64)]) -> [Int32] {
+        taken.map { receipt, milliseconds in
+            let record = Record(receipt: receipt, epochMilliseconds: milliseconds, open: 1)
+            if let free = self.freeRecords.popLast() {
+                self.records[Int(free)] = record
+                return free
+            }
+            self.records.append(record)
+            return Int32(self.records.count - 1)
+        }
+    }
+
+    /// All devices of these records are known now.
+    mutating func endLookup(_ numbers: [Int32]) {
+        for number in numbers {
+            self.records[Int(number)].isLooking = false
+            self.release(number)
+        }
+    }
+
+    /// A device has to be told.
+    mutating func tell(_ token: PushToken, of link: Link, in lane: Int, now: ContinuousClock.Instant) {
+        guard !self.records[Int(link.record)].isDropped else { return }
+        self.records[Int(link.record)].open += 1
+        self.linkCount += 1
+        let slot = self.slot(of: Key(lane: Int32(lane), token: token), now: now)
+        if self.targets[slot].waiting.isEmpty {
+            self.targets[slot].since = now
+        } else {
+            self.lanes[lane].tally.coalesced += 1
+        }
+        self.targets[slot].waiting.append(link)
+        if self.targets[slot].place == .nowhere { self.openWindow(slot) }
+    }
+
+    /// One thing that a record waited for is over.
+    private mutating func release(_ number: Int32) {
+        let index = Int(number)
+        self.records[index].open -= 1
+        guard self.records[index].open == 0 else { return }
+        if !self.records[index].isDropped { self.finished.append(self.records[index].receipt) }
+        self.freeRecords.append(number)
+    }
+
+    /// Takes the receipts of what is done.
+    mutating func takeFinished() -> [KafkaReceipt] {
+        defer { self.finished.removeAll() }
+        return self.finished
+    }
+
+    // MARK: targets
+
+    /// Nothing of these links is waited for any more.
+    mutating func end(_ links: [Link]) {
+        self.linkCount -= links.count
+        for link in links { self.release(link.record) }
+    }
+
+    /// The next notification for a target is due at the end of its window.
+    mutating func openWindow(_ slot: Int) {
+        self.targets[slot].place = .waiting
+        let due = self.targets[slot].since + self.limits.window
+        self.due.add(window: .init(due: due, slot: Int32(slot), ticket: self.newTicket(slot)))
+    }
+
+    /// A target comes up at some other time.
+    mutating func wait(_ slot: Int, until due: ContinuousClock.Instant) {
+        self.targets[slot].place = .waiting
+        self.due.add(later: .init(due: due, slot: Int32(slot), ticket: self.newTicket(slot)))
+    }
+
+    /// For a notification that was not sent yet.
+    mutating func freshTries(now: ContinuousClock.Instant) -> PushTries {
+        self.lastSerial &+= 1
+        return PushTries(serial: self.lastSerial, now: now)
+    }
+
+    mutating func newTicket(_ slot: Int) -> UInt32 {
+        self.targets[slot].ticket &+= 1
+        return self.targets[slot].ticket
+    }
+
+    /// Forgets a target for which nothing waits.
+    mutating func remove(_ slot: Int) {
+        let target = self.targets[slot]
+        self.slots[Key(lane: target.lane, token: target.token)] = nil
+        self.targets[slot].place = .nowhere
+        _ = self.newTicket(slot)
+        self.targets[slot].waiting = []
+        self.targets[slot].sent = []
+        self.freeTargets.append(Int32(slot))
+    }
+
+    private mutating func slot(of key: Key, now: ContinuousClock.Instant) -> Int {
+        if let slot = self.slots[key] { return Int(slot) }
+        var target = Target(lane: key.lane, token: key.token, since: now, tries: self.freshTries(now: now))
+        guard let free = self.freeTargets.popLast() else {
+            self.targets.append(target)
+            self.slots[key] = Int32(self.targets.count - 1)
+            return self.targets.count - 1
+        }
+        target.ticket = self.targets[Int(free)].ticket
+        self.targets[Int(free)] = target
+        self.slots[key] = free
+        return Int(free)
+    }
+}

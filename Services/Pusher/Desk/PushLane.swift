@@ -1,0 +1,156 @@
+import APNS
+import DequeModule
+import Model
+
+/// What is known of one brand's credential, and who waits for it.
+///
+/// Bounded: who waits by the desk, changes of state by the bursts of replies that cause them.
+struct PushLane {
+    /// What is to be done with a notification now.
+    enum Ruling: Hashable {
+        case delivered
+        case again(after: Duration)
+        /// The push token is gone: registrations before this moment, in milliseconds since 1970, are taken off.
+        case retire(before: Int64)
+        /// APNs does not know the push token, which may be our fault: the registration stays.
+        case keep(reason: String)
+        /// Tried for long enough.
+        case giveUp(reason: String)
+        /// APNs says that it can never succeed.
+        case drop(reason: String)
+    }
+
+    /// What is worth a line in the log or an alarm.
+    enum Change: Hashable, Sendable {
+        case health(CredentialHealth.Change)
+        case breaker(TokenBreaker.State)
+    }
+
+    /// How long a notification rests whose credential was refused, before it stands in the line again.
+    private static let rest = Duration.seconds(1)
+
+    let orderType: OrderTypeIdentifier
+    private let most: Int
+    private let schedule: RetrySchedule.Limits
+    /// Whether a brand is loaded.
+    var isOpen = true
+    /// Of the credential: what was sent with an older one says nothing of this one.
+    private(set) var generation: Int
+    private(set) var health = CredentialHealth()
+    private(set) var breaker: TokenBreaker
+    /// What happened since somebody looked last.
+    var tally = PushTally()
+    /// Slots of targets that may be sent, with their tickets.
+    var ready: Deque<(slot: Int32, ticket: UInt32)> = []
+    /// Notifications that are with the client.
+    private(set) var inFlight = 0
+    private var changes: [Change] = []
+
+    init(_ orderType: OrderTypeIdentifier, generation: Int, limits: PushLimits, now: ContinuousClock.Instant) {
+        self.orderType = orderType
+        self.generation = generation
+        self.most = limits.inFlight
+        self.schedule = RetrySchedule.Limits(attempts: limits.attempts, hold: limits.hold)
+        self.breaker = TokenBreaker(now: now)
+    }
+
+    /// The brand has another credential, or is there again.
+    mutating func renew(_ generation: Int, now: ContinuousClock.Instant) {
+        self.isOpen = true
+        self.generation = generation
+        self.health = CredentialHealth()
+        self.breaker = TokenBreaker(now: now)
+    }
+
+    /// How many notifications may be sent now.
+    func free(now: ContinuousClock.Instant) -> Int {
+        guard self.isOpen else { return 0 }
+        let room = max(0, self.most - self.inFlight)
+        return switch self.health.permission(now: now) {
+        case .all: room
+        case .one: min(1, room)
+        case .nothing: 0
+        }
+    }
+
+    mutating func sent(_ count: Int, now: ContinuousClock.Instant) {
+        guard count > 0 else { return }
+        self.inFlight += count
+        self.health.probed(now: now)
+    }
+
+    /// Since when, and why, nothing can succeed with this credential.
+    var stop: (since: ContinuousClock.Instant, reason: String)? {
+        guard case .stopped(let since, let reason) = self.health.state else { return nil }
+        return (since, reason)
+    }
+
+    mutating func takeChanges() -> [Change] {
+        defer { self.changes.removeAll() }
+        return self.changes
+    }
+
+    /// Takes in what became of one attempt.
+    ///
+    /// - Parameters:
+    ///   - generation: of the credential that it was sent with.
+    ///   - jitter: 0 to 1.
+    mutating func judge(
+        _ outcome: PushOutcome, _ tries: inout PushTries, generation: Int, now: ContinuousClock.Instant,
+        epochMilliseconds: Int64, jitter: Double
+    ) -> Ruling {
+        self.inFlight -= 1
+        let verdict = verdict(of: outcome, sentEpochMilliseconds: tries.sentEpochMilliseconds)
+        var blame = Blame.nobody
+        if generation == self.generation {
+            let ruling = self.health.take(verdict, of: tries.serial, sent: tries.sent, now: now)
+            if let change = ruling.change { self.changes.append(.health(change)) }
+            blame = ruling.blame
+        }
+        if verdict == .delivered {
+            if generation == self.generation, let state = self.breaker.delivered(now: now) {
+                self.changes.append(.breaker(state))
+            }
+            return .delivered
+        }
+        tries.history.append(outcome, epochMilliseconds: epochMilliseconds)
+        switch verdict {
+        case .delivered: return .delivered
+        case .retire(let moment): return .retire(before: moment)
+        case .unknownToken: return self.unknown(tries, generation: generation, now: now)
+        case .drop(let reason): return .drop(reason: reason)
+        case .retry(let retry): return self.again(retry, &tries, blame, now: now, jitter: jitter)
+        case .stopCredential(let reason):
+            // Others are delivered meanwhile: it was one host's or one connection's word.
+            if blame == .notification {
+                return self.again(.contradicted(reason), &tries, blame, now: now, jitter: jitter)
+            }
+            return .again(after: Self.rest)
+        }
+    }
+
+    private mutating func unknown(_ tries: PushTries, generation: Int, now: ContinuousClock.Instant) -> Ruling {
+        let text = "400 \(PushReason.badDeviceToken.rawValue)"
+        guard generation == self.generation else { return .keep(reason: "\(text), asked with an older credential") }
+        let ruling = self.breaker.refused(now: now)
+        if let change = ruling.change { self.changes.append(.breaker(change)) }
+        return switch ruling.decision {
+        // A registration that came while it was on its way is none that APNs spoke of.
+        case .retire: .retire(before: tries.sentEpochMilliseconds)
+        case .keep(.unproven): .keep(reason: "\(text), and nothing was delivered yet")
+        case .keep(.open): .keep(reason: "\(text), as too many")
+        }
+    }
+
+    private func again(
+        _ retry: PushRetry, _ tries: inout PushTries, _ blame: Blame, now: ContinuousClock.Instant, jitter: Double
+    ) -> Ruling {
+        let step = tries.schedule.failed(retry, blame: blame, took: now - tries.sent, limits: self.schedule) { range in
+            range.lowerBound + (range.upperBound - range.lowerBound) * jitter
+        }
+        return switch step {
+        case .again(let pause): .again(after: pause)
+        case .giveUp: .giveUp(reason: retry.reason)
+        }
+    }
+}

@@ -1,0 +1,144 @@
+import Logging
+import Operations
+import Synchronization
+
+/// What the pusher says in its log and to readiness: a line when something begins or ends, and one now and then while
+/// it lasts; never one for each notification.
+///
+/// Bounded: one entry for each thing that can be away, and for each reason of `PushTally`.
+final class PushJournal: Sendable {
+    /// What a pusher needs and can be without for a while.
+    enum Upstream: String, Hashable, Sendable, CaseIterable {
+        /// Redis, for who is registered.
+        case lookups
+        /// Redis and Kafka, for registrations that are taken off and letters.
+        case errands
+    }
+
+    private struct Outage {
+        let since: ContinuousClock.Instant
+        var toldAt: ContinuousClock.Instant
+        var isTold = false
+    }
+
+    /// How long something may fail before the service counts as unready.
+    static let patience = Duration.seconds(2)
+    /// How often the log is told that something lasts.
+    static let pause = Duration.seconds(10)
+
+    /// What makes a pusher unready while it lasts: that APNs answers nothing.
+    static let apns = "apns"
+
+    private let logger: Logger
+    private let readiness: Readiness
+    private let outages = Mutex<[Upstream: Outage]>([:])
+    /// Brands for which APNs is away, and why.
+    private let away = Mutex<[String: String]>([:])
+    private let told = Mutex<[String: ContinuousClock.Instant]>([:])
+    private let unsaid = Mutex<[String: Int]>([:])
+
+    init(logger: Logger, readiness: Readiness) {
+        self.logger = logger
+        self.readiness = readiness
+    }
+
+    /// Something failed and is tried again.
+    func isAway(_ upstream: Upstream, _ reason: String, now: ContinuousClock.Instant = .now) {
+        let (isUnready, isLogged) = self.outages.withLock { outages in
+            var outage = outages[upstream] ?? Outage(since: now, toldAt: now - Self.pause)
+            let isUnready = now - outage.since >= Self.patience
+            let isLogged = now - outage.toldAt >= Self.pause
+            if isLogged { outage.toldAt = now }
+            outage.isTold = outage.isTold || isUnready
+            outages[upstream] = outage
+            return (isUnready, isLogged)
+        }
+        if isUnready { self.readiness.unmet(WorkerCondition.upstreams, reason) }
+        guard isLogged else { return }
+        self.logger.warning("not done, trying again", metadata: ["what": "\(upstream.rawValue)", "error": "\(reason)"])
+    }
+
+    /// It works again.
+    func isBack(_ upstream: Upstream) {
+        let isReady = self.outages.withLock { outages in
+            guard outages.removeValue(forKey: upstream)?.isTold == true else { return false }
+            return !outages.values.contains { $0.isTold }
+        }
+        if isReady { self.readiness.met(WorkerCondition.upstreams) }
+    }
+
+    /// Notifications were given up: a line for each reason, with how many since the last one.
+    func dropped(_ counts: [String: Int], now: ContinuousClock.Instant = .now) {
+        for (reason, count) in counts { self.unsaid.withLock { $0[reason, default: 0] += count } }
+        let due = self.unsaid.withLock { unsaid in
+            let due = self.told.withLock { told in
+                let due = unsaid.filter { reason, _ in told[reason].map { now - $0 >= Self.pause } ?? true }
+                for reason in due.keys { told[reason] = now }
+                // Reasons in part come from APNs: forgotten when they are quiet.
+                told = told.filter { now - $0.value < Self.pause * 2 }
+                return due
+            }
+            for reason in due.keys { unsaid[reason] = nil }
+            return due
+        }
+        for (reason, count) in due.sorted(by: { $0.key < $1.key }) {
+            self.logger.error("notifications given up", metadata: ["count": "\(count)", "reason": "\(reason)"])
+        }
+    }
+
+    /// A record cannot be understood.
+    func unreadable(origin: String, reason: String) {
+        self.logger.error("unreadable record", metadata: ["origin": "\(origin)", "reason": "\(reason)"])
+    }
+
+    /// A credential's state changed.
+    func changed(_ type: String, _ change: PushLane.Change) {
+        let metadata: Logger.Metadata = ["type": "\(type)"]
+        switch change {
+        case .health(.healthy(let after)):
+            self.tellReadiness(type, nil)
+            self.logger.notice("apns takes notifications again", metadata: metadata.with("after", "\(after)"))
+        case .health(.ill(let reason)):
+            self.tellReadiness(type, reason)
+            self.logger.error("apns does not answer, notifications wait", metadata: metadata.with("reason", reason))
+        case .health(.stopped(let reason)):
+            self.logger.critical("apns refuses the credential", metadata: metadata.with("reason", reason))
+        case .breaker(.closed):
+            self.logger.notice("unknown push tokens are taken off again", metadata: metadata)
+        case .breaker(.open):
+            self.logger.critical(
+                "apns knows too few push tokens, registrations stay: is it the right environment?", metadata: metadata)
+        }
+    }
+
+    /// - Parameter reason: why APNs is away for a brand; nil: it is not.
+    private func tellReadiness(_ type: String, _ reason: String?) {
+        let first = self.away.withLock { away in
+            away[type] = reason
+            return away.min { $0.key < $1.key }
+        }
+        if let first {
+            self.readiness.unmet(Self.apns, "\(first.key): \(first.value)")
+        } else {
+            self.readiness.met(Self.apns)
+        }
+    }
+
+    /// The service is about to end.
+    func stopping() {
+        self.logger.info("stopping, what is in flight gets its verdict, what waits goes back uncommitted")
+    }
+
+    /// Something is worth a line.
+    func warn(_ text: Logger.Message, _ error: any Error) {
+        self.logger.warning(text, metadata: ["error": "\(error)"])
+    }
+}
+
+extension Logger.Metadata {
+    fileprivate func with(_ key: String, _ value: String) -> Self {
+        var metadata = self
+        metadata[key] = "\(value)"
+        return metadata
+    }
+}

@@ -1,0 +1,62 @@
+import Kafka
+import Model
+
+/// What the records of a batch say, before anybody is looked up.
+struct PushBatch {
+    /// How long after a change a new registration still causes a push: a device that registers just after a change
+    /// must not miss it. Source: DESIGN §5
+    static let registrationWindowSeconds: Int64 = 15 * 60
+
+    /// Whether a registration came so soon after its order's last change that the device has to be told.
+    ///
+    /// Measured from the registration, not from now: however late the record is read, nobody is missed.
+    /// - Parameter modified: of the order, UNIX seconds; nil if it is unknown, or removed.
+    static func isSoon(_ registration: RegistrationRecord, after modified: Int64?) -> Bool {
+        guard let modified else { return false }
+        return modified >= registration.registeredEpochMilliseconds / 1000 - Self.registrationWindowSeconds
+    }
+
+    /// Orders that have a new version, each once, and the records that say so, as indices of the batch.
+    private(set) var changed: [(order: OrderKey, records: [Int])] = []
+    /// New registrations, the last of each device and order, and its record.
+    private(set) var registered: [RegistrationKey: (registration: RegistrationRecord, record: Int)] = [:]
+    /// Records that could not be understood: topic/partition/offset and why.
+    private(set) var unreadable: [(origin: String, reason: String)] = []
+    /// Of every record: what names it, and when the change that it tells of was published, in milliseconds since 1970;
+    /// -1: not known, or it tells of none.
+    let records: [(receipt: KafkaReceipt, epochMilliseconds: Int64)]
+
+    init(_ records: [KafkaRecord], topics: Topics) {
+        self.records = records.map { record in
+            // A record's moment is its producer's word: without one, or before 1970, it says nothing.
+            (record.receipt, record.topic == topics.orders ? max(-1, record.timestampMilliseconds) : -1)
+        }
+        var places: [OrderKey: Int] = [:]
+        for (index, record) in records.enumerated() {
+            do {
+                // Without a key, or with one that is no text, a record names nothing.
+                let key = String(validating: record.key ?? [], as: UTF8.self) ?? ""
+                if record.topic == topics.registrations {
+                    let registration = try RegistrationKey(key)
+                    self.registered[registration] = try record.value.map {
+                        bytes throws in (try RegistrationRecord.decode(bytes), index)
+                    }
+                } else {
+                    let order = try OrderKey(key)
+                    if record.value == nil {
+                        // A removed order has nobody to tell.
+                        if let place = places[order] { self.changed[place].records = [] }
+                    } else if let place = places[order] {
+                        self.changed[place].records.append(index)
+                    } else {
+                        places[order] = self.changed.count
+                        self.changed.append((order, [index]))
+                    }
+                }
+            } catch {
+                self.unreadable.append((record.receipt.origin, "\(error)"))
+            }
+        }
+        self.changed.removeAll { $0.records.isEmpty }
+    }
+}

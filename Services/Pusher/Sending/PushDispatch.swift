@@ -1,0 +1,261 @@
+import APNS
+import Kafka
+import Model
+import Packaging
+import Synchronization
+
+/// The desk at work: gives what is due to the clients, takes their replies, passes on what comes of them.
+///
+/// Owner: the worker. Thread: any; replies come on the clients' loops, and what they make room for leaves from there,
+/// so that a notification costs no change of task. Nothing is called under the lock. Bounded: by the desk.
+final class PushDispatch: Sendable {
+    /// The client of a lane and what it is sent with.
+    struct Way: Sendable {
+        let client: APNSClient
+        let generation: Int
+        var options: PushOptions
+    }
+
+    /// What is to be done outside the lock.
+    struct Orders {
+        var finished: [KafkaReceipt] = []
+        var sends: [(client: APNSClient, requests: [PushRequest])] = []
+        var effects: [PushEffect] = []
+        var changes: [(type: OrderTypeIdentifier, change: PushLane.Change)] = []
+    }
+
+    private struct State {
+        var desk: PushDesk
+        var ways: [Int: Way] = [:]
+        var isStopped = false
+    }
+
+    /// Letters that may be under way before more is given up for a credential that is stopped.
+    private static let letterLimit = 256
+    /// How many of what was found come in under one lock: replies wait for it on their loop.
+    private static let chunk = 256
+
+    let errands = PushErrandQueue()
+    private let state: Mutex<State>
+    private let onFinished: @Sendable ([KafkaReceipt]) -> Void
+    private let onChange: @Sendable (OrderTypeIdentifier, PushLane.Change) -> Void
+    private let wallClock: @Sendable () -> Int64
+    private let random: @Sendable () -> Double
+
+    /// - Parameters:
+    ///   - wallClock: milliseconds since 1970.
+    ///   - random: 0 to 1.
+    ///   - onFinished: told which records are done; must not block.
+    ///   - onChange: told when a credential's health changed; must not block.
+    init(
+        limits: PushLimits, wallClock: @escaping @Sendable () -> Int64,
+        random: @escaping @Sendable () -> Double = { Double.random(in: 0...1) },
+        onFinished: @escaping @Sendable ([KafkaReceipt]) -> Void,
+        onChange: @escaping @Sendable (OrderTypeIdentifier, PushLane.Change) -> Void = { _, _ in }
+    ) {
+        self.state = Mutex(State(desk: PushDesk(limits: limits, now: .now)))
+        self.wallClock = wallClock
+        self.random = random
+        self.onFinished = onFinished
+        self.onChange = onChange
+    }
+
+    // MARK: the way to APNs
+
+    /// Puts a client in place.
+    ///
+    /// - Returns: the one that it replaces.
+    func install(_ type: OrderTypeIdentifier, _ way: Way) -> APNSClient? {
+        self.state.withLock { state in
+            let lane = state.desk.open(type, generation: way.generation, now: .now)
+            defer { state.ways[lane] = way }
+            return state.ways[lane]?.client
+        }
+    }
+
+    /// The credential is the same, but not how its notifications are to be treated.
+    func change(_ type: OrderTypeIdentifier, _ options: PushOptions) {
+        self.state.withLock { state in
+            if let lane = state.desk.number(of: type) { state.ways[lane]?.options = options }
+        }
+    }
+
+    /// A brand is gone.
+    ///
+    /// - Returns: its client.
+    func remove(_ type: OrderTypeIdentifier) -> APNSClient? {
+        self.state.withLock { state in
+            guard let lane = state.desk.number(of: type) else { return nil }
+            state.desk.close(type)
+            return state.ways.removeValue(forKey: lane)?.client
+        }
+    }
+
+    /// Nothing is sent any more.
+    ///
+    /// - Returns: all clients.
+    func removeAll() -> [APNSClient] {
+        self.state.withLock { state in
+            defer { state.ways = [:] }
+            return state.ways.values.map(\.client)
+        }
+    }
+
+    // MARK: records
+
+    /// How many records may come in.
+    var room: Int { self.state.withLock { $0.desk.room } }
+
+    /// Takes records in whose devices are not looked up yet.
+    func take(_ records: [(receipt: KafkaReceipt, epochMilliseconds: Int64)]) -> [Int32] {
+        self.state.withLock { $0.desk.take(records) }
+    }
+
+    /// Whom the records concern, now that all is known.
+    ///
+    /// - Parameter numbers: of the batch's records, as `take` gave them.
+    func add(_ found: [PushLookup.Found], _ numbers: [Int32]) {
+        let now = ContinuousClock.now
+        for start in stride(from: 0, to: found.count, by: Self.chunk) {
+            let part = found[start..<min(found.count, start + Self.chunk)]
+            self.state.withLock { state in
+                for one in part { Self.tell(one, numbers, &state.desk, now: now) }
+            }
+        }
+        self.act { state, orders in
+            state.desk.endLookup(numbers)
+            self.giveOut(&state, &orders, now: now)
+        }
+    }
+
+    private static func tell(
+        _ found: PushLookup.Found, _ numbers: [Int32], _ desk: inout PushDesk, now: ContinuousClock.Instant
+    ) {
+        guard let lane = desk.lane(of: found.orderType, now: now) else {
+            return desk.strangers.drop(PushDesk.brandless)
+        }
+        for record in found.records {
+            let link = PushDesk.Link(
+                record: numbers[record], device: found.device, order: found.order,
+                registeredEpochMilliseconds: found.registration.registeredEpochMilliseconds)
+            desk.tell(found.registration.pushToken, of: link, in: lane, now: now)
+        }
+    }
+
+    /// Partitions leave.
+    ///
+    /// - Returns: the records of them that will not be done here.
+    func drop(_ partitions: Set<KafkaPartition>) -> [KafkaReceipt] {
+        self.state.withLock { $0.desk.drop(partitions) }
+    }
+
+    // MARK: sending
+
+    /// Replies of one credential's client.
+    func take(_ replies: [PushReply], of type: OrderTypeIdentifier, generation: Int) {
+        let (now, epochMilliseconds) = (ContinuousClock.now, self.wallClock())
+        self.act { state, orders in
+            guard let lane = state.desk.number(of: type) else { return }
+            for reply in replies {
+                let effect = state.desk.settle(
+                    reply, lane: lane, generation: generation, now: now, epochMilliseconds: epochMilliseconds,
+                    jitter: self.random())
+                if let effect { orders.effects.append(effect) }
+            }
+            for change in state.desk.lanes[lane].takeChanges() { orders.changes.append((type, change)) }
+            self.giveOut(&state, &orders, now: now)
+        }
+    }
+
+    /// Looks what the time has brought.
+    ///
+    /// - Returns: when something is due next; nil: nothing waits for its time.
+    @discardableResult
+    func look() -> ContinuousClock.Instant? {
+        let now = ContinuousClock.now
+        let most = Self.letterLimit - self.errands.count
+        return self.act { state, orders in
+            guard !state.isStopped else { return nil }
+            self.giveOut(&state, &orders, now: now)
+            if most > 0 {
+                orders.effects += state.desk.giveUpBrandless(most: most)
+                orders.effects += state.desk.giveUpStuck(now: now, most: most)
+            }
+            return state.desk.due.first
+        }
+    }
+
+    /// What had to be done for a notification is done.
+    func done(_ effect: PushEffect) {
+        self.act { state, _ in state.desk.done(effect) }
+    }
+
+    /// Nothing is sent any more; what is in flight still gets its verdict.
+    func stop() { self.state.withLock { $0.isStopped = true } }
+
+    /// What happened since the last call, of each order type; nil: of those without a brand.
+    func takeTallies() -> [(type: OrderTypeIdentifier?, tally: PushTally)] {
+        self.state.withLock { state in
+            var tallies: [(type: OrderTypeIdentifier?, tally: PushTally)] = [(nil, state.desk.strangers)]
+            state.desk.strangers = PushTally()
+            for lane in state.desk.lanes.indices {
+                tallies.append((state.desk.lanes[lane].orderType, state.desk.lanes[lane].tally))
+                state.desk.lanes[lane].tally = PushTally()
+            }
+            return tallies
+        }
+    }
+
+    /// How the credentials that are in use stand.
+    var standings: [(type: OrderTypeIdentifier, health: CredentialHealth.State, breaker: TokenBreaker.State)] {
+        self.state.withLock { state in
+            state.desk.lanes.filter(\.isOpen).map { ($0.orderType, $0.health.state, $0.breaker.state) }
+        }
+    }
+
+    /// The clients in use.
+    var clients: [OrderTypeIdentifier: APNSClient] {
+        self.state.withLock { state in
+            Dictionary(uniqueKeysWithValues: state.ways.map { (state.desk.lanes[$0.key].orderType, $0.value.client) })
+        }
+    }
+
+    /// How the desk stands.
+    var census: PushCensus { self.state.withLock { $0.desk.census } }
+
+    /// Collects what each lane may send now.
+    private func giveOut(_ state: inout State, _ orders: inout Orders, now: ContinuousClock.Instant) {
+        guard !state.isStopped else { return }
+        state.desk.wake(now: now)
+        let epochMilliseconds = self.wallClock()
+        for lane in state.desk.lanes.indices {
+            guard let way = state.ways[lane], !state.desk.lanes[lane].ready.isEmpty else { continue }
+            let due = state.desk.send(lane, now: now, epochMilliseconds: epochMilliseconds)
+            if due.isEmpty { continue }
+            var notification = PushNotification(
+                deviceToken: due[0].token, topic: state.desk.lanes[lane].orderType, options: way.options,
+                nowEpochSeconds: epochMilliseconds / 1000)
+            let requests = due.map { one in
+                notification.deviceToken = one.token
+                return PushRequest(number: one.number, notification: notification)
+            }
+            orders.sends.append((way.client, requests))
+        }
+    }
+
+    /// Changes the state, then does what comes of it.
+    @discardableResult
+    private func act<Value>(_ body: (inout State, inout Orders) -> Value) -> Value {
+        let (value, orders) = self.state.withLock { state in
+            var orders = Orders()
+            let value = body(&state, &orders)
+            orders.finished = state.desk.takeFinished()
+            return (value, orders)
+        }
+        if !orders.finished.isEmpty { self.onFinished(orders.finished) }
+        for (client, requests) in orders.sends { client.submit(requests) }
+        self.errands.add(orders.effects)
+        for (type, change) in orders.changes { self.onChange(type, change) }
+        return value
+    }
+}

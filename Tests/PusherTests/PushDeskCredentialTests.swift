@@ -1,0 +1,148 @@
+import APNS
+import Kafka
+import Model
+import Testing
+
+@testable import Pusher
+
+/// What waits for a credential that is stopped, replaced or not there, and what leaves with its partition.
+@Suite struct PushDeskCredentialTests {
+    private static let refused = DeskScene.answer(403, "BadCertificate")
+
+    private func code(_ effect: PushEffect?) -> PushLetterCode? {
+        guard case .report(let letter)? = effect?.work else { return nil }
+        return letter.code
+    }
+
+    /// One is sent and refused, the others wait.
+    private func stopped(_ count: Int, _ change: (inout PushLimits) -> Void = { _ in }) throws -> DeskScene {
+        var scene = try DeskScene {
+            $0.window = .zero
+            change(&$0)
+        }
+        try scene.change(for: [0])
+        #expect(scene.reply(scene.send()[0].number, Self.refused) == nil)
+        for device in 1..<count { try scene.change(for: [device]) }
+        scene.time += 2000
+        #expect(scene.send().isEmpty)
+        return scene
+    }
+
+    @Test func aStoppedCredentialIsProbedAndItsNotificationsWait() throws {
+        var scene = try self.stopped(5)
+        #expect(scene.desk.giveUpStuck(now: scene.now, most: 10).isEmpty)
+        scene.time += 60_000
+        let probe = scene.send()
+        #expect(probe.count == 1)
+        scene.reply(probe[0].number, DeskScene.delivered)
+        #expect(scene.send().count == 4, "one that is accepted heals it")
+    }
+
+    @Test func whatWaitsForAStoppedCredentialForTooLongIsGivenUp() throws {
+        var scene = try self.stopped(5)
+        scene.time += 301_000
+        #expect(scene.desk.giveUpStuck(now: scene.now, most: 3).count == 3)
+        let rest = scene.desk.giveUpStuck(now: scene.now, most: 10)
+        #expect(rest.map { self.code($0) } == [.credentialStopped, .credentialStopped])
+        for effect in rest { scene.desk.done(effect) }
+        #expect(scene.desk.takeFinished().count == 2)
+    }
+
+    @Test func aStoppedCredentialFillsNoMoreThanHalfTheDesk() throws {
+        var scene = try self.stopped(8) { $0.targets = 10 }
+        let effects = scene.desk.giveUpStuck(now: scene.now, most: 10)
+        #expect(!effects.isEmpty)
+        for effect in effects { scene.desk.done(effect) }
+        #expect(!scene.desk.isCrowded)
+    }
+
+    @Test func whatAnOldCredentialWasToldDoesNotStopTheNewOne() throws {
+        var scene = try DeskScene { $0.window = .zero }
+        try scene.change(for: [1])
+        let due = scene.send()
+        #expect(scene.desk.open(try OrderTypeIdentifier(DeskScene.order), generation: 2, now: scene.now) == scene.lane)
+        #expect(scene.reply(due[0].number, Self.refused, generation: 1) == nil)
+        scene.time += 1000
+        let again = scene.send()
+        #expect(again.count == 1)
+        scene.reply(again[0].number, DeskScene.delivered, generation: 2)
+        #expect(scene.desk.takeFinished().count == 1)
+    }
+
+    @Test func anOrderTypeWithoutABrandGetsLetters() throws {
+        var scene = try DeskScene { $0.window = .zero }
+        let lane = try #require(scene.desk.lane(of: try OrderTypeIdentifier("order.com.example.other"), now: scene.now))
+        let (receipt, number) = scene.take()
+        scene.desk.tell(
+            try DeskScene.token(1),
+            of: PushDesk.Link(
+                record: number, device: try DeviceIdentifier("d"), order: try OrderIdentifier("o"),
+                registeredEpochMilliseconds: 0), in: lane, now: scene.now)
+        scene.desk.endLookup([number])
+        scene.desk.wake(now: scene.now)
+        #expect(scene.desk.send(lane, now: scene.now, epochMilliseconds: 0).isEmpty)
+        let effects = scene.desk.giveUpBrandless(most: 10)
+        #expect(effects.map { self.code($0) } == [.brandMissing])
+        scene.desk.done(effects[0])
+        #expect(scene.desk.takeFinished() == [receipt])
+    }
+
+    @Test func orderTypesWithoutABrandAreBounded() throws {
+        var scene = try DeskScene()
+        for number in 0..<PushDesk.laneLimit + 10 {
+            let lane = scene.desk.lane(of: try OrderTypeIdentifier("order.example.t\(number)"), now: scene.now)
+            if number > PushDesk.laneLimit { #expect(lane == nil) }
+        }
+        #expect(scene.desk.lanes.count == PushDesk.laneLimit)
+    }
+
+    // MARK: partitions that leave
+
+    @Test func whatWaitsOfALeavingPartitionIsLetGoOfAndToldNobody() throws {
+        var scene = try DeskScene()
+        let leaving = try scene.change(for: [1, 2], partition: 1)
+        let staying = try scene.change(for: [2], partition: 0)
+        #expect(scene.desk.drop([KafkaPartition(topic: "orders", partition: 1)]) == [leaving])
+        #expect(scene.desk.drop([KafkaPartition(topic: "orders", partition: 1)]).isEmpty)
+        scene.time = 1000
+        let due = scene.send()
+        #expect(due.map(\.token) == [try DeskScene.token(2)])
+        scene.reply(due[0].number, DeskScene.delivered)
+        #expect(scene.desk.takeFinished() == [staying])
+        #expect(scene.desk.census == PushCensus())
+    }
+
+    @Test func whatIsInFlightOfALeavingPartitionIsWaitedFor() throws {
+        var scene = try DeskScene { $0.window = .zero }
+        let receipt = try scene.change(for: [1], partition: 1)
+        let due = scene.send()
+        #expect(scene.desk.drop([KafkaPartition(topic: "orders", partition: 1)]).isEmpty)
+        scene.reply(due[0].number, DeskScene.delivered)
+        #expect(scene.desk.takeFinished() == [receipt])
+    }
+
+    @Test func whatIsInFlightAndHasToBeTriedAgainIsLetGoOf() throws {
+        var scene = try DeskScene { $0.window = .zero }
+        let receipt = try scene.change(for: [1], partition: 1)
+        let due = scene.send()
+        let partitions: Set = [KafkaPartition(topic: "orders", partition: 1)]
+        #expect(scene.desk.drop(partitions).isEmpty)
+        scene.reply(due[0].number, DeskScene.away)
+        #expect(scene.desk.drop(partitions) == [receipt])
+        #expect(scene.desk.census == PushCensus())
+        scene.time = 100_000
+        #expect(scene.send().isEmpty)
+        #expect(scene.desk.takeFinished().isEmpty)
+    }
+
+    @Test func aLookupThatIsUnderWayFindsNobodyForALeavingPartition() throws {
+        var scene = try DeskScene { $0.window = .zero }
+        let (receipt, number) = scene.take(partition: 1)
+        #expect(scene.desk.drop([KafkaPartition(topic: "orders", partition: 1)]) == [receipt])
+        try scene.find(1, "o", number)
+        scene.desk.endLookup([number])
+        #expect(scene.send().isEmpty)
+        #expect(scene.desk.takeFinished().isEmpty)
+        #expect(scene.desk.census == PushCensus())
+    }
+}

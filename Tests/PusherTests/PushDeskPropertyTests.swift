@@ -1,0 +1,160 @@
+import APNS
+import Kafka
+import Model
+import Testing
+
+@testable import Pusher
+
+/// Whatever comes in whatever order: the rules that must always hold.
+@Suite struct PushDeskPropertyTests {
+    /// SplitMix64.
+    private struct Dice: RandomNumberGenerator {
+        var state: UInt64
+        mutating func next() -> UInt64 {
+            self.state &+= 0x9E37_79B9_7F4A_7C15
+            var z = self.state
+            z = (z ^ (z >> 30)) &* 0xBF58_476D_1CE4_E5B9
+            z = (z ^ (z >> 27)) &* 0x94D0_49BB_1331_11EB
+            return z ^ (z >> 31)
+        }
+    }
+
+    /// What a careful onlooker writes down.
+    private struct Onlooker {
+        /// When each record told each device.
+        var tellings: [KafkaReceipt: [Int: Int]] = [:]
+        /// When the first change came that no notification was sent for yet.
+        var untold: [Int: Int] = [:]
+        /// Notifications under way: to whom, sent when.
+        var flying: [UInt64: (device: Int, sent: Int)] = [:]
+        var settling: [(effect: PushEffect, device: Int, sent: Int)] = []
+        /// Sent when, of the last notification of each device that came to an end.
+        var ended: [Int: Int] = [:]
+        var retrying: Set<Int> = []
+        var letGo: Set<KafkaReceipt> = []
+        var finished: Set<KafkaReceipt> = []
+    }
+
+    private static let outcomes: [PushOutcome] = [
+        DeskScene.delivered, DeskScene.delivered, DeskScene.delivered, DeskScene.delivered, DeskScene.busyDevice,
+        DeskScene.away, DeskScene.answer(410, "Unregistered", at: 50), DeskScene.answer(410, "Unregistered", at: 0),
+        DeskScene.answer(500, "InternalServerError"), DeskScene.answer(400, "BadDeviceToken"),
+        DeskScene.answer(400, "PayloadEmpty"), DeskScene.answer(403, "BadCertificate"),
+        .unanswered(APNSError(.timeout, "late")), .unanswered(APNSError(.closed, "closed")),
+    ]
+
+    private func device(_ token: PushToken) -> Int { Int(token.rawValue, radix: 16) ?? -1 }
+
+    private func look(_ scene: inout DeskScene, _ eye: inout Onlooker) {
+        for receipt in scene.desk.takeFinished() {
+            #expect(eye.finished.insert(receipt).inserted, "\(receipt.origin) is done twice")
+            #expect(!eye.letGo.contains(receipt), "\(receipt.origin) was let go of")
+            for (device, told) in eye.tellings[receipt] ?? [:] {
+                #expect(eye.ended[device, default: -1] >= told, "\(receipt.origin): \(device) was not told after it")
+            }
+        }
+    }
+
+    private func send(_ scene: inout DeskScene, _ eye: inout Onlooker) {
+        for due in scene.send() {
+            let device = self.device(due.token)
+            #expect(!eye.flying.values.contains { $0.device == device }, "one at a time")
+            if eye.retrying.remove(device) == nil, let first = eye.untold[device] {
+                #expect(scene.time >= first + 1000, "told before the end of the window")
+            }
+            eye.untold[device] = nil
+            eye.flying[due.number] = (device, scene.time)
+        }
+    }
+
+    private func reply(_ scene: inout DeskScene, _ eye: inout Onlooker, _ number: UInt64, _ outcome: PushOutcome) {
+        guard let (device, sent) = eye.flying.removeValue(forKey: number) else { return }
+        let waiting = scene.desk.census.waiting
+        let before = scene.desk.lanes[0].tally.retried
+        if let effect = scene.reply(number, outcome) {
+            eye.settling.append((effect, device, sent))
+        } else if scene.desk.lanes[0].tally.retried > before {
+            // Unless all of it went to somebody else meanwhile.
+            if scene.desk.census.waiting > waiting { eye.retrying.insert(device) }
+        } else {
+            eye.ended[device] = sent
+        }
+    }
+
+    private func settle(_ scene: inout DeskScene, _ eye: inout Onlooker, _ index: Int) {
+        let (effect, device, sent) = eye.settling.remove(at: index)
+        eye.ended[device] = sent
+        scene.desk.done(effect)
+    }
+
+    private func revoke(_ partition: Int32, _ scene: inout DeskScene, _ eye: inout Onlooker) {
+        for receipt in scene.desk.drop([KafkaPartition(topic: "orders", partition: partition)]) {
+            #expect(eye.letGo.insert(receipt).inserted)
+            #expect(!eye.finished.contains(receipt))
+        }
+    }
+
+    /// Everything ends well from here on.
+    private func drain(_ scene: inout DeskScene, _ eye: inout Onlooker) {
+        for _ in 0..<400 {
+            scene.time += 2000
+            self.send(&scene, &eye)
+            for number in eye.flying.keys.sorted() { self.reply(&scene, &eye, number, DeskScene.delivered) }
+            while !eye.settling.isEmpty { self.settle(&scene, &eye, 0) }
+            self.look(&scene, &eye)
+        }
+    }
+
+    @Test(arguments: 0..<60)
+    func everyRecordIsDoneOnceAfterAllItsDevicesWereTold(seed: UInt64) throws {
+        var dice = Dice(state: seed)
+        var scene = try DeskScene {
+            $0.attempts = 3
+            $0.inFlight = 4
+        }
+        var eye = Onlooker()
+        var looking: [(receipt: KafkaReceipt, number: Int32)] = []
+        for _ in 0..<600 {
+            switch Int.random(in: 0..<20, using: &dice) {
+            case 0..<6:
+                let record = scene.take(partition: Int32.random(in: 0..<3, using: &dice))
+                eye.tellings[record.receipt] = [:]
+                looking.append(record)
+            case 6..<11:
+                guard let (receipt, number) = looking.first else { continue }
+                looking.removeFirst()
+                let count = Int.random(in: 0..<4, using: &dice)
+                for device in Set((0..<count).map { _ in Int.random(in: 1..<7, using: &dice) }) {
+                    try scene.find(device, "o", number, registered: Int64.random(in: 0..<100, using: &dice))
+                    guard !eye.letGo.contains(receipt) else { continue }
+                    eye.tellings[receipt]?[device] = scene.time
+                    if eye.untold[device] == nil { eye.untold[device] = scene.time }
+                }
+                scene.desk.endLookup([number])
+            case 11..<13: scene.time += Int.random(in: 1..<700, using: &dice)
+            case 13..<15: self.send(&scene, &eye)
+            case 15..<18:
+                guard let number = eye.flying.keys.sorted().randomElement(using: &dice),
+                    let outcome = Self.outcomes.randomElement(using: &dice)
+                else { continue }
+                self.reply(&scene, &eye, number, outcome)
+            case 18:
+                if eye.settling.isEmpty { continue }
+                self.settle(&scene, &eye, Int.random(in: eye.settling.indices, using: &dice))
+            default:
+                if Int.random(in: 0..<10, using: &dice) == 0 {
+                    self.revoke(Int32.random(in: 0..<3, using: &dice), &scene, &eye)
+                }
+            }
+            self.look(&scene, &eye)
+        }
+        scene.desk.endLookup(looking.map(\.number))
+        self.drain(&scene, &eye)
+        let all = Set(eye.tellings.keys)
+        // What had to be tried again when its partition had left: the consumer asks until nothing is in hand.
+        eye.letGo.formUnion(scene.desk.drop([]))
+        #expect(all.subtracting(eye.finished).subtracting(eye.letGo).count == 0)
+        #expect(scene.desk.census == PushCensus())
+        #expect(scene.desk.room > 0)
+    }
+}

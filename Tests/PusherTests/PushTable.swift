@@ -1,0 +1,119 @@
+import APNS
+import Kafka
+import Logging
+import Model
+import NIOPosix
+import Operations
+import Packaging
+import Store
+import Synchronization
+
+@testable import Pusher
+
+/// A desk at work on a scene's servers without a consumer: records are put on it by hand.
+final class PushTable: Sendable {
+    let dispatch: PushDispatch
+    let metrics: PusherMetrics
+    private let lookup: PushLookup
+    private let topics: Topics
+    private let done: Done
+
+    /// Receipts of what is done.
+    private final class Done: Sendable {
+        let receipts = Mutex<[KafkaReceipt]>([])
+    }
+
+    private init(
+        _ scene: PusherScene, limits: PushLimits, view: ViewWatch?, now: @escaping @Sendable () -> Int64
+    ) {
+        let done = Done()
+        self.done = done
+        self.topics = scene.topics
+        self.metrics = PusherMetrics(factory: scene.metrics, host: scene.host)
+        self.lookup = PushLookup(registrations: scene.registrations, view: view)
+        self.dispatch = PushDispatch(
+            limits: limits, wallClock: now, random: { 0 },
+            onFinished: { receipts in done.receipts.withLock { $0 += receipts } })
+    }
+
+    /// Works until `body` returns.
+    ///
+    /// - Parameters:
+    ///   - hasBrand: whether a client is there for the fixture's order type.
+    ///   - now: milliseconds since 1970.
+    static func run(
+        _ scene: PusherScene, limits: (inout PushLimits) -> Void = { _ in }, view: ViewWatch? = nil,
+        hasBrand: Bool = true, now: @escaping @Sendable () -> Int64 = { PusherScene.noon * 1000 },
+        _ body: @Sendable (PushTable) async throws -> Void
+    ) async throws {
+        var set = PushLimits()
+        set.window = .zero
+        limits(&set)
+        let table = PushTable(scene, limits: set, view: view, now: now)
+        let type = try OrderTypeIdentifier(PusherFixture.orderType)
+        let client = try scene.client { [dispatch = table.dispatch] in dispatch.take($0, of: type, generation: 1) }
+        if hasBrand {
+            _ = table.dispatch.install(type, PushDispatch.Way(client: client, generation: 1, options: .init()))
+        }
+        let errands = PushErrands(
+            queue: table.dispatch.errands,
+            retirement: Retirement(
+                topics: scene.topics, registrations: scene.registrations, view: view, producer: scene.producer),
+            topics: scene.topics, producer: scene.producer, metrics: table.metrics,
+            journal: PushJournal(
+                logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }, readiness: Readiness(conditions: [])),
+            onDone: { [dispatch = table.dispatch] in dispatch.done($0) }, random: { _ in 0.01 })
+        let result = await withTaskGroup(of: Void.self) { group in
+            for _ in 0..<4 { group.addTask { await errands.work() } }
+            group.addTask {
+                while !Task.isCancelled {
+                    table.dispatch.look()
+                    table.count()
+                    try? await Task.sleep(for: .milliseconds(2))
+                }
+            }
+            let result: Result<Void, any Error>
+            do { result = .success(try await body(table)) } catch { result = .failure(error) }
+            table.dispatch.stop()
+            await client.close()
+            errands.queue.end()
+            group.cancelAll()
+            return result
+        }
+        _ = table.dispatch.removeAll()
+        table.count()
+        try result.get()
+    }
+
+    /// Puts records on a desk of their own and waits until all are done.
+    static func process(_ scene: PusherScene, _ records: [KafkaRecord]) async throws {
+        try await self.run(scene) { try await $0.process(records) }
+    }
+
+    /// Puts records on the desk.
+    ///
+    /// - Throws: `StoreError` when nobody could be looked up; then they stay open.
+    func put(_ records: [KafkaRecord]) async throws {
+        let batch = PushBatch(records, topics: self.topics)
+        let found = try await self.lookup.look(batch)
+        self.dispatch.add(found, self.dispatch.take(batch.records))
+    }
+
+    /// Puts records on the desk and waits until all are done.
+    func process(_ records: [KafkaRecord]) async throws {
+        let before = self.done.receipts.withLock { $0.count }
+        try await self.put(records)
+        try await eventually("\(records.count) records done") {
+            self.done.receipts.withLock { $0.count } >= before + records.count
+        }
+    }
+
+    private func count() {
+        for (type, tally) in self.dispatch.takeTallies() {
+            (type.map { self.metrics[$0.rawValue] } ?? self.metrics.strangers).count(tally)
+        }
+    }
+
+    /// How many records are done.
+    var doneCount: Int { self.done.receipts.withLock { $0.count } }
+}

@@ -1,0 +1,109 @@
+import Foundation
+import Glibc
+import Kafka
+import Model
+import TestKit
+import Testing
+
+@testable import Pusher
+
+/// The program itself, stopped and killed while notifications are on their way.
+@Suite(.timeLimit(.minutes(2))) struct PusherProcessTests {
+    /// Starts a pusher on a scene's servers. It stands beside the tests' executable.
+    private func child(
+        _ scene: PusherScene, _ directory: TemporaryDirectory, _ settings: [String: String] = [:]
+    ) throws -> ChildProcess {
+        let fixture = try PusherFixture.shared.get()
+        let tests = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
+        let program = URL(filePath: tests).deletingLastPathComponent().appending(path: "waybill-pusher").path()
+        let quick = KafkaBroker.quick.map { "\($0)=\($1)\n" }.joined()
+        let environment = [
+            "WAYBILL_KAFKA_BOOTSTRAP": scene.broker.bootstrap, "WAYBILL_REDIS_URL": scene.server.url,
+            "WAYBILL_KAFKA_PROPERTIES": try directory.write("kafka.properties", quick),
+            "WAYBILL_BRANDS": try fixture.write(into: directory), "WAYBILL_APNS_URL": scene.apns.url,
+            "WAYBILL_APNS_ROOTS": try directory.write("roots.pem", fixture.rootPEM),
+            "WAYBILL_PUSH_WINDOW_MILLISECONDS": "50", "WAYBILL_OPERATIONS_LISTEN": "127.0.0.1:0",
+        ]
+        return try ChildProcess(program, environment: environment.merging(settings) { $1 })
+    }
+
+    private func publish(_ scene: PusherScene, _ orders: Range<Int>) async throws {
+        for outcome in await scene.producer.produce(
+            try orders.map { number in
+                KafkaMessage(
+                    topic: scene.topics.orders, key: Array("\(try PusherScene.order("o\(number)"))".utf8),
+                    value: Array("{}".utf8))
+            })
+        {
+            _ = try outcome.get()
+        }
+    }
+
+    private func lag(_ scene: PusherScene) async throws -> Int64 {
+        try await scene.admin.lag(group: Pusher.group, topic: scene.topics.orders).values.reduce(0, +)
+    }
+
+    @Test func aKilledPusherLeavesWhatHasToBeTriedAgainToTheNextOne() async throws {
+        try await PusherScene.run { scene in
+            let directory = try TemporaryDirectory("pusher-process")
+            try await scene.redis.completeView()
+            for number in 0..<3 { try await scene.register("d\(number)", for: "o\(number)", token: number) }
+            let answer = APNSSimulatorAnswer(429, "TooManyRequests")
+            try await scene.apns.add(
+                APNSSimulatorFault(.answer(answer, delayMilliseconds: 0), token: PusherScene.token(0)))
+            try await self.publish(scene, 0..<3)
+            let first = try self.child(scene, directory)
+            try await eventually("two attempts for the first, one for each other") {
+                let told = try await scene.told()
+                return told.count { $0 == PusherScene.token(0) } >= 2 && Set(told).count == 3
+            }
+            first.signal(SIGKILL)
+            _ = try await first.exit(within: .seconds(10))
+            #expect(try await self.lag(scene) == 3, "nothing is committed in front of what has no verdict")
+            try await scene.apns.clearFaults()
+            let second = try self.child(scene, directory)
+            try await eventually("committed", within: .seconds(60)) { try await self.lag(scene) == 0 }
+            #expect(await second.stop(grace: .seconds(20)) == .code(0))
+            let deliveries = try await scene.apns.deliveries().deliveries
+            #expect(deliveries.last { $0.token == PusherScene.token(0) }?.status == 200)
+        }
+    }
+
+    @Test func aStuckDeviceGetsALetterAndTheOffsetMoves() async throws {
+        try await PusherScene.run { scene in
+            let directory = try TemporaryDirectory("pusher-process")
+            try await scene.redis.completeView()
+            for number in 0..<3 { try await scene.register("d\(number)", for: "o\(number)", token: number) }
+            let answer = APNSSimulatorAnswer(429, "TooManyRequests")
+            try await scene.apns.add(
+                APNSSimulatorFault(.answer(answer, delayMilliseconds: 0), token: PusherScene.token(1)))
+            try await self.publish(scene, 0..<3)
+            let pusher = try self.child(scene, directory, ["WAYBILL_PUSH_ATTEMPTS": "2"])
+            try await eventually("committed") { try await self.lag(scene) == 0 }
+            #expect(await pusher.stop(grace: .seconds(20)) == .code(0))
+            let letter = try #require(try await scene.letters(1).first)
+            #expect(letter.code == "push-undeliverable")
+            #expect(letter.value.object?["device"]?.string == "d1")
+            #expect(!pusher.output.contains(PusherScene.token(1)), "no push token in the log")
+        }
+    }
+
+    @Test func aStoppedPusherWaitsForWhatIsInFlightAndCommitsIt() async throws {
+        try await PusherScene.run { scene in
+            let directory = try TemporaryDirectory("pusher-process")
+            try await scene.redis.completeView()
+            for number in 0..<20 { try await scene.register("d\(number)", for: "o\(number)", token: number) }
+            try await scene.apns.add(
+                APNSSimulatorFault(.answer(APNSSimulatorAnswer(200), delayMilliseconds: 2000)))
+            try await self.publish(scene, 0..<20)
+            let pusher = try self.child(scene, directory)
+            try await eventually("all in flight") {
+                try await scene.apns.connections().map(\.openStreams).reduce(0, +) == 20
+            }
+            pusher.signal(SIGTERM)
+            #expect(try await pusher.exit(within: .seconds(20)) == .code(0))
+            #expect(try await scene.told().count == 20, "nobody twice")
+            #expect(try await self.lag(scene) == 0)
+        }
+    }
+}
