@@ -30,7 +30,7 @@ func describeTransportError(_ error: any Error, wasOpen: Bool) -> APNSError {
 /// trouble, so they are merely retried.
 ///
 /// Source: RFC 8446 §6.2; BoringSSL's names for them, ssl.h
-private func certificateAlert(in text: String) -> String? {
+func certificateAlert(in text: String) -> String? {
     for name in ["CERTIFICATE_REVOKED", "CERTIFICATE_EXPIRED", "CERTIFICATE_UNKNOWN"]
     where text.contains("ALERT_" + name) {
         return name.lowercased()
