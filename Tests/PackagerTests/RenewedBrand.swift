@@ -11,11 +11,23 @@ final class RenewedBrand: Sendable {
     var path: String { self.directory.path("brands/shop") }
     var root: String { self.directory.path("certificates/root.pem") }
 
-    init() throws {
-        self.directory = try TemporaryDirectory("renewed-brand")
+    /// What each begins with. Keys take a processor a second, and tests that make their own all at once would hold up
+    /// all others, which wait for answers meanwhile.
+    private static let template = Result {
+        let directory = try TemporaryDirectory("brand-template")
         let certificates = try DevelopmentCertificates.make(
-            in: self.directory.path("certificates"), orderType: BrandFixture.orderType)
-        try DevelopmentBrand.make(in: self.path, orderType: BrandFixture.orderType, certificates: certificates)
+            in: directory.path("certificates"), orderType: BrandFixture.orderType)
+        try DevelopmentBrand.make(
+            in: directory.path("brands/shop"), orderType: BrandFixture.orderType, certificates: certificates)
+        return directory
+    }
+
+    init() throws {
+        let template = try Self.template.get()
+        self.directory = try TemporaryDirectory("renewed-brand")
+        for name in ["certificates", "brands"] {
+            try FileManager.default.copyItem(atPath: template.path(name), toPath: self.directory.path(name))
+        }
     }
 
     func load() throws -> Brand {
