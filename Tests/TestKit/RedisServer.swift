@@ -153,9 +153,13 @@ public final class RedisServer: Sendable {
         return answer.trimmingCharacters(in: .whitespacesAndNewlines)
     }
 
-    /// Runs a command on this server, or on each master of the cluster that it stands for.
-    public func everywhere(_ words: String...) async throws {
-        for server in self.cluster?.masters ?? [self] { try await server.command(words) }
+    /// Runs a command on this server, or on each master of the cluster that it stands for, and returns all answers.
+    /// Whoever counts what a server did must ask so: `command` asks the first master only.
+    @discardableResult
+    public func everywhere(_ words: String...) async throws -> [String] {
+        var answers: [String] = []
+        for server in self.cluster?.masters ?? [self] { answers.append(try await server.command(words)) }
+        return answers
     }
 
     /// Waits until a command's answer has a text in it.
