@@ -41,7 +41,8 @@ struct BrandFixture: Sendable {
             let url = URL(filePath: "\(brands)/\(name)")
             try FileManager.default.createDirectory(
                 at: url.deletingLastPathComponent(), withIntermediateDirectories: true)
-            try Data(content).write(to: url)
+            // In one piece: a packager that was started before may be reading it.
+            try Data(content).write(to: url, options: .atomic)
         }
         return brands
     }

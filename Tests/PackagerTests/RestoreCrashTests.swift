@@ -51,6 +51,25 @@ import Testing
         for packager in packagers { packager.signal(SIGCONT) }
     }
 
+    /// Empties Redis until all packagers are seen restoring, and leaves them stopped there. One alone may be done before
+    /// another begins; then Redis is emptied again.
+    private func stopAmidRestoring(_ fleet: Fleet, _ packagers: [ChildProcess]) async throws {
+        for _ in 0..<50 {
+            try await self.lose(fleet, under: packagers)
+            var areStopped = false
+            try await eventually("restoring or restored") {
+                guard try await self.owners(fleet).count == packagers.count else { return try await fleet.isComplete() }
+                for packager in packagers { packager.signal(SIGSTOP) }
+                let (owners, isComplete) = (try await self.owners(fleet), try await fleet.isComplete())
+                areStopped = owners.count == packagers.count && !isComplete
+                if !areStopped { for packager in packagers { packager.signal(SIGCONT) } }
+                return areStopped
+            }
+            if areStopped { return }
+        }
+        Issue.record("they never restored at the same time")
+    }
+
     private func expectRestored(_ fleet: Fleet, _ filled: Filled) async throws {
         try await eventually("complete", within: .seconds(90)) { try await fleet.isComplete() }
         #expect(try await fleet.content(filled.orders, filled.registrations) == filled.content)
@@ -68,11 +87,11 @@ import Testing
             let first = try fleet.child("waybill-packager")
             let second = try fleet.child("waybill-packager")
             for packager in [first, second] { try await packager.line(containing: "operations") }
-            try await self.lose(fleet, under: [first, second])
-            try await eventually("both restore") { try await self.owners(fleet).count == 2 }
+            try await self.stopAmidRestoring(fleet, [first, second])
             first.signal(SIGKILL)
             #expect(try await first.exit(within: .seconds(10)) == .signal(SIGKILL))
             #expect(try await !fleet.isComplete(), "it was killed too late")
+            second.signal(SIGCONT)
             try await self.expectRestored(fleet, filled)
             #expect(await second.stop(grace: .seconds(20)) == .code(0))
         }
@@ -83,8 +102,7 @@ import Testing
             let filled = try await self.fill(fleet)
             let first = try fleet.child("waybill-packager")
             try await first.line(containing: "operations")
-            try await self.lose(fleet, under: [first])
-            try await eventually("it restores") { try await self.owners(fleet).count == 1 }
+            try await self.stopAmidRestoring(fleet, [first])
             first.signal(SIGKILL)
             #expect(try await first.exit(within: .seconds(10)) == .signal(SIGKILL))
             #expect(try await !fleet.isComplete(), "it was killed too late")

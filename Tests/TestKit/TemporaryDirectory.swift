@@ -22,11 +22,11 @@ public final class TemporaryDirectory: Sendable {
     /// The path of a file or folder in it.
     public func path(_ name: String) -> String { "\(self.path)/\(name)" }
 
-    /// Writes a file into it and returns its path.
+    /// Writes a file into it, in one piece for whoever reads it meanwhile, and returns its path.
     @discardableResult
     public func write(_ name: String, _ content: [UInt8]) throws -> String {
         let path = self.path(name)
-        try Data(content).write(to: URL(fileURLWithPath: path))
+        try Data(content).write(to: URL(fileURLWithPath: path), options: .atomic)
         return path
     }
 
