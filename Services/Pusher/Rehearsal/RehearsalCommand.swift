@@ -1,0 +1,93 @@
+import APNS
+import ArgumentParser
+import Foundation
+import Model
+import NIOPosix
+
+/// `waybill-pusher rehearse`: sends made-up notifications as fast as it can, for the benchmark.
+///
+/// Without Kafka and without Redis; hidden, since it is of no use to anybody who runs a pusher.
+struct RehearsalCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "rehearse",
+        abstract: "Sends made-up notifications to a server on this machine and tells how fast that was.",
+        shouldDisplay: false)
+
+    @Option(help: "Where to: https://127.0.0.1:PORT. Only a server on this machine is sent anything.")
+    var url = "https://127.0.0.1:443"
+
+    @Option(help: "PEM file with whom to trust.")
+    var roots: String?
+
+    @Option(help: "PEM file to show in the TLS handshake, with --key; without, requests carry a provider token.")
+    var certificate: String?
+
+    @Option(help: "PEM file with the certificate's private key.")
+    var key: String?
+
+    @Option(help: "How many notifications.")
+    var notifications = 100_000
+
+    @Option(help: "To how many devices, in turn.")
+    var devices = 100
+
+    @Option(help: "Most open streams of a connection.")
+    var streams = 100
+
+    @Option(help: "How many connections.")
+    var connections = 1
+
+    @Option(help: "How many notifications are outstanding at once, waiting ones included.")
+    var ahead = 1000
+
+    @Flag(help: "Print the paths of the devices and send nothing.")
+    var paths = false
+
+    func validate() throws {
+        for (name, value, limit) in [
+            ("notifications", self.notifications, 100_000_000), ("devices", self.devices, 1_000_000),
+            ("streams", self.streams, 100_000), ("connections", self.connections, 64), ("ahead", self.ahead, 100_000),
+        ] where !(1...limit).contains(value) {
+            throw ValidationError("--\(name) \(value): must be from 1 to \(limit)")
+        }
+        guard (self.certificate == nil) == (self.key == nil) else {
+            throw ValidationError("--certificate and --key belong together")
+        }
+        // Whatever it is called: APNs counts a flood as an attack, and its devices are real.
+        guard self.paths || Self.isHere(try APNSEndpoint(url: self.url)) else {
+            throw ValidationError("--url \(self.url): must be a server on this machine, named by its address")
+        }
+    }
+
+    func run() async throws {
+        let targets = try rehearsalTargets(self.devices)
+        guard !self.paths else {
+            return try Self.say(targets.map { "/3/device/\($0.rawValue)\n" }.joined())
+        }
+        let rehearsal = Rehearsal(
+            endpoint: try APNSEndpoint(url: self.url), credential: try self.credential(),
+            roots: try self.roots.map(Self.content), targets: targets, notifications: self.notifications,
+            streams: self.streams, connections: self.connections, ahead: self.ahead)
+        try Self.say(try await rehearsal.run().json + "\n")
+    }
+
+    /// A name could lead anywhere, so only what is surely this machine counts.
+    static func isHere(_ endpoint: APNSEndpoint) -> Bool { ["127.0.0.1", "::1"].contains(endpoint.host) }
+
+    private func credential() throws -> APNSCredential {
+        if let certificate = self.certificate, let key = self.key {
+            return .certificate(chainPEM: try Self.content(certificate), keyPEM: try Self.content(key))
+        }
+        // As long as a real one, and signed by nobody: nghttpd does not look at it.
+        return .token(
+            ProviderTokenSource(keyIdentifier: "REHEARSAL0", teamIdentifier: "REHEARSAL1") { _ in
+                (0..<64).map { UInt8(truncatingIfNeeded: $0 &* 167 &+ 13) }
+            })
+    }
+
+    private static func content(_ path: String) throws -> [UInt8] { Array(try Data(contentsOf: URL(filePath: path))) }
+
+    private static func say(_ text: String) throws {
+        try FileHandle.standardOutput.write(contentsOf: Data(text.utf8))
+    }
+}
