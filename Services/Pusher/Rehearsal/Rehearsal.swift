@@ -70,7 +70,7 @@ struct Rehearsal: Sendable {
 private func usage() -> (processorSeconds: Double, peakMegabytes: Double) {
     var usage = rusage()
     // Fails only for a bad argument.
-    _ = unsafe getrusage(RUSAGE_SELF, &usage)
+    _ = unsafe getrusage(__rusage_who_t(RUSAGE_SELF.rawValue), &usage)
     func seconds(_ time: timeval) -> Double { Double(time.tv_sec) + Double(time.tv_usec) / 1e6 }
     return (seconds(usage.ru_utime) + seconds(usage.ru_stime), Double(usage.ru_maxrss) / 1024)
 }

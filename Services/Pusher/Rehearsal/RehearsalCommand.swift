@@ -54,7 +54,7 @@ struct RehearsalCommand: AsyncParsableCommand {
             throw ValidationError("--certificate and --key belong together")
         }
         // Whatever it is called: APNs counts a flood as an attack, and its devices are real.
-        guard self.paths || Self.isHere(try APNSEndpoint(url: self.url)) else {
+        guard try self.paths || Self.isHere(APNSEndpoint(url: self.url)) else {
             throw ValidationError("--url \(self.url): must be a server on this machine, named by its address")
         }
     }
