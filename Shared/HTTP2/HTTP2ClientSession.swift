@@ -16,25 +16,21 @@ public final class HTTP2ClientSession {
     public static let keptBytes = 4096
 
     private let raw: OpaquePointer
-    private let ledger: SessionLedger
-    /// +1, given back only after `nghttp2_session_del` returned, when no callback can run.
-    private let retainedLedger: Unmanaged<SessionLedger>
-    /// Header fields of the request being submitted; nghttp2 copies them (nghttp2.h, nghttp2_submit_request).
-    private var scratch: [nghttp2_nv] = unsafe []
+    /// Freed only after `nghttp2_session_del` returned, when no callback can run.
+    private let ledger: UnsafeMutablePointer<SessionLedger>
 
     /// - Parameter keptHeaders: names, in lower case, of the response headers to report.
     /// - Throws: `HTTP2Error` with code `.library` when nghttp2 has no memory.
     public init(keptHeaders: [String]) throws(HTTP2Error) {
-        let ledger = SessionLedger(keptHeaders: keptHeaders, keptBytes: Self.keptBytes)
-        let retained = unsafe Unmanaged.passRetained(ledger)
-        guard let raw = unsafe makeSession(context: retained.toOpaque()) else {
-            unsafe retained.release()
+        let ledger = UnsafeMutablePointer<SessionLedger>.allocate(capacity: 1)
+        unsafe ledger.initialize(to: SessionLedger(keptHeaders: keptHeaders, keptBytes: Self.keptBytes))
+        guard let raw = unsafe makeSession(context: ledger) else {
+            unsafe ledger.deinitialize(count: 1)
+            unsafe ledger.deallocate()
             throw HTTP2Error(.library, "making an HTTP/2 session: out of memory")
         }
         unsafe self.raw = raw
-        self.ledger = ledger
-        unsafe self.retainedLedger = retained
-        unsafe self.scratch.reserveCapacity(16)
+        unsafe self.ledger = ledger
         // The defaults of RFC 9113 §6.5.2 except that nobody may push to us.
         var settings = nghttp2_settings_entry(
             settings_id: Int32(bitPattern: NGHTTP2_SETTINGS_ENABLE_PUSH.rawValue), value: 0)
@@ -43,14 +39,15 @@ public final class HTTP2ClientSession {
 
     deinit {
         unsafe nghttp2_session_del(self.raw)
-        unsafe self.retainedLedger.release()
+        unsafe self.ledger.deinitialize(count: 1)
+        unsafe self.ledger.deallocate()
     }
 
     /// Whether `takeEvents` has something to hand over.
-    public var hasEvents: Bool { !self.ledger.events.isEmpty }
+    public var hasEvents: Bool { unsafe !self.ledger.pointee.events.isEmpty }
 
     /// How many submitted requests have not ended.
-    public var openStreams: Int { self.ledger.openStreams }
+    public var openStreams: Int { unsafe self.ledger.pointee.openStreams }
 
     /// Nothing is to be read or written any more: the connection can be closed.
     public var isFinished: Bool {
@@ -92,7 +89,7 @@ public final class HTTP2ClientSession {
     /// - Parameter events: its content is dropped.
     public func takeEvents(into events: inout [HTTP2Event]) {
         events.removeAll(keepingCapacity: true)
-        swap(&events, &self.ledger.events)
+        unsafe swap(&events, &self.ledger.pointee.events)
     }
 
     /// Queues a request; it leaves at the next `write`.
@@ -102,16 +99,16 @@ public final class HTTP2ClientSession {
     /// - Throws: `HTTP2Error` with code `.noNewStreams` when 2^30 streams were used or the peer said GOAWAY.
     @discardableResult
     public func submit(_ block: borrowing HTTP2HeaderBlock, body: [UInt8], tag: Int) throws(HTTP2Error) -> Int32 {
-        let slot = self.ledger.reserve(tag: tag, requestBody: body)
+        let slot = unsafe self.ledger.pointee.reserve(tag: tag, requestBody: body)
         let stream = unsafe block.bytes.withUnsafeBufferPointer { bytes in
             unsafe self.submit(fields: block.fields, bytes: bytes, slot: slot)
         }
         guard stream > 0 else {
-            self.ledger.cancelReservation(slot)
+            unsafe self.ledger.pointee.cancelReservation(slot)
             let isSpent = stream == NGHTTP2_ERR_STREAM_ID_NOT_AVAILABLE.rawValue
             throw HTTP2Error(isSpent ? .noNewStreams : .library, "submitting a request: \(describe(stream))")
         }
-        self.ledger.opened(slot, stream: stream)
+        unsafe self.ledger.pointee.opened(slot, stream: stream)
         return stream
     }
 
@@ -135,21 +132,22 @@ public final class HTTP2ClientSession {
 
     private func submit(fields: [HTTP2HeaderBlock.Field], bytes: UnsafeBufferPointer<UInt8>, slot: Int) -> Int32 {
         guard let base = unsafe UnsafeMutablePointer(mutating: bytes.baseAddress) else { return -1 }
-        unsafe self.scratch.removeAll(keepingCapacity: true)
-        for field in fields {
-            let flag = field.isIndexed ? NGHTTP2_NV_FLAG_NONE : NGHTTP2_NV_FLAG_NO_INDEX
-            unsafe self.scratch.append(
-                nghttp2_nv(
-                    name: base + field.name.lowerBound, value: base + field.value.lowerBound,
-                    namelen: field.name.count, valuelen: field.value.count, flags: UInt8(flag.rawValue)))
-        }
-        var provider = unsafe nghttp2_data_provider()
-        unsafe provider.source.ptr = UnsafeMutableRawPointer(bitPattern: slot + 1)
-        unsafe provider.read_callback = readBody
-        return unsafe self.scratch.withUnsafeBufferPointer { fields in
-            unsafe nghttp2_submit_request(
-                self.raw, nil, fields.baseAddress, fields.count, &provider,
-                UnsafeMutableRawPointer(bitPattern: slot + 1))
+        // nghttp2 copies them (nghttp2.h, nghttp2_submit_request).
+        return unsafe withUnsafeTemporaryAllocation(of: nghttp2_nv.self, capacity: fields.count) { pairs in
+            for index in fields.indices {
+                let field = fields[index]
+                let flag = field.isIndexed ? NGHTTP2_NV_FLAG_NONE : NGHTTP2_NV_FLAG_NO_INDEX
+                unsafe pairs.initializeElement(
+                    at: index,
+                    to: nghttp2_nv(
+                        name: base + field.name.lowerBound, value: base + field.value.lowerBound,
+                        namelen: field.name.count, valuelen: field.value.count, flags: UInt8(flag.rawValue)))
+            }
+            var provider = unsafe nghttp2_data_provider()
+            unsafe provider.source.ptr = UnsafeMutableRawPointer(bitPattern: slot + 1)
+            unsafe provider.read_callback = readBody
+            return unsafe nghttp2_submit_request(
+                self.raw, nil, pairs.baseAddress, pairs.count, &provider, UnsafeMutableRawPointer(bitPattern: slot + 1))
         }
     }
 }

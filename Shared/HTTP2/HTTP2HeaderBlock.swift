@@ -1,20 +1,19 @@
 /// The header fields of a request, kept as bytes so that the next request only replaces what differs.
 ///
-/// Append the fields once, in the order of the wire (pseudo fields first); then for each request `rewind` and
-/// `replace` what varies.
-/// No String and no array is made per request.
+/// Append the fields once, in the order of the wire (pseudo fields first); then for each request `replace` what differs
+/// from the last one; the others keep their values. No String and no array is made per request.
 public struct HTTP2HeaderBlock: Sendable {
     /// Where a field's name and value stand in `bytes`, and whether HPACK may remember it.
     struct Field: Sendable {
         var name: Range<Int>
         var value: Range<Int>
+        /// How far a value may grow in its place.
+        var end: Int
         var isIndexed: Bool
     }
 
     private(set) var bytes: [UInt8] = []
     private(set) var fields: [Field] = []
-    /// Where the bytes end that every request shares.
-    private var fixedEnd = 0
 
     public init() {
         self.bytes.reserveCapacity(1024)
@@ -29,27 +28,55 @@ public struct HTTP2HeaderBlock: Sendable {
     ///     Source: RFC 7541 §6.2.3, §7.1.3
     /// - Returns: the place for `replace`.
     public mutating func append(_ name: String, _ value: String, isIndexed: Bool = true) -> Int {
-        self.rewind()
         let start = self.bytes.count
         self.bytes.append(contentsOf: name.utf8)
         let middle = self.bytes.count
         self.bytes.append(contentsOf: value.utf8)
-        self.fixedEnd = self.bytes.count
-        self.fields.append(Field(name: start..<middle, value: middle..<self.fixedEnd, isIndexed: isIndexed))
+        let end = self.bytes.count
+        self.fields.append(Field(name: start..<middle, value: middle..<end, end: end, isIndexed: isIndexed))
         return self.fields.count - 1
     }
 
-    /// Drops the values of the last request; each replaced field must be replaced again.
-    public mutating func rewind() { self.bytes.removeSubrange(self.fixedEnd...) }
+    /// Gives a field another value, out of up to two parts, from now on.
+    public mutating func replace(_ place: Int, _ first: String, _ second: String = "") {
+        let start = self.makeRoom(place, first.utf8.count + second.utf8.count)
+        self.write(first, at: start)
+        self.write(second, at: start + first.utf8.count)
+    }
 
-    /// Gives a field its value for this request, out of up to two parts.
-    public mutating func replace(_ place: Int, _ first: some Sequence<UInt8>, _ second: String.UTF8View = "".utf8) {
-        let start = self.bytes.count
-        self.bytes.append(contentsOf: first)
-        self.bytes.append(contentsOf: second)
-        self.fields[place].value = start..<self.bytes.count
+    /// Gives a field another value from now on.
+    public mutating func replace(_ place: Int, _ value: [UInt8]) {
+        let start = self.makeRoom(place, value.count)
+        unsafe value.withUnsafeBytes { unsafe self.write($0, at: start) }
     }
 
     /// Whether HPACK may remember the field from now on.
     public mutating func setIndexed(_ place: Int, _ isIndexed: Bool) { self.fields[place].isIndexed = isIndexed }
+
+    /// Finds the place of a value of so many bytes: where the last one stood, or behind everything if that is too
+    /// small, which the field then keeps.
+    private mutating func makeRoom(_ place: Int, _ count: Int) -> Int {
+        var start = self.fields[place].value.lowerBound
+        if self.fields[place].end - start < count {
+            start = self.bytes.count
+            // Values grow seldom, and then a little; so what is left behind stays small.
+            self.bytes.append(contentsOf: repeatElement(0, count: count + 32))
+            self.fields[place].end = self.bytes.count
+        }
+        self.fields[place].value = start..<start + count
+        return start
+    }
+
+    private mutating func write(_ text: String, at start: Int) {
+        var text = text
+        // A String that came over a bridge is made a native one first.
+        text.withUTF8 { unsafe self.write(UnsafeRawBufferPointer($0), at: start) }
+    }
+
+    private mutating func write(_ source: UnsafeRawBufferPointer, at start: Int) {
+        unsafe self.bytes.withUnsafeMutableBytes { bytes in
+            unsafe UnsafeMutableRawBufferPointer(rebasing: bytes[start..<start + source.count])
+                .copyMemory(from: source)
+        }
+    }
 }

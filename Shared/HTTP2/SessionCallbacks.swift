@@ -3,7 +3,7 @@ import CNGHTTP2
 /// Makes a client session whose callbacks write to the `SessionLedger` behind `context`.
 ///
 /// - Returns: nil when there is no memory.
-func makeSession(context: UnsafeMutableRawPointer) -> OpaquePointer? {
+func makeSession(context: UnsafeMutablePointer<SessionLedger>) -> OpaquePointer? {
     var callbacks: OpaquePointer?
     guard unsafe nghttp2_session_callbacks_new(&callbacks) == 0 else { return nil }
     defer { unsafe nghttp2_session_callbacks_del(callbacks) }
@@ -22,7 +22,7 @@ func makeSession(context: UnsafeMutableRawPointer) -> OpaquePointer? {
 /// Frames the next part of a request's body; the slot's number stands where others keep a file.
 let readBody: nghttp2_data_source_read_callback = { _, _, target, length, flags, source, context in
     guard let ledger = unsafe ledger(context), let target = unsafe target,
-        let part = unsafe ledger.readBody(
+        let part = unsafe ledger.pointee.readBody(
             slot(unsafe source?.pointee.ptr), into: UnsafeMutableBufferPointer(start: target, count: length))
     else { return Int(NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE.rawValue) }
     if part.isLast { unsafe flags?.pointee |= NGHTTP2_DATA_FLAG_EOF.rawValue }
@@ -32,15 +32,14 @@ let readBody: nghttp2_data_source_read_callback = { _, _, target, length, flags,
 private let onHeadersBegin: nghttp2_on_begin_headers_callback = { session, frame, context in
     guard let ledger = unsafe ledger(context), let frame = unsafe frame else { return 0 }
     let stream = unsafe nghttp2_session_get_stream_user_data(session, frame.pointee.hd.stream_id)
-    ledger.headersBegin(unsafe slot(stream))
+    unsafe ledger.pointee.headersBegin(slot(stream))
     return 0
 }
 
-private let onHeader: nghttp2_on_header_callback = { session, frame, name, nameLength, value, valueLength, _, context in
-    guard let ledger = unsafe ledger(context), let frame = unsafe frame else { return 0 }
-    let stream = unsafe nghttp2_session_get_stream_user_data(session, frame.pointee.hd.stream_id)
-    unsafe ledger.header(
-        slot(stream), name: UnsafeBufferPointer(start: name, count: nameLength),
+private let onHeader: nghttp2_on_header_callback = { _, _, name, nameLength, value, valueLength, _, context in
+    guard let ledger = unsafe ledger(context) else { return 0 }
+    unsafe ledger.pointee.header(
+        name: UnsafeBufferPointer(start: name, count: nameLength),
         value: UnsafeBufferPointer(start: value, count: valueLength))
     return 0
 }
@@ -48,7 +47,7 @@ private let onHeader: nghttp2_on_header_callback = { session, frame, name, nameL
 private let onData: nghttp2_on_data_chunk_recv_callback = { session, _, stream, bytes, length, context in
     guard let ledger = unsafe ledger(context) else { return 0 }
     let data = unsafe nghttp2_session_get_stream_user_data(session, stream)
-    unsafe ledger.data(slot(data), UnsafeBufferPointer(start: bytes, count: length))
+    unsafe ledger.pointee.data(slot(data), UnsafeBufferPointer(start: bytes, count: length))
     return 0
 }
 
@@ -60,23 +59,23 @@ private let onFrame: nghttp2_on_frame_recv_callback = { session, frame, context 
     case NGHTTP2_HEADERS.rawValue, NGHTTP2_DATA.rawValue:
         if header.flags & UInt8(NGHTTP2_FLAG_END_STREAM.rawValue) != 0 {
             let data = unsafe nghttp2_session_get_stream_user_data(session, header.stream_id)
-            unsafe ledger.completed(slot(data))
+            unsafe ledger.pointee.completed(slot(data))
         }
     case NGHTTP2_SETTINGS.rawValue where !isAcknowledgement:
         let limit = unsafe nghttp2_session_get_remote_settings(session, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS)
-        ledger.events.append(.settings(maxConcurrentStreams: limit))
+        unsafe ledger.pointee.events.append(.settings(maxConcurrentStreams: limit))
     case NGHTTP2_PING.rawValue where isAcknowledgement:
         let number = unsafe withUnsafeBytes(of: frame.pointee.ping.opaque_data) { bytes in
             unsafe bytes.loadUnaligned(as: UInt64.self)
         }
-        ledger.events.append(.pingAcknowledged(UInt64(bigEndian: number)))
+        unsafe ledger.pointee.events.append(.pingAcknowledged(UInt64(bigEndian: number)))
     case NGHTTP2_GOAWAY.rawValue:
         let goAway = unsafe frame.pointee.goaway
         let length = unsafe min(goAway.opaque_data_len, HTTP2ClientSession.keptBytes)
         let debugData = unsafe Array(UnsafeBufferPointer(start: goAway.opaque_data, count: length))
         let code = unsafe HTTP2ErrorCode(rawValue: goAway.error_code)
         let lastStream = unsafe goAway.last_stream_id
-        ledger.events.append(.goAway(lastStream: lastStream, code: code, debugData: debugData))
+        unsafe ledger.pointee.events.append(.goAway(lastStream: lastStream, code: code, debugData: debugData))
     default: break
     }
     return 0
@@ -87,8 +86,8 @@ private let onFrame: nghttp2_on_frame_recv_callback = { session, frame, context 
 private let onFrameNotSent: nghttp2_on_frame_not_send_callback = { _, frame, _, context in
     guard let ledger = unsafe ledger(context), let frame = unsafe frame else { return 0 }
     let header = unsafe frame.pointee.hd
-    if UInt32(header.type) == NGHTTP2_HEADERS.rawValue, let slot = ledger.slot(of: header.stream_id) {
-        ledger.ended(slot, stream: header.stream_id, code: HTTP2ErrorCode.refusedStream.rawValue)
+    if UInt32(header.type) == NGHTTP2_HEADERS.rawValue, let slot = unsafe ledger.pointee.slot(of: header.stream_id) {
+        unsafe ledger.pointee.ended(slot, stream: header.stream_id, code: HTTP2ErrorCode.refusedStream.rawValue)
     }
     return 0
 }
@@ -96,14 +95,13 @@ private let onFrameNotSent: nghttp2_on_frame_not_send_callback = { _, frame, _, 
 private let onStreamClosed: nghttp2_on_stream_close_callback = { session, stream, code, context in
     guard let ledger = unsafe ledger(context) else { return 0 }
     let data = unsafe nghttp2_session_get_stream_user_data(session, stream)
-    ledger.ended(unsafe slot(data), stream: stream, code: code)
+    unsafe ledger.pointee.ended(slot(data), stream: stream, code: code)
     return 0
 }
 
 /// The ledger behind a callback's context; it lives as long as the session (`HTTP2ClientSession.deinit`).
-private func ledger(_ context: UnsafeMutableRawPointer?) -> SessionLedger? {
-    guard let context = unsafe context else { return nil }
-    return unsafe Unmanaged<SessionLedger>.fromOpaque(context).takeUnretainedValue()
+private func ledger(_ context: UnsafeMutableRawPointer?) -> UnsafeMutablePointer<SessionLedger>? {
+    unsafe context?.assumingMemoryBound(to: SessionLedger.self)
 }
 
 /// The slot that was stored as a stream's user data, one higher so that NULL means none; then -1.

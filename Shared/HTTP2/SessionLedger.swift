@@ -1,7 +1,8 @@
 /// What nghttp2's callbacks write to and the session's owner reads from: open streams and events.
 ///
-/// The callbacks only queue here; nothing is decided and nothing is sent inside them.
-final class SessionLedger {
+/// The callbacks only queue here; nothing is decided and nothing is sent inside them. Stands in memory of the session's
+/// own, so that a callback finds it without counting references.
+struct SessionLedger {
     /// One open stream. Slots are reused, so the arrays inside keep their storage where they can.
     struct Slot {
         /// 0: the slot is free. Stream identifiers of requests are odd.
@@ -9,7 +10,8 @@ final class SessionLedger {
         var tag = 0
         var requestBody: [UInt8] = []
         var sentBytes = 0
-        var status: Int?
+        /// 0: none yet.
+        var status = 0
         var headers: [HTTP2Header] = []
         var body: [UInt8] = []
         var isComplete = false
@@ -17,21 +19,29 @@ final class SessionLedger {
         var isTrailer = false
     }
 
+    /// A response header that is kept.
+    private struct KeptName {
+        let name: String
+        let bytes: [UInt8]
+    }
+
+    var events: [HTTP2Event] = []
     private(set) var slots: [Slot] = []
     private var free: [Int] = []
-    var events: [HTTP2Event] = []
-    private let keptHeaders: [[UInt8]]
+    /// Whose header block comes now: nghttp2 lets nothing come between its fields (RFC 9113 §4.3).
+    private var current = -1
+    private let keptNames: [KeptName]
     private let keptBytes: Int
 
     init(keptHeaders: [String], keptBytes: Int) {
-        self.keptHeaders = keptHeaders.map { Array($0.utf8) }
+        self.keptNames = keptHeaders.map { KeptName(name: $0, bytes: Array($0.utf8)) }
         self.keptBytes = keptBytes
     }
 
     var openStreams: Int { self.slots.count - self.free.count }
 
     /// Takes a slot before the request is submitted, because nghttp2 wants its number then.
-    func reserve(tag: Int, requestBody: [UInt8]) -> Int {
+    mutating func reserve(tag: Int, requestBody: [UInt8]) -> Int {
         let index: Int
         if let reused = self.free.popLast() {
             index = reused
@@ -44,10 +54,10 @@ final class SessionLedger {
         return index
     }
 
-    func opened(_ index: Int, stream: Int32) { self.slots[index].stream = stream }
+    mutating func opened(_ index: Int, stream: Int32) { self.slots[index].stream = stream }
 
     /// Gives back a slot whose request was not taken.
-    func cancelReservation(_ index: Int) {
+    mutating func cancelReservation(_ index: Int) {
         self.slots[index] = Slot()
         self.free.append(index)
     }
@@ -55,46 +65,58 @@ final class SessionLedger {
     /// Finds a stream that nghttp2 has not opened yet and so has no user data for; rare, hence the search.
     func slot(of stream: Int32) -> Int? { self.slots.firstIndex { $0.stream == stream } }
 
-    func ended(_ index: Int, stream: Int32, code: UInt32) {
+    mutating func ended(_ index: Int, stream: Int32, code: UInt32) {
         guard self.slots.indices.contains(index), self.slots[index].stream == stream else { return }
-        let slot = self.slots[index]
+        var slot = Slot()
+        swap(&slot, &self.slots[index])
+        self.free.append(index)
         self.events.append(
             .streamEnded(
                 HTTP2StreamEnd(
-                    stream: stream, tag: slot.tag, errorCode: HTTP2ErrorCode(rawValue: code), status: slot.status,
-                    headers: slot.headers, body: slot.body, isComplete: slot.isComplete)))
-        self.slots[index] = Slot()
-        self.free.append(index)
+                    stream: stream, tag: slot.tag, errorCode: HTTP2ErrorCode(rawValue: code),
+                    status: slot.status == 0 ? nil : slot.status, headers: slot.headers, body: slot.body,
+                    isComplete: slot.isComplete)))
     }
 
     /// A header block begins; after a final status it is the trailers', which are not kept.
-    func headersBegin(_ index: Int) {
+    mutating func headersBegin(_ index: Int) {
+        self.current = index
         guard self.slots.indices.contains(index) else { return }
-        self.slots[index].isTrailer = (self.slots[index].status ?? 0) >= 200
+        self.slots[index].isTrailer = self.slots[index].status >= 200
     }
 
-    func header(_ index: Int, name: UnsafeBufferPointer<UInt8>, value: UnsafeBufferPointer<UInt8>) {
-        guard self.slots.indices.contains(index) else { return }
-        if unsafe name.elementsEqual(":status".utf8) {
-            // A final response follows an interim one (RFC 9110 §15.2) and replaces it.
+    /// A field of the block that has begun.
+    mutating func header(name: UnsafeBufferPointer<UInt8>, value: UnsafeBufferPointer<UInt8>) {
+        let index = self.current
+        guard self.slots.indices.contains(index), name.count > 0 else { return }
+        if unsafe name[0] == UInt8(ascii: ":") {
+            // A final response follows an interim one (RFC 9110 §15.2) and replaces it. nghttp2 has seen to it that
+            // this is the only pseudo field of a response, and that it has three digits (RFC 9113 §8.3.2).
             self.slots[index].headers.removeAll(keepingCapacity: true)
-            self.slots[index].status = unsafe Int(String(decoding: value, as: UTF8.self))
+            self.slots[index].status = unsafe value.reduce(0) { $0 &* 10 &+ Int($1 &- UInt8(ascii: "0")) }
             return
         }
-        guard !self.slots[index].isTrailer, self.slots[index].headers.count < 2 * self.keptHeaders.count else { return }
-        guard let kept = self.keptHeaders.first(where: { unsafe name.elementsEqual($0) }) else { return }
+        guard let kept = unsafe self.kept(name) else { return }
+        guard !self.slots[index].isTrailer, self.slots[index].headers.count < 2 * self.keptNames.count else { return }
         let clipped = unsafe value.prefix(self.keptBytes)
         let text = unsafe String(decoding: clipped, as: UTF8.self)
-        self.slots[index].headers.append(HTTP2Header(name: String(decoding: kept, as: UTF8.self), value: text))
+        self.slots[index].headers.append(HTTP2Header(name: self.keptNames[kept].name, value: text))
     }
 
-    func data(_ index: Int, _ bytes: UnsafeBufferPointer<UInt8>) {
+    private func kept(_ name: UnsafeBufferPointer<UInt8>) -> Int? {
+        for index in self.keptNames.indices where self.keptNames[index].bytes.count == name.count {
+            if unsafe name.elementsEqual(self.keptNames[index].bytes) { return index }
+        }
+        return nil
+    }
+
+    mutating func data(_ index: Int, _ bytes: UnsafeBufferPointer<UInt8>) {
         guard self.slots.indices.contains(index) else { return }
         let room = self.keptBytes - self.slots[index].body.count
         if room > 0 { unsafe self.slots[index].body.append(contentsOf: bytes.prefix(room)) }
     }
 
-    func completed(_ index: Int) {
+    mutating func completed(_ index: Int) {
         guard self.slots.indices.contains(index) else { return }
         self.slots[index].isComplete = true
     }
@@ -102,13 +124,16 @@ final class SessionLedger {
     /// Copies the next part of a request's body to where nghttp2 frames it.
     ///
     /// - Returns: how many bytes, and whether those were the last; nil when the stream is gone.
-    func readBody(_ index: Int, into target: UnsafeMutableBufferPointer<UInt8>) -> (count: Int, isLast: Bool)? {
+    mutating func readBody(_ index: Int, into target: UnsafeMutableBufferPointer<UInt8>) -> (count: Int, isLast: Bool)? {
         guard self.slots.indices.contains(index), self.slots[index].stream != 0 else { return nil }
         let start = self.slots[index].sentBytes
-        let rest = self.slots[index].requestBody[start...]
-        let count = min(target.count, rest.count)
-        _ = unsafe target.update(fromContentsOf: rest.prefix(count))
+        let (count, isLast) = unsafe self.slots[index].requestBody.withUnsafeBytes { body in
+            let count = min(target.count, body.count - start)
+            unsafe UnsafeMutableRawBufferPointer(target).copyMemory(
+                from: UnsafeRawBufferPointer(rebasing: body[start..<start + count]))
+            return (count, start + count == body.count)
+        }
         self.slots[index].sentBytes = start + count
-        return (count, count == rest.count)
+        return (count, isLast)
     }
 }

@@ -5,7 +5,7 @@ import Testing
 
 @Suite struct NotificationIdentifierTests {
     @Test func itIsALowerCaseUUIDAndNeverTheSame() {
-        var generator = SystemRandomNumberGenerator()
+        var generator = IdentifierGenerator()
         var seen: Set<[UInt8]> = []
         var text: [UInt8] = []
         for _ in 0..<1_000 {

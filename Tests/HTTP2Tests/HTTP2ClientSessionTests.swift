@@ -255,8 +255,7 @@ private final class Peer {
 
     @discardableResult
     func submit(tag: Int) throws -> Int32 {
-        self.block.rewind()
-        self.block.replace(self.path, "/3/device/".utf8, "0123456789".utf8)
+        self.block.replace(self.path, "/3/device/", "0123456789")
         return try self.session.submit(self.block, body: Array("{}".utf8), tag: tag)
     }
 

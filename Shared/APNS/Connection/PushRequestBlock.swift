@@ -52,11 +52,12 @@ private struct Fields {
     private let identifier: Int
     private let collapse: Int?
     private var isFirst = true
-    /// What the last request had; the text is made anew only when it changes.
+    /// What the last request had.
     private var lastPriority: UInt8 = 0
-    private var priorityText = "0"
     private var lastExpiration: Int64 = 0
-    private var expirationText = "0"
+    private var lastTopic: OrderTypeIdentifier?
+    private var lastPushType: PushNotification.Kind?
+    private var lastAuthorization: [UInt8] = []
 
     init(authority: String, hasToken: Bool, collapses: Bool) {
         _ = self.block.append(":method", "POST")
@@ -66,31 +67,38 @@ private struct Fields {
         self.authorization = hasToken ? self.block.append("authorization", "", isIndexed: false) : nil
         self.topic = self.block.append("apns-topic", "")
         self.pushType = self.block.append("apns-push-type", "")
-        self.priority = self.block.append("apns-priority", "")
-        self.expiration = self.block.append("apns-expiration", "")
+        self.priority = self.block.append("apns-priority", "0")
+        self.expiration = self.block.append("apns-expiration", "0")
         self.identifier = self.block.append("apns-id", "")
         self.collapse = collapses ? self.block.append("apns-collapse-id", "") : nil
     }
 
+    /// Replaces what differs from the last request: most of it seldom does.
     mutating func fill(_ notification: PushNotification, identifier: [UInt8], authorization value: [UInt8]) {
         if notification.priority != self.lastPriority {
             self.lastPriority = notification.priority
-            self.priorityText = String(notification.priority)
+            self.block.replace(self.priority, String(notification.priority))
         }
         if notification.expirationEpochSeconds != self.lastExpiration {
             self.lastExpiration = notification.expirationEpochSeconds
-            self.expirationText = String(notification.expirationEpochSeconds)
+            self.block.replace(self.expiration, String(notification.expirationEpochSeconds))
         }
-        self.block.rewind()
-        self.block.replace(self.path, "/3/device/".utf8, notification.deviceToken.rawValue.utf8)
-        if let authorization = self.authorization { self.block.replace(authorization, value) }
-        self.block.replace(self.topic, notification.topic.rawValue.utf8)
-        self.block.replace(self.pushType, notification.pushType.rawValue.utf8)
-        self.block.replace(self.priority, self.priorityText.utf8)
-        self.block.replace(self.expiration, self.expirationText.utf8)
+        if notification.topic != self.lastTopic {
+            self.lastTopic = notification.topic
+            self.block.replace(self.topic, notification.topic.rawValue)
+        }
+        if notification.pushType != self.lastPushType {
+            self.lastPushType = notification.pushType
+            self.block.replace(self.pushType, notification.pushType.rawValue)
+        }
+        if let authorization = self.authorization, value != self.lastAuthorization {
+            self.lastAuthorization = value
+            self.block.replace(authorization, value)
+        }
+        self.block.replace(self.path, "/3/device/", notification.deviceToken.rawValue)
         self.block.replace(self.identifier, identifier)
         if let collapse = self.collapse, let text = notification.collapseIdentifier {
-            self.block.replace(collapse, text.utf8)
+            self.block.replace(collapse, text)
         }
     }
 

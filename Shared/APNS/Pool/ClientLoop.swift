@@ -25,7 +25,7 @@ final class ClientLoop {
     private var closing: [EventLoopPromise<Void>] = []
     private var closeDeadline: NIODeadline?
     private var isStopped = false
-    private var generator = SystemRandomNumberGenerator()
+    private var generator = IdentifierGenerator()
 
     init(
         endpoint: APNSEndpoint, credential: APNSCredential, proxy: APNSProxy?, configuration: APNSConfiguration,
