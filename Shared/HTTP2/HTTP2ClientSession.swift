@@ -46,6 +46,9 @@ public final class HTTP2ClientSession {
     /// Whether `takeEvents` has something to hand over.
     public var hasEvents: Bool { unsafe !self.ledger.pointee.events.isEmpty }
 
+    /// How many things `takeEvents` has to hand over.
+    public var eventCount: Int { unsafe self.ledger.pointee.events.count }
+
     /// How many submitted requests have not ended.
     public var openStreams: Int { unsafe self.ledger.pointee.openStreams }
 

@@ -124,7 +124,9 @@ struct SessionLedger {
     /// Copies the next part of a request's body to where nghttp2 frames it.
     ///
     /// - Returns: how many bytes, and whether those were the last; nil when the stream is gone.
-    mutating func readBody(_ index: Int, into target: UnsafeMutableBufferPointer<UInt8>) -> (count: Int, isLast: Bool)? {
+    mutating func readBody(
+        _ index: Int, into target: UnsafeMutableBufferPointer<UInt8>
+    ) -> (count: Int, isLast: Bool)? {
         guard self.slots.indices.contains(index), self.slots[index].stream != 0 else { return nil }
         let start = self.slots[index].sentBytes
         let (count, isLast) = unsafe self.slots[index].requestBody.withUnsafeBytes { body in

@@ -20,6 +20,8 @@ struct Rehearsal: Sendable {
     func run() async throws -> RehearsalReport {
         var configuration = APNSConfiguration()
         configuration.streamCap = self.streams
+        configuration.connections = self.connections...self.connections
+        configuration.openSpacing = .zero
         let desk = RehearsalDesk(
             targets: self.targets, orderType: try rehearsalOrderType(),
             expirationEpochSeconds: Int64(Date().timeIntervalSince1970) + 7 * 24 * 3600,

@@ -43,7 +43,10 @@ final class PushConnectionHandler: ChannelInboundHandler {
     private var client: ClientLoop?
 
     /// After so many requests they are written, so that APNs works while the rest is prepared.
-    private static let mostUnwritten = 32
+    private static let mostUnwritten = 25
+    /// How much of what came is looked at in one go, and how many answers in it let the next requests start.
+    private static let pieceBytes = 1_024
+    private static let endsToGoOn = 10
 
     init(id: Int, client: ClientLoop, now: NIODeadline) throws(HTTP2Error) {
         self.id = id
@@ -199,10 +202,17 @@ final class PushConnectionHandler: ChannelInboundHandler {
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         self.machine.received(now: .now())
-        do throws(HTTP2Error) {
-            try self.session.receive(self.unwrapInboundIn(data))
-        } catch {
-            self.failure = self.failure ?? APNSError(.protocolViolation, error.message)
+        // Piece by piece, so that the next requests leave before the last answer is read: the server works meanwhile.
+        var bytes = self.unwrapInboundIn(data)
+        while self.failure == nil, self.client != nil,
+            let piece = bytes.readSlice(length: min(bytes.readableBytes, Self.pieceBytes)), piece.readableBytes > 0
+        {
+            do throws(HTTP2Error) {
+                try self.session.receive(piece)
+            } catch {
+                self.failure = APNSError(.protocolViolation, error.message)
+            }
+            if self.session.eventCount >= Self.endsToGoOn, self.machine.phase != .handshaking { self.run() }
         }
     }
 

@@ -1,0 +1,27 @@
+import APNS
+import Model
+import Testing
+
+@testable import Pusher
+
+@Suite struct RehearsalTests {
+    @Test(arguments: [
+        "https://api.push.apple.com", "https://api.push.apple.com:2197", "https://17.188.143.34", "https://localhost",
+        "https://127.0.0.2:443", "https://push.example.com:443",
+    ])
+    func onlyThisMachineIsSentAnything(_ url: String) throws {
+        #expect(!RehearsalCommand.isHere(try APNSEndpoint(url: url)))
+    }
+
+    @Test func thisMachineIsNamedByItsAddress() throws {
+        #expect(RehearsalCommand.isHere(try APNSEndpoint(url: "https://127.0.0.1:8443")))
+        #expect(RehearsalCommand.isHere(try APNSEndpoint(url: "https://[::1]:8443")))
+    }
+
+    @Test func theMadeUpDevicesAreAlwaysTheSame() throws {
+        let targets = try rehearsalTargets(1_000)
+        #expect(targets == (try rehearsalTargets(1_000)))
+        #expect(Set(targets).count == 1_000)
+        #expect(targets.allSatisfy { $0.rawValue.utf8.count == 64 })
+    }
+}
