@@ -2,6 +2,7 @@ import APNS
 import Foundation
 import Glibc
 import Model
+import NIOCore
 import NIOPosix
 
 /// Made-up notifications on their way from their making to their verdicts.
