@@ -1,4 +1,5 @@
 import APNS
+import Model
 import Operations
 import Testing
 
@@ -105,7 +106,7 @@ import Testing
         for (index, outcome) in CredentialMetrics.Outcome.allCases.enumerated() { metrics.count(outcome, by: index) }
         metrics.count(.delivered, by: -5)
         metrics.retired(by: 2)
-        metrics.deadLetter(code: "push-undeliverable")
+        metrics.deadLetter(.undeliverable)
         metrics.stands(credential: 2, breaker: 1)
         for milliseconds in [Int64.min, -1, 0, 1, 15, 3_600_000, 3_600_001] { metrics.age(milliseconds: milliseconds) }
         let outcomes = self.lines(registry, "waybill_pushes_total")
@@ -115,7 +116,7 @@ import Testing
         #expect(self.lines(registry, "waybill_push_tokens_retired_total") == ["waybill_push_tokens_retired_total{} 2"])
         // All from zero: an alert on an increase does not see a series that begins with one.
         let letters = self.lines(registry, "waybill_push_dead_letters_total")
-        #expect(letters.count == CredentialMetrics.letterCodes.count)
+        #expect(letters.count == PushLetterCode.allCases.count)
         #expect(letters.count { $0.hasSuffix(" 0") } == letters.count - 1)
         #expect(letters.contains("waybill_push_dead_letters_total{code=\"push-undeliverable\"} 1"))
         #expect(self.lines(registry, "waybill_push_credential_state") == ["waybill_push_credential_state{} 2.0"])

@@ -1,4 +1,5 @@
 import APNS
+import Model
 import Operations
 import ServiceLifecycle
 

@@ -1,4 +1,5 @@
 import CoreMetrics
+import Model
 import Operations
 import Synchronization
 

@@ -81,6 +81,7 @@ private func name(of verdict: PushVerdict) -> String {
     switch verdict {
     case .delivered: "delivered"
     case .retire: "retire"
+    case .unknownToken: "unknown"
     case .retry: "retry"
     case .stopCredential: "stop"
     case .drop: "drop"
