@@ -13,6 +13,9 @@ public final class BrandLibrary: Sendable {
         var failures: [BrandFailure]
     }
 
+    /// How often all is read at the start until a brand, or what is wrong with one, is found.
+    private static let startLooks = 5
+
     /// Nil for brands that never change.
     private let directory: String?
     private let webServiceURL: String
@@ -29,9 +32,13 @@ public final class BrandLibrary: Sendable {
         self.directory = directory
         self.webServiceURL = webServiceURL
         var catalog = BrandCatalog()
-        _ = Self.look(
-            directory, webServiceURL, &catalog, isForced: true, nowEpochSeconds ?? Int64(time(nil)))
-        let current = Self.current(catalog)
+        var current = Self.current(catalog)
+        // What changed while it was read counts for nothing and is read again.
+        for _ in 0..<Self.startLooks where current.brands.orderTypes.isEmpty && current.failures.isEmpty {
+            _ = Self.look(
+                directory, webServiceURL, &catalog, isForced: true, nowEpochSeconds ?? Int64(time(nil)))
+            current = Self.current(catalog)
+        }
         if current.brands.orderTypes.isEmpty {
             _ = try BrandDirectory.names(in: directory)
             throw current.failures.first?.error

@@ -34,15 +34,17 @@ struct BrandFixture: Sendable {
         self.files = files
     }
 
-    /// Writes the brands directory and returns its path.
+    /// Writes the brands directory, unless it is there already, and returns its path.
+    ///
+    /// Once: a packager that was started before may be reading it, and what changes meanwhile it reads again.
     func write(into directory: TemporaryDirectory) throws -> String {
         let brands = directory.path("brands")
+        if FileManager.default.fileExists(atPath: brands) { return brands }
         for (name, content) in self.files {
             let url = URL(filePath: "\(brands)/\(name)")
             try FileManager.default.createDirectory(
                 at: url.deletingLastPathComponent(), withIntermediateDirectories: true)
-            // In one piece: a packager that was started before may be reading it.
-            try Data(content).write(to: url, options: .atomic)
+            try Data(content).write(to: url)
         }
         return brands
     }
