@@ -1,4 +1,4 @@
-"""What the output of `swift test` says: which tests failed and with which words, where it crashed, what never ended.
+"""What the output of the tests says: which tests failed and with which words, where it crashed, what never ended.
 
   test_log.py tell LOG            the failures, short enough to stand at the end of a long output
   test_log.py ran LOG             fails if no test ran: the filter fits nothing
