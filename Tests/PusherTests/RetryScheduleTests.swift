@@ -83,8 +83,13 @@ import Testing
         // A moment that lies before our own is no reason to hurry.
         #expect(Self.pauses(Self.retry(.service, after: 1), blame: .nobody, most: 5).last == .seconds(16))
         #expect(Self.pauses(Self.retry(.service, after: -7), blame: .nobody, most: 1) == [.seconds(1)])
-        // Where nobody is given up the bound is a fixed one.
-        #expect(Self.pauses(Self.retry(.service, after: 3600), blame: .nobody, most: 1) == [.seconds(300)])
+        // Where nobody is given up the bound is a fixed one, or the hold limit.
+        for (hold, longest) in [(86_400, 300), (10, 10)] {
+            let pauses = Self.pauses(
+                Self.retry(.service, after: 3600), blame: .nobody, most: 1,
+                limits: .init(attempts: 8, hold: .seconds(hold)))
+            #expect(pauses == [.seconds(longest)])
+        }
     }
 
     @Test func whatIsNobodysFaultIsNeverGivenUp() {

@@ -36,7 +36,8 @@ struct RetrySchedule: Hashable, Sendable {
     static let secondOfConnection = Duration.seconds(1)
     /// The longest pause that is not asked for by APNs.
     static let longest = Duration.seconds(60)
-    /// How far a `Retry-After` is honoured where nobody is given up: a hold limit does not bound it there.
+    /// How far a `Retry-After` is honoured where nobody is given up, unless the hold limit is shorter: nobody waits
+    /// longer for an APNs that is back. While it is away its credential's probes keep to what it asked for.
     static let mostRetryAfter = Duration.seconds(300)
 
     /// Failed attempts, whoever was to blame.
@@ -61,7 +62,7 @@ struct RetrySchedule: Hashable, Sendable {
     ) -> Step {
         // Beyond four thousand million attempts the backoff is at its longest anyway.
         if self.attempts < .max { self.attempts += 1 }
-        var room = Self.mostRetryAfter
+        var room = min(Self.mostRetryAfter, limits.hold)
         if blame == .nobody {
             self.pause = .zero
         } else {
