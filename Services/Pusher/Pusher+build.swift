@@ -17,13 +17,17 @@ extension Pusher {
     static let group = "waybill-pusher"
 
     /// Makes the worker and what it works with.
-    static func build(_ settings: PusherSettings, _ environment: ServiceEnvironment) throws -> [any Service] {
+    ///
+    /// - Parameter limits: others than those of the settings; for tests.
+    static func build(
+        _ settings: PusherSettings, _ environment: ServiceEnvironment, limits: PushLimits? = nil
+    ) throws -> [any Service] {
         let common = environment.common
         let redis = RedisClient(common.redis, eventLoopGroup: environment.group)
         let producer = try KafkaProducer(
             environment.producing(within: common.shutdownLimit / 4),
             topics: [common.topics.registrations, common.topics.deadLetters])
-        let limits = PushLimits(settings)
+        let limits = limits ?? PushLimits(settings)
         let metrics = PusherMetrics(factory: environment.metrics, host: "\(settings.endpoint)")
         let journal = PushJournal(logger: environment.logger, readiness: environment.readiness)
         // The consumer asks the desk, and the desk tells the consumer.
@@ -57,7 +61,7 @@ extension Pusher {
             retirement: Retirement(
                 topics: common.topics, registrations: registrations, view: view, producer: producer),
             topics: common.topics, producer: producer, metrics: metrics, journal: journal,
-            onDone: { dispatch.done($0) })
+            onDone: { dispatch.done($0, standing: $1) })
         let worker = PushWorker(
             PushWorker.Parts(
                 consumer: consumer, dispatch: dispatch, lookup: PushLookup(registrations: registrations, view: view),

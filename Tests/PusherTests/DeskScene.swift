@@ -74,6 +74,12 @@ struct DeskScene {
             now: self.now, epochMilliseconds: self.epochMilliseconds, jitter: 0)
     }
 
+    /// What had to be done is done.
+    @discardableResult
+    mutating func done(_ effect: PushEffect, standing: [RegistrationKey: RegistrationRecord] = [:]) -> PushEffect? {
+        self.desk.done(effect, standing: standing, now: self.now, jitter: 0)
+    }
+
     static let delivered = PushOutcome.answered(PushAnswer(status: 200))
     static func answer(_ status: Int, _ reason: String, at milliseconds: Int64? = nil) -> PushOutcome {
         .answered(PushAnswer(status: status, reason: reason, timestampMilliseconds: milliseconds))

@@ -44,7 +44,7 @@ import Testing
         #expect(scene.desk.giveUpStuck(now: scene.now, most: 3).count == 3)
         let rest = scene.desk.giveUpStuck(now: scene.now, most: 10)
         #expect(rest.map { self.code($0) } == [.credentialStopped, .credentialStopped])
-        for effect in rest { scene.desk.done(effect) }
+        for effect in rest { scene.done(effect) }
         #expect(scene.desk.takeFinished().count == 2)
     }
 
@@ -52,7 +52,7 @@ import Testing
         var scene = try self.stopped(8) { $0.targets = 10 }
         let effects = scene.desk.giveUpStuck(now: scene.now, most: 10)
         #expect(!effects.isEmpty)
-        for effect in effects { scene.desk.done(effect) }
+        for effect in effects { scene.done(effect) }
         #expect(!scene.desk.isCrowded)
     }
 
@@ -83,7 +83,7 @@ import Testing
         #expect(scene.desk.send(lane, now: scene.now, epochMilliseconds: 0).isEmpty)
         let effects = scene.desk.giveUpBrandless(most: 10)
         #expect(effects.map { self.code($0) } == [.brandMissing])
-        scene.desk.done(effects[0])
+        scene.done(effects[0])
         #expect(scene.desk.takeFinished() == [receipt])
     }
 

@@ -30,6 +30,8 @@ import Testing
         var settling: [(effect: PushEffect, device: Int, sent: Int)] = []
         /// Sent when, of the last notification of each device that came to an end.
         var ended: [Int: Int] = [:]
+        /// When a device's registration was taken off: what came before is over with it.
+        var retired: [Int: Int] = [:]
         var retrying: Set<Int> = []
         var letGo: Set<KafkaReceipt> = []
         var finished: Set<KafkaReceipt> = []
@@ -50,7 +52,8 @@ import Testing
             #expect(eye.finished.insert(receipt).inserted, "\(receipt.origin) is done twice")
             #expect(!eye.letGo.contains(receipt), "\(receipt.origin) was let go of")
             for (device, told) in eye.tellings[receipt] ?? [:] {
-                #expect(eye.ended[device, default: -1] >= told, "\(receipt.origin): \(device) was not told after it")
+                let last = max(eye.ended[device, default: -1], eye.retired[device, default: -1])
+                #expect(last >= told, "\(receipt.origin): \(device) was not told after it")
             }
         }
     }
@@ -83,8 +86,20 @@ import Testing
 
     private func settle(_ scene: inout DeskScene, _ eye: inout Onlooker, _ index: Int) {
         let (effect, device, sent) = eye.settling.remove(at: index)
-        eye.ended[device] = sent
-        scene.desk.done(effect)
+        var standing: [RegistrationKey: RegistrationRecord] = [:]
+        // Those that were registered since stand, all with the same token.
+        if case .retire(let dead) = effect.work {
+            standing = dead.registrations.filter { !dead.means($0.value) }
+            if standing.isEmpty { eye.retired[device] = scene.time }
+        }
+        let (waiting, before) = (scene.desk.census.waiting, scene.desk.lanes[0].tally.retried)
+        if let effect = scene.done(effect, standing: standing) {
+            eye.settling.append((effect, device, sent))
+        } else if scene.desk.lanes[0].tally.retried > before {
+            if scene.desk.census.waiting > waiting { eye.retrying.insert(device) }
+        } else {
+            eye.ended[device] = sent
+        }
     }
 
     private func revoke(_ partition: Int32, _ scene: inout DeskScene, _ eye: inout Onlooker) {

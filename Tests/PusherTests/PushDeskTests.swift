@@ -118,7 +118,8 @@ import Testing
         #expect(letter.registration.order.order.rawValue == "a")
         #expect(letter.origin == receipt.position)
         #expect(scene.desk.takeFinished().isEmpty)
-        scene.desk.done(try #require(effect))
+        let last = try #require(effect)
+        scene.done(last)
         #expect(scene.desk.takeFinished() == [receipt])
         #expect(scene.desk.census == PushCensus())
     }
@@ -159,22 +160,6 @@ import Testing
         #expect(sent.count >= 4)
         for (index, minute) in sent.enumerated() where index >= 4 { #expect(minute - sent[index - 4] >= 60) }
         #expect(try #require(sent.last) >= 99)
-    }
-
-    @Test func aTokenThatIsGoneTakesTheRegistrationsOffThatAreOlder() throws {
-        var scene = try DeskScene { $0.window = .zero }
-        let receipt = try scene.change("old", for: [1], registered: 5)
-        try scene.change("new", for: [1], registered: 7)
-        let effect = scene.reply(scene.send()[0].number, DeskScene.answer(410, "Unregistered", at: 6))
-        guard case .retire(let registrations) = try #require(effect).work else { throw DeskError() }
-        #expect(registrations.map(\.key.order.order.rawValue) == ["old"])
-        #expect(registrations.map(\.record.registeredEpochMilliseconds) == [5])
-        #expect(registrations.map(\.record.pushToken) == [try DeskScene.token(1)])
-        scene.desk.done(try #require(effect))
-        #expect(scene.desk.takeFinished().first == receipt)
-        try scene.change("new", for: [1], registered: 7)
-        #expect(scene.reply(scene.send()[0].number, DeskScene.answer(410, "Unregistered", at: 6)) == nil)
-        #expect(scene.desk.takeFinished().count == 1)
     }
 
     @Test func onlySoManyAreWithTheClient() throws {

@@ -57,7 +57,8 @@ import Testing
             for token in [1, 2] {
                 let answer = APNSSimulatorAnswer(410, "Unregistered", timestampEpochMilliseconds: 6000)
                 try await scene.apns.add(
-                    APNSSimulatorFault(.answer(answer, delayMilliseconds: 0), token: PusherScene.token(token)))
+                    APNSSimulatorFault(
+                        .answer(answer, delayMilliseconds: 0), token: PusherScene.token(token), count: 1))
             }
             try await PushTable.process(scene, [try scene.changed("o")])
             #expect(try await !scene.isRegistered(gone.key))
@@ -66,7 +67,8 @@ import Testing
             #expect(try await scene.registrations.orders(of: gone.key.device, type: gone.key.order.orderType).isEmpty)
             #expect(try await scene.tombstones() == 1)
             #expect(scene.retired == 1)
-            #expect(scene.pushes("delivered") == 1)
+            #expect(scene.pushes("delivered") == 2, "whoever came back is told")
+            #expect(scene.pushes("retried") == 1)
         }
     }
 
@@ -75,7 +77,8 @@ import Testing
         try await PusherScene.run { scene in
             let gone = try await scene.register("d", for: "o", token: 1, at: 5000)
             let answer = APNSSimulatorAnswer(410, "Unregistered", timestampEpochMilliseconds: 6000)
-            try await scene.apns.add(APNSSimulatorFault(.answer(answer, delayMilliseconds: 0)))
+            try await scene.apns.add(
+                APNSSimulatorFault(.answer(answer, delayMilliseconds: 0), token: PusherScene.token(1)))
             // Registering counts as well: its script reads.
             func reads() async throws -> Int {
                 var reads = 0
@@ -99,6 +102,38 @@ import Testing
             #expect(try await scene.isRegistered(again.key))
             #expect(try await scene.tombstones() == 2)
             #expect(scene.retired == 0, "it had gone by itself")
+            #expect(try await scene.told() == [1, 2].map(PusherScene.token), "the new token is told")
+        }
+    }
+
+    @Test func aDeviceThatIsGoneIsTakenOffItsOtherOrdersAsWell() async throws {
+        try await PusherScene.run { scene in
+            for number in 0..<5 { try await scene.register("d", for: "o\(number)", token: 1, at: 5000) }
+            let other = try await scene.register("d", for: "other", token: 2, at: 5000)
+            let stranger = try await scene.register("e", for: "o1", token: 3)
+            let answer = APNSSimulatorAnswer(410, "Unregistered", timestampEpochMilliseconds: 6000)
+            try await scene.apns.add(
+                APNSSimulatorFault(.answer(answer, delayMilliseconds: 0), token: PusherScene.token(1)))
+            try await PushTable.process(scene, [try scene.changed("o0")])
+            let type = other.key.order.orderType
+            #expect(try await scene.registrations.orders(of: other.key.device, type: type) == [other.key.order.order])
+            #expect(try await scene.isRegistered(stranger.key))
+            #expect(try await scene.tombstones() == 5)
+            #expect(scene.retired == 5)
+        }
+    }
+
+    @Test func aTokenThatWasRegisteredAgainForAnyOrderLeavesTheOthersStanding() async throws {
+        try await PusherScene.run { scene in
+            let gone = try await scene.register("d", for: "o0", token: 1, at: 5000)
+            let old = try await scene.register("d", for: "o1", token: 1, at: 5000)
+            let new = try await scene.register("d", for: "o2", token: 1, at: 7000)
+            let answer = APNSSimulatorAnswer(410, "Unregistered", timestampEpochMilliseconds: 6000)
+            try await scene.apns.add(APNSSimulatorFault(.answer(answer, delayMilliseconds: 0), count: 1))
+            try await PushTable.process(scene, [try scene.changed("o0")])
+            #expect(try await !scene.isRegistered(gone.key))
+            #expect(try await scene.isRegistered(old.key))
+            #expect(try await scene.isRegistered(new.key))
         }
     }
 

@@ -24,7 +24,8 @@ final class PushTable: Sendable {
     }
 
     private init(
-        _ scene: PusherScene, limits: PushLimits, view: ViewWatch?, now: @escaping @Sendable () -> Int64
+        _ scene: PusherScene, limits: PushLimits, view: ViewWatch?,
+        clock: @escaping @Sendable () -> ContinuousClock.Instant, now: @escaping @Sendable () -> Int64
     ) {
         let done = Done()
         self.done = done
@@ -32,7 +33,7 @@ final class PushTable: Sendable {
         self.metrics = PusherMetrics(factory: scene.metrics, host: scene.host)
         self.lookup = PushLookup(registrations: scene.registrations, view: view)
         self.dispatch = PushDispatch(
-            limits: limits, wallClock: now, random: { 0 },
+            limits: limits, clock: clock, wallClock: now, random: { 0 },
             onFinished: { receipts in done.receipts.withLock { $0 += receipts } })
     }
 
@@ -43,13 +44,14 @@ final class PushTable: Sendable {
     ///   - now: milliseconds since 1970.
     static func run(
         _ scene: PusherScene, limits: (inout PushLimits) -> Void = { _ in }, view: ViewWatch? = nil,
-        hasBrand: Bool = true, now: @escaping @Sendable () -> Int64 = { PusherScene.noon * 1000 },
+        hasBrand: Bool = true, clock: @escaping @Sendable () -> ContinuousClock.Instant = { .now },
+        now: @escaping @Sendable () -> Int64 = { PusherScene.noon * 1000 },
         _ body: @Sendable (PushTable) async throws -> Void
     ) async throws {
         var set = PushLimits()
         set.window = .zero
         limits(&set)
-        let table = PushTable(scene, limits: set, view: view, now: now)
+        let table = PushTable(scene, limits: set, view: view, clock: clock, now: now)
         let type = try OrderTypeIdentifier(PusherFixture.orderType)
         let client = try scene.client { [dispatch = table.dispatch] in dispatch.take($0, of: type, generation: 1) }
         if hasBrand {
@@ -62,7 +64,7 @@ final class PushTable: Sendable {
             topics: scene.topics, producer: scene.producer, metrics: table.metrics,
             journal: PushJournal(
                 logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }, readiness: Readiness(conditions: [])),
-            onDone: { [dispatch = table.dispatch] in dispatch.done($0) }, random: { _ in 0.01 })
+            onDone: { [dispatch = table.dispatch] in dispatch.done($0, standing: $1) }, random: { _ in 0.01 })
         let result = await withTaskGroup(of: Void.self) { group in
             for _ in 0..<4 { group.addTask { await errands.work() } }
             group.addTask {

@@ -106,4 +106,27 @@ import Testing
             #expect(try await self.lag(scene) == 0)
         }
     }
+
+    @Test func anIdlePusherHardlyUsesAProcessor() async throws {
+        try await PusherScene.run { scene in
+            let directory = try TemporaryDirectory("pusher-process")
+            try await scene.redis.completeView()
+            try await scene.register("d", for: "o0", token: 0)
+            try await self.publish(scene, 0..<1)
+            let pusher = try self.child(scene, directory)
+            try await eventually("committed") { try await self.lag(scene) == 0 }
+            // User and system time in hundredths of a second. Source: proc(5)
+            func used() throws -> Int {
+                let text = try String(contentsOfFile: "/proc/\(pusher.processIdentifier)/stat", encoding: .utf8)
+                let fields = text.split(separator: ")").last?.split(separator: " ") ?? []
+                try #require(fields.count > 12)
+                return try #require(Int(fields[11])) + #require(Int(fields[12]))
+            }
+            let before = try used()
+            try await Task.sleep(for: .seconds(4))
+            // 4 are a hundredth of a processor; a debug build uses several times as much as the other one.
+            #expect(try used() - before <= 16)
+            #expect(await pusher.stop(grace: .seconds(20)) == .code(0))
+        }
+    }
 }

@@ -1,11 +1,6 @@
-import Foundation
 import Kafka
-import Logging
 import Model
-import NIOPosix
-import Operations
 import Redis
-import ServiceLifecycle
 import TestKit
 import Testing
 
@@ -13,49 +8,15 @@ import Testing
 
 /// The service as it is built for production, run and stopped.
 @Suite struct PusherServiceTests {
-    /// Runs the service against a scene's servers until `body` returns, then stops it.
     private func serve(
         _ scene: PusherScene, _ directory: TemporaryDirectory, _ body: (KafkaAdmin) async throws -> Void
     ) async throws {
-        let fixture = try PusherFixture.shared.get()
-        let quick = KafkaBroker.quick.map { "\($0)=\($1)\n" }.joined()
-        let settings = try Settings(environment: [
-            "WAYBILL_KAFKA_BOOTSTRAP": scene.broker.bootstrap, "WAYBILL_REDIS_URL": scene.server.url,
-            "WAYBILL_KAFKA_PROPERTIES": try directory.write("kafka.properties", quick),
-            "WAYBILL_BRANDS": try fixture.write(into: directory), "WAYBILL_APNS_URL": scene.apns.url,
-            "WAYBILL_PUSH_WINDOW_MILLISECONDS": "50",
-            "WAYBILL_APNS_ROOTS": try directory.write("roots.pem", fixture.rootPEM),
-        ])
-        try await scene.redis.completeView()
-        let common = try CommonSettings(settings)
-        let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
-        let environment = ServiceEnvironment(
-            common: common, group: MultiThreadedEventLoopGroup.singleton, metrics: scene.metrics,
-            readiness: Readiness(conditions: [WorkerCondition.joined]), logger: logger)
-        let services = try Pusher.build(try PusherSettings(settings, common: common), environment)
-        let group = ServiceGroup(services: services, logger: logger)
-        try await withThrowingTaskGroup { tasks in
-            tasks.addTask { try await group.run() }
-            let result: Result<Void, any Error>
-            do { result = .success(try await body(scene.admin)) } catch { result = .failure(error) }
-            let start = ContinuousClock.now
-            await group.triggerGracefulShutdown()
-            try await tasks.waitForAll()
-            #expect(ContinuousClock.now - start < .seconds(18))
-            try result.get()
-        }
+        try await scene.serve(directory) { try await body(scene.admin) }
     }
 
-    private func lag(_ scene: PusherScene, _ admin: KafkaAdmin) async throws -> Int64 {
-        try await admin.lag(group: Pusher.group, topic: scene.topics.orders).values.reduce(0, +)
-    }
+    private func lag(_ scene: PusherScene, _ admin: KafkaAdmin) async throws -> Int64 { try await scene.lag() }
 
-    /// Tells the topic that an order changed.
-    private func publish(_ scene: PusherScene, _ order: String) async throws {
-        _ = try await scene.producer.produce(
-            KafkaMessage(
-                topic: scene.topics.orders, key: Array("\(try PusherScene.order(order))".utf8), value: [0x7B, 0x7D]))
-    }
+    private func publish(_ scene: PusherScene, _ order: String) async throws { try await scene.publish([order]) }
 
     @Test(.timeLimit(.minutes(2)))
     func aRecordIsCommittedBehindItsLastVerdictOnly() async throws {

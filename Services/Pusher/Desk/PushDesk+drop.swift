@@ -41,7 +41,8 @@ extension PushDesk {
         return false
     }
 
-    private mutating func letGo(_ index: Int) {
+    /// Nobody is told for a record's sake any more.
+    mutating func letGo(_ index: Int) {
         guard self.records[index].open > 0, !self.records[index].isDropped else { return }
         self.records[index].isDropped = true
         self.lateDrops.append(self.records[index].receipt)

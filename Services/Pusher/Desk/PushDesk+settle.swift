@@ -28,14 +28,7 @@ extension PushDesk {
             self.lanes[lane].tally.retried += 1
             self.sendAgain(slot, at: now + pause)
         case .retire(let moment):
-            let registrations = self.registrations(slot, before: moment)
-            guard !registrations.isEmpty else {
-                // All were renewed since: what APNs said is old.
-                self.lanes[lane].tally.drop("the push token was gone, and was registered again")
-                self.finish(slot)
-                return nil
-            }
-            return self.settleLater(slot, .retire(registrations))
+            return self.settleLater(slot, .retire(self.deadToken(slot, before: moment)))
         case .keep(let reason):
             self.lanes[lane].tally.unknown += 1
             return self.giveUp(slot, .tokenUnknown, reason)
@@ -45,13 +38,6 @@ extension PushDesk {
             return self.giveUp(slot, .refused, reason)
         }
         return nil
-    }
-
-    /// What had to be done for a notification is done: so are its records.
-    mutating func done(_ effect: PushEffect) {
-        guard let slot = self.slot(of: effect.number, in: .settling) else { return }
-        self.settlingCount -= 1
-        self.finish(slot)
     }
 
     /// Gives up what cannot be sent with a credential that is stopped: what waited for too long, and what is in the
@@ -89,8 +75,10 @@ extension PushDesk {
         return effects
     }
 
+    /// A device is not told: a letter is to be written.
+    ///
     /// - Parameter reason: for people; no secrets.
-    private mutating func giveUp(_ slot: Int, _ code: PushLetterCode, _ reason: String) -> PushEffect {
+    mutating func giveUp(_ slot: Int, _ code: PushLetterCode, _ reason: String) -> PushEffect {
         let target = self.targets[slot]
         self.lanes[Int(target.lane)].tally.drop(reason)
         // Only what has links is sent, and only what was sent is given up; a link's record is in hand.
@@ -111,7 +99,8 @@ extension PushDesk {
         return PushEffect(number: Self.number(slot, self.newTicket(slot)), work: work)
     }
 
-    private mutating func sendAgain(_ slot: Int, at moment: ContinuousClock.Instant) {
+    /// It failed and is tried at that moment, for all that came meanwhile as well.
+    mutating func sendAgain(_ slot: Int, at moment: ContinuousClock.Instant) {
         if self.targets[slot].waiting.isEmpty {
             self.targets[slot].exchange()
         } else {
@@ -124,7 +113,7 @@ extension PushDesk {
     }
 
     /// Ends what a notification was sent for; what came meanwhile has a window of its own.
-    private mutating func finish(_ slot: Int) {
+    mutating func finish(_ slot: Int) {
         self.end(self.targets[slot].sent)
         self.targets[slot].sent.removeAll(keepingCapacity: self.targets[slot].sent.capacity <= 8)
         self.targets[slot].tries = self.freshTries(now: self.targets[slot].since)
@@ -143,22 +132,5 @@ extension PushDesk {
         }
         guard oldest < .max else { return }
         self.lanes[Int(self.targets[slot].lane)].tally.agesInMilliseconds.append(max(0, epochMilliseconds - oldest))
-    }
-
-    /// The registrations behind a notification that are older than a moment, the last word of each.
-    private func registrations(
-        _ slot: Int, before moment: Int64
-    ) -> [(key: RegistrationKey, record: RegistrationRecord)] {
-        let target = self.targets[slot]
-        var moments: [RegistrationKey: Int64] = [:]
-        for link in target.sent + target.waiting {
-            let key = RegistrationKey(
-                device: link.device,
-                order: OrderKey(orderType: self.lanes[Int(target.lane)].orderType, order: link.order))
-            moments[key] = max(moments[key] ?? .min, link.registeredEpochMilliseconds)
-        }
-        return moments.filter { $0.value < moment }.map { key, registered in
-            (key, RegistrationRecord(pushToken: target.token, registeredEpochMilliseconds: registered))
-        }
     }
 }

@@ -3,8 +3,8 @@ import Model
 /// What has to be done, outside, before the records of a notification are done.
 struct PushEffect: Sendable {
     enum Work: Sendable {
-        /// Take these registrations off, whose push token is gone, unless something newer stands there.
-        case retire([(key: RegistrationKey, record: RegistrationRecord)])
+        /// Take off what was registered with a push token that is gone.
+        case retire(DeadToken)
         /// Publish that a device was not told.
         case report(PushLetter)
     }
@@ -12,4 +12,18 @@ struct PushEffect: Sendable {
     /// Of the target, to be given back when it is done.
     let number: UInt64
     let work: Work
+}
+
+/// A push token that APNs calls gone.
+struct DeadToken: Sendable {
+    let token: PushToken
+    /// What was registered with it before this moment, in milliseconds since 1970, is taken off.
+    let moment: Int64
+    /// What led to the notification, each as it was looked up last.
+    let registrations: [RegistrationKey: RegistrationRecord]
+
+    /// Whether APNs speaks of a registration.
+    func means(_ registration: RegistrationRecord) -> Bool {
+        registration.pushToken == self.token && registration.registeredEpochMilliseconds < self.moment
+    }
 }

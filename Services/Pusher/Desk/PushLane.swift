@@ -129,6 +129,19 @@ struct PushLane {
         }
     }
 
+    /// A push token that APNs called gone was registered again since: what APNs said is old, or comes again.
+    ///
+    /// The time that Redis and Kafka took to tell is not the device's fault.
+    func renewed(
+        _ tries: inout PushTries, now: ContinuousClock.Instant, jitter: Double
+    ) -> (step: RetrySchedule.Step, reason: String) {
+        let answer = tries.history.newest?.text ?? "410"
+        let retry = PushRetry(
+            reason: "\(answer) although it was registered again", scope: .device, cause: .answer(status: 410))
+        tries.sent = now
+        return (self.step(retry, &tries, .notification, now: now, jitter: jitter), retry.reason)
+    }
+
     private mutating func unknown(_ tries: PushTries, generation: Int, now: ContinuousClock.Instant) -> Ruling {
         let text = "400 \(PushReason.badDeviceToken.rawValue)"
         guard generation == self.generation else { return .keep(reason: "\(text), asked with an older credential") }
@@ -145,12 +158,17 @@ struct PushLane {
     private func again(
         _ retry: PushRetry, _ tries: inout PushTries, _ blame: Blame, now: ContinuousClock.Instant, jitter: Double
     ) -> Ruling {
-        let step = tries.schedule.failed(retry, blame: blame, took: now - tries.sent, limits: self.schedule) { range in
-            range.lowerBound + (range.upperBound - range.lowerBound) * jitter
-        }
-        return switch step {
+        switch self.step(retry, &tries, blame, now: now, jitter: jitter) {
         case .again(let pause): .again(after: pause)
         case .giveUp: .giveUp(reason: retry.reason)
+        }
+    }
+
+    private func step(
+        _ retry: PushRetry, _ tries: inout PushTries, _ blame: Blame, now: ContinuousClock.Instant, jitter: Double
+    ) -> RetrySchedule.Step {
+        tries.schedule.failed(retry, blame: blame, took: now - tries.sent, limits: self.schedule) { range in
+            range.lowerBound + (range.upperBound - range.lowerBound) * jitter
         }
     }
 }

@@ -18,53 +18,79 @@ struct PushErrands: Sendable {
     let producer: KafkaProducer
     let metrics: PusherMetrics
     let journal: PushJournal
-    /// Tells the desk.
-    let onDone: @Sendable (PushEffect) -> Void
+    /// Tells the desk, and which registrations of a dead token stand now.
+    let onDone: @Sendable (PushEffect, [RegistrationKey: RegistrationRecord]) -> Void
     var random: @Sendable (ClosedRange<Double>) -> Double = { Double.random(in: $0) }
 
     /// One lane: does one thing after the other until no more is given out, or the task is cancelled.
     func work() async {
         while let effect = await self.queue.next() {
-            if await self.finish(effect) { self.onDone(effect) }
+            if let standing = await self.finish(effect) { self.onDone(effect, standing) }
             self.queue.ended()
         }
     }
 
-    /// - Returns: whether it was done; false only when the task was cancelled.
-    private func finish(_ effect: PushEffect) async -> Bool {
-        var progress: [Retirement.Progress] = []
+    /// - Returns: which registrations of a dead token stand now; nil only when the task was cancelled: it is not done.
+    private func finish(_ effect: PushEffect) async -> [RegistrationKey: RegistrationRecord]? {
+        var round = Round()
         var attempt = 0
         while true {
             do {
+                var standing: [RegistrationKey: RegistrationRecord] = [:]
                 switch effect.work {
-                case .retire(let registrations): try await self.retire(registrations, &progress)
+                case .retire(let dead): standing = try await self.retire(dead, &round)
                 case .report(let letter):
                     _ = try await self.producer.produce(letter.message(self.topics))
                     self.metrics.of(letter).deadLetter(letter.code)
                 }
                 if attempt > 0 { self.journal.isBack(.errands) }
-                return true
+                return standing
             } catch {
                 attempt += 1
                 self.journal.isAway(.errands, "\(error)")
                 let delay = backoff(attempt: attempt, random: self.random)
                 // Uncommitted work is repeated by whoever comes next.
-                do { try await Task.sleep(for: delay) } catch { return false }
+                do { try await Task.sleep(for: delay) } catch { return nil }
             }
         }
     }
 
-    /// - Parameter progress: of those that were begun, in order.
+    /// How far a dead token's retirement has come. What was begun is finished, whatever stands there meanwhile.
+    private struct Round {
+        var steps: [(key: RegistrationKey, record: RegistrationRecord, progress: Retirement.Progress)] = []
+        /// Which of the registrations in hand, and then of its devices' others, are among the steps.
+        var hasOwn = false
+        var hasOthers = false
+    }
+
+    /// - Returns: the registrations in hand that stand now.
     private func retire(
-        _ registrations: [(key: RegistrationKey, record: RegistrationRecord)], _ progress: inout [Retirement.Progress]
-    ) async throws {
-        for (index, (key, record)) in registrations.enumerated() {
-            if index == progress.count { progress.append(Retirement.Progress()) }
-            if progress[index].isDone { continue }
-            if try await self.retirement.retire(key, record, &progress[index]) {
+        _ dead: DeadToken, _ round: inout Round
+    ) async throws -> [RegistrationKey: RegistrationRecord] {
+        let own = dead.registrations.filter { dead.means($0.value) }
+        if !round.hasOwn {
+            round.steps = own.map { ($0.key, $0.value, Retirement.Progress()) }
+            round.hasOwn = true
+        }
+        try await self.finish(&round)
+        if !round.hasOthers {
+            // One that is newer shows that the device is back: then nothing else of it is touched.
+            if own.count == dead.registrations.count {
+                round.steps += try await self.retirement.others(of: dead).map { ($0, $1, Retirement.Progress()) }
+            }
+            round.hasOthers = true
+            try await self.finish(&round)
+        }
+        return try await self.retirement.standing(Array(dead.registrations.keys))
+    }
+
+    private func finish(_ round: inout Round) async throws {
+        for index in round.steps.indices where !round.steps[index].progress.isDone {
+            let (key, record, _) = round.steps[index]
+            if try await self.retirement.retire(key, record, &round.steps[index].progress) {
                 self.metrics[key.order.orderType.rawValue].retired()
             }
-            progress[index].isDone = true
+            round.steps[index].progress.isDone = true
         }
     }
 }

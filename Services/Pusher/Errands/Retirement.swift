@@ -7,6 +7,9 @@ struct Retirement: Sendable {
     /// How often a registration is published that keeps changing while it is taken off.
     private static let endLimit = 5
 
+    /// Most other registrations of its device that one dead token takes with it; the rest follow when they change.
+    private static let othersLimit = 200
+
     let topics: Topics
     let registrations: Registrations
     /// Of the same kind as the lookups', for the same reason.
@@ -60,6 +63,39 @@ struct Retirement: Sendable {
             known = standing
             standing = try await self.standing(key)
         }
+    }
+
+    /// What else the devices behind a dead token are registered for with it: nobody would be told of these orders
+    /// either, and each would cost a notification to find out.
+    ///
+    /// - Returns: at most `othersLimit`; none when the token was registered again, since then it is no dead one.
+    func others(of dead: DeadToken) async throws -> [(RegistrationKey, RegistrationRecord)] {
+        var others: [RegistrationKey] = []
+        guard let type = dead.registrations.first?.key.order.orderType else { return [] }
+        for device in Set(dead.registrations.keys.map(\.device)) where others.count < Self.othersLimit {
+            for order in try await self.registrations.orders(of: device, type: type) {
+                let key = RegistrationKey(device: device, order: OrderKey(orderType: type, order: order))
+                if dead.registrations[key] == nil { others.append(key) }
+            }
+        }
+        others = Array(others.prefix(Self.othersLimit))
+        let standing = try await self.standing(others)
+        let isBack = standing.values.contains { $0.pushToken == dead.token && !dead.means($0) }
+        return isBack ? [] : standing.filter { dead.means($0.value) }.map { ($0.key, $0.value) }
+    }
+
+    /// Which of some registrations stand in a complete view.
+    func standing(_ keys: [RegistrationKey]) async throws -> [RegistrationKey: RegistrationRecord] {
+        guard !keys.isEmpty else { return [:] }
+        let epochs = try await self.view?.known()
+        let devices = try await self.registrations.devices(of: keys.map(\.order))
+        var standing: [RegistrationKey: RegistrationRecord] = [:]
+        for (key, registered) in zip(keys, devices) {
+            standing[key] = registered.first { $0.device == key.device }?.registration
+        }
+        // One that was only not restored yet would never be told.
+        if let epochs { try await self.view?.confirm(epochs) }
+        return standing
     }
 
     /// The registration that stands in a complete view.

@@ -39,21 +39,25 @@ final class PushDispatch: Sendable {
     private let state: Mutex<State>
     private let onFinished: @Sendable ([KafkaReceipt]) -> Void
     private let onChange: @Sendable (OrderTypeIdentifier, PushLane.Change) -> Void
+    private let clock: @Sendable () -> ContinuousClock.Instant
     private let wallClock: @Sendable () -> Int64
     private let random: @Sendable () -> Double
 
     /// - Parameters:
+    ///   - clock: what windows, pauses and limits are measured by.
     ///   - wallClock: milliseconds since 1970.
     ///   - random: 0 to 1.
     ///   - onFinished: told which records are done; must not block.
     ///   - onChange: told when a credential's health changed; must not block.
     init(
-        limits: PushLimits, wallClock: @escaping @Sendable () -> Int64,
+        limits: PushLimits, clock: @escaping @Sendable () -> ContinuousClock.Instant = { .now },
+        wallClock: @escaping @Sendable () -> Int64,
         random: @escaping @Sendable () -> Double = { Double.random(in: 0...1) },
         onFinished: @escaping @Sendable ([KafkaReceipt]) -> Void,
         onChange: @escaping @Sendable (OrderTypeIdentifier, PushLane.Change) -> Void = { _, _ in }
     ) {
-        self.state = Mutex(State(desk: PushDesk(limits: limits, now: .now)))
+        self.state = Mutex(State(desk: PushDesk(limits: limits, now: clock())))
+        self.clock = clock
         self.wallClock = wallClock
         self.random = random
         self.onFinished = onFinished
@@ -67,7 +71,7 @@ final class PushDispatch: Sendable {
     /// - Returns: the one that it replaces.
     func install(_ type: OrderTypeIdentifier, _ way: Way) -> APNSClient? {
         self.state.withLock { state in
-            let lane = state.desk.open(type, generation: way.generation, now: .now)
+            let lane = state.desk.open(type, generation: way.generation, now: self.clock())
             defer { state.ways[lane] = way }
             return state.ways[lane]?.client
         }
@@ -115,7 +119,7 @@ final class PushDispatch: Sendable {
     ///
     /// - Parameter numbers: of the batch's records, as `take` gave them.
     func add(_ found: [PushLookup.Found], _ numbers: [Int32]) {
-        let now = ContinuousClock.now
+        let now = self.clock()
         for start in stride(from: 0, to: found.count, by: Self.chunk) {
             let part = found[start..<min(found.count, start + Self.chunk)]
             self.state.withLock { state in
@@ -153,7 +157,7 @@ final class PushDispatch: Sendable {
 
     /// Replies of one credential's client.
     func take(_ replies: [PushReply], of type: OrderTypeIdentifier, generation: Int) {
-        let (now, epochMilliseconds) = (ContinuousClock.now, self.wallClock())
+        let (now, epochMilliseconds) = (self.clock(), self.wallClock())
         self.act { state, orders in
             guard let lane = state.desk.number(of: type) else { return }
             for reply in replies {
@@ -172,7 +176,7 @@ final class PushDispatch: Sendable {
     /// - Returns: when something is due next; nil: nothing waits for its time.
     @discardableResult
     func look() -> ContinuousClock.Instant? {
-        let now = ContinuousClock.now
+        let now = self.clock()
         let most = Self.letterLimit - self.errands.count
         return self.act { state, orders in
             guard !state.isStopped else { return nil }
@@ -186,8 +190,16 @@ final class PushDispatch: Sendable {
     }
 
     /// What had to be done for a notification is done.
-    func done(_ effect: PushEffect) {
-        self.act { state, _ in state.desk.done(effect) }
+    ///
+    /// - Parameter standing: of a dead token's registrations those that stand now.
+    func done(_ effect: PushEffect, standing: [RegistrationKey: RegistrationRecord] = [:]) {
+        let now = self.clock()
+        self.act { state, orders in
+            let more = state.desk.done(effect, standing: standing, now: now, jitter: self.random())
+            if let more { orders.effects.append(more) }
+            // Who registered again is told.
+            if !standing.isEmpty { self.giveOut(&state, &orders, now: now) }
+        }
     }
 
     /// Nothing is sent any more; what is in flight still gets its verdict.

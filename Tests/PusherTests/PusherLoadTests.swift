@@ -1,0 +1,191 @@
+import Kafka
+import Model
+import Synchronization
+import TestKit
+import Testing
+
+@testable import Pusher
+
+/// The service under load and while something stands still: nothing is lost, nothing is committed too early.
+@Suite(.timeLimit(.minutes(3))) struct PusherLoadTests {
+    @Test func manyChangesWithinTheWindowAreOnePushAndAreCommittedBehindItsVerdict() async throws {
+        try await PusherScene.run { scene in
+            let directory = try TemporaryDirectory("pusher-load")
+            for number in 0..<20 { try await scene.register("d", for: "o\(number % 4)", token: 1) }
+            try await scene.apns.add(
+                APNSSimulatorFault(.answer(APNSSimulatorAnswer(200), delayMilliseconds: 1500)))
+            try await scene.publish((0..<20).map { "o\($0 % 4)" })
+            try await scene.serve(directory, settings: ["WAYBILL_PUSH_WINDOW_MILLISECONDS": "3000"]) {
+                try await eventually("in flight") {
+                    try await scene.apns.connections().map(\.openStreams).reduce(0, +) == 1
+                }
+                #expect(try await scene.lag() == 20)
+                try await eventually("committed") { try await scene.lag() == 0 }
+            }
+            #expect(try await scene.told() == [PusherScene.token(1)])
+            #expect(scene.pushes("coalesced") == 19)
+        }
+    }
+
+    @Test func withoutAWindowAChangeIsToldWithoutWaitingForATick() async throws {
+        try await PusherScene.run { scene in
+            let directory = try TemporaryDirectory("pusher-load")
+            for number in 0..<20 { try await scene.register("d\(number)", for: "o\(number)", token: number) }
+            try await scene.serve(directory, settings: ["WAYBILL_PUSH_WINDOW_MILLISECONDS": "0"]) {
+                try await scene.publish(["o0"])
+                try await eventually("the connection is there") { try await scene.delivered().count == 1 }
+                var best = Duration.seconds(60)
+                for number in 1..<20 {
+                    let start = ContinuousClock.now
+                    try await scene.publish(["o\(number)"])
+                    while try await scene.delivered().count == number { await Task.yield() }
+                    best = min(best, .now - start)
+                }
+                #expect(best < PushWorker.tick / 2, "the quickest of some: others work on this machine")
+            }
+        }
+    }
+
+    /// Takes long because a connection that is silent is found out by its silence.
+    @Test func aFullDeskWaitsForASilentAPNsAndThenTellsEverybody() async throws {
+        try await PusherScene.run { scene in
+            let directory = try TemporaryDirectory("pusher-load")
+            for number in 0..<200 { try await scene.register("d\(number)", for: "o\(number)", token: number) }
+            try await scene.publish((0..<200).map { "o\($0)" })
+            try await scene.apns.add(APNSSimulatorFault(.condition(.blackHole)))
+            let limits = { (limits: inout PushLimits) in
+                (limits.records, limits.targets, limits.links, limits.inFlight) = (50, 50, 60, 20)
+                limits.attempts = 2
+            }
+            try await scene.serve(directory, limits: limits) {
+                try await eventually("full") { scene.gauge("waybill_records_in_hand") == 50 }
+                for _ in 0..<100 {
+                    try await Task.sleep(for: .milliseconds(30))
+                    #expect(scene.gauge("waybill_records_in_hand") <= 50)
+                }
+                #expect(try await scene.lag() == 200)
+                try await scene.apns.clearFaults()
+                try await eventually("committed", within: .seconds(90)) { try await scene.lag() == 0 }
+            }
+            #expect(try await Set(scene.delivered()) == Set((0..<200).map(PusherScene.token)))
+            #expect(scene.pushes("dropped") == 0)
+        }
+    }
+
+    /// Takes long because the group waits for all of its members twice.
+    @Test func whileAWorkerComesAndGoesEverybodyIsToldAndNoOffsetMovesBack() async throws {
+        try await PusherScene.run(partitions: 4) { scene in
+            let directory = try TemporaryDirectory("pusher-load")
+            let names = (0..<120).map { "o\($0)" }
+            for (number, name) in names.enumerated() {
+                try await scene.register("d\(number)", for: name, token: number)
+            }
+            try await scene.apns.add(APNSSimulatorFault(.randomDelay(50...400)))
+            let last = Mutex<[Int32: Int64]>([:])
+            func look() async throws {
+                let committed = try await scene.admin.committed(group: Pusher.group, topic: scene.topics.orders)
+                last.withLock { last in
+                    for (partition, offset) in committed {
+                        #expect(offset >= last[partition] ?? .min)
+                        last[partition] = offset
+                    }
+                }
+            }
+            try await scene.serve(directory) {
+                try await scene.publish(Array(names[..<40]))
+                try await eventually("the first one works") { try await scene.told().count >= 20 }
+                try await scene.serve(directory) {
+                    for name in names[40..<80] {
+                        try await scene.publish([name])
+                        try await Task.sleep(for: .milliseconds(100))
+                        try await look()
+                    }
+                }
+                try await scene.publish(Array(names[80...]))
+                try await eventually("committed", within: .seconds(60)) {
+                    try await look()
+                    return try await scene.lag() == 0
+                }
+            }
+            #expect(try await Set(scene.delivered()) == Set((0..<120).map(PusherScene.token)))
+        }
+    }
+
+    @Test func aStoppedServiceCommitsExactlyWhatWasInFlight() async throws {
+        try await PusherScene.run { scene in
+            let directory = try TemporaryDirectory("pusher-load")
+            for number in 0..<20 { try await scene.register("d\(number)", for: "o\(number)", token: number) }
+            try await scene.apns.add(
+                APNSSimulatorFault(.answer(APNSSimulatorAnswer(200), delayMilliseconds: 2000)))
+            try await scene.publish((0..<20).map { "o\($0)" })
+            try await scene.serve(directory, limits: { $0.inFlight = 5 }) {
+                try await eventually("all in flight that may be") {
+                    try await scene.apns.connections().map(\.openStreams).reduce(0, +) == 5
+                }
+                #expect(try await scene.lag() == 20)
+            }
+            let told = try await scene.delivered()
+            #expect(told.count == 5)
+            // Whom lookups find first is told first, in no certain order: the committed ones are among them.
+            let committed = 20 - Int(try await scene.lag())
+            #expect(Set((0..<committed).map(PusherScene.token)).isSubset(of: told))
+            #expect(!told.contains(PusherScene.token(committed)), "as far as verdicts go")
+            try await scene.apns.clearFaults()
+            try await scene.serve(directory) {
+                try await eventually("the rest is committed") { try await scene.lag() == 0 }
+            }
+            #expect(try await Set(scene.delivered()) == Set((0..<20).map(PusherScene.token)))
+        }
+    }
+
+    @Test func anOffsetWaitsForItsLetterWhileTheLettersCannotBeWritten() async throws {
+        try await PusherScene.run { scene in
+            let directory = try TemporaryDirectory("pusher-load")
+            for number in 0..<2 { try await scene.register("d\(number)", for: "o\(number)", token: number) }
+            let answer = APNSSimulatorAnswer(429, "TooManyRequests")
+            try await scene.apns.add(
+                APNSSimulatorFault(.answer(answer, delayMilliseconds: 0), token: PusherScene.token(0)))
+            try await scene.publish(["o0", "o1"])
+            try await scene.serve(directory, settings: ["WAYBILL_PUSH_ATTEMPTS": "2"]) {
+                try await eventually("the first attempt") { try await scene.told().count == 2 }
+                try scene.broker.setDown()
+                try await eventually("given up") { scene.pushes("dropped") == 1 }
+                try await Task.sleep(for: .seconds(2))
+                #expect(scene.gauge("waybill_records_in_hand") == 1)
+                #expect(scene.count("waybill_push_dead_letters_total", "code=\"push-undeliverable\"") == 0)
+                try scene.broker.setUp()
+                try await eventually("committed", within: .seconds(60)) { try await scene.lag() == 0 }
+                // Twice if the group took its partition for lost meanwhile.
+                #expect(scene.count("waybill_push_dead_letters_total", "code=\"push-undeliverable\"") >= 1)
+            }
+            #expect(try await Set(scene.letters(1).map(\.code)) == ["push-undeliverable"])
+        }
+    }
+
+    @Test func theLastOfManyChangesIsToldWhenTheHourAllowsIt() async throws {
+        try await PusherScene.run { scene in
+            try await scene.register("d", for: "o", token: 1)
+            let clock = Clock()
+            try await PushTable.run(
+                scene, limits: { $0.hourlyLimit = 4 }, clock: { .now + clock.ahead.withLock { $0 } },
+                now: { PusherScene.noon * 1000 + Int64(clock.ahead.withLock { $0 } / .milliseconds(1)) }
+            ) { table in
+                // Two at once, then one every 20 minutes.
+                for offset in Int64(0)..<2 { try await table.process([try scene.changed("o", offset: offset)]) }
+                for offset in Int64(2)..<8 { try await table.put([try scene.changed("o", offset: offset)]) }
+                try await eventually("limited") { scene.pushes("limited") == 1 }
+                #expect(table.doneCount == 2)
+                clock.ahead.withLock { $0 = .seconds(1100) }
+                try await Task.sleep(for: .milliseconds(100))
+                #expect(try await scene.told().count == 2)
+                clock.ahead.withLock { $0 = .seconds(1300) }
+                try await eventually("the last one is told") { table.doneCount == 8 }
+                #expect(try await scene.told().count == 3)
+            }
+        }
+    }
+
+    private final class Clock: Sendable {
+        let ahead = Mutex(Duration.zero)
+    }
+}

@@ -1,0 +1,80 @@
+import Kafka
+import Logging
+import Model
+import NIOPosix
+import Operations
+import Redis
+import ServiceLifecycle
+import TestKit
+import Testing
+
+@testable import Pusher
+
+extension PusherScene {
+    /// Runs the service, as it is built for production, until `body` returns, then stops it.
+    ///
+    /// - Parameter change: limits that no setting has.
+    func serve(
+        _ directory: TemporaryDirectory, settings others: [String: String] = [:],
+        limits change: ((inout PushLimits) -> Void)? = nil, _ body: () async throws -> Void
+    ) async throws {
+        let fixture = try PusherFixture.shared.get()
+        let quick = KafkaBroker.quick.map { "\($0)=\($1)\n" }.joined()
+        let environment = [
+            "WAYBILL_KAFKA_BOOTSTRAP": self.broker.bootstrap, "WAYBILL_REDIS_URL": self.server.url,
+            "WAYBILL_KAFKA_PROPERTIES": try directory.write("kafka.properties", quick),
+            "WAYBILL_BRANDS": try fixture.write(into: directory), "WAYBILL_APNS_URL": self.apns.url,
+            "WAYBILL_PUSH_WINDOW_MILLISECONDS": "50",
+            "WAYBILL_APNS_ROOTS": try directory.write("roots.pem", fixture.rootPEM),
+        ]
+        let settings = try Settings(environment: environment.merging(others) { $1 })
+        try await self.redis.completeView()
+        let common = try CommonSettings(settings)
+        let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+        let serviceEnvironment = ServiceEnvironment(
+            common: common, group: MultiThreadedEventLoopGroup.singleton, metrics: self.metrics,
+            readiness: Readiness(conditions: [WorkerCondition.joined]), logger: logger)
+        let pusher = try PusherSettings(settings, common: common)
+        var limits = PushLimits(pusher)
+        change?(&limits)
+        let services = try Pusher.build(pusher, serviceEnvironment, limits: limits)
+        let group = ServiceGroup(services: services, logger: logger)
+        try await withThrowingTaskGroup { tasks in
+            tasks.addTask { try await group.run() }
+            let result: Result<Void, any Error>
+            do { result = .success(try await body()) } catch { result = .failure(error) }
+            let start = ContinuousClock.now
+            await group.triggerGracefulShutdown()
+            try await tasks.waitForAll()
+            #expect(ContinuousClock.now - start < .seconds(18))
+            try result.get()
+        }
+    }
+
+    /// How many changes of orders the group has not committed.
+    func lag() async throws -> Int64 {
+        try await self.admin.lag(group: Pusher.group, topic: self.topics.orders).values.reduce(0, +)
+    }
+
+    /// Tells the topic that orders changed, in one piece.
+    func publish(_ orders: [String]) async throws {
+        let messages = try orders.map { order in
+            KafkaMessage(
+                topic: self.topics.orders, key: Array("\(try PusherScene.order(order))".utf8), value: [0x7B, 0x7D])
+        }
+        for outcome in await self.producer.produce(messages) { _ = try outcome.get() }
+    }
+
+    /// The device tokens that APNs took a notification for.
+    func delivered() async throws -> [String] {
+        try await self.apns.deliveries().deliveries.filter { $0.status == 200 }.map(\.token)
+    }
+
+    /// A gauge without labels, as Prometheus would read it; 0 before it is there.
+    func gauge(_ name: String) -> Double {
+        for line in self.metrics.text.split(separator: "\n") where line.hasPrefix("\(name) ") {
+            return Double(line.dropFirst(name.utf8.count + 1)) ?? -1
+        }
+        return 0
+    }
+}
