@@ -116,7 +116,12 @@ public final class HTTP2ClientSession {
     }
 
     /// Ends a stream from our side; its `.streamEnded` comes after the next `write`.
+    ///
+    /// Once more, or when the stream is over, it does nothing: a request that has not left is cancelled by the first
+    /// call, and nghttp2 would send the second as RST_STREAM of an idle stream, which ends the connection (RFC 9113
+    /// §6.4).
     public func reset(_ stream: Int32, _ code: HTTP2ErrorCode) throws(HTTP2Error) {
+        guard unsafe self.ledger.pointee.markReset(stream) else { return }
         try check(unsafe nghttp2_submit_rst_stream(self.raw, 0, stream, code.rawValue))
     }
 

@@ -17,6 +17,8 @@ struct SessionLedger {
         var isComplete = false
         /// The fields that come now stand behind the body.
         var isTrailer = false
+        /// We ended it, and wait for nghttp2 to say so.
+        var isReset = false
     }
 
     /// A response header that is kept.
@@ -64,6 +66,13 @@ struct SessionLedger {
 
     /// Finds a stream that nghttp2 has not opened yet and so has no user data for; rare, hence the search.
     func slot(of stream: Int32) -> Int? { self.slots.firstIndex { $0.stream == stream } }
+
+    /// - Returns: false when the stream is over or was reset before.
+    mutating func markReset(_ stream: Int32) -> Bool {
+        guard let index = self.slot(of: stream), !self.slots[index].isReset else { return false }
+        self.slots[index].isReset = true
+        return true
+    }
 
     mutating func ended(_ index: Int, stream: Int32, code: UInt32) {
         guard self.slots.indices.contains(index), self.slots[index].stream == stream else { return }

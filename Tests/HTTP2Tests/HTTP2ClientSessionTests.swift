@@ -200,6 +200,17 @@ import Testing
         }
     }
 
+    @Test func aRequestThatIsCancelledTwiceBeforeItLeavesLeavesNoTrace() throws {
+        let peer = try Peer()
+        _ = try peer.written()
+        let stream = try peer.submit(tag: 5)
+        for _ in 0..<2 { try peer.session.reset(stream, .cancel) }
+        #expect(Frame.read(try peer.written()).isEmpty, "RST_STREAM of an idle stream would end the connection")
+        #expect(peer.ends().map(\.tag) == [5])
+        try peer.session.reset(stream, .cancel)
+        #expect(try peer.written().isEmpty, "it is over")
+    }
+
     @Test func terminatingSaysGoAwayAndFinishes() throws {
         let peer = try Peer()
         try peer.receive(Frame.settings().bytes)

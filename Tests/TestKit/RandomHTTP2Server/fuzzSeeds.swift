@@ -1,0 +1,21 @@
+import Foundation
+
+/// The seeds of a fuzzer's runs: 1 to `count`, or what WAYBILL_FUZZ_SEEDS says: `500` for 1 to 500, `17-17` for one that
+/// failed.
+/// - Parameter share: of 500 runs that are wished for; long ones take fewer.
+public func fuzzSeeds(_ count: UInt64, share: Double = 1) -> [UInt64] {
+    let wish = ProcessInfo.processInfo.environment["WAYBILL_FUZZ_SEEDS"] ?? ""
+    let numbers = wish.split(separator: "-").compactMap { UInt64($0) }
+    if numbers.count == 2, numbers[0] <= numbers[1] { return Array(numbers[0]...numbers[1]) }
+    let wished = numbers.first.map { UInt64(Double(min($0, 1_000_000)) * share) }
+    return Array(1...max(1, wished ?? count))
+}
+
+/// A generator for the other side of a fuzzer, so that a failure comes again.
+public struct SeededRandom: RandomNumberGenerator, Sendable {
+    private var random: APNSSimulatorRandom
+
+    public init(seed: UInt64) { self.random = APNSSimulatorRandom(seed: seed) }
+
+    public mutating func next() -> UInt64 { self.random.next() }
+}
