@@ -13,6 +13,8 @@ public enum APNSEvent: Hashable, Sendable {
         case silence
         /// 500 again and again, while other connections were well.
         case serverErrors = "server-errors"
+        /// APNs refused the certificate, on this connection or on another of the client (Wallet Orders §4.5).
+        case credential
         /// No stream identifier is left.
         case streamIdentifiers = "stream-identifiers"
     }

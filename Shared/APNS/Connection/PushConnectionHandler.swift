@@ -345,6 +345,7 @@ final class PushConnectionHandler: ChannelInboundHandler {
                     source.expired(version: self.tokenVersion)
                 }
                 self.machine.retire(replacement, now: now)
+                if replacement == .credential { self.client?.credentialRefused(now: now) }
             }
             self.client?.answered(self, isHealthy: replacement == nil, now: now)
         }
@@ -358,6 +359,7 @@ func replacementAsked(by answer: PushAnswer) -> APNSEvent.Replacement? {
     switch answer.reason.flatMap(PushReason.init) {
     case .idleTimeout, .shutdown: .answer
     case .expiredProviderToken, .unrelatedKeyIDInToken: .providerToken
+    case .badCertificate, .badCertificateEnvironment: .credential
     default: nil
     }
 }

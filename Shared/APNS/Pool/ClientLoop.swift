@@ -128,6 +128,14 @@ final class ClientLoop {
         self.queue.progressed(now: now)
     }
 
+    /// No connection is kept that was made with a certificate which APNs refuses by now; what is in flight may still be
+    /// answered. Others are opened as if these had failed, with growing waits.
+    ///
+    /// Source: Wallet Orders §4.5
+    func credentialRefused(now: NIODeadline) {
+        for connection in self.connections { connection.retire(.credential, now: now) }
+    }
+
     /// A connection takes no more requests; another is opened while it finishes.
     func retired(_ connection: PushConnectionHandler) {
         let now = NIODeadline.now()
@@ -156,6 +164,7 @@ final class ClientLoop {
         if let error {
             self.lastFailure = error
             self.report(.disconnected(error))
+            if error.code == .credential { self.credentialRefused(now: now) }
         }
         self.turnPool(now: now)
         self.run()
