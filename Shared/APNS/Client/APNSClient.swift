@@ -79,6 +79,8 @@ private func makeTLSContext(credential: APNSCredential, rootsPEM: [UInt8]?) thro
     var configuration = TLSConfiguration.makeClientConfiguration()
     configuration.minimumTLSVersion = .tlsv12
     configuration.applicationProtocols = ["h2"]
+    // A server that is gone says no farewell; `close` and retired connections shall not wait long for it.
+    configuration.shutdownTimeout = .seconds(1)
     var step = "roots"
     do {
         if let rootsPEM {

@@ -55,7 +55,8 @@ struct PushPool {
     var liveCount: Int { self.slots.count { $0.state != .draining } }
     /// Whether a wanted connection waits for its turn, because the last attempt failed.
     var isBackingOff: Bool {
-        self.failures > 0 && self.liveCount < self.target && !self.slots.contains { $0.state == .connecting }
+        !self.isClosed && self.failures > 0 && self.liveCount < self.target
+            && !self.slots.contains { $0.state == .connecting }
     }
 
     // MARK: What happened
