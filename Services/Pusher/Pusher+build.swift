@@ -52,7 +52,7 @@ extension Pusher {
                 endpoint: settings.endpoint, credential: APNSCredential(push), rootsPEM: settings.roots,
                 proxy: settings.proxy, eventLoopGroup: environment.group, configuration: configuration,
                 onReplies: { replies in
-                    for reply in replies { credential.answered(reply.outcome, elapsed: reply.elapsed) }
+                    credential.answered(replies)
                     onReplies(replies)
                 })
         }

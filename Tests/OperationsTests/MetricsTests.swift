@@ -64,12 +64,13 @@ import Testing
         #expect(try self.series(registry)["r_bucket{le=\"+Inf\"}"] == 3)
     }
 
-    @Test func aTimerMayHaveBucketsOfItsOwn() throws {
+    @Test func aHistogramMayHaveBucketsOfItsOwn() throws {
         let registry = MetricsRegistry()
-        let timer = registry.timer("age_seconds", dimensions: [("x", "a")], bounds: [0.001, 60, 3600])
-        for seconds in [0, 0.001, 0.002, 60, 61, 3601] { timer.recordSeconds(seconds) }
+        let ages = registry.durations("age_seconds", dimensions: [("x", "a")], bounds: [0.001, 60, 3600])
+        ages.record(seconds: [0, 0.001, 0.002, 60, 61, 3601])
+        ages.record(seconds: [])
         // The same one again, however it is asked for.
-        registry.timer("age_seconds", dimensions: [("x", "a")], bounds: [1]).recordSeconds(1)
+        registry.durations("age_seconds", dimensions: [("x", "a")], bounds: [1]).record(seconds: [1])
         Timer(label: "age_seconds", dimensions: [("x", "a")], factory: registry).recordSeconds(1)
         let series = try self.series(registry)
         #expect(
@@ -79,7 +80,7 @@ import Testing
             ])
         // What is no timer stays what it is.
         Counter(label: "c_total", factory: registry).increment()
-        registry.timer("c_total", bounds: [1]).recordSeconds(1)
+        registry.durations("c_total", bounds: [1]).record(seconds: [1])
         #expect(try self.series(registry)["c_total"] == 1)
     }
 

@@ -28,8 +28,8 @@ final class CredentialMetrics: Sendable {
     private let accepted: Counter
     private let outcomes: [Outcome: Counter]
     private let retiredTokens: Counter
-    private let ages: Timer
-    private let answerTimes: Timer
+    private let ages: DurationHistogram
+    private let answerTimes: DurationHistogram
     private let roundTrips: Timer
 
     /// What became of a notification, or of the wish for one.
@@ -65,8 +65,9 @@ final class CredentialMetrics: Sendable {
             })
         self.retiredTokens = Counter(
             label: "waybill_push_tokens_retired_total", dimensions: dimensions, factory: factory)
-        self.ages = factory.timer("waybill_push_age_seconds", dimensions: dimensions, bounds: Self.ageBounds)
-        self.answerTimes = factory.timer("waybill_apns_answer_seconds", dimensions: dimensions, bounds: Self.ageBounds)
+        self.ages = factory.durations("waybill_push_age_seconds", dimensions: dimensions, bounds: Self.ageBounds)
+        self.answerTimes = factory.durations(
+            "waybill_apns_answer_seconds", dimensions: dimensions, bounds: Self.ageBounds)
         self.roundTrips = Timer(label: "waybill_apns_ping_seconds", dimensions: dimensions, factory: factory)
         // From zero, since an alert on an increase does not see a series that begins with one.
         for code in PushLetterCode.allCases { self.apply(.count(.deadLetters(code), by: 0)) }
@@ -84,12 +85,29 @@ final class CredentialMetrics: Sendable {
     ///
     /// - Parameter elapsed: since its first stream; nil: it was never sent.
     func answered(_ outcome: PushOutcome, elapsed: Duration?) {
-        if let elapsed { self.answerTimes.recordSeconds(elapsed / .seconds(1)) }
+        if let elapsed { self.answerTimes.record(seconds: [elapsed / .seconds(1)]) }
         if case .answered(let answer) = outcome, answer.status == 200, answer.reason == nil {
             self.accepted.increment()
         } else {
             self.apply(.count(CredentialSeries(outcome), by: 1))
         }
+    }
+
+    /// What became of a burst of requests: nearly all are the same, so they cost one addition together.
+    func answered(_ replies: [PushReply]) {
+        var accepted = 0
+        var seconds: [Double] = []
+        seconds.reserveCapacity(replies.count)
+        for reply in replies {
+            if let elapsed = reply.elapsed { seconds.append(elapsed / .seconds(1)) }
+            if case .answered(let answer) = reply.outcome, answer.status == 200, answer.reason == nil {
+                accepted += 1
+            } else {
+                self.apply(.count(CredentialSeries(reply.outcome), by: 1))
+            }
+        }
+        if accepted > 0 { self.accepted.increment(by: accepted) }
+        self.answerTimes.record(seconds: seconds)
     }
 
     /// What became of notifications.
@@ -111,13 +129,13 @@ final class CredentialMetrics: Sendable {
         self.count(.limited, by: tally.limited)
         self.count(.unknownToken, by: tally.unknown)
         self.count(.dropped, by: tally.dropped.values.reduce(0, +))
-        for age in tally.agesInMilliseconds { self.age(milliseconds: age) }
+        self.ages.record(seconds: tally.agesInMilliseconds.map { Double(max(0, $0)) / 1000 })
     }
 
     /// From the publication of a change to APNs' answer.
     ///
     /// Clocks differ: an age below zero is none.
-    func age(milliseconds: Int64) { self.ages.recordMilliseconds(max(0, milliseconds)) }
+    func age(milliseconds: Int64) { self.ages.record(seconds: [Double(max(0, milliseconds)) / 1000]) }
 
     /// How the credential and the breaker of its tokens stand.
     ///

@@ -56,6 +56,17 @@ final class HistogramMetric: TimerHandler, RecorderHandler, Sendable {
         }
     }
 
+    /// Many at once, under one lock.
+    func record(_ values: [Double]) {
+        self.counts.withLock { counts in
+            for value in values {
+                if let bucket = self.bounds.firstIndex(where: { value <= $0 }) { counts.buckets[bucket] += 1 }
+                counts.sum += value
+                counts.count += 1
+            }
+        }
+    }
+
     func text(_ name: MetricName) -> String {
         let counts = self.counts.withLock { $0 }
         var text = ""
