@@ -70,7 +70,6 @@ extension PushDesk {
     /// - Returns: how long the device has to wait for its turn; nil: not at all.
     private mutating func hourPause(_ slot: Int, now: ContinuousClock.Instant) -> Duration? {
         guard self.limits.hourlyLimit > 0 else { return nil }
-        let key = Key(lane: self.targets[slot].lane, token: self.targets[slot].token)
-        return self.hourly.take(key, now: now)
+        return self.hourly.take(self.targets[slot].key, now: now)
     }
 }

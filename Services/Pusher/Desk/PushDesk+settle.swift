@@ -9,16 +9,16 @@ extension PushDesk {
     /// - Parameters:
     ///   - generation: of the credential that it was sent with.
     ///   - epochMilliseconds: now, for the history.
-    ///   - jitter: 0 to 1.
+    ///   - jitter: 0 to 1; asked for only where something is tried again.
     /// - Returns: what is to be done before its records are.
     mutating func settle(
         _ reply: PushReply, lane: Int, generation: Int, now: ContinuousClock.Instant, epochMilliseconds: Int64,
-        jitter: Double
+        jitter: @autoclosure () -> Double
     ) -> PushEffect? {
         guard let slot = self.slot(of: reply.number, in: .inFlight) else { return nil }
         let ruling = self.lanes[lane].judge(
             reply.outcome, &self.targets[slot].tries, generation: generation, now: now,
-            epochMilliseconds: epochMilliseconds, jitter: jitter)
+            epochMilliseconds: epochMilliseconds, jitter: jitter())
         switch ruling {
         case .delivered:
             self.lanes[lane].tally.delivered += 1

@@ -52,8 +52,7 @@ struct PushDesk {
     }
 
     struct Target {
-        let lane: Int32
-        let token: PushToken
+        let key: Key
         var place = Place.nowhere
         /// Grows whenever the target goes somewhere: who comes with an old one is not meant.
         var ticket: UInt32 = 0
@@ -64,14 +63,29 @@ struct PushDesk {
         /// When the first of `waiting` came.
         var since: ContinuousClock.Instant
         var tries: PushTries
+        var lane: Int32 { self.key.lane }
+        var token: PushToken { self.key.token }
 
         /// What waited is sent, or the other way round: of a target that has nothing in one of them.
         mutating func exchange() { swap(&self.sent, &self.waiting) }
     }
 
+    /// Whom to tell, by which credential. The token is hashed once, not at each look.
     struct Key: Hashable {
         let lane: Int32
         let token: PushToken
+        private let hash: Int
+
+        init(lane: Int32, token: PushToken) {
+            self.lane = lane
+            self.token = token
+            var hasher = Hasher()
+            hasher.combine(lane)
+            hasher.combine(token)
+            self.hash = hasher.finalize()
+        }
+
+        func hash(into hasher: inout Hasher) { hasher.combine(self.hash) }
     }
 
     /// Order types come with the records' keys: so many without a brand get letters.
@@ -243,8 +257,7 @@ struct PushDesk {
 
     /// Forgets a target for which nothing waits.
     mutating func remove(_ slot: Int) {
-        let target = self.targets[slot]
-        self.slots[Key(lane: target.lane, token: target.token)] = nil
+        self.slots[self.targets[slot].key] = nil
         self.targets[slot].place = .nowhere
         _ = self.newTicket(slot)
         self.targets[slot].waiting = []
@@ -254,7 +267,7 @@ struct PushDesk {
 
     private mutating func slot(of key: Key, now: ContinuousClock.Instant) -> Int {
         if let slot = self.slots[key] { return Int(slot) }
-        var target = Target(lane: key.lane, token: key.token, since: now, tries: self.freshTries(now: now))
+        var target = Target(key: key, since: now, tries: self.freshTries(now: now))
         guard let free = self.freeTargets.popLast() else {
             self.targets.append(target)
             self.slots[key] = Int32(self.targets.count - 1)

@@ -94,10 +94,10 @@ struct PushLane {
     ///
     /// - Parameters:
     ///   - generation: of the credential that it was sent with.
-    ///   - jitter: 0 to 1.
+    ///   - jitter: 0 to 1; asked for only where something is tried again.
     mutating func judge(
         _ outcome: PushOutcome, _ tries: inout PushTries, generation: Int, now: ContinuousClock.Instant,
-        epochMilliseconds: Int64, jitter: Double
+        epochMilliseconds: Int64, jitter: @autoclosure () -> Double
     ) -> Ruling {
         self.inFlight -= 1
         let verdict = verdict(of: outcome, sentEpochMilliseconds: tries.sentEpochMilliseconds)
@@ -119,11 +119,11 @@ struct PushLane {
         case .retire(let moment): return .retire(before: moment)
         case .unknownToken: return self.unknown(tries, generation: generation, now: now)
         case .drop(let reason): return .drop(reason: reason)
-        case .retry(let retry): return self.again(retry, &tries, blame, now: now, jitter: jitter)
+        case .retry(let retry): return self.again(retry, &tries, blame, now: now, jitter: jitter())
         case .stopCredential(let reason):
             // Others are delivered meanwhile: it was one host's or one connection's word.
             if blame == .notification {
-                return self.again(.contradicted(reason), &tries, blame, now: now, jitter: jitter)
+                return self.again(.contradicted(reason), &tries, blame, now: now, jitter: jitter())
             }
             return .again(after: Self.rest)
         }
