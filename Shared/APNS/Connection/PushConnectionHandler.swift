@@ -212,7 +212,9 @@ final class PushConnectionHandler: ChannelInboundHandler {
             } catch {
                 self.failure = APNSError(.protocolViolation, error.message)
             }
-            if self.session.eventCount >= Self.endsToGoOn, self.machine.phase != .handshaking { self.run() }
+            if self.session.eventCount >= Self.endsToGoOn, self.machine.phase != .handshaking {
+                self.run(isAmidBurst: true)
+            }
         }
     }
 
@@ -241,11 +243,11 @@ final class PushConnectionHandler: ChannelInboundHandler {
 
     // MARK: Internals
 
-    private func run() {
+    private func run(isAmidBurst: Bool = false) {
         self.isDirty = true
         // Answers first: they free the streams that the client then fills.
         self.handleEvents(now: .now())
-        self.client?.run()
+        self.client?.run(isAmidBurst: isAmidBurst)
     }
 
     private func complete(_ entry: PushQueue<PendingPush>.Entry, _ outcome: PushOutcome, now: NIODeadline) {

@@ -21,6 +21,8 @@ final class ClientLoop {
     private var lastFailure: APNSError?
     private var isRunning = false
     private var mustRunAgain = false
+    /// Replies are told at the end of the run that goes on.
+    private var mustTell = false
     private var alarm: (deadline: NIODeadline, task: Scheduled<Void>)?
     private var closing: [EventLoopPromise<Void>] = []
     private var closeDeadline: NIODeadline?
@@ -184,8 +186,10 @@ final class ClientLoop {
     /// Starts what can be started, writes it, takes what came of that; until nothing happens any more.
     ///
     /// Whatever it calls may call it again: the outer call does the work.
-    func run() {
+    /// - Parameter isAmidBurst: more was read and it is called again at once; what was answered is told then, together.
+    func run(isAmidBurst: Bool = false) {
         self.mustRunAgain = true
+        if !isAmidBurst { self.mustTell = true }
         guard !self.isRunning else { return }
         self.isRunning = true
         while self.mustRunAgain {
@@ -199,6 +203,9 @@ final class ClientLoop {
             self.finishClosing(now: now)
         }
         self.isRunning = false
+        // Also amid a burst, when a connection ended: nothing may follow then.
+        guard self.mustTell else { return }
+        self.mustTell = false
         self.tellReplies()
         self.setAlarm(now: .now())
     }
