@@ -22,6 +22,6 @@ import Testing
         let targets = try rehearsalTargets(1_000)
         #expect(targets == (try rehearsalTargets(1_000)))
         #expect(Set(targets).count == 1_000)
-        #expect(targets.allSatisfy { $0.rawValue.utf8.count == 64 })
+        #expect(targets.allSatisfy { $0.registration.pushToken.rawValue.utf8.count == 64 })
     }
 }

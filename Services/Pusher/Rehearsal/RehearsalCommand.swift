@@ -29,7 +29,10 @@ struct RehearsalCommand: AsyncParsableCommand {
     var notifications = 100_000
 
     @Option(help: "To how many devices, in turn.")
-    var devices = 100
+    var devices = 4000
+
+    @Option(help: "How many devices each record concerns.")
+    var fanOut = 4
 
     @Option(help: "Most open streams of a connection.")
     var streams = 100
@@ -37,7 +40,7 @@ struct RehearsalCommand: AsyncParsableCommand {
     @Option(help: "How many connections.")
     var connections = 1
 
-    @Option(help: "How many notifications are outstanding at once, waiting ones included.")
+    @Option(help: "How many notifications are in hand at once, waiting ones included.")
     var ahead = 1000
 
     @Flag(help: "Print the paths of the devices and send nothing.")
@@ -47,6 +50,7 @@ struct RehearsalCommand: AsyncParsableCommand {
         for (name, value, limit) in [
             ("notifications", self.notifications, 100_000_000), ("devices", self.devices, 1_000_000),
             ("streams", self.streams, 100_000), ("connections", self.connections, 64), ("ahead", self.ahead, 100_000),
+            ("fan-out", self.fanOut, 1000),
         ] where !(1...limit).contains(value) {
             throw ValidationError("--\(name) \(value): must be from 1 to \(limit)")
         }
@@ -62,12 +66,13 @@ struct RehearsalCommand: AsyncParsableCommand {
     func run() async throws {
         let targets = try rehearsalTargets(self.devices)
         guard !self.paths else {
-            return try Self.say(targets.map { "/3/device/\($0.rawValue)\n" }.joined())
+            return try Self.say(targets.map { "/3/device/\($0.registration.pushToken.rawValue)\n" }.joined())
         }
         let rehearsal = Rehearsal(
             endpoint: try APNSEndpoint(url: self.url), credential: try self.credential(),
             roots: try self.roots.map(Self.content), targets: targets, notifications: self.notifications,
-            streams: self.streams, connections: self.connections, ahead: self.ahead)
+            fanOut: self.fanOut, streams: self.streams, connections: self.connections,
+            ahead: self.ahead)
         try Self.say(try await rehearsal.run().json + "\n")
     }
 
