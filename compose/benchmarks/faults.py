@@ -21,7 +21,9 @@ import time
 
 import confluent_kafka
 
-from faults_judge import REFUSALS, Findings, Record, judge_registrations, judge_tellings
+from faults_judge import (
+    REFUSALS, Findings, Record, judge_connections, judge_lag, judge_letters, judge_memory, judge_registrations,
+    judge_tellings)
 from faults_metrics import Metrics, Verdicts, judge_verdicts
 from faults_plan import Plan
 from faults_stage import TYPES, Stage
@@ -31,15 +33,13 @@ from stack import Failure, resident_kb
 ORDERS_A_DEVICE, DEVICES_AN_ORDER = 2, 10
 # Part of the notifications that come before the first fault: what the pusher needs then is what it needs warm.
 CALM = 0.1
-# What its memory may have grown by the end: a part, and what a busy allocator keeps.
-GROWTH, KEPT_MB = 1.25, 16
 PAUSE = 10
 # What there is of everything, and what there is with --small.
-SIZES = (("notifications", 200_000, 4000), ("devices", 20_000, 400), ("faults", 200, 20), ("rate", 800, 400))
+SIZES = (("notifications", 200_000, 4000), ("devices", 20_000, 400), ("faults", 200, 20), ("rate", 800, 400),
+         # Of a device that can never be told: the pauses of the last three take a minute and a half.
+         ("attempts", 8, 5))
 RULES = (
     "told", "double", "retired", "registrations", "verdicts", "letters", "lag", "memory", "connections", "violations")
-# Most connections of a credential that may be open at the end.
-CONNECTIONS = 8
 
 
 def say(text):
@@ -195,7 +195,7 @@ class Faults:
                 break
             self.require_running()
             if time.monotonic() - begin > self.arguments.patience:
-                self.findings.add("lag", f"{behind} records are not committed {self.arguments.patience} s after {what}")
+                judge_lag(behind, self.arguments.patience, what, self.findings)
                 break
             time.sleep(0.2)
         count = -1
@@ -220,43 +220,25 @@ class Faults:
         explained = judge_tellings(self.everybody, record, ended, findings)
         seen = collections.Counter(str(status or "none") for _, status, _, _, _ in deliveries)
         letters = self.offsets.records("waybill.dead-letters")
-        self.judge_letters(letters)
+        judge_letters(
+            {hero.orders[0]: hero.story.letters for hero in self.heroes.values() if hero.story.letters},
+            [(key, (headers.get("waybill-reason") or b"").decode(errors="replace")) for key, _, headers in letters],
+            findings)
         late = sum(hero.story.twice for hero in self.heroes.values())
+        bad = {hero.number for hero in self.heroes.values() if hero.story.name == "bad-token"}
         judge_verdicts(verdicts, {
             "statuses": seen, "accepted": seen["200"], "perhaps_lost": record.lost + late,
-            "ended": len(ended), "tombstones": tombstones,
+            "ended": len(ended), "tombstones": tombstones, "bad_retired": len(ended & bad),
             "refused": sum(status == 400 and (status, reason) in REFUSALS for _, status, reason, _, _ in deliveries),
-            "given_up": sum(hero.story.letters for hero in self.heroes.values()),
+            "outdated": sum(
+                status == 410 for device in self.everybody if device.number not in ended
+                for _, status, _, _, _ in record.requests(device)),
+            "given_up": sum(hero.story.letters for hero in self.heroes.values()), "letters": len(letters),
         }, findings)
-        self.judge_rest()
+        judge_memory(self.warm_level, self.last_level, len(TYPES), findings)
+        judge_connections(self.connections, self.statistics["violations"], len(TYPES), findings)
         self.tell(verdicts, seen, {
             "ended": len(ended), "tombstones": tombstones, "dead_letters": len(letters), "told_twice": explained})
-
-    def judge_rest(self):
-        """What is left of the pusher's memory, files and connections, and whether it kept the rules of HTTP/2."""
-        findings, (warm, warm_files), (end, end_files) = self.findings, self.warm_level, self.last_level
-        if end > warm * GROWTH + KEPT_MB:
-            findings.add("memory", f"{warm:.0f} MB before the faults, {end:.0f} MB after them and a pause")
-        if end_files > warm_files + CONNECTIONS * len(TYPES):
-            findings.add("memory", f"{warm_files:.0f} open files before the faults, {end_files:.0f} after them")
-        if len(self.connections) > CONNECTIONS * len(TYPES):
-            findings.add("connections", f"{len(self.connections)} connections are open at the end")
-        for connection in self.connections:
-            if connection["openStreams"]:
-                findings.add("connections", f"streams are left open: {json.dumps(connection)}")
-        for violation, count in self.statistics["violations"].items():
-            findings.add("violations", f"{violation}: {count} times")
-
-    def judge_letters(self, letters):
-        wanted = {hero.orders[0]: hero for hero in self.heroes.values() if hero.story.letters}
-        count = collections.Counter(key for key, _, _ in letters)
-        for key, value, headers in letters:
-            if key not in wanted:
-                reason = (headers.get("waybill-reason") or b"").decode(errors="replace")
-                self.findings.add("letters", f"a dead letter of {key}: {reason}")
-        for key, hero in wanted.items():
-            if count[key] != hero.story.letters:
-                self.findings.add("letters", f"{count[key]} dead letters of {key}, whose device APNs always refused")
 
     def standing(self):
         """Push tokens in Redis."""
@@ -288,6 +270,9 @@ class Faults:
         rows += verdicts.shown() + list(counts.items()) + [("connections.at_the_end", len(self.connections))]
         rows += [(f"connections.{name}", self.statistics[f"{name}Connections"]) for name in ("opened", "refused")]
         rows += [(f"simulator.{name}", self.statistics[name]) for name in ("goAways", "pings", "mostStreams")]
+        print()
+        for name, count in sorted(self.done.items()):
+            print(f"fault {name:24} {count:10}")
         print()
         for name, value in rows:
             print(f"{name:30} {value:10}")
@@ -322,6 +307,7 @@ def read_arguments():
     parser.add_argument("--devices", type=int, help="each with two orders (20000, small 400)")
     parser.add_argument("--faults", type=int, help="drawn by lot (200, small 20)")
     parser.add_argument("--rate", type=int, help="notifications a second (800, small 400)")
+    parser.add_argument("--attempts", type=int, help="of a device that cannot be told (8, small 5)")
     parser.add_argument("--seed", type=int, help="of all that is drawn by lot")
     parser.add_argument("--patience", type=int, default=300, help="seconds until all must be at rest (300)")
     parser.add_argument("--small", action="store_true", help="a fiftieth of all, to see that it works")
@@ -333,15 +319,15 @@ def read_arguments():
     if arguments.seed is None:
         arguments.seed = int.from_bytes(os.urandom(3), "big")
     if not (1 <= arguments.devices <= 100_000 and 1 <= arguments.notifications <= 2_000_000
-            and 0 <= arguments.faults <= 10_000 and 1 <= arguments.rate <= 20_000):
-        parser.error("1 to 100000 devices, 2000000 notifications, 10000 faults, 20000 a second")
+            and 0 <= arguments.faults <= 10_000 and 1 <= arguments.rate <= 20_000 and 1 <= arguments.attempts <= 100):
+        parser.error("1 to 100000 devices, 2000000 notifications, 10000 faults, 20000 a second, 100 attempts")
     return arguments
 
 
 def main():
     arguments = read_arguments()
     folder = tempfile.mkdtemp(prefix="waybill-faults.")
-    stage, faults, interrupted = Stage(folder), None, False
+    stage, faults, interrupted = Stage(folder, arguments.attempts), None, False
 
     def interrupt(*_):
         raise KeyboardInterrupt

@@ -1,6 +1,7 @@
 """Whether everybody was told, nobody for no reason, and who is registered: from what happened, apart from the run."""
 
 import collections
+import json
 
 # An answer may be lost whose request came so short before the end of its connection, in milliseconds: faults make it
 # late by up to 3 s, and keep it back for up to 4 s.
@@ -8,6 +9,10 @@ LOSS = 7000
 # What APNs says of a notification for good, besides that it took it: nobody can be told then.
 REFUSALS = (
     (410, "Unregistered"), (410, "ExpiredToken"), (400, "BadDeviceToken"), (400, "DeviceTokenNotForTopic"))
+# What memory may have grown by the end: a part, and what a busy allocator keeps.
+GROWTH, KEPT_MB = 1.25, 16
+# Most connections of a credential that may be open at the end.
+CONNECTIONS = 8
 
 
 def untold(events, requests):
@@ -111,6 +116,41 @@ def judge_tellings(devices, record, ended, findings):
 
     ended: numbers of the devices that are registered no more by the end.
     - Returns: how many were told once more, since an answer may have been lost or was too late.
+
+    >>> def judged(deliveries, stands="a"):
+    ...     device, findings = Scene(stands), Findings()
+    ...     device.events = [(1000, "change"), (2000, "change")]
+    ...     own = [("a" + "0" * 8, status, None, moment, 1) for status, moment in deliveries]
+    ...     # Another device's request: the connection lived on, so that no answer may be lost.
+    ...     record = Record(own + [("b" + "0" * 8, 200, None, 20000, 1)], 0)
+    ...     explained = judge_tellings([device], record, set(), findings)
+    ...     return explained, {rule: texts[0].split(":")[0] for rule, texts in findings.by_rule.items()}
+    >>> judged([(200, 1010), (200, 2010)]), judged([(200, 1010), (503, 2010), (200, 3000)])
+    ((0, {}), (0, {}))
+
+    A delivery that is missing, the last one, or one that failed and is not sent again; and one that comes twice:
+
+    >>> judged([(200, 1010)])
+    (0, {'told': 'device 7 was not told of its last change'})
+    >>> judged([(200, 1010), (503, 2010)])
+    (0, {'told': 'device 7 was not told of its last change'})
+    >>> judged([(200, 1010), (200, 2010), (200, 2011)])
+    (0, {'double': 'device 7 was told without a reason'})
+
+    What came with the push token that it had before does not tell it:
+
+    >>> judged([(200, 1010), (200, 2010)], stands="a1")[1]
+    {'told': 'device 7 was not told of its last change'}
+
+    Twice is nobody's fault when the connection ended just behind the first one:
+
+    >>> device, findings = Scene("a"), Findings()
+    >>> device.events = [(1000, "change")]
+    >>> token = "a" + "0" * 8
+    >>> judge_tellings([device], Record([(token, 200, None, 1010, 1), (token, 200, None, 1100, 2)], 0), set(), findings)
+    1
+    >>> findings.count
+    0
     """
     explained = 0
     for device in devices:
@@ -137,6 +177,30 @@ def judge_registrations(devices, standing, recorded, record, findings):
     standing: (device's name, order) -> push token in Redis; recorded: the same of the last records of Kafka, None for a
     tombstone.
     - Returns: numbers of the devices that are registered no more.
+
+    >>> def judged(standing, recorded, end="stays"):
+    ...     device, findings = Scene("a1", end), Findings()
+    ...     tokens = {"a1": "a00000001", "a0": "a00000000", None: None}
+    ...     place = (device.name, device.orders[0])
+    ...     ended = judge_registrations(
+    ...         [device], {place: tokens[standing]}, {place: tokens[recorded]}, Record([], 0), findings)
+    ...     return sorted(ended), {rule: texts[0].split(":")[0] for rule, texts in findings.by_rule.items()}
+    >>> judged("a1", "a1"), judged(None, None, "goes"), judged(None, None, "either"), judged("a1", "a1", "either")
+    (([], {}), ([7], {}), ([7], {}), ([], {}))
+
+    Retired although it came back; not retired although it is gone; left with the push token of before:
+
+    >>> judged(None, None)
+    ([7], {'retired': 'device 7 (example) is registered no more for t/o'})
+    >>> judged("a1", "a1", "goes")
+    ([], {'retired': 'device 7 (example) is still registered for t/o'})
+    >>> judged("a0", "a0")
+    ([], {'retired': 'device 7 (example) is registered with an older push token for t/o'})
+
+    Redis and Kafka disagree, either way:
+
+    >>> sorted(judged(None, "a1")[1]), sorted(judged("a1", None)[1])
+    (['registrations', 'retired'], ['registrations'])
     """
     ended = set()
     for device in devices:
@@ -157,6 +221,105 @@ def judge_registrations(devices, standing, recorded, record, findings):
             if wrong:
                 findings.add("retired", f"{record.title(device)} {wrong} for {order}: {record.trail(device)}")
     return ended
+
+
+def judge_letters(wanted, letters, findings):
+    """
+    Whether each dead letter has its reason, and each device that could not be told its dead letter.
+
+    wanted: order -> how many; letters: (order, reason).
+
+    >>> def judged(*letters):
+    ...     findings = Findings()
+    ...     judge_letters({"t/o": 1}, letters, findings)
+    ...     return findings.by_rule["letters"]
+    >>> judged(("t/o", "429"))
+    []
+    >>> judged(), judged(("t/o", "429"), ("t/o", "429")), judged(("t/o", "429"), ("t/p", "500"))
+    (['0 dead letters of t/o, 1 are due'], ['2 dead letters of t/o, 1 are due'], ['a dead letter of t/p: 500'])
+    """
+    count = collections.Counter(key for key, _ in letters)
+    for key, reason in letters:
+        if key not in wanted:
+            findings.add("letters", f"a dead letter of {key}: {reason}")
+    for key, due in wanted.items():
+        if count[key] != due:
+            findings.add("letters", f"{count[key]} dead letters of {key}, {due} are due")
+
+
+def judge_lag(behind, seconds, what, findings):
+    """
+    Whether all that was taken is committed.
+
+    >>> findings = Findings()
+    >>> judge_lag(0, 300, "the end", findings)
+    >>> judge_lag(2, 300, "the end", findings)
+    >>> dict(findings.by_rule)
+    {'lag': ['2 records are not committed 300 s after the end']}
+    """
+    if behind:
+        findings.add("lag", f"{behind} records are not committed {seconds} s after {what}")
+
+
+def judge_memory(before, after, credentials, findings):
+    """
+    Whether memory and open files are where they began.
+
+    before, after: (megabytes, open files).
+
+    >>> def judged(megabytes, files):
+    ...     findings = Findings()
+    ...     judge_memory((60, 30), (megabytes, files), 2, findings)
+    ...     return len(findings.by_rule["memory"])
+    >>> judged(91, 46), judged(92, 46), judged(91, 47)
+    (0, 1, 1)
+    """
+    (warm, warm_files), (end, end_files) = before, after
+    if end > warm * GROWTH + KEPT_MB:
+        findings.add("memory", f"{warm:.0f} MB before the faults, {end:.0f} MB after them and a pause")
+    if end_files > warm_files + CONNECTIONS * credentials:
+        findings.add("memory", f"{warm_files:.0f} open files before the faults, {end_files:.0f} after them")
+
+
+def judge_connections(connections, violations, credentials, findings):
+    """
+    Whether no stream and not too many connections are left, and the rules of HTTP/2 and of APNs were kept.
+
+    >>> def judged(connections, violations={}):
+    ...     findings = Findings()
+    ...     judge_connections(connections, violations, 1, findings)
+    ...     return {rule: len(texts) for rule, texts in findings.by_rule.items()}
+    >>> judged([{"openStreams": 0}] * 8), judged([{"openStreams": 0}] * 9), judged([{"openStreams": 1}])
+    ({}, {'connections': 1}, {'connections': 1})
+    >>> judged([], {"too many streams": 3})
+    {'violations': 1}
+    """
+    if len(connections) > CONNECTIONS * credentials:
+        findings.add("connections", f"{len(connections)} connections are open at the end")
+    for connection in connections:
+        if connection["openStreams"]:
+            findings.add("connections", f"streams are left open: {json.dumps(connection)}")
+    for violation, count in violations.items():
+        findings.add("violations", f"{violation}: {count} times")
+
+
+class Scene:
+    """
+    A device for the examples above; its name and place are always the same.
+
+    stands: its push token and how often it changed; end: of the story that it is in, if any.
+    """
+
+    class Story:
+        name, twice, letters = "example", False, 0
+
+    def __init__(self, stands, end=None):
+        self.number, self.name, self.orders, self.events = 7, "device", ["t/o"], []
+        self.token = f"{stands[0]}{int(stands[1:] or 0):08x}"
+        self.story = None
+        if end:
+            self.story = Scene.Story()
+            self.story.end = end
 
 
 def short(token):

@@ -54,14 +54,20 @@ class Verdicts:
             return after.total(name, **labels) - before.total(name, **labels)
 
         self.delivered = grown("waybill_pushes_total", outcome="delivered")
-        self.retired = grown("waybill_pushes_total", outcome="retired") + grown("waybill_push_tokens_retired_total")
-        self.dropped = grown("waybill_pushes_total", outcome="dropped")
         self.retried = grown("waybill_pushes_total", outcome="retried")
-        # One name after the other, as the pusher has had them.
-        self.merged = sum(grown("waybill_pushes_total", outcome=outcome) for outcome in ("merged", "coalesced"))
+        self.coalesced = grown("waybill_pushes_total", outcome="coalesced")
+        self.limited = grown("waybill_pushes_total", outcome="limited")
+        # Among the dropped ones.
         self.unknown = grown("waybill_pushes_total", outcome="unknown-token")
+        self.dropped = grown("waybill_pushes_total", outcome="dropped")
+        # Registrations, of which one answer may end several, or none that was renewed meanwhile.
+        self.retired = grown("waybill_push_tokens_retired_total")
         self.letters = grown("waybill_push_dead_letters_total")
-        # By status as text; empty for a pusher that does not tell.
+        self.requests = grown("waybill_apns_requests_total")
+        # Answers that speak of a push token.
+        self.gone = grown("waybill_apns_requests_total", status="410")
+        self.bad = grown("waybill_apns_requests_total", status="400", reason="BadDeviceToken")
+        # By status as text; `none`: unanswered, or never sent.
         self.answers = {
             status: grown("waybill_apns_requests_total", status=status)
             for status in after.by("waybill_apns_requests_total", "status")}
@@ -75,28 +81,74 @@ def judge_verdicts(verdicts, seen, findings):
     """
     Whether no verdict is missing or double.
 
-    Each notification that APNs took is delivered, but for answers that were lost with their connection or came too
-    late; each registration that was taken off was retired once; each answer that says never is dropped once, and so is
-    each notification that was given up.
+    Each outcome of a request is exactly one of delivered, tried again, given up with a dead letter, or the end of
+    registrations; a 410 that is older than the registration may instead be dropped. Each notification that APNs took is
+    delivered, but for answers that were lost with their connection or came too late; each registration that was taken
+    off was retired once. For each status, what APNs answered is what the pusher counted, but for the lost ones.
 
-    For each status as well: what APNs answered is what the pusher counted, but for the lost ones.
+    seen: statuses, accepted, perhaps_lost, ended, tombstones, refused (400 for good), bad_retired, outdated (410 to
+    those who are registered all the same), given_up, letters.
 
-    seen: statuses, accepted, perhaps_lost, ended, tombstones, refused, given_up.
+    >>> from faults_judge import Findings
+    >>> def told(of={}, **changes):
+    ...     verdicts, findings = Verdicts(Metrics(""), Metrics("")), Findings()
+    ...     vars(verdicts).update({
+    ...         "delivered": 100, "retried": 10, "dropped": 2, "unknown": 1, "retired": 2, "letters": 2,
+    ...         "requests": 113, "gone": 1, "bad": 1, "answers": {"200": 100, "410": 1}} | changes)
+    ...     judge_verdicts(verdicts, {
+    ...         "statuses": {"200": 101, "410": 1}, "accepted": 101, "perhaps_lost": 1, "ended": 2, "tombstones": 3,
+    ...         "refused": 1, "bad_retired": 0, "outdated": 0, "given_up": 1, "letters": 2} | of, findings)
+    ...     return [text.split(":")[0] for text in findings.by_rule["verdicts"]]
+    >>> told()
+    []
+
+    A delivery that is counted twice, one that is not counted, and an outcome that led to nothing:
+
+    >>> told(delivered=102), told(delivered=99), told(requests=114)
+    (['delivered', 'outcomes'], ['delivered', 'outcomes'], ['outcomes'])
+
+    A registration that went without being counted, and one that is counted twice:
+
+    >>> told(retired=1), told(retired=4)
+    (['retired'], ['retired'])
+
+    An answer that was not heard, or heard twice; a letter that was not written, and something given up without one:
+
+    >>> told(answers={"200": 99}), told(answers={"410": 2}), told(letters=1, requests=112), told(dropped=3)
+    (['status 200'], ['status 410'], ['letters', 'dropped'], ['dropped'])
+
+    A letter for nothing:
+
+    >>> told({"letters": 3}, letters=3, dropped=3, retried=9), told({"given_up": 3})
+    (['given up'], ['given up'])
+
+    An outdated 410 may be dropped, or be tried again:
+
+    >>> told({"outdated": 1}, dropped=3), told({"outdated": 1}, retried=11)
+    ([], [])
     """
-    if not 0 <= seen["accepted"] - verdicts.delivered <= seen["perhaps_lost"]:
-        findings.add(
-            "verdicts", f"APNs took {seen['accepted']}, delivered are {verdicts.delivered}; at most "
-            f"{seen['perhaps_lost']} answers may have been lost")
+    def wrong(what, text):
+        findings.add("verdicts", f"{what}: {text}")
+
+    lost, outdated = seen["perhaps_lost"], seen["outdated"]
+    if not 0 <= seen["accepted"] - verdicts.delivered <= lost:
+        wrong("delivered", (
+            f"{verdicts.delivered}, APNs took {seen['accepted']}, at most {lost} answers may have been lost"))
     # Who comes back leaves a tombstone; one that was overtaken by a registration ended nothing.
     if not seen["ended"] <= verdicts.retired <= seen["tombstones"]:
-        findings.add(
-            "verdicts", f"{seen['ended']} registrations are gone, {seen['tombstones']} tombstones were written, "
-            f"retired are {verdicts.retired}")
+        wrong("retired", (
+            f"{verdicts.retired}, {seen['ended']} registrations are gone, {seen['tombstones']} tombstones written"))
     for status, count in sorted(verdicts.answers.items()):
         answered = seen["statuses"].get(status, 0)
-        if status.isdigit() and not 0 <= answered - count <= seen["perhaps_lost"]:
-            findings.add("verdicts", f"APNs answered {status} {answered} times, the pusher counted {count}")
-    if verdicts.dropped + verdicts.unknown != seen["refused"] + seen["given_up"]:
-        findings.add(
-            "verdicts", f"APNs refused {seen['refused']} for good, {seen['given_up']} had to be given up, dropped are "
-            f"{verdicts.dropped}, unknown {verdicts.unknown}")
+        if status.isdigit() and not 0 <= answered - count <= lost:
+            wrong(f"status {status}", f"APNs answered it {answered} times, the pusher counted {count}")
+    ends = verdicts.delivered + verdicts.retried + verdicts.letters + verdicts.gone + verdicts.bad - verdicts.unknown
+    if not 0 <= ends - verdicts.requests <= outdated:
+        wrong("outcomes", f"{verdicts.requests} requests came to {ends} ends, {outdated} outdated answers apart")
+    if verdicts.letters != seen["letters"]:
+        wrong("letters", f"{verdicts.letters} were counted, {seen['letters']} are there")
+    final = seen["refused"] - seen["bad_retired"] + seen["given_up"]
+    if not 0 <= final - verdicts.letters <= min(lost, seen["refused"]):
+        wrong("given up", f"{verdicts.letters}, APNs refused or never took {final}")
+    if not 0 <= verdicts.dropped - verdicts.letters <= outdated:
+        wrong("dropped", f"{verdicts.dropped} without delivery, {verdicts.letters} with a letter, {outdated} outdated")

@@ -21,8 +21,8 @@ PUSHER = {"WAYBILL_PUSH_WINDOW_MILLISECONDS": "100", "WAYBILL_PUSH_HOURLY_LIMIT"
 
 
 class Stage:
-    def __init__(self, folder):
-        self.folder, self.stack = folder, None
+    def __init__(self, folder, attempts):
+        self.folder, self.attempts, self.stack = folder, attempts, None
 
     def run(self, *words, seconds=1800):
         process = subprocess.Popen(
@@ -51,7 +51,9 @@ class Stage:
             f"waybill-dev apns --topic {TYPES[1]} --provider-key {self.folder}/token/provider-key.p8 "
             f"--key-identifier {KEY} --team {TEAM}"))
         self.run("start", "apns")
-        self.edit("pusher", "exec env", " ".join(["exec env", *(f"{name}={value}" for name, value in PUSHER.items())]))
+        settings = PUSHER | {"WAYBILL_PUSH_ATTEMPTS": str(self.attempts)}
+        assignments = [f"{name}={value}" for name, value in settings.items()]
+        self.edit("pusher", "exec env", " ".join(["exec env", *assignments]))
         self.stack = Stack(ROOT, self.folder)
 
     def make_brand(self):
