@@ -220,12 +220,14 @@ class Faults:
         explained = judge_tellings(self.everybody, record, ended, findings)
         seen = collections.Counter(str(status or "none") for _, status, _, _, _ in deliveries)
         letters = self.offsets.records("waybill.dead-letters")
+        bad = {hero.number for hero in self.heroes.values() if hero.story.name == "bad-token"}
+        # Of a bad push token there is a letter if the breaker kept its registration.
         judge_letters(
-            {hero.orders[0]: hero.story.letters for hero in self.heroes.values() if hero.story.letters},
+            {hero.orders[0]: hero.story.letters + (hero.number in bad - ended) for hero in self.heroes.values()
+             if hero.story.letters or hero.number in bad - ended},
             [(key, (headers.get("waybill-reason") or b"").decode(errors="replace")) for key, _, headers in letters],
             findings)
         late = sum(hero.story.twice for hero in self.heroes.values())
-        bad = {hero.number for hero in self.heroes.values() if hero.story.name == "bad-token"}
         judge_verdicts(verdicts, {
             "statuses": seen, "accepted": seen["200"], "perhaps_lost": record.lost + late,
             "ended": len(ended), "tombstones": tombstones, "bad_retired": len(ended & bad),
@@ -233,7 +235,7 @@ class Faults:
             "outdated": sum(
                 status == 410 for device in self.everybody if device.number not in ended
                 for _, status, _, _, _ in record.requests(device)),
-            "given_up": sum(hero.story.letters for hero in self.heroes.values()), "letters": len(letters),
+            "given_up": sum(hero.story.stuck for hero in self.heroes.values()), "letters": len(letters),
         }, findings)
         judge_memory(self.warm_level, self.last_level, len(TYPES), findings)
         judge_connections(self.connections, self.statistics["violations"], len(TYPES), findings)

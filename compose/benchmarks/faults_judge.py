@@ -157,7 +157,7 @@ def judge_tellings(devices, record, ended, findings):
         own = record.requests(device)
         missed = untold(device.events, [
             (status, reason, moment) for token, status, reason, moment, _ in own if token == device.token])
-        excused = device.number in ended or device.story and device.story.letters
+        excused = device.number in ended or device.story and device.story.stuck
         if missed and not excused:
             findings.add("told", f"{record.title(device)} was not told of its last {missed}: {record.trail(device)}")
         accepted = [(moment, connection) for _, status, _, moment, connection in own if status == 200]
@@ -311,7 +311,7 @@ class Scene:
     """
 
     class Story:
-        name, twice, letters = "example", False, 0
+        name, twice, stuck = "example", False, False
 
     def __init__(self, stands, end=None):
         self.number, self.name, self.orders, self.events = 7, "device", ["t/o"], []

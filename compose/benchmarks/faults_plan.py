@@ -37,7 +37,7 @@ class Story:
     A device with an order of its own and what happens to them.
 
     end: whether its registration `stays`, `goes`, or may do `either`. twice: the device may be told once more than it
-    must, since an answer was too late. letters: how many dead letters tell of it.
+    must, since an answer was too late. letters: how many dead letters tell of it. stuck: it can never be told.
     """
 
     number: int
@@ -45,6 +45,7 @@ class Story:
     end: str = "stays"
     twice: bool = False
     letters: int = 0
+    stuck: bool = False
 
 
 def answer(status, reason, **others):
@@ -172,10 +173,11 @@ def story(name, lot):
             {"end": "either"}),
         "wrong-topic": (
             [(0, "fault", {"body": answer(400, "DeviceTokenNotForTopic", count=1)}), (0.2, "change", {}),
-             (4, "change", {})], {}),
+             (4, "change", {})], {"letters": 1}),
         # It never gets better: somebody must hear of it, and nobody may wait for it.
         "stuck": (
-            [(0, "fault", {"body": answer(429, "TooManyRequests")}), (0.2, "change", {})], {"letters": 1}),
+            [(0, "fault", {"body": answer(429, "TooManyRequests")}), (0.2, "change", {})],
+            {"letters": 1, "stuck": True}),
     }
     return stories[name]
 
