@@ -34,6 +34,8 @@ ORDERS_A_DEVICE, DEVICES_AN_ORDER = 2, 10
 # Part of the notifications that come before the first fault: what the pusher needs then is what it needs warm.
 CALM = 0.1
 PAUSE = 10
+# Faults that make answers slow on connections that live on, and for how long when the fault itself does not say.
+SLOW, SLOW_SECONDS = ("slow", "trickle", "shut-window"), 4
 # What there is of everything, and what there is with --small.
 SIZES = (("notifications", 200_000, 4000), ("devices", 20_000, 400), ("faults", 200, 20), ("rate", 800, 400),
          # Of a device that can never be told: the pauses of the last three take a minute and a half.
@@ -82,7 +84,7 @@ class Faults:
         self.seconds = arguments.notifications / arguments.rate
         self.plan = Plan(arguments.seed, arguments.faults, self.seconds * (1 - CALM), arguments.rate)
         self.lot = random.Random(arguments.seed + 1)
-        self.by_order, self.devices = {}, []
+        self.by_order, self.devices, self.slow = {}, [], []
         # Half of the devices have orders of the one brand, half of the other.
         orders = max(len(TYPES), arguments.devices * ORDERS_A_DEVICE // DEVICES_AN_ORDER)
         by_type = [[f"{kind}/faults-{number}" for number in range(place, orders, len(TYPES))]
@@ -182,6 +184,8 @@ class Faults:
             self.simulator.ask("POST", "/faults", body | {"token": device.token})
         if not step.others:
             self.simulator.ask("POST", "/faults", body)
+        if step.name in SLOW:
+            self.slow.append((now(), now() + int(1000 * dict(step.body).get("for", SLOW_SECONDS))))
         if step.act == "fault":
             self.done[step.name] += 1
             say(f"{elapsed:4.0f} s: {step.name} {json.dumps(dict(step.body)) if step.body else ''}")
@@ -214,7 +218,7 @@ class Faults:
 
     def judge(self, verdicts):
         findings, deliveries = self.findings, self.simulator.deliveries
-        record = Record(deliveries, self.begin)
+        record = Record(deliveries, self.begin, self.slow)
         recorded, tombstones = self.recorded()
         ended = judge_registrations(self.everybody, self.standing(), recorded, record, findings)
         explained = judge_tellings(self.everybody, record, ended, findings)

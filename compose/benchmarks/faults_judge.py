@@ -80,17 +80,28 @@ class Record:
     >>> record = Record([("a0", 200, None, 100, 1), ("b0", 200, None, 9000, 1), ("a0", 200, None, 9500, 2)], 0)
     >>> record.may_be_lost(100, 1), record.may_be_lost(8000, 1), record.lost
     (False, True, 2)
+
+    slow: (begin, end) of when answers were slow. The client's deadline begins with the first stream of a request, also
+    of one that comes back unprocessed and has another stream later: so an answer that is a little slow can be too late.
+
+    >>> Record([], 0, [(50, 150)]).may_be_late(100), Record([], 0, [(50, 150)]).may_be_late(151)
+    (True, False)
     """
 
-    def __init__(self, deliveries, begin):
-        self.begin, self.ends = begin, {}
+    def __init__(self, deliveries, begin, slow=()):
+        self.begin, self.ends, self.slow = begin, {}, slow
         self.by_device = collections.defaultdict(list)
         for token, status, reason, moment, connection in deliveries:
             # The last eight digits count the push tokens of a device.
             self.by_device[token[:-8]].append((token, status, reason, moment, connection))
             self.ends[connection] = max(moment, self.ends.get(connection, 0))
         self.lost = sum(
-            status == 200 and self.may_be_lost(moment, connection) for _, status, _, moment, connection in deliveries)
+            status == 200 and (self.may_be_lost(moment, connection) or self.may_be_late(moment))
+            for _, status, _, moment, connection in deliveries)
+
+    def may_be_late(self, moment):
+        """Whether the answer to a request may have come behind the client's deadline."""
+        return any(begin <= moment <= end for begin, end in self.slow)
 
     def may_be_lost(self, moment, connection):
         """Whether the answer to a request may have been lost with its connection."""
@@ -163,7 +174,9 @@ def judge_tellings(devices, record, ended, findings):
         accepted = [(moment, connection) for _, status, _, moment, connection in own if status == 200]
         events = sorted(moment for moment, _ in device.events)
         for index in doubles(events, [moment for moment, _ in accepted]):
-            if index > 0 and record.may_be_lost(*accepted[index - 1]) or device.story and device.story.twice:
+            before = accepted[index - 1] if index > 0 else None
+            is_explained = before and (record.may_be_lost(*before) or record.may_be_late(before[0]))
+            if is_explained or device.story and device.story.twice:
                 explained += 1
             else:
                 findings.add("double", f"{record.title(device)} was told without a reason: {record.trail(device)}")
