@@ -33,7 +33,10 @@ from stack import Failure, resident_kb
 ORDERS_A_DEVICE, DEVICES_AN_ORDER = 2, 10
 # Part of the notifications that come before the first fault: what the pusher needs then is what it needs warm.
 CALM = 0.1
+# Seconds behind the last notification.
 PAUSE = 10
+# Faults after which connections answer nothing.
+SILENT = ("silence", "silence-amid", "black-hole", "unheard", "mute")
 # Faults that make answers slow on connections that live on, and for how long when the fault itself does not say.
 SLOW, SLOW_SECONDS = ("slow", "trickle", "shut-window"), 4
 # What there is of everything, and what there is with --small.
@@ -242,7 +245,8 @@ class Faults:
             "given_up": sum(hero.story.stuck for hero in self.heroes.values()), "letters": len(letters),
         }, findings)
         judge_memory(self.warm_level, self.last_level, len(TYPES), findings)
-        judge_connections(self.connections, self.statistics["violations"], len(TYPES), findings)
+        silences = sum(self.done[name] for name in SILENT)
+        judge_connections(self.connections, self.statistics["violations"], len(TYPES), silences, findings)
         self.tell(verdicts, seen, {
             "ended": len(ended), "tombstones": tombstones, "dead_letters": len(letters), "told_twice": explained})
 
