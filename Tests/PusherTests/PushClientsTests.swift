@@ -157,7 +157,8 @@ import Testing
             #expect(await scene.clients.update(scene.library.brands).isEmpty)
             try scene.put(1, from: 1)
             try await eventually("told") { scene.done.count.withLock { $0 } == 2 }
-            #expect(try await scene.apns.connections().map(\.number) == connections)
+            // A second one may have been opened meanwhile, as the client wants to have two.
+            #expect(try await Set(scene.apns.connections().map(\.number)).isSuperset(of: connections))
         }
     }
 
