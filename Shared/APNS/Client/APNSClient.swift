@@ -1,17 +1,14 @@
 public import NIOCore
 import NIOSSL
 
-/// Sends notifications to APNs over HTTP/2: one credential, one persistent connection.
+/// Sends notifications to APNs over HTTP/2: one credential, a pool of persistent connections.
 ///
 /// Each notification gets exactly one outcome, whatever happens. Requests that APNs refused unprocessed
-/// (REFUSED_STREAM, above the
-/// last stream of GOAWAY) are repeated inside, everything else is the caller's decision: `verdict(of:)`. A
-/// notification whose connection
-/// was lost may have been delivered; repeating it is harmless.
+/// (REFUSED_STREAM, above the last stream of GOAWAY) are repeated inside, everything else is the caller's decision:
+/// `verdict(of:)`. A notification whose connection was lost may have been delivered; repeating it is harmless.
 ///
-/// Owner: the caller, who must `close` it before its event loop group ends. Thread: any. Bounded: the queue, the open
-/// streams, each
-/// request's time (`APNSConfiguration`).
+/// Owner: the caller, who must `close` it before its event loop group ends. Thread: any. Bounded: the queue, the
+/// connections and their open streams, each request's time (`APNSConfiguration`).
 public final class APNSClient: Sendable {
     private let eventLoop: any EventLoop
     private let loop: NIOLoopBoundBox<ClientLoop>
