@@ -211,7 +211,9 @@ final class PushDispatch: Sendable {
             var tallies: [(type: OrderTypeIdentifier?, tally: PushTally)] = [(nil, state.desk.strangers)]
             state.desk.strangers = PushTally()
             for lane in state.desk.lanes.indices {
-                tallies.append((state.desk.lanes[lane].orderType, state.desk.lanes[lane].tally))
+                // Order types come with the records' keys: those without a brand must not become names of metrics.
+                let type = state.desk.lanes[lane].isOpen ? state.desk.lanes[lane].orderType : nil
+                tallies.append((type, state.desk.lanes[lane].tally))
                 state.desk.lanes[lane].tally = PushTally()
             }
             return tallies
