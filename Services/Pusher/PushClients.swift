@@ -25,12 +25,18 @@ final class PushClients: Sendable {
     }
 
     private let dispatch: PushDispatch
+    private let onRenewed: @Sendable (OrderTypeIdentifier) -> Void
     private let make: Make
     private let state = Mutex(State())
 
+    /// - Parameter onRenewed: told when a credential was replaced, or its brand is gone.
     /// - Throws: what `make` throws for the first that it cannot make.
-    init(_ brands: Brands, dispatch: PushDispatch, make: @escaping Make) throws {
+    init(
+        _ brands: Brands, dispatch: PushDispatch, onRenewed: @escaping @Sendable (OrderTypeIdentifier) -> Void,
+        make: @escaping Make
+    ) throws {
         self.dispatch = dispatch
+        self.onRenewed = onRenewed
         self.make = make
         for type in brands.orderTypes {
             guard let brand = brands[type] else { continue }
@@ -70,6 +76,7 @@ final class PushClients: Sendable {
             }
             do {
                 if let client = try self.install(type, brand) { replaced.append(client) }
+                self.onRenewed(type)
             } catch {
                 failures.append((type, error))
             }
@@ -77,6 +84,7 @@ final class PushClients: Sendable {
         for type in old.keys where brands[type] == nil {
             self.state.withLock { $0.kept[type] = nil }
             if let client = self.dispatch.remove(type) { replaced.append(client) }
+            self.onRenewed(type)
         }
         await Self.close(replaced)
         return failures

@@ -1,4 +1,5 @@
 import Logging
+import Model
 import Operations
 import Synchronization
 
@@ -102,6 +103,8 @@ final class PushJournal: Sendable {
             self.tellReadiness(type, reason)
             self.logger.error("apns does not answer, notifications wait", metadata: metadata.with("reason", reason))
         case .health(.stopped(let reason)):
+            // It answers, so it is not away: another process could do no more.
+            self.tellReadiness(type, nil)
             self.logger.critical("apns refuses the credential", metadata: metadata.with("reason", reason))
         case .breaker(.closed):
             self.logger.notice("unknown push tokens are taken off again", metadata: metadata)
@@ -110,6 +113,10 @@ final class PushJournal: Sendable {
                 "apns knows too few push tokens, registrations stay: is it the right environment?", metadata: metadata)
         }
     }
+
+    /// A credential was replaced, or its brand is gone: that APNs did not answer the old one says nothing any more, and
+    /// nothing else would take it back.
+    func renewed(_ type: OrderTypeIdentifier) { self.tellReadiness(type.rawValue, nil) }
 
     /// - Parameter reason: why APNs is away for a brand; nil: it is not.
     private func tellReadiness(_ type: String, _ reason: String?) {

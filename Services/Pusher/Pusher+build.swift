@@ -41,7 +41,8 @@ extension Pusher {
         finished.consumer.withLock { $0 = consumer }
         let view = ViewWatch(View(redis: redis))
         let registrations = Registrations(redis: redis)
-        let clients = try PushClients(settings.brands.brands, dispatch: dispatch) { type, push, onReplies in
+        let clients = try PushClients(settings.brands.brands, dispatch: dispatch, onRenewed: journal.renewed) {
+            type, push, onReplies in
             let credential = metrics[type.rawValue]
             var configuration = APNSConfiguration()
             configuration.onEvent = { credential.happened($0) }
