@@ -34,12 +34,12 @@ struct BrandFixture: Sendable {
         self.files = files
     }
 
-    /// Writes the brands directory, unless it is there already, and returns its path.
+    /// Writes the brand into the brands directory, unless it is there already, and returns that path.
     ///
     /// Once: a packager that was started before may be reading it, and what changes meanwhile it reads again.
     func write(into directory: TemporaryDirectory) throws -> String {
         let brands = directory.path("brands")
-        if FileManager.default.fileExists(atPath: brands) { return brands }
+        if FileManager.default.fileExists(atPath: "\(brands)/shop") { return brands }
         for (name, content) in self.files {
             let url = URL(filePath: "\(brands)/\(name)")
             try FileManager.default.createDirectory(
