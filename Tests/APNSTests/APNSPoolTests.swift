@@ -124,7 +124,8 @@ extension WireTests {
             } body: { client, server in
                 let outcomes = await client.send(try makeNotifications(100))
                 #expect(outcomes.allSatisfy { $0.status == 200 }, "\(outcomes.compactMap(\.error))")
-                #expect(server.connections == 5)
+                // The last request uses the fifth up; whoever follows it may be there already.
+                #expect((5...6).contains(server.connections))
                 #expect(server.requests.map(\.stream).max() == 39 && server.requests.count == 100)
                 #expect(log.count(.replaced(.streamIdentifiers)) >= 4)
             }
