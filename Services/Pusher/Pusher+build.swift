@@ -1,5 +1,4 @@
 import APNS
-import Cryptography
 import Foundation
 import Kafka
 import Logging
@@ -41,6 +40,7 @@ extension Pusher {
         finished.consumer.withLock { $0 = consumer }
         let view = ViewWatch(View(redis: redis))
         let registrations = Registrations(redis: redis)
+        let tokens = ProviderTokenSources()
         let clients = try PushClients(settings.brands.brands, dispatch: dispatch, onRenewed: journal.renewed) {
             type, push, onReplies in
             let credential = metrics[type.rawValue]
@@ -50,7 +50,7 @@ extension Pusher {
             configuration.queueLimit = limits.inFlight
             configuration.connections = settings.connections
             return try APNSClient(
-                endpoint: settings.endpoint, credential: APNSCredential(push), rootsPEM: settings.roots,
+                endpoint: settings.endpoint, credential: APNSCredential(push, tokens), rootsPEM: settings.roots,
                 proxy: settings.proxy, eventLoopGroup: environment.group, configuration: configuration,
                 onReplies: { replies in
                     credential.answered(replies)
@@ -88,13 +88,13 @@ extension Pusher {
 
 extension APNSCredential {
     /// How a brand proves itself to APNs.
-    init(_ authentication: PushAuthentication) throws {
+    init(_ authentication: PushAuthentication, _ tokens: ProviderTokenSources) throws {
         switch authentication {
         case .certificate(let chain, let key): self = .certificate(chainPEM: chain, keyPEM: key)
         case .token(let key, let keyIdentifier, let teamIdentifier):
-            let key = try ES256Key(privateKeyPEM: key)
             self = .token(
-                ProviderTokenSource(keyIdentifier: keyIdentifier, teamIdentifier: teamIdentifier) { try key.sign($0) })
+                try tokens.source(
+                    privateKeyPEM: key, keyIdentifier: keyIdentifier, teamIdentifier: teamIdentifier))
         }
     }
 }

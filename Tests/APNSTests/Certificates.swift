@@ -8,6 +8,10 @@ struct Certificates: Sendable {
     let clientKey: [UInt8]
     let server: [UInt8]
     let serverKey: [UInt8]
+    /// A `.p8` file of a team.
+    let providerKey: [UInt8]
+    /// That of another.
+    let strangeProviderKey: [UInt8]
     /// A root that signed none of them.
     let strangeRoot: [UInt8]
 
@@ -24,8 +28,10 @@ struct Certificates: Sendable {
         self.clientKey = try read(files.key)
         self.server = try read(files.serverCertificate)
         self.serverKey = try read(files.serverKey)
+        self.providerKey = try read(files.providerKey)
         let strange = try TemporaryDirectory("apns-strange")
         let other = try DevelopmentCertificates.make(in: strange.path, orderType: "order.com.example.other")
         self.strangeRoot = try strange.read(String(other.root.dropFirst(strange.path.count + 1)))
+        self.strangeProviderKey = try strange.read(String(other.providerKey.dropFirst(strange.path.count + 1)))
     }
 }

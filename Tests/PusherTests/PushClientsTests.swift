@@ -82,7 +82,7 @@ import Testing
             _, push, onReplies in
             if failing.count.withLock({ $0 == 1 }) { throw BadCredential() }
             return try APNSClient(
-                endpoint: endpoint, credential: APNSCredential(push), rootsPEM: roots,
+                endpoint: endpoint, credential: APNSCredential(push, ProviderTokenSources()), rootsPEM: roots,
                 eventLoopGroup: MultiThreadedEventLoopGroup.singleton, onReplies: onReplies)
         }
         let scene = Scene(
