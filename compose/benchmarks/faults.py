@@ -190,8 +190,9 @@ class Faults:
         if step.name in SLOW:
             self.slow.append((now(), now() + int(1000 * dict(step.body).get("for", SLOW_SECONDS))))
         if step.name in ("silence", "unheard"):
-            # An answer that had its delay before it is noted as given, and is kept back all the same.
-            self.slow.append((now() - 1000 * SLOW_SECONDS, now()))
+            # The answer is noted as given and kept back all the same: of requests that wait for theirs, and of those that
+            # were read but not looked at yet.
+            self.slow.append((now() - 1000 * SLOW_SECONDS, now() + 1000))
         if step.act == "fault":
             self.done[step.name] += 1
             say(f"{elapsed:4.0f} s: {step.name} {json.dumps(dict(step.body)) if step.body else ''}")

@@ -122,10 +122,10 @@ def judge_verdicts(verdicts, seen, findings):
     >>> told({"letters": 3}, letters=3, dropped=3, retried=9), told({"given_up": 3})
     (['given up'], ['given up'])
 
-    An outdated 410 may be dropped, or be tried again:
+    An outdated 410 is tried again, and not dropped without a letter:
 
     >>> told({"outdated": 1}, dropped=3), told({"outdated": 1}, retried=11)
-    ([], [])
+    (['dropped'], [])
     """
     def wrong(what, text):
         findings.add("verdicts", f"{what}: {text}")
@@ -150,5 +150,5 @@ def judge_verdicts(verdicts, seen, findings):
     final = seen["refused"] - seen["bad_retired"] + seen["given_up"]
     if not 0 <= final - verdicts.letters <= min(lost, seen["refused"]):
         wrong("given up", f"{verdicts.letters}, APNs refused or never took {final}")
-    if not 0 <= verdicts.dropped - verdicts.letters <= outdated:
-        wrong("dropped", f"{verdicts.dropped} without delivery, {verdicts.letters} with a letter, {outdated} outdated")
+    if verdicts.dropped != verdicts.letters:
+        wrong("dropped", f"{verdicts.dropped} without delivery, {verdicts.letters} with a letter")
