@@ -190,8 +190,8 @@ class Faults:
         if step.name in SLOW:
             self.slow.append((now(), now() + int(1000 * dict(step.body).get("for", SLOW_SECONDS))))
         if step.name in ("silence", "unheard"):
-            # The answer is noted as given and kept back all the same: of requests that wait for theirs, and of those that
-            # were read but not looked at yet.
+            # The answer is noted as given and kept back all the same: of requests that wait for theirs, and of those
+            # that were read but not looked at yet.
             self.slow.append((now() - 1000 * SLOW_SECONDS, now() + 1000))
         if step.act == "fault":
             self.done[step.name] += 1
