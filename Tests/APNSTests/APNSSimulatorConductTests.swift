@@ -51,7 +51,7 @@ import Testing
 
     @Test func lateAnswersComeByTimeAndThenInOrder() {
         var late = APNSSimulatorLateAnswers()
-        var random = APNSSimulatorRandom(seed: 7)
+        var random = SeededGenerator(seed: 7)
         var expected: [(time: Int64, stream: Int)] = []
         for stream in 0..<1000 {
             let time = Int64.random(in: 0..<50, using: &random)
@@ -79,7 +79,7 @@ import Testing
         func hits(seed: UInt64) -> [Bool] {
             var faults = APNSSimulatorFaults()
             _ = faults.add(APNSSimulatorFault(.cut, probability: 0.3))
-            var random = APNSSimulatorRandom(seed: seed)
+            var random = SeededGenerator(seed: seed)
             return (0..<1000).map { _ in faults.hit(token: "aa", connection: 1, using: &random) != nil }
         }
         let first = hits(seed: 1)
@@ -97,7 +97,7 @@ import Testing
         let mute = try #require(added[0])
         let hole = try #require(added[1])
         _ = faults.add(APNSSimulatorFault(.condition(.refusingStreamLimit(5))))
-        var random = APNSSimulatorRandom(seed: 1)
+        var random = SeededGenerator(seed: 1)
         let hit = faults.hit(token: "aa", connection: 2, using: &random)
         #expect(hit == nil)
         #expect(faults.conditions(connection: 2).isMute && !faults.conditions(connection: 2).isBlackHole)

@@ -8,7 +8,7 @@ import Testing
     static func hit(_ faults: inout APNSSimulatorFaults, _ token: String, _ connection: Int) -> APNSSimulatorFault
         .Effect?
     {
-        var random = APNSSimulatorRandom(seed: 1)
+        var random = SeededGenerator(seed: 1)
         return faults.hit(token: token, connection: connection, using: &random)?.effect
     }
 

@@ -1,4 +1,5 @@
 import Model
+import TestKit
 import Testing
 
 @testable import Devkit

@@ -1,5 +1,6 @@
 import Kafka
 import Model
+import TestKit
 
 @testable import Devkit
 

@@ -1,5 +1,6 @@
 import Model
 import NIOCore
+import TestKit
 import Testing
 
 @testable import Gateway
@@ -78,7 +79,7 @@ import Testing
     }
 
     @Test func neverMoreThanTheLimitIsKept() {
-        var random = Seeded(5)
+        var random = SeededGenerator(seed: 5)
         let cache = AssetCache(limit: 1000)
         var sizes: [String: Int] = [:]
         for number in 0..<500 {

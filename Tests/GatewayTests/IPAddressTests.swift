@@ -1,4 +1,5 @@
 import Foundation
+import TestKit
 import Testing
 
 @testable import Gateway
@@ -37,7 +38,7 @@ import Testing
 
     /// Random spellings near real ones: both readers agree.
     @Test func theSystemAgreesOnAnything() {
-        var random = Seeded(11)
+        var random = SeededGenerator(seed: 11)
         let letters = Array("0123456789abcdefF::::....x")
         var read = 0
         for _ in 0..<20_000 {

@@ -1,5 +1,6 @@
 import Model
 import NIOHTTP1
+import TestKit
 import Testing
 
 @testable import Gateway
@@ -102,7 +103,7 @@ import Testing
     }
 
     @Test func noTargetIsATrap() {
-        var random = Seeded(11)
+        var random = SeededGenerator(seed: 11)
         let pieces = ["/", "v1", "orders", "%", "%2", "%41", "?", "=", "&", "ü", "\u{301}", "..", Self.type, "http://", "devices",
             "registrations", "log", " ", "\u{0}", "ordersModifiedSince", "👩‍👩‍👧"]
         for _ in 0..<5000 {
@@ -116,18 +117,5 @@ import Testing
             ("https://x.example", ""), ("https://x.example/", ""), ("https://x.example/apple", "/apple"),
             ("https://x.example:8443/a/b//", "/a/b"), ("https://x.example/a?b=/c", "/a"), ("https://x.example/#/a", ""),
         ] { #expect(GatewaySettings.path(of: url) == path) }
-    }
-}
-
-/// A generator that gives the same numbers for the same seed. Source: Steele et al., SplitMix64
-struct Seeded: RandomNumberGenerator {
-    private var state: UInt64
-    init(_ seed: UInt64) { self.state = seed }
-    mutating func next() -> UInt64 {
-        self.state &+= 0x9E37_79B9_7F4A_7C15
-        var mixed = self.state
-        mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
-        mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
-        return mixed ^ (mixed >> 31)
     }
 }

@@ -1,4 +1,5 @@
 import NIOCore
+import TestKit
 import Testing
 
 @testable import HTTP2
@@ -221,7 +222,7 @@ import Testing
     }
 
     @Test func rubbishNeverTrapsAndNoStreamEndsTwice() throws {
-        var generator = SplitMix(state: 42)
+        var generator = SeededGenerator(seed: 42)
         let whole = [
             Frame.settings(maxConcurrentStreams: 10), Frame.headers(1, [(":status", "200"), ("apns-id", "x")]),
             Frame.data(1, Array("{}".utf8), end: true), Frame.reset(3, 7),
@@ -285,18 +286,5 @@ private final class Peer {
 
     func ends() -> [HTTP2StreamEnd] {
         self.events().compactMap { if case .streamEnded(let end) = $0 { end } else { nil } }
-    }
-}
-
-/// A small generator with a seed, so that a failure comes again.
-private struct SplitMix: RandomNumberGenerator {
-    var state: UInt64
-
-    mutating func next() -> UInt64 {
-        self.state &+= 0x9E37_79B9_7F4A_7C15
-        var mixed = self.state
-        mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
-        mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
-        return mixed ^ (mixed >> 31)
     }
 }

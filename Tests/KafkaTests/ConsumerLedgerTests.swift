@@ -1,3 +1,4 @@
+import TestKit
 import Testing
 
 @testable import Kafka
@@ -83,7 +84,7 @@ struct ConsumerLedgerTests {
 
     /// Random work on one partition beside a set of all offsets that are not done.
     @Test(arguments: 0..<20) func theLedgerAgreesWithANaiveModel(_ seed: UInt64) {
-        var random = SplitMix(state: seed)
+        var random = SeededGenerator(seed: seed)
         var ledger = PartitionLedger(assignment: 1)
         var (open, lost, known) = (Set<Int64>(), Set<Int64>(), Set<Int64>())
         let start = Int64.random(in: 0...50, using: &random)
@@ -163,18 +164,5 @@ struct ConsumerLedgerTests {
         ledger.remove([partitions[1]])
         #expect(ledger.inHand == 0)
         #expect(ledger.committable == [self.position(3, 0), self.position(3, 2)])
-    }
-}
-
-/// Random numbers that are the same each time. Source: Steele, Lea, Flood: Fast splittable pseudorandom number generators
-struct SplitMix: RandomNumberGenerator {
-    var state: UInt64
-
-    mutating func next() -> UInt64 {
-        self.state &+= 0x9E37_79B9_7F4A_7C15
-        var z = self.state
-        z = (z ^ (z >> 30)) &* 0xBF58_476D_1CE4_E5B9
-        z = (z ^ (z >> 27)) &* 0x94D0_49BB_1331_11EB
-        return z ^ (z >> 31)
     }
 }

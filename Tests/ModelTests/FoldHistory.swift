@@ -1,3 +1,5 @@
+import TestKit
+
 @testable import Model
 
 /// One order in a made-up life: several sources, several partitions, and workers that die at any moment.
@@ -37,7 +39,7 @@ struct FoldHistory {
     private var steps = 0
 
     init(seed: UInt64, base: JSON) throws {
-        self.random = SeededGenerator(state: seed)
+        self.random = SeededGenerator(seed: seed)
         self.key = try Examples.key(base)
         self.fold = Examples.fold(try Examples.rules(base))
         self.base = ["updatedAt", "orderType", "orderTypeIdentifier", "orderIdentifier"].reduce(base) {

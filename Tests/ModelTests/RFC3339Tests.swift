@@ -1,3 +1,4 @@
+import TestKit
 import Testing
 
 @testable import Model
@@ -22,7 +23,7 @@ import Testing
     func whatIsNoDateTimeIsRefused(_ text: String) { #expect(RFC3339.parse(text) == nil) }
 
     @Test func whatIsWrittenIsReadBack() {
-        var generator = SeededGenerator(state: 7)
+        var generator = SeededGenerator(seed: 7)
         for _ in 0..<20_000 {
             let seconds = Int64.random(in: RFC3339.earliest...RFC3339.latest, using: &generator)
             #expect(RFC3339.parse(RFC3339.format(epochSeconds: seconds)) == seconds)

@@ -1,5 +1,6 @@
 import Kafka
 import Model
+import TestKit
 
 /// A change as an upstream system sends it, and what it means to somebody who knows nothing of versions, batches and
 /// workers.
@@ -114,19 +115,7 @@ struct CrashChange: Sendable {
 
 /// Changes of some orders as they come from several systems: with copies, late ones, and ones that cannot be applied.
 struct CrashHistory {
-    /// Source: SplitMix64
-    private struct Generator: RandomNumberGenerator {
-        var state: UInt64
-        mutating func next() -> UInt64 {
-            self.state &+= 0x9E37_79B9_7F4A_7C15
-            var z = self.state
-            z = (z ^ (z >> 30)) &* 0xBF58_476D_1CE4_E5B9
-            z = (z ^ (z >> 27)) &* 0x94D0_49BB_1331_11EB
-            return z ^ (z >> 31)
-        }
-    }
-
-    private var random: Generator
+    private var random: SeededGenerator
     private var count = 0
     /// What has come so far.
     private(set) var log: [CrashChange] = []
@@ -134,7 +123,7 @@ struct CrashHistory {
     /// Orders that come and go; the last ones go for good, one with each part.
     static let orders = (0..<8).map { "o\($0)" }
 
-    init(seed: UInt64) { self.random = Generator(state: seed) }
+    init(seed: UInt64) { self.random = SeededGenerator(seed: seed) }
 
     /// The name of the order that a part of the history removes for good.
     static func gone(_ part: Int) -> String { "gone\(part)" }

@@ -51,7 +51,7 @@ import Testing
 
     /// What is written says the same when it is read again, and is written the same again.
     @Test func whatIsWrittenIsReadBack() throws {
-        var random = SeededGenerator(state: 7)
+        var random = SeededGenerator(seed: 7)
         let signs = Array("ab\"\\\n\r\t/*;= é€😀\u{7F}\u{1}\u{2028}'")
         for _ in 0..<500 {
             func text() -> String {
@@ -157,18 +157,5 @@ import Testing
                     "ja.lproj/order.strings": "\"TITLE\" = \"サイズ\";\n",
                 ])
         }
-    }
-}
-
-/// Random numbers that are the same in every run. Source: SplitMix64
-private struct SeededGenerator: RandomNumberGenerator {
-    var state: UInt64
-
-    mutating func next() -> UInt64 {
-        self.state &+= 0x9E37_79B9_7F4A_7C15
-        var z = self.state
-        z = (z ^ (z >> 30)) &* 0xBF58_476D_1CE4_E5B9
-        z = (z ^ (z >> 27)) &* 0x94D0_49BB_1331_11EB
-        return z ^ (z >> 31)
     }
 }

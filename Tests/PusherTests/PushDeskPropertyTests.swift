@@ -1,24 +1,13 @@
 import APNS
 import Kafka
 import Model
+import TestKit
 import Testing
 
 @testable import Pusher
 
 /// Whatever comes in whatever order: the rules that must always hold.
 @Suite struct PushDeskPropertyTests {
-    /// SplitMix64.
-    private struct Dice: RandomNumberGenerator {
-        var state: UInt64
-        mutating func next() -> UInt64 {
-            self.state &+= 0x9E37_79B9_7F4A_7C15
-            var z = self.state
-            z = (z ^ (z >> 30)) &* 0xBF58_476D_1CE4_E5B9
-            z = (z ^ (z >> 27)) &* 0x94D0_49BB_1331_11EB
-            return z ^ (z >> 31)
-        }
-    }
-
     /// What a careful onlooker writes down.
     private struct Onlooker {
         /// When each record told each device.
@@ -122,7 +111,7 @@ import Testing
 
     @Test(arguments: 0..<60)
     func everyRecordIsDoneOnceAfterAllItsDevicesWereTold(seed: UInt64) throws {
-        var dice = Dice(state: seed)
+        var dice = SeededGenerator(seed: seed)
         var scene = try DeskScene {
             $0.attempts = 3
             $0.inFlight = 4

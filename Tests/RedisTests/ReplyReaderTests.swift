@@ -1,4 +1,5 @@
 import NIOCore
+import TestKit
 import Testing
 
 @testable import Redis
@@ -63,7 +64,7 @@ import Testing
     }
 
     @Test func randomBytesNeverTrap() throws {
-        var generator = SplitMix(state: 7)
+        var generator = SeededGenerator(seed: 7)
         let alphabet = Array("+-:$*0123456789\r\n\r\n\r\nab".utf8)
         for _ in 0..<20_000 {
             var reader = try ReplyReader(limits: .init(bytes: 4096, elements: 1000))
@@ -97,15 +98,3 @@ import Testing
 
 /// A function because a macro's closure cannot take a noncopyable variable.
 private func next(_ reader: inout ReplyReader) throws(RedisError) -> RedisValue? { try reader.next() }
-
-/// A generator with a seed, so that a failure repeats.
-struct SplitMix: RandomNumberGenerator {
-    var state: UInt64
-    mutating func next() -> UInt64 {
-        self.state &+= 0x9E37_79B9_7F4A_7C15
-        var mixed = self.state
-        mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
-        mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
-        return mixed ^ (mixed >> 31)
-    }
-}

@@ -80,7 +80,7 @@ import Testing
     /// clock that often stands still.
     @Test func noChangeIsEverHiddenByATag() throws {
         for seed in UInt64(0)..<400 {
-            var random = Seeded(seed)
+            var random = SeededGenerator(seed: seed)
             let orders = try (0..<4).map { try OrderIdentifier("\($0)") }
             var stamps: [Int64?] = orders.map { _ in nil }
             var isUnreported = orders.map { _ in false }
@@ -131,7 +131,7 @@ import Testing
             let device = try DeviceIdentifier("device")
             let orders = (0..<60).map { "o\($0)" }
             for order in orders { _ = try await bench.registrations.register(registration("device", order), record("aa")) }
-            var random = Seeded(7)
+            var random = SeededGenerator(seed: 7)
             var tag = ""
             for round in Int64(1)...3 {
                 let shares = (0..<4).map { writer in orders.enumerated().filter { $0.offset % 4 == writer }.map(\.element) }

@@ -127,7 +127,7 @@ import Testing
     @Test(arguments: [UInt64(1), 2, 3, 4, 5])
     func bothSidesEndAsKafkaDoes(seed: UInt64) async throws {
         try await StoreBench.with { bench in
-            var random = Seeded(seed)
+            var random = SeededGenerator(seed: seed)
             let keys = try (0..<8).map { try registration("d\($0 % 3)", "o\($0 / 3)") }
             var work: [(key: RegistrationKey, offset: Int64, token: String?)] = []
             for (index, key) in keys.enumerated() {

@@ -87,16 +87,3 @@ func removal(_ order: String, _ number: Int64) throws -> OrderStore.Write {
     OrderStore.Write(
         state: try state(order, version: number, isRemoved: true), expectedRevision: number - 1, content: .removal)
 }
-
-/// A generator that gives the same numbers for the same seed. Source: Steele et al., SplitMix64
-struct Seeded: RandomNumberGenerator {
-    private var state: UInt64
-    init(_ seed: UInt64) { self.state = seed }
-    mutating func next() -> UInt64 {
-        self.state &+= 0x9E37_79B9_7F4A_7C15
-        var mixed = self.state
-        mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
-        mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
-        return mixed ^ (mixed >> 31)
-    }
-}

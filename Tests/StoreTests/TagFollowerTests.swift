@@ -46,7 +46,7 @@ import Testing
     @Test(arguments: [UInt64(11), 12, 13, 14])
     func aDeviceThatFollowsTagsKnowsEachLastVersion(seed: UInt64) async throws {
         try await StoreBench.with { bench in
-            var random = Seeded(seed)
+            var random = SeededGenerator(seed: seed)
             var device = Device(identifier: try DeviceIdentifier("device"))
             let orders = (0..<1200).map { "o\($0)" }
             _ = try await bench.store.write(try orders.map { try version($0, 1) })

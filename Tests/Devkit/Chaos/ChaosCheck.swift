@@ -3,6 +3,7 @@ import Model
 import NIOPosix
 import Redis
 import Store
+import TestKit
 
 /// Waits until all is at rest behind the last fault, and compares everything with what the plan says.
 struct ChaosCheck: Sendable {

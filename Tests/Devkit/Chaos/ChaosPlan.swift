@@ -1,5 +1,6 @@
 import Kafka
 import Model
+import TestKit
 
 /// A stream of changes of a given length, and the document of each order that must stand at its end.
 ///

@@ -1,6 +1,7 @@
 import Kafka
 import Model
 import Store
+import TestKit
 
 /// A stream of changes with devices that follow it, while somebody else breaks what there is to break; then the
 /// comparison of everything.

@@ -1,4 +1,5 @@
 import Model
+import TestKit
 
 /// One order of the table, times as UNIX seconds; a time is nil where the table has none.
 struct OlistOrder: Hashable, Sendable {
@@ -128,21 +129,6 @@ enum OlistTable {
                 approved: approved, handedOver: isSent ? handedOver : nil,
                 delivered: status == .delivered ? delivered : nil, estimated: purchased + 20 * 86400)
         }
-    }
-}
-
-/// SplitMix64: the same numbers for the same seed, everywhere. Source: Steele, Lea, Flood, OOPSLA 2014
-struct SeededGenerator: RandomNumberGenerator {
-    private var state: UInt64
-
-    init(seed: UInt64) { self.state = seed }
-
-    mutating func next() -> UInt64 {
-        self.state &+= 0x9E37_79B9_7F4A_7C15
-        var mixed = self.state
-        mixed = (mixed ^ mixed >> 30) &* 0xBF58_476D_1CE4_E5B9
-        mixed = (mixed ^ mixed >> 27) &* 0x94D0_49BB_1331_11EB
-        return mixed ^ mixed >> 31
     }
 }
 

@@ -1,4 +1,5 @@
 import Model
+import TestKit
 
 /// The life of one order of the table as changes, and the document that must stand at its end.
 ///

@@ -1,5 +1,6 @@
 import Kafka
 import Model
+import TestKit
 
 /// Everything that will be published, in the order of the times, and what is to come out.
 struct ReplayPlan: Sendable {

@@ -2,6 +2,7 @@ import Foundation
 import Kafka
 import Model
 import Synchronization
+import TestKit
 
 /// Publishes a plan, lets devices follow, and waits until all is done.
 final class ReplayRun: Sendable {

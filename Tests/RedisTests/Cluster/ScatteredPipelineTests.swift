@@ -1,20 +1,8 @@
 import NIOCore
+import TestKit
 import Testing
 
 @testable import Redis
-
-/// A generator that gives the same numbers for the same seed. Source: Steele et al., SplitMix64
-struct Seeded: RandomNumberGenerator {
-    private var state: UInt64
-    init(_ seed: UInt64) { self.state = seed }
-    mutating func next() -> UInt64 {
-        self.state &+= 0x9E37_79B9_7F4A_7C15
-        var mixed = self.state
-        mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
-        mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
-        return mixed ^ (mixed >> 31)
-    }
-}
 
 @Suite struct ScatteredPipelineTests {
     private func echo(_ part: ScatteredPipeline.Part, _ pipeline: ScatteredPipeline) -> [RedisValue] {
@@ -27,7 +15,7 @@ struct Seeded: RandomNumberGenerator {
         var executed: [String: Int] = [:]
         var order: [Int: [String]] = [:]
 
-        mutating func run(_ commands: [RedisCommand], at node: NodeAddress, _ random: inout Seeded) -> [RedisValue] {
+        mutating func run(_ commands: [RedisCommand], at node: NodeAddress, _ random: inout SeededGenerator) -> [RedisValue] {
             var isAsking = false
             return commands.map { command in
                 if command == RedisCommand("ASKING") {
@@ -53,7 +41,7 @@ struct Seeded: RandomNumberGenerator {
 
     @Test(arguments: UInt64(1)...40)
     func whateverTheNodesSayEachCommandIsExecutedOnceAndAnsweredInItsPlace(seed: UInt64) throws {
-        var random = Seeded(seed)
+        var random = SeededGenerator(seed: seed)
         var cluster = Cluster()
         var known = threeMasters()
         for slot in 0..<HashSlot.count where Int.random(in: 0..<4, using: &random) == 0 {

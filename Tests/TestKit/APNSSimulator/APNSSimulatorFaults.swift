@@ -84,7 +84,7 @@ struct APNSSimulatorFaults {
 
     /// The fault for one request, which uses it up by one.
     mutating func hit(
-        token: some StringProtocol, connection: Int, using random: inout APNSSimulatorRandom
+        token: some StringProtocol, connection: Int, using random: inout SeededGenerator
     ) -> APNSSimulatorFault? {
         if self.count == 0 { return nil }
         if !self.byToken.isEmpty {
@@ -102,7 +102,7 @@ struct APNSSimulatorFaults {
 
     /// The fault for a new connection, which uses it up by one.
     mutating func hitConnect(
-        isAccepted: Bool, using random: inout APNSSimulatorRandom
+        isAccepted: Bool, using random: inout SeededGenerator
     ) -> APNSSimulatorConnectFault? {
         guard !self.connects.isEmpty else { return nil }
         // Those of the first bytes and those of the first SETTINGS ask at different times.
@@ -147,7 +147,7 @@ struct APNSSimulatorFaults {
     }
 
     private static func hit(
-        in list: inout [Standing], connection: Int, _ count: inout Int, _ random: inout APNSSimulatorRandom,
+        in list: inout [Standing], connection: Int, _ count: inout Int, _ random: inout SeededGenerator,
         where isMeant: (APNSSimulatorFault) -> Bool = { _ in true }
     ) -> APNSSimulatorFault? {
         for isParticular in [true, false] {

@@ -94,7 +94,7 @@ extension APNSSimulatorState {
 
     /// Starts a scenario; one that runs ends.
     func run(_ scenario: APNSSimulatorScenario) {
-        if let seed = scenario.seed { self.random = APNSSimulatorRandom(seed: seed) }
+        if let seed = scenario.seed { self.random = SeededGenerator(seed: seed) }
         self.script = APNSSimulatorScript(
             scenario, nowMilliseconds: Self.uptimeMilliseconds, requests: self.statistics.requests)
         self.play()

@@ -9,7 +9,7 @@ final class APNSSimulatorState {
     let eventLoop: any EventLoop
     var tokenCheck: APNSSimulatorTokenCheck
     var faults = APNSSimulatorFaults()
-    var random: APNSSimulatorRandom
+    var random: SeededGenerator
     var script: APNSSimulatorScript?
     var listener: APNSSimulatorListener?
     var deliveryRing: APNSSimulatorRing<APNSSimulatorDelivery>
@@ -23,7 +23,7 @@ final class APNSSimulatorState {
     private var waiters: [Int: Waiter] = [:]
     private var lastWaiter = 0
     private var topics: [String: String] = [:]
-    private var identifiers: APNSSimulatorRandom
+    private var identifiers: SeededGenerator
     private var late = APNSSimulatorLateAnswers()
     private var lateTimer: (deadline: NIODeadline, task: Scheduled<Void>)?
 
@@ -44,8 +44,8 @@ final class APNSSimulatorState {
         self.tokenCheck = APNSSimulatorTokenCheck(keys: configuration.providerKeys)
         self.deliveryRing = APNSSimulatorRing(limit: configuration.journalLimit)
         self.eventRing = APNSSimulatorRing(limit: configuration.journalLimit)
-        self.random = APNSSimulatorRandom(seed: configuration.seed)
-        self.identifiers = APNSSimulatorRandom(seed: system.next())
+        self.random = SeededGenerator(seed: configuration.seed)
+        self.identifiers = SeededGenerator(seed: system.next())
     }
 
     /// The time as the simulator has it.

@@ -36,7 +36,7 @@ public struct RandomHTTP2Server: Sendable {
     public internal(set) var isBroken = false
 
     let manner: Manner
-    var random: APNSSimulatorRandom
+    var random: SeededGenerator
     /// Streams that are neither answered and ended, nor reset.
     var open: [UInt32: Stream] = [:]
     var highest: UInt32 = 0
@@ -53,7 +53,7 @@ public struct RandomHTTP2Server: Sendable {
     private var clientKnowsGoAway = false
 
     public init(seed: UInt64, manner: Manner = Manner()) {
-        self.random = APNSSimulatorRandom(seed: seed)
+        self.random = SeededGenerator(seed: seed)
         self.manner = manner
         self.due = self.settings(manner.limit.map { [(UInt16(3), $0)] } ?? [])
     }

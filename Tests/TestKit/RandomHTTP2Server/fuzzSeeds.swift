@@ -13,9 +13,9 @@ public func fuzzSeeds(_ count: UInt64, share: Double = 1) -> [UInt64] {
 
 /// A generator for the other side of a fuzzer, so that a failure comes again.
 public struct SeededRandom: RandomNumberGenerator, Sendable {
-    private var random: APNSSimulatorRandom
+    private var random: SeededGenerator
 
-    public init(seed: UInt64) { self.random = APNSSimulatorRandom(seed: seed) }
+    public init(seed: UInt64) { self.random = SeededGenerator(seed: seed) }
 
     public mutating func next() -> UInt64 { self.random.next() }
 }
