@@ -78,6 +78,7 @@ extension APNSSimulatorConnection {
         guard conditions != self.conditions else { return }
         let former = self.conditions
         self.conditions = conditions
+        if conditions.isBlackHole || conditions.isMute || conditions.isWindowShut { self.hasGivenCause = true }
         self.gate.setTrickle(conditions.trickle)
         self.gate.setHeld(self.isHeld || conditions.isBlackHole)
         if former.isWindowShut != conditions.isWindowShut { self.setWindow(isShut: conditions.isWindowShut) }

@@ -35,6 +35,8 @@ final class APNSSimulatorConnection: ChannelInboundHandler {
     var closesAfterGoAway = true
     /// Nothing is sent until the first SETTINGS are, or any more.
     var isHeld = false
+    /// Whether a client that closes the connection now is right to: it got no answers, or one that asks for that.
+    var hasGivenCause = false
     var streamLimit: Int
     private var unacknowledged = 0
     private(set) var requests = 0
@@ -87,7 +89,7 @@ final class APNSSimulatorConnection: ChannelInboundHandler {
 
     func channelInactive(context: ChannelHandlerContext) {
         self.streams = [:]
-        self.state.closed(self, byClient: !self.wire.hasEnded && !self.hasSentGoAway)
+        self.state.closed(self, byClient: !self.wire.hasEnded && !self.hasSentGoAway && !self.hasGivenCause)
         context.fireChannelInactive()
     }
 
@@ -235,12 +237,20 @@ final class APNSSimulatorConnection: ChannelInboundHandler {
         let answer = self.conditions.isMute ? nil : answer?.given(nowEpochMilliseconds: now)
         self.highestDecided = max(self.highestDecided, stream)
         self.state.record(request, identifier, answer, self, stream: stream, now: now, delay: delay)
+        if answer.map(Self.isCause) ?? true { self.hasGivenCause = true }
         guard let answer else { return }
         if delay > 0 {
             self.state.answerLater(answer, identifier, connection: self.number, stream: stream, after: delay)
         } else {
             self.send(answer, identifier, on: stream)
         }
+    }
+
+    /// Whether an answer says that its connection is of no more use, or that APNs is not well.
+    ///
+    /// Source: Wallet Orders §4.6
+    private static func isCause(_ answer: APNSSimulatorAnswer) -> Bool {
+        answer.status >= 500 || ["IdleTimeout", "ExpiredProviderToken", "UnrelatedKeyIdInToken"].contains(answer.reason)
     }
 
     // MARK: sending
