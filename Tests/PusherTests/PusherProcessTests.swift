@@ -39,6 +39,16 @@ import Testing
         }
     }
 
+    /// Changes the orders of three devices, of which APNs says that one gets too much.
+    private func publishThree(_ scene: PusherScene, busy: Int) async throws {
+        try await scene.redis.completeView()
+        for number in 0..<3 { try await scene.register("d\(number)", for: "o\(number)", token: number) }
+        let answer = APNSSimulatorAnswer(429, "TooManyRequests")
+        try await scene.apns.add(
+            APNSSimulatorFault(.answer(answer, delayMilliseconds: 0), token: PusherScene.token(busy)))
+        try await self.publish(scene, 0..<3)
+    }
+
     private func lag(_ scene: PusherScene) async throws -> Int64 {
         try await scene.admin.lag(group: Pusher.group, topic: scene.topics.orders).values.reduce(0, +)
     }
@@ -46,12 +56,7 @@ import Testing
     @Test func aKilledPusherLeavesWhatHasToBeTriedAgainToTheNextOne() async throws {
         try await PusherScene.run { scene in
             let directory = try TemporaryDirectory("pusher-process")
-            try await scene.redis.completeView()
-            for number in 0..<3 { try await scene.register("d\(number)", for: "o\(number)", token: number) }
-            let answer = APNSSimulatorAnswer(429, "TooManyRequests")
-            try await scene.apns.add(
-                APNSSimulatorFault(.answer(answer, delayMilliseconds: 0), token: PusherScene.token(0)))
-            try await self.publish(scene, 0..<3)
+            try await self.publishThree(scene, busy: 0)
             let first = try self.child(scene, directory)
             try await eventually("two attempts for the first, one for each other") {
                 let told = try await scene.told()
@@ -72,12 +77,7 @@ import Testing
     @Test func aStuckDeviceGetsALetterAndTheOffsetMoves() async throws {
         try await PusherScene.run { scene in
             let directory = try TemporaryDirectory("pusher-process")
-            try await scene.redis.completeView()
-            for number in 0..<3 { try await scene.register("d\(number)", for: "o\(number)", token: number) }
-            let answer = APNSSimulatorAnswer(429, "TooManyRequests")
-            try await scene.apns.add(
-                APNSSimulatorFault(.answer(answer, delayMilliseconds: 0), token: PusherScene.token(1)))
-            try await self.publish(scene, 0..<3)
+            try await self.publishThree(scene, busy: 1)
             let pusher = try self.child(scene, directory, ["WAYBILL_PUSH_ATTEMPTS": "2"])
             try await eventually("committed") { try await self.lag(scene) == 0 }
             #expect(await pusher.stop(grace: .seconds(20)) == .code(0))
