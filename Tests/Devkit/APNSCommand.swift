@@ -14,6 +14,7 @@ struct APNSCommand: AsyncParsableCommand {
 
               GET DELETE /deliveries   notifications; ?after=N&wait=SECONDS&limit=N, at most 10000 a page
               GET DELETE /journal      connections, SETTINGS, GOAWAY, requests, violations; ?after=N&limit=N
+              GET /unheard             deliveries of connections that ended whose answers may not have been read
               GET /connections         the open ones
               GET /statistics          counts by status and reason, most streams, what clients did that they must not
               GET POST DELETE /faults  what goes wrong; POST one

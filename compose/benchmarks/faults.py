@@ -6,316 +6,27 @@ where the packager puts them. The faults are those of faults_plan.py, done by th
 """
 
 import argparse
-import collections
-import json
 import os
-import random
 import shutil
 import signal
-import statistics
 import subprocess
 import sys
 import tempfile
-import threading
-import time
 
 import confluent_kafka
 
-from faults_judge import (
-    REFUSALS, Findings, Record, judge_connections, judge_lag, judge_letters, judge_memory, judge_registrations,
-    judge_tellings)
-from faults_metrics import Metrics, Verdicts, judge_verdicts
-from faults_plan import Plan
-from faults_stage import TYPES, Stage
-from faults_world import Changes, Device, Offsets, Registrar, Simulator, now
-from stack import Failure, resident_kb
+from faults_once_run import OnceFaults
+from faults_run import Faults, say
+from faults_stage import Stage
+from stack import Failure
 
-ORDERS_A_DEVICE, DEVICES_AN_ORDER = 2, 10
-# Part of the notifications that come before the first fault: what the pusher needs then is what it needs warm.
-CALM = 0.1
-# Seconds behind the last notification.
-PAUSE = 10
-# Faults after which connections answer nothing.
-SILENT = ("silence", "silence-amid", "black-hole", "unheard", "mute")
-# Faults that make answers slow on connections that live on, and for how long when the fault itself does not say.
-SLOW, SLOW_SECONDS = ("slow", "trickle", "shut-window"), 4
 # What there is of everything, and what there is with --small.
 SIZES = (("notifications", 200_000, 4000), ("devices", 20_000, 400), ("faults", 200, 20), ("rate", 800, 400),
          # Of a device that can never be told: the pauses of the last three take a minute and a half.
          ("attempts", 8, 5))
-RULES = (
-    "told", "double", "retired", "registrations", "verdicts", "letters", "lag", "memory", "connections", "violations")
 
 
-def say(text):
-    print(f"faults: {text}", file=sys.stderr, flush=True)
-
-
-class Sampler:
-    """The pusher's memory and open files, once a second."""
-
-    def __init__(self, pid):
-        self.pid, self.megabytes, self.files = pid, [], []
-        self.is_over = threading.Event()
-        self.thread = threading.Thread(target=self.run, daemon=True)
-        self.thread.start()
-
-    def run(self):
-        while not self.is_over.wait(1):
-            try:
-                self.megabytes.append(resident_kb(self.pid) / 1024)
-                self.files.append(len(os.listdir(f"/proc/{self.pid}/fd")))
-            except (OSError, StopIteration):
-                return
-
-    def level(self, seconds=5):
-        """Memory and files of late."""
-        return (statistics.median(self.megabytes[-seconds:]), statistics.median(self.files[-seconds:]))
-
-    def close(self):
-        self.is_over.set()
-        self.thread.join()
-
-
-class Faults:
-    def __init__(self, arguments, stage):
-        self.arguments, self.stage, self.stack = arguments, stage, stage.stack
-        self.simulator = Simulator(self.stack.env["APNS_ADMIN_URL"])
-        self.sampler = None
-        self.registrar, self.changes = Registrar(self.stack), Changes(self.stack)
-        self.offsets, self.findings, self.done = Offsets(self.stack), Findings(), collections.Counter()
-        self.seconds = arguments.notifications / arguments.rate
-        self.plan = Plan(arguments.seed, arguments.faults, self.seconds * (1 - CALM), arguments.rate)
-        self.lot = random.Random(arguments.seed + 1)
-        self.by_order, self.devices, self.slow = {}, [], []
-        # Half of the devices have orders of the one brand, half of the other.
-        orders = max(len(TYPES), arguments.devices * ORDERS_A_DEVICE // DEVICES_AN_ORDER)
-        by_type = [[f"{kind}/faults-{number}" for number in range(place, orders, len(TYPES))]
-                   for place, kind in enumerate(TYPES)]
-        for number in range(arguments.devices):
-            own = by_type[number % len(TYPES)]
-            self.devices.append(Device(number, self.lot.sample(own, min(len(own), ORDERS_A_DEVICE))))
-            for order in self.devices[-1].orders:
-                self.by_order.setdefault(order, []).append(self.devices[-1])
-        self.heroes = {
-            story.number: Device(
-                arguments.devices + story.number, [f"{TYPES[story.number % len(TYPES)]}/story-{story.number}"], story)
-            for story in self.plan.stories}
-
-    @property
-    def everybody(self):
-        return self.devices + list(self.heroes.values())
-
-    # --- the run -------------------------------------------------------------------------------------------------------
-
-    def run(self):
-        self.prepare()
-        begin = time.monotonic()
-        self.registrar.open()
-        self.registrar.register_all(self.everybody)
-        say(f"{len(self.everybody)} devices registered in {time.monotonic() - begin:.1f} s")
-        self.settle("the registrations")
-        self.first = self.simulator.accepted
-        self.load()
-        self.settle("the last changes")
-        time.sleep(2 if self.arguments.small else PAUSE)
-        self.last_level = self.sampler.level()
-        after = Metrics.of(self.stack)
-        self.connections = self.simulator.ask("GET", "/connections")["connections"]
-        self.statistics = self.simulator.ask("GET", "/statistics")
-        self.simulator.close()
-        if self.simulator.error:
-            raise Failure(f"reading the deliveries: {self.simulator.error}")
-        self.judge(Verdicts(self.before, after))
-
-    def prepare(self):
-        """Packages for all orders; from then on only those work who tell of changes."""
-        orders = list(self.by_order) + [hero.orders[0] for hero in self.heroes.values()]
-        say(f"packaging {len(orders)} orders")
-        self.stage.package(orders)
-        self.stage.run("start", "pusher")
-        self.sampler = Sampler(self.stack.pid("pusher"))
-        # What was packaged is told to nobody: no device is there yet.
-        self.settle("the orders")
-        self.before = Metrics.of(self.stack)
-
-    def load(self):
-        """Changes at the rate until enough notifications arrived, and the faults of the plan meanwhile."""
-        orders = sorted(self.by_order)
-        begin, self.begin, steps = time.monotonic(), now(), list(reversed(self.plan.steps))
-        calm = self.seconds * CALM
-        told, warm = 0.0, False
-        self.calm_level = self.sampler.level()
-        while True:
-            elapsed = time.monotonic() - begin
-            if elapsed >= calm and not warm:
-                warm, self.warm_level = True, self.sampler.level()
-                say(f"{elapsed:4.0f} s: {self.warm_level[0]:.0f} MB, the faults begin")
-            while steps and steps[-1].at + calm <= elapsed:
-                self.do(steps.pop(), elapsed)
-            wanted = self.simulator.accepted - self.first < self.arguments.notifications
-            if not steps and not wanted:
-                break
-            if elapsed > 4 * self.seconds + 60:
-                self.findings.add("told", "the pusher is far behind the load")
-                break
-            if wanted:
-                while told < elapsed * self.arguments.rate:
-                    order = self.lot.choice(orders)
-                    self.changes.change(order, self.by_order[order])
-                    told += len(self.by_order[order])
-            self.require_running()
-            time.sleep(0.005)
-        self.changes.flush()
-        say(f"{elapsed:4.0f} s: {self.simulator.accepted - self.first} notifications, {self.changes.count} changes, "
-            f"{sum(self.done.values())} faults")
-
-    def do(self, step, elapsed):
-        hero = self.heroes.get(step.story)
-        if step.act == "change":
-            return self.changes.change(hero.orders[0], [hero])
-        if step.act == "register":
-            hero.generation += step.renewed
-            return self.registrar.register(hero)
-        body = dict(step.body)
-        if hero:
-            body["token"] = hero.token
-        if step.age is not None:
-            body["timestampEpochMilliseconds"] = now() - int(step.age * 1000)
-        crowd = self.devices if step.credential is None else self.devices[step.credential::len(TYPES)]
-        for device in self.lot.sample(crowd, min(step.others, len(crowd))):
-            self.simulator.ask("POST", "/faults", body | {"token": device.token})
-        if not step.others:
-            self.simulator.ask("POST", "/faults", body)
-        if step.name in SLOW:
-            self.slow.append((now(), now() + int(1000 * dict(step.body).get("for", SLOW_SECONDS))))
-        if step.name in ("silence", "unheard"):
-            # The answer is noted as given and kept back all the same: of requests that wait for theirs, and of those
-            # that were read but not looked at yet.
-            self.slow.append((now() - 1000 * SLOW_SECONDS, now() + 1000))
-        if step.act == "fault":
-            self.done[step.name] += 1
-            say(f"{elapsed:4.0f} s: {step.name} {json.dumps(dict(step.body)) if step.body else ''}")
-
-    def settle(self, what):
-        """Until all that was published is committed and nothing comes any more."""
-        begin, topics = time.monotonic(), ("waybill.orders", "waybill.registrations")
-        while True:
-            behind = sum(self.offsets.lag(topic) for topic in topics)
-            if behind == 0:
-                break
-            self.require_running()
-            if time.monotonic() - begin > self.arguments.patience:
-                judge_lag(behind, self.arguments.patience, what, self.findings)
-                break
-            time.sleep(0.2)
-        count = -1
-        while count != len(self.simulator.deliveries):
-            count = len(self.simulator.deliveries)
-            time.sleep(1.5)
-        say(f"{what}: at rest after {time.monotonic() - begin:.1f} s")
-
-    def require_running(self):
-        if self.simulator.error:
-            raise Failure(f"reading the deliveries: {self.simulator.error}")
-        if not os.path.exists(f"/proc/{self.sampler.pid}/stat"):
-            raise Failure(f"the pusher ended, see {self.stack.folder}/log/pusher.log")
-
-    # --- what came out -------------------------------------------------------------------------------------------------
-
-    def judge(self, verdicts):
-        findings, deliveries = self.findings, self.simulator.deliveries
-        record = Record(deliveries, self.begin, self.slow)
-        recorded, tombstones = self.recorded()
-        ended = judge_registrations(self.everybody, self.standing(), recorded, record, findings)
-        explained = judge_tellings(self.everybody, record, ended, findings)
-        seen = collections.Counter(str(status or "none") for _, status, _, _, _ in deliveries)
-        letters = self.offsets.records("waybill.dead-letters")
-        bad = {hero.number for hero in self.heroes.values() if hero.story.name == "bad-token"}
-        # Of a bad push token there is a letter if the breaker kept its registration.
-        judge_letters(
-            {hero.orders[0]: hero.story.letters + (hero.number in bad - ended) for hero in self.heroes.values()
-             if hero.story.letters or hero.number in bad - ended},
-            [(key, (headers.get("waybill-reason") or b"").decode(errors="replace")) for key, _, headers in letters],
-            findings)
-        late = sum(hero.story.twice for hero in self.heroes.values())
-        judge_verdicts(verdicts, {
-            "statuses": seen, "accepted": seen["200"], "perhaps_lost": record.lost + late,
-            "ended": len(ended), "tombstones": tombstones, "bad_retired": len(ended & bad),
-            "refused": sum(status == 400 and (status, reason) in REFUSALS for _, status, reason, _, _ in deliveries),
-            "outdated": sum(
-                status == 410 for device in self.everybody if device.number not in ended
-                for _, status, _, _, _ in record.requests(device)),
-            "given_up": sum(hero.story.stuck for hero in self.heroes.values()), "letters": len(letters),
-        }, findings)
-        judge_memory(self.warm_level, self.last_level, len(TYPES), findings)
-        silences = sum(self.done[name] for name in SILENT)
-        judge_connections(self.connections, self.statistics["violations"], len(TYPES), silences, findings)
-        self.tell(verdicts, seen, {
-            "ended": len(ended), "tombstones": tombstones, "dead_letters": len(letters), "told_twice": explained})
-
-    def standing(self):
-        """Push tokens in Redis."""
-        redis, found = self.stack.redis, {}
-        places = [(device.name, order) for device in self.everybody for order in device.orders]
-        for start in range(0, len(places), 500):
-            some = places[start:start + 500]
-            for name, order in some:
-                redis.send("HGET", f"waybill:devices:{{{order}}}", name)
-            for place in some:
-                record = redis.reply()
-                if record:
-                    found[place] = json.loads(record)["pushToken"]
-        return found
-
-    def recorded(self):
-        """Push tokens in Kafka, by the last record of each registration, and how many tombstones there are."""
-        found, tombstones = {}, 0
-        for key, value, _ in self.offsets.records("waybill.registrations"):
-            device, _, order = key.partition("/")
-            found[(device, order)] = json.loads(value)["pushToken"] if value else None
-            tombstones += not value
-        return found, tombstones
-
-    def tell(self, verdicts, seen, counts):
-        rows = [("faults", sum(self.done.values())), ("devices", len(self.everybody))]
-        rows += [("changes", self.changes.count), ("simulator.requests", sum(seen.values()))]
-        rows += [(f"simulator.status_{status}", count) for status, count in sorted(seen.items())]
-        rows += verdicts.shown() + list(counts.items()) + [("connections.at_the_end", len(self.connections))]
-        rows += [(f"connections.{name}", self.statistics[f"{name}Connections"]) for name in ("opened", "refused")]
-        rows += [(f"simulator.{name}", self.statistics[name]) for name in ("goAways", "pings", "mostStreams")]
-        print()
-        for name, count in sorted(self.done.items()):
-            print(f"fault {name:24} {count:10}")
-        print()
-        for name, value in rows:
-            print(f"{name:30} {value:10}")
-        for name, (megabytes, files) in (("before", self.warm_level), ("after", self.last_level)):
-            print(f"pusher's memory {name:14} {megabytes:10.1f} MB, {files:.0f} open files")
-        print(f"{'most':30} {max(self.sampler.megabytes):10.1f} MB\n")
-        for rule, texts in sorted(self.findings.by_rule.items()):
-            print(f"{rule}: {len(texts)} differences")
-            for text in texts[:10]:
-                print(f"    {text}")
-        print(f"{self.findings.count} differences, seed {self.arguments.seed}\n")
-        figures = [
-            ("faults", sum(self.done.values())), ("notifications", seen["200"]), ("differences", self.findings.count),
-            ("memory_before_mb", round(self.warm_level[0], 1)), ("memory_after_mb", round(self.last_level[0], 1)),
-            ("memory_most_mb", round(max(self.sampler.megabytes), 1))]
-        figures += [(f"wrong_{rule}", len(self.findings.by_rule[rule])) for rule in RULES]
-        for name, value in figures:
-            print(f"BENCH faults.{name} {value}")
-
-    def close(self):
-        if self.sampler:
-            self.sampler.close()
-        self.registrar.close()
-        self.offsets.close()
-        # Before the broker goes, which librdkafka would tell of.
-        self.changes = None
-
-
-def read_arguments():
+def read_arguments(words=None):
     parser = argparse.ArgumentParser(prog="compose/bench faults", description="Sends while APNs fails, then counts.")
     parser.add_argument("--notifications", type=int, help="that APNs takes (200000, small 4000)")
     parser.add_argument("--devices", type=int, help="each with two orders (20000, small 400)")
@@ -325,8 +36,18 @@ def read_arguments():
     parser.add_argument("--seed", type=int, help="of all that is drawn by lot")
     parser.add_argument("--patience", type=int, default=300, help="seconds until all must be at rest (300)")
     parser.add_argument("--small", action="store_true", help="a fiftieth of all, to see that it works")
+    parser.add_argument("--once", action="store_true", help="each device has exactly one change, so each loss shows")
+    parser.add_argument("--brown-out", type=int, metavar="SECONDS", help=(
+        "once, and instead of the faults APNs answers 80 %% with 503 for so long, at 200 changes a second"))
+    parser.add_argument("--pushers", type=int, default=1, help="once: workers (1)")
+    parser.add_argument("--kill-seconds", type=int, help="once: how often one of them is killed")
     parser.add_argument("--keep", action="store_true", help="leaves logs and data in place also after success")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(words)
+    arguments.once = arguments.once or arguments.brown_out is not None
+    if not arguments.once and (arguments.pushers > 1 or arguments.kill_seconds):
+        parser.error("--pushers and --kill-seconds go with --once")
+    if arguments.once:
+        once_sizes(arguments)
     for name, usual, small in SIZES:
         if getattr(arguments, name) is None:
             setattr(arguments, name, small if arguments.small else usual)
@@ -338,10 +59,21 @@ def read_arguments():
     return arguments
 
 
+def once_sizes(arguments):
+    """As many devices as changes, and as many seconds as the faults need."""
+    rate, count = (200, 200 * (arguments.brown_out + 20)) if arguments.brown_out else (100, 20_000)
+    small_rate, small = (40, 40 * ((arguments.brown_out or 0) + 10)) if arguments.brown_out else (40, 800)
+    if arguments.rate is None:
+        arguments.rate = small_rate if arguments.small else rate
+    if arguments.notifications is None:
+        arguments.notifications = arguments.devices or (small if arguments.small else count)
+    arguments.devices = arguments.notifications
+
+
 def main():
     arguments = read_arguments()
     folder = tempfile.mkdtemp(prefix="waybill-faults.")
-    stage, faults, interrupted = Stage(folder, arguments.attempts), None, False
+    stage, faults, interrupted = Stage(folder, arguments.attempts, arguments.pushers), None, False
 
     def interrupt(*_):
         raise KeyboardInterrupt
@@ -351,7 +83,7 @@ def main():
     try:
         stage.up()
         say(f"seed {arguments.seed}, in {folder}")
-        faults = Faults(arguments, stage)
+        faults = (OnceFaults if arguments.once else Faults)(arguments, stage)
         faults.run()
         return 1 if faults.findings.count else 0
     except KeyboardInterrupt:

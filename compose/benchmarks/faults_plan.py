@@ -104,6 +104,11 @@ def general(name, lot, rate):
         "late-settings": {"lateSettingsMilliseconds": 2000, "count": lot.randint(1, 2)},
         "closed-port": {"closeListener": True, "for": hold},
         # What others contradict says nothing of the credential.
+        # A part of APNs that is away: some of the requests, or all of one connection.
+        "brown-out": answer(503, "ServiceUnavailable", probability=0.8) | {"for": hold},
+        "brown-out-500": answer(500, "InternalServerError", probability=0.5) | {"for": hold},
+        "ill-connection": answer(
+            lot.choice((500, 502, 503)), "ServiceUnavailable", connection="busiest") | {"for": hold},
         "odd-credential": answer(403, "InvalidProviderToken", count=1),
         "odd-topic": answer(400, "TopicDisallowed", count=1),
         "jitter": {"delayMilliseconds": lot.randint(1, 500), "probability": 0.3, "for": hold},
@@ -124,7 +129,8 @@ GENERAL = (
     ("goaway-pair", 3), ("goaway-one", 3), ("goaway-error", 2), ("reset", 3), ("half-close", 2), ("black-hole", 3),
     ("unheard", 2), ("reset-stream", 3), ("limit-refusing", 3), ("slow-reads", 3), ("shut-window", 2), ("trickle", 2),
     ("no-connects", 1), ("no-handshakes", 1), ("slow-handshake", 1), ("late-settings", 1), ("closed-port", 1),
-    ("jitter", 2), ("odd-credential", 1), ("odd-topic", 1),
+    ("jitter", 2), ("odd-credential", 1), ("odd-topic", 1), ("brown-out", 2), ("brown-out-500", 1),
+    ("ill-connection", 2),
 )
 
 
@@ -217,18 +223,18 @@ class Plan:
     (True, True)
     >>> {name for name, _ in GENERAL + STORIES} == {step.name for step in plan.steps if step.act == "fault"}
     True
-    >>> len(Plan(7, 20, 10, 400).stories)
-    8
+    >>> len(Plan(7, 20, 10, 400).stories), len(Plan(7, 20, 10, 400, with_stories=False).stories)
+    (8, 0)
     """
 
-    def __init__(self, seed, faults, seconds, rate):
+    def __init__(self, seed, faults, seconds, rate, with_stories=True):
         lot = random.Random(seed)
         self.steps, self.stories = [], []
         generals, stories = bag(GENERAL, lot), bag(STORIES, lot)
         for number in range(faults):
             at = seconds * (number + lot.random()) / max(1, faults)
             # Two of five faults are about one device.
-            if number % 5 in (1, 3):
+            if with_stories and number % 5 in (1, 3):
                 self.tell(next(stories), at, lot)
             else:
                 name = next(generals)
@@ -245,3 +251,16 @@ class Plan:
         for after, act, values in steps:
             values = values | {"body": tuple(values.get("body", {}).items())}
             self.steps.append(Step(round(at + after, 2), act, name, story=number, **values))
+
+
+class BrownOut:
+    """
+    One fault: for so many seconds APNs answers 80 % of all requests with 503.
+
+    >>> [(step.name, dict(step.body)["for"]) for step in BrownOut(300).steps]
+    [('brown-out', 300)]
+    """
+
+    def __init__(self, seconds):
+        body = answer(503, "ServiceUnavailable", probability=0.8) | {"for": seconds}
+        self.steps, self.stories = [Step(0, "fault", "brown-out", tuple(body.items()))], []

@@ -21,8 +21,9 @@ PUSHER = {"WAYBILL_PUSH_WINDOW_MILLISECONDS": "100", "WAYBILL_PUSH_HOURLY_LIMIT"
 
 
 class Stage:
-    def __init__(self, folder, attempts):
+    def __init__(self, folder, attempts, pushers=1):
         self.folder, self.attempts, self.stack = folder, attempts, None
+        self.pushers = ["pusher"] + [f"pusher-{number}" for number in range(2, pushers + 1)]
 
     def run(self, *words, seconds=1800):
         process = subprocess.Popen(
@@ -44,8 +45,9 @@ class Stage:
             file.write(QUICK)
         os.environ["WAYBILL_KAFKA_PROPERTIES"] = file.name
         self.make_brand()
-        self.run("up")
-        self.run("stop", "pusher")
+        self.run("up", "--workers", str(len(self.pushers)))
+        for pusher in self.pushers:
+            self.run("stop", pusher)
         self.run("stop", "apns")
         self.edit("apns", "waybill-dev apns", (
             f"waybill-dev apns --topic {TYPES[1]} --provider-key {self.folder}/token/provider-key.p8 "
@@ -53,7 +55,8 @@ class Stage:
         self.run("start", "apns")
         settings = PUSHER | {"WAYBILL_PUSH_ATTEMPTS": str(self.attempts)}
         assignments = [f"{name}={value}" for name, value in settings.items()]
-        self.edit("pusher", "exec env", " ".join(["exec env", *assignments]))
+        for pusher in self.pushers:
+            self.edit(pusher, "exec env", " ".join(["exec env", *assignments]))
         self.stack = Stack(ROOT, self.folder)
 
     def make_brand(self):
@@ -96,7 +99,8 @@ class Stage:
             stack.type = kind
             orders = [key.split("/")[1] for key in keys if key.startswith(f"{kind}/")]
             Publisher(stack).replace_all({order: document for order in orders})
-        self.run("stop", "packager")
+        for pusher in self.pushers:
+            self.run("stop", pusher.replace("pusher", "packager"))
 
     def down(self):
         self.run("down", seconds=600)

@@ -100,6 +100,8 @@ class Changes:
 
     def __init__(self, stack):
         self.failed, self.count = [], 0
+        # Order -> (partition, offset) of its last record.
+        self.places = {}
         self.producer = confluent_kafka.Producer({
             "bootstrap.servers": stack.env["KAFKA_BOOTSTRAP"], "linger.ms": 2, "socket.nagle.disable": True})
 
@@ -110,13 +112,17 @@ class Changes:
         self.count += 1
         while True:
             try:
-                self.producer.produce(
-                    "waybill.orders", key=order, value="{}",
-                    on_delivery=lambda error, _: error and self.failed.append(str(error)))
+                self.producer.produce("waybill.orders", key=order, value="{}", on_delivery=self.delivered)
                 break
             except BufferError:
                 self.producer.poll(0.1)
         self.producer.poll(0)
+
+    def delivered(self, error, message):
+        if error:
+            self.failed.append(str(error))
+        else:
+            self.places[message.key().decode()] = (message.partition(), message.offset())
 
     def flush(self):
         if self.producer.flush(30) or self.failed:
@@ -178,6 +184,11 @@ class Offsets:
     def places(self, topic):
         partitions = self.consumer.list_topics(topic, timeout=10).topics[topic].partitions
         return [confluent_kafka.TopicPartition(topic, partition) for partition in partitions]
+
+    def committed(self, topic):
+        """Partition -> the offset that the pushers have committed."""
+        return {place.partition: max(0, place.offset) for place in self.consumer.committed(
+            self.places(topic), timeout=10)}
 
     def lag(self, topic):
         """Records that are not committed."""

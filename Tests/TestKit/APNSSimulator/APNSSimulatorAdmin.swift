@@ -90,6 +90,7 @@ final class APNSSimulatorAdmin: ChannelInboundHandler {
         case .clearScenario:
             self.state.clearScenario()
             self.respond(200, "{}", to: head, context: context)
+        case .unheard: self.respond(200, self.state.unheardJSON, to: head, context: context)
         case .statistics: self.respond(200, self.state.currentStatistics.json, to: head, context: context)
         case .connections:
             let connections = self.state.connectionInformation.map(\.json).joined(separator: ",")

@@ -12,6 +12,7 @@ enum APNSSimulatorAdminCommand: Hashable {
     case clearScenario
     case connections
     case statistics
+    case unheard
 
     /// Why a request is none of these.
     struct Refusal: Error, Hashable {
@@ -67,13 +68,14 @@ enum APNSSimulatorAdminCommand: Hashable {
             }
         case ("/connections", "GET"): self = .connections
         case ("/statistics", "GET"): self = .statistics
+        case ("/unheard", "GET"): self = .unheard
         case ("/deliveries", _), ("/faults", _), ("/connections", _), ("/journal", _), ("/scenario", _),
-            ("/statistics", _):
+            ("/statistics", _), ("/unheard", _):
             throw Refusal(status: 405, message: "\(method) is not possible here")
         default:
             throw Refusal(
                 status: 404,
-                message: "there are /deliveries, /faults, /scenario, /journal, /connections and /statistics")
+                message: "there are /deliveries, /unheard, /faults, /scenario, /journal, /connections and /statistics")
         }
     }
 

@@ -23,6 +23,7 @@ final class APNSSimulatorConnection: ChannelInboundHandler {
     var tokens = APNSSimulatorTokenHistory()
     var conduct = APNSSimulatorConduct()
     var conditions = APNSSimulatorConditions()
+    var unheard = APNSSimulatorUnheard()
     /// The highest stream that was opened.
     var highest = 0
     /// The highest stream whose request stands in the journal: not to be sent again.
@@ -237,6 +238,7 @@ final class APNSSimulatorConnection: ChannelInboundHandler {
         let answer = self.conditions.isMute ? nil : answer?.given(nowEpochMilliseconds: now)
         self.highestDecided = max(self.highestDecided, stream)
         self.state.record(request, identifier, answer, self, stream: stream, now: now, delay: delay)
+        self.unheard.decided(self.state.deliveryRing.last, stream: stream)
         if answer.map(Self.isCause) ?? true { self.hasGivenCause = true }
         guard let answer else { return }
         if delay > 0 {
@@ -250,7 +252,8 @@ final class APNSSimulatorConnection: ChannelInboundHandler {
     ///
     /// Source: Wallet Orders §4.6
     private static func isCause(_ answer: APNSSimulatorAnswer) -> Bool {
-        answer.status >= 500 || ["IdleTimeout", "ExpiredProviderToken", "UnrelatedKeyIdInToken"].contains(answer.reason)
+        answer.status >= 500
+            || ["IdleTimeout", "ExpiredProviderToken", "UnrelatedKeyIdInToken"].contains(answer.reason)
     }
 
     // MARK: sending
@@ -260,7 +263,12 @@ final class APNSSimulatorConnection: ChannelInboundHandler {
         // The client may have reset the stream, or a GOAWAY put it aside, while the answer was late.
         guard !self.conditions.isMute, self.streams[stream] != nil else { return }
         let ends = answer.form != .unfinished
-        if ends { self.streams[stream] = nil }
+        if ends {
+            self.streams[stream] = nil
+            self.unheard.answered(
+                stream: stream, isHeld: self.isHeld || self.conditions.isBlackHole || self.conditions.trickle != nil,
+                nowEpochMilliseconds: self.state.nowEpochMilliseconds)
+        }
         var headers: HPACKHeaders = [":status": String(answer.status)]
         if answer.hasIdentifier { headers.add(name: "apns-id", value: identifier.description) }
         if self.state.configuration.isDevelopment {

@@ -52,6 +52,12 @@ extension APNSSimulatorState {
         return APNSSimulatorEvents(events: page.elements, last: page.last, dropped: self.eventRing.dropped)
     }
 
+    /// The answer of `GET /unheard`.
+    var unheardJSON: String {
+        let deliveries = self.unheardRing.elements(after: 0).elements.map { String($0) }.joined(separator: ",")
+        return "{\"deliveries\":[\(deliveries)],\"dropped\":\(self.unheardRing.dropped)}"
+    }
+
     func clearDeliveries() { self.deliveryRing.removeAll() }
 
     func clearEvents() { self.eventRing.removeAll() }

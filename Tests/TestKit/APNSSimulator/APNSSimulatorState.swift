@@ -14,6 +14,8 @@ final class APNSSimulatorState {
     var listener: APNSSimulatorListener?
     var deliveryRing: APNSSimulatorRing<APNSSimulatorDelivery>
     var eventRing: APNSSimulatorRing<APNSSimulatorEvent>
+    /// Deliveries of connections that ended whose answers their clients may not have read.
+    var unheardRing: APNSSimulatorRing<UInt64>
     var statistics = APNSSimulatorStatistics()
     /// How far the clock was moved by faults.
     var clockShiftMilliseconds: Int64 = 0
@@ -44,6 +46,7 @@ final class APNSSimulatorState {
         self.tokenCheck = APNSSimulatorTokenCheck(keys: configuration.providerKeys)
         self.deliveryRing = APNSSimulatorRing(limit: configuration.journalLimit)
         self.eventRing = APNSSimulatorRing(limit: configuration.journalLimit)
+        self.unheardRing = APNSSimulatorRing(limit: configuration.journalLimit)
         self.random = SeededGenerator(seed: configuration.seed)
         self.identifiers = SeededGenerator(seed: system.next())
     }
@@ -74,6 +77,9 @@ final class APNSSimulatorState {
         guard self.connections.removeValue(forKey: connection.number) != nil else { return }
         self.note(.closed(byClient: byClient, requests: connection.requests), connection.number)
         self.statistics.mostStreams = max(self.statistics.mostStreams, connection.mostStreams)
+        for delivery in connection.unheard.ended(nowEpochMilliseconds: self.nowEpochMilliseconds) {
+            self.unheardRing.append { _ in delivery }
+        }
         guard byClient else { return }
         if self.reconnects.count >= 10_000 { self.reconnects = [:] }
         self.reconnects[connection.certificateTopic ?? "", default: APNSSimulatorReconnects()]

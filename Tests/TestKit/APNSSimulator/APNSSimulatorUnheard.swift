@@ -1,0 +1,46 @@
+/// The deliveries of one connection whose answers its client may not have read: judges of doubles ask for them when
+/// the connection has ended.
+///
+/// An answer is taken as read a second after it was written on a connection that sends freely; one that was never
+/// written, or written while the connection held bytes back, is not. Bounded by the open streams, the requests of a
+/// second, and those that the client reset.
+struct APNSSimulatorUnheard {
+    /// A client on the same machine has read what was written so long ago.
+    static let readWithinMilliseconds: Int64 = 1000
+
+    /// Streams whose requests have no answer yet, and their deliveries.
+    private var open: [Int: UInt64] = [:]
+    /// Written answers in the order of their moments.
+    private var written: [(delivery: UInt64, epochMilliseconds: Int64)] = []
+    /// The first of `written` that still counts.
+    private var first = 0
+    private var held: [UInt64] = []
+
+    /// A request was written down and gets its answer at once, later or never.
+    mutating func decided(_ delivery: UInt64, stream: Int) { self.open[stream] = delivery }
+
+    /// The answer of a stream was written.
+    ///
+    /// - Parameter isHeld: the connection holds back or delays what is written.
+    mutating func answered(stream: Int, isHeld: Bool, nowEpochMilliseconds now: Int64) {
+        guard let delivery = self.open.removeValue(forKey: stream) else { return }
+        if isHeld { return self.held.append(delivery) }
+        self.written.append((delivery, now))
+        self.trim(now)
+    }
+
+    /// The deliveries whose answers the client may not have read if the connection ends now.
+    mutating func ended(nowEpochMilliseconds now: Int64) -> [UInt64] {
+        self.trim(now)
+        return (self.open.values + self.held + self.written[self.first...].map(\.delivery)).sorted()
+    }
+
+    private mutating func trim(_ now: Int64) {
+        while self.first < self.written.count,
+            self.written[self.first].epochMilliseconds < now - Self.readWithinMilliseconds
+        { self.first += 1 }
+        guard self.first > 1024, self.first * 2 > self.written.count else { return }
+        self.written.removeFirst(self.first)
+        self.first = 0
+    }
+}

@@ -1,0 +1,148 @@
+"""
+The rules of `compose/bench faults --once`: each device has exactly one change, so each loss and each double shows.
+
+A double is explained only by an answer that the simulator lists as perhaps not read (`GET /unheard`), or by a worker
+that was killed before it had committed the change's offset. Explanations are counted, printed and bounded.
+"""
+
+import collections
+import statistics
+
+from faults_judge import REFUSALS, Findings
+
+# A device is told at most so many seconds after its change, or after the end of a brown-out.
+LONGEST_WAIT = 60
+# The part of the devices that may be told twice because an answer was not read: a fault that ends a connection loses
+# the answers of about a second.
+UNHEARD_SHARE = 0.05
+# The same because a worker was killed: per kill, what one of them tells between two commits, and what it holds back.
+KILLED_SHARE = 0.02
+
+
+class Once:
+    """
+    What happened to each device's only change.
+
+    changes: push token -> (moment of the change, partition, offset). deliveries: (push token, status, reason, moment,
+    connection) since the load began; first: the sequence of the first of them. unheard: sequences. rebalances:
+    (moment, partition -> committed offset) of each time that a worker was killed or came back.
+
+    >>> def judged(deliveries, unheard=(), rebalances=(), calm=0):
+    ...     findings = Findings()
+    ...     once = Once({"a": (1000, 0, 7)}, [("a", s, None, m, 1) for s, m in deliveries], 1, unheard, rebalances, calm)
+    ...     once.judge(findings)
+    ...     return {rule: len(texts) for rule, texts in findings.by_rule.items()}, dict(once.excuses)
+    >>> judged([(200, 1010)]), judged([(503, 1010), (200, 2000)])
+    (({}, {}), ({}, {}))
+
+    A change of which nothing came, one that only failed, and a delivery that came before the change:
+
+    >>> judged([])[0], judged([(503, 1010)])[0], judged([(200, 900)])[0]
+    ({'told': 1}, {'told': 1}, {'told': 1, 'double': 1})
+
+    A double without a reason; with an answer that was not read; after a kill before its offset was committed, and after:
+
+    >>> judged([(200, 1010), (200, 1020)])
+    ({'double': 1}, {})
+    >>> judged([(200, 1010), (200, 1020)] + [(200, 1030)], unheard=[1])
+    ({'double': 1, 'excuses': 1}, {'unheard': 1})
+    >>> judged([(200, 1010), (200, 9000)], rebalances=[(2000, {0: 7})])
+    ({'excuses': 1}, {'killed': 1})
+    >>> judged([(200, 1010), (200, 9000)], rebalances=[(2000, {0: 8})])
+    ({'double': 1}, {})
+
+    A change that is told late, and one that had to wait for the end of a brown-out:
+
+    >>> judged([(200, 62_000)])[0], judged([(200, 62_000)], calm=2_000)[0]
+    ({'late': 1}, {})
+    """
+
+    def __init__(self, changes, deliveries, first, unheard=(), rebalances=(), calm=0):
+        self.changes, self.unheard, self.rebalances, self.calm = changes, set(unheard), rebalances, calm
+        self.excuses, self.waits = collections.Counter(), []
+        self.by_token = collections.defaultdict(list)
+        for index, (token, status, reason, moment, _) in enumerate(deliveries):
+            self.by_token[token].append((first + index, status, reason, moment))
+
+    def judge(self, findings):
+        for token, (changed, partition, offset) in self.changes.items():
+            requests = self.by_token.get(token, [])
+            ends = [request for request in requests
+                    if request[3] >= changed and (request[1] == 200 or request[1:3] in REFUSALS)]
+            if ends:
+                self.waited(token, changed, ends[0][3], findings)
+            else:
+                findings.add("told", f"{title(token)} was not told of its change: {trail(changed, requests)}")
+            accepted = [request for request in requests if request[1] == 200]
+            for before, request in zip([None] + accepted, accepted):
+                if before is None and request[3] >= changed:
+                    continue
+                excuse = before and self.excuse(before, request, partition, offset)
+                if excuse:
+                    self.excuses[excuse] += 1
+                else:
+                    findings.add("double", f"{title(token)} was told without a reason: {trail(changed, requests)}")
+        self.bound("unheard", UNHEARD_SHARE, findings)
+        kills = max(1, len(self.rebalances) // 2)
+        self.bound("killed", min(0.5, KILLED_SHARE * kills), findings)
+
+    def waited(self, token, changed, told, findings):
+        wait = (told - max(changed, min(told, self.calm))) / 1000
+        self.waits.append((told - changed) / 1000)
+        if wait > LONGEST_WAIT:
+            findings.add("late", f"{title(token)} was told {wait:.1f} s after its change or the end of the brown-out")
+
+    def excuse(self, before, request, partition, offset):
+        if before[0] in self.unheard:
+            return "unheard"
+        for moment, committed in self.rebalances:
+            if before[3] <= moment <= request[3] and committed.get(partition, 0) <= offset:
+                return "killed"
+        return None
+
+    def bound(self, excuse, share, findings):
+        most = int(share * len(self.changes))
+        if self.excuses[excuse] > most:
+            findings.add("excuses", f"{self.excuses[excuse]} doubles are {excuse}, at most {most} may be")
+
+    def figures(self):
+        """(name, value) for people and programs."""
+        waits = sorted(self.waits) or [0]
+        shown = [(f"excused_{name}", self.excuses[name]) for name in ("unheard", "killed")]
+        return shown + [
+            ("wait_p50_s", round(statistics.median(waits), 2)),
+            ("wait_p99_s", round(waits[min(len(waits) - 1, int(len(waits) * 0.99))], 2)),
+            ("wait_most_s", round(waits[-1], 2))]
+
+
+def judge_ends(changes, verdicts, findings):
+    """
+    Whether each change came to exactly one end: delivered, a dead letter, or the end of the registration.
+
+    >>> class Verdicts: delivered, letters, retired, coalesced = 98, 1, 1, 0
+    >>> findings = Findings()
+    >>> judge_ends(100, Verdicts, findings)
+    >>> judge_ends(101, Verdicts, findings)
+    >>> dict(findings.by_rule)
+    {'ends': ['101 changes came to 100 ends: 98 delivered, 1 dead letters, 1 retired, 0 coalesced']}
+    """
+    ends = verdicts.delivered + verdicts.letters + verdicts.retired + verdicts.coalesced
+    if ends != changes:
+        findings.add("ends", (
+            f"{changes} changes came to {ends} ends: {verdicts.delivered} delivered, {verdicts.letters} dead letters, "
+            f"{verdicts.retired} retired, {verdicts.coalesced} coalesced"))
+
+
+def title(token):
+    return f"the device with push token …{token[-16:]}"
+
+
+def trail(changed, requests):
+    """
+    The requests of a device, in seconds since its change.
+
+    >>> trail(1000, [(1, 503, "Shutdown", 1500), (2, 200, None, 2000)])
+    '0.500 Shutdown; 1.000 200'
+    """
+    return "; ".join(f"{(moment - changed) / 1000:.3f} {reason or status or 'silent'}"
+                     for _, status, reason, moment in requests[-8:]) or "no request"
