@@ -23,7 +23,8 @@ import Testing
         let recipe = PackageRecipe(assets: [], entityTag: "tag")
         let value = OrderRecord(try Self.state(version, note: note, modified: modified), recipe: recipe).encoded
         return KafkaRecord(
-            topic: "orders", partition: 3, offset: offset, timestampMilliseconds: 1, key: Array(Self.key.utf8),
+            topic: "orders", partition: 3, offset: offset, timestampMilliseconds: 1000 + offset,
+            key: Array(Self.key.utf8),
             value: value, headers: [])
     }
 
@@ -33,6 +34,11 @@ import Testing
             ledger.take(try Self.record(version, note, modified, offset: Int64(offset)))
         }
         return ledger
+    }
+
+    @Test func theFirstPublicationOfTheLastVersionIsKept() throws {
+        let ledger = try Self.ledger([(1, "a", 10), (2, "b", 11), (2, "b", 11)])
+        #expect(ledger.entries[Self.key]?.publishedEpochMilliseconds == 1001)
     }
 
     @Test func versionsInOrderAndToldAgainAreRight() throws {
@@ -68,7 +74,9 @@ import Testing
         #expect(VersionLedger.difference(entry, stored: nil) != nil)
         #expect(VersionLedger.difference(nil, stored: try Self.state(1, note: "a", modified: 10)) != nil)
         #expect(VersionLedger.difference(nil, stored: nil) == nil)
-        #expect(VersionLedger.difference(entry, stored: try Self.state(1, note: "b", modified: 10))?.contains("status") == true)
+        #expect(
+            VersionLedger.difference(entry, stored: try Self.state(1, note: "b", modified: 10))?.contains("status")
+                == true)
         #expect(VersionLedger.difference(entry, stored: try Self.state(1, note: "a", modified: 11)) != nil)
     }
 
@@ -78,7 +86,8 @@ import Testing
         #expect(VersionLedger.difference(ledger.entries[Self.key], stored: removed) != nil)
         ledger.take(
             KafkaRecord(
-                topic: "orders", partition: 3, offset: 9, timestampMilliseconds: 1, key: Array(Self.key.utf8), value: nil,
+                topic: "orders", partition: 3, offset: 9, timestampMilliseconds: 1, key: Array(Self.key.utf8),
+                value: nil,
                 headers: []))
         #expect(VersionLedger.difference(ledger.entries[Self.key], stored: removed) == nil)
         let alive = try Self.state(2, note: "a", modified: 11)

@@ -109,7 +109,8 @@ struct ChaosCheck: Sendable {
     /// Whether a list without a tag has the order, which tells a lost registration from a lost push.
     private static func isListed(_ order: String, _ device: ChaosDevice) async -> String {
         do {
-            return try await device.wallet.listedOrders().contains(order) ? "is registered" : "is not registered any more"
+            return try await device.wallet.listedOrders().contains(order)
+                ? "is registered" : "is not registered any more"
         } catch {
             return "cannot list: \(error)"
         }
@@ -151,6 +152,7 @@ struct ChaosCheck: Sendable {
         self.tally.count("versions.bytes_each", by: ledger.bytes / max(1, ledger.records))
         self.tally.count("versions.told_again", by: ledger.repeated)
         self.tally.count("versions.told_late", by: ledger.late)
+        await self.deliveries(ledger)
         guard let url = self.run.stack.redis else { return }
         let redis = RedisClient(try RedisConfiguration(url: url), eventLoopGroup: MultiThreadedEventLoopGroup.singleton)
         let store = OrderStore(redis: redis)
@@ -166,6 +168,30 @@ struct ChaosCheck: Sendable {
             }
         }
         await redis.close()
+    }
+
+    /// Each device, polling or not, got a notification after the last version of each of its orders was published.
+    ///
+    /// What the simulator accepted just before it was killed may not have been read: excused and counted.
+    private func deliveries(_ ledger: VersionLedger) async {
+        let missingUntil = self.run.journal.missingUntilEpochMilliseconds
+        for device in self.run.devices {
+            let last = self.run.journal.lastDelivery(to: device.wallet.pushToken) ?? 0
+            for order in await device.registered {
+                let entry = ledger.entries["\(self.run.stack.orderType)/\(order)"]
+                guard let published = entry?.publishedEpochMilliseconds else { continue }
+                self.tally.count("checked.deliveries")
+                guard last < published else { continue }
+                if published <= missingUntil {
+                    self.tally.count("excused.deliveries")
+                } else {
+                    self.tally.count("lost_push")
+                    self.tally.differ(
+                        "device of order \(order) got no notification after its last version, published at "
+                            + "\(published): its last one came at \(last); it \(await Self.isListed(order, device))")
+                }
+            }
+        }
     }
 
     /// `waybill.orders` from its beginning to its end.

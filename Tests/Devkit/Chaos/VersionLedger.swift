@@ -12,7 +12,9 @@ struct VersionLedger {
         /// `partition/offset` of the last record.
         var place: String
         /// Document and modification second of each version.
-        fileprivate var versions: [Int64: (document: Int, modified: Int64, place: String)] = [:]
+        fileprivate var versions: [Int64: (document: Int, modified: Int64, place: String, published: Int64)] = [:]
+        /// When the version of the last record was published first, milliseconds since 1970; nil after a tombstone.
+        var publishedEpochMilliseconds: Int64? { self.record.flatMap { self.versions[$0.version]?.published } }
     }
 
     private(set) var entries: [String: Entry] = [:]
@@ -69,7 +71,7 @@ struct VersionLedger {
             }
         }
         if let highest = entry.versions.keys.max(), told.version < highest { self.late += 1 }
-        entry.versions[told.version] = (document, told.modifiedEpochSeconds, place)
+        entry.versions[told.version] = (document, told.modifiedEpochSeconds, place, record.timestampMilliseconds)
     }
 
     /// How what stands in Redis differs from the last record of the order; nil when it does not.

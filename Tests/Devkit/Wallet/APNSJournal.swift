@@ -4,7 +4,8 @@ import Synchronization
 
 /// The simulator's journal of deliveries, read by one long poll and handed to whoever waits for a push token.
 ///
-/// Bounded: a subscriber has at most one push outstanding; more of them say the same ("something changed").
+/// Bounded: a subscriber has at most one push outstanding; more of them say the same ("something changed"). One moment
+/// is kept for each token that ever subscribed.
 final class APNSJournal: Sendable {
     /// A push as it arrived.
     struct Delivery: Sendable {
@@ -19,6 +20,9 @@ final class APNSJournal: Sendable {
         var delivered: Int64 = 0
         var refused: Int64 = 0
         var gaps = 0
+        /// Moments of the last accepted notification of each token, milliseconds since 1970.
+        var lastDeliveries: [String: Int64] = [:]
+        var missingUntilEpochMilliseconds: Int64 = 0
         var lastArrival = ContinuousClock.now
     }
 
@@ -38,13 +42,22 @@ final class APNSJournal: Sendable {
     var refused: Int64 { self.state.withLock(\.refused) }
     /// How often the simulator was away: what it delivered just before may not have been read.
     var gaps: Int { self.state.withLock(\.gaps) }
+    /// Until when deliveries may be missing, milliseconds since 1970: the simulator was away, and what it accepted just
+    /// before may not have been read. 0: it never was.
+    var missingUntilEpochMilliseconds: Int64 { self.state.withLock(\.missingUntilEpochMilliseconds) }
+    /// When the simulator received the last notification that it accepted for a token, milliseconds since 1970; nil if
+    /// there was none, or the token never subscribed.
+    func lastDelivery(to pushToken: String) -> Int64? { self.state.withLock { $0.lastDeliveries[pushToken] } }
     /// How long no push has come.
     var quietFor: Duration { .now - self.state.withLock(\.lastArrival) }
 
     /// Pushes to a token from now on. The stream ends with `unsubscribe` or `finish`.
     func subscribe(_ pushToken: String) -> AsyncStream<Delivery> {
         let (stream, continuation) = AsyncStream.makeStream(of: Delivery.self, bufferingPolicy: .bufferingNewest(1))
-        self.state.withLock { $0.subscribers[pushToken] = continuation }
+        self.state.withLock { state in
+            state.subscribers[pushToken] = continuation
+            state.lastDeliveries[pushToken] = state.lastDeliveries[pushToken] ?? 0
+        }
         return stream
     }
 
@@ -76,7 +89,12 @@ final class APNSJournal: Sendable {
             do {
                 let after = self.state.withLock(\.last)
                 let page = try await self.page(after: after, waitSeconds: 10)
-                if failures > 0 { self.state.withLock { $0.gaps += 1 } }
+                if failures > 0 {
+                    self.state.withLock { state in
+                        state.gaps += 1
+                        state.missingUntilEpochMilliseconds = Int64(Date().timeIntervalSince1970 * 1000)
+                    }
+                }
                 failures = 0
                 // A journal that starts over belongs to a simulator that was started anew.
                 if page.last < after { self.state.withLock { $0.last = 0 } }
@@ -90,7 +108,7 @@ final class APNSJournal: Sendable {
     }
 
     private struct Page {
-        var deliveries: [(sequence: Int64, token: String, topic: String, status: Int64)] = []
+        var deliveries: [(sequence: Int64, token: String, topic: String, status: Int64, received: Int64)] = []
         var last: Int64 = 0
     }
 
@@ -107,7 +125,10 @@ final class APNSJournal: Sendable {
                 let token = members["token"]?.string
             else { throw ToolError(.protocol, "reading the journal of pushes: a delivery has no sequence or token") }
             page.deliveries.append(
-                (sequence, token, members["topic"]?.string ?? "", members["status"]?.integer ?? 0))
+                (
+                    sequence, token, members["topic"]?.string ?? "", members["status"]?.integer ?? 0,
+                    members["receivedEpochMilliseconds"]?.integer ?? 0
+                ))
         }
         page.last = object["last"]?.integer ?? page.deliveries.last?.sequence ?? 0
         return page
@@ -121,6 +142,9 @@ final class APNSJournal: Sendable {
             for delivery in page.deliveries where delivery.sequence > state.last {
                 state.last = delivery.sequence
                 if delivery.status == 200 { state.delivered += 1 } else { state.refused += 1 }
+                if delivery.status == 200, let last = state.lastDeliveries[delivery.token] {
+                    state.lastDeliveries[delivery.token] = max(last, delivery.received)
+                }
                 guard delivery.status == 200, let target = state.subscribers[delivery.token] else { continue }
                 targets.append((target, Delivery(sequence: delivery.sequence, topic: delivery.topic, arrival: now)))
             }
