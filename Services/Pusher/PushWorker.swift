@@ -17,24 +17,28 @@ final class PushWorker: Service {
     /// How late the end of a window may be noticed.
     static let tick = Duration.milliseconds(100)
 
-    private let consumer: KafkaConsumer
-    private let dispatch: PushDispatch
-    private let lookup: PushLookup
+    let consumer: KafkaConsumer
+    let dispatch: PushDispatch
+    let parking: PushParking
+    let lookup: PushLookup
     private let errands: PushErrands
     private let clients: PushClients
-    private let topics: Topics
-    private let metrics: PusherMetrics
-    private let journal: PushJournal
+    let topics: Topics
+    let metrics: PusherMetrics
+    let journal: PushJournal
     private let readiness: Readiness
+    /// Most records that are looked up at once: what several lookups find for one brand must not fill the desk.
+    let mostRecords: Int
     private let window: Duration
     private let shutdownLimit: Duration
-    private let random: @Sendable (ClosedRange<Double>) -> Double
+    let random: @Sendable (ClosedRange<Double>) -> Double
     private let onStopped: @Sendable () async -> Void
 
     /// What the worker works with.
     struct Parts {
         let consumer: KafkaConsumer
         let dispatch: PushDispatch
+        let parking: PushParking
         let lookup: PushLookup
         let errands: PushErrands
         let clients: PushClients
@@ -50,6 +54,7 @@ final class PushWorker: Service {
     ) {
         self.consumer = parts.consumer
         self.dispatch = parts.dispatch
+        self.parking = parts.parking
         self.lookup = parts.lookup
         self.errands = parts.errands
         self.clients = parts.clients
@@ -58,6 +63,7 @@ final class PushWorker: Service {
         self.random = parts.random
         self.topics = environment.common.topics
         self.readiness = environment.readiness
+        self.mostRecords = max(1, min(Self.batchRecords, limits.records / 32))
         self.window = limits.window
         self.shutdownLimit = environment.common.shutdownLimit
         self.onStopped = onStopped
@@ -70,7 +76,14 @@ final class PushWorker: Service {
             group.addTask { await self.watch() }
             do {
                 // Only the taking ends with a graceful shutdown.
-                try await cancelWhenGracefulShutdown { try await self.take() }
+                try await cancelWhenGracefulShutdown {
+                    try await withThrowingTaskGroup(of: Void.self) { group in
+                        group.addTask { try await self.drain() }
+                        group.addTask { try await self.take() }
+                        defer { group.cancelAll() }
+                        while try await group.next() != nil {}
+                    }
+                }
             } catch let error as KafkaError where error.code != .cancelled {
                 failure = error
             } catch {
@@ -98,51 +111,6 @@ final class PushWorker: Service {
         if let failure { throw failure }
     }
 
-    // MARK: taking
-
-    /// Takes records as long as there is room for them.
-    ///
-    /// - Throws: `CancellationError` or `KafkaError` with code `.cancelled` on graceful shutdown; another one when the
-    ///   consumer cannot go on.
-    private func take() async throws {
-        while true {
-            let room = min(self.dispatch.room, Self.batchRecords)
-            guard room > 0 else {
-                try await Task.sleep(for: .milliseconds(5))
-                continue
-            }
-            let records = try await self.consumer.nextBatch(
-                records: room, bytes: Self.batchBytes, wait: .milliseconds(500))
-            if records.isEmpty { continue }
-            let batch = PushBatch(records, topics: self.topics)
-            self.metrics.recordsConsumed.increment(by: records.count)
-            self.metrics.recordsUnreadable.increment(by: batch.unreadable.count)
-            for (origin, reason) in batch.unreadable { self.journal.unreadable(origin: origin, reason: reason) }
-            let numbers = self.dispatch.take(batch.records)
-            self.dispatch.add(try await self.look(batch), numbers)
-        }
-    }
-
-    /// Looks up until it succeeds.
-    ///
-    /// - Throws: only when the task is cancelled: then nothing of the batch is done.
-    private func look(_ batch: PushBatch) async throws -> [PushLookup.Found] {
-        var attempt = 0
-        while true {
-            do {
-                let found = try await self.lookup.look(batch)
-                if attempt > 0 { self.journal.isBack(.lookups) }
-                return found
-            } catch {
-                try Task.checkCancellation()
-                attempt += 1
-                self.metrics.lookupRetries.increment()
-                self.journal.isAway(.lookups, "\(error)")
-                try await Task.sleep(for: backoff(attempt: attempt, random: self.random))
-            }
-        }
-    }
-
     // MARK: the time
 
     /// Sends what becomes due, and tells how things stand.
@@ -168,5 +136,6 @@ final class PushWorker: Service {
             self.journal.dropped(tally.dropped)
         }
         self.metrics.report(self.dispatch.census, quiet: self.consumer.quietTime)
+        self.metrics.recordsParked.set(self.parking.recordCount)
     }
 }

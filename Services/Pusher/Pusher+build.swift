@@ -34,9 +34,10 @@ extension Pusher {
         let dispatch = PushDispatch(
             limits: limits, wallClock: { Int64(Date().timeIntervalSince1970 * 1000) },
             onFinished: { finished.finish($0) }, onChange: { journal.changed("\($0)", $1) })
+        let parking = PushParking(limits: limits)
         let consumer = try KafkaConsumer(
             environment.joining, group: Self.group, topics: [common.topics.orders, common.topics.registrations],
-            instance: common.instance(of: Self.group), onLeaving: { dispatch.drop($0) })
+            instance: common.instance(of: Self.group), onLeaving: { dispatch.drop($0) + parking.drop($0) })
         finished.consumer.withLock { $0 = consumer }
         let view = ViewWatch(View(redis: redis))
         let registrations = Registrations(redis: redis)
@@ -65,8 +66,9 @@ extension Pusher {
             onDone: { dispatch.done($0, standing: $1) })
         let worker = PushWorker(
             PushWorker.Parts(
-                consumer: consumer, dispatch: dispatch, lookup: PushLookup(registrations: registrations, view: view),
-                errands: errands, clients: clients, metrics: metrics, journal: journal),
+                consumer: consumer, dispatch: dispatch, parking: parking,
+                lookup: PushLookup(registrations: registrations, view: view), errands: errands, clients: clients,
+                metrics: metrics, journal: journal),
             limits: limits, environment: environment
         ) {
             // They hold each other.
@@ -82,7 +84,7 @@ extension Pusher {
                     metadata: ["brand": "\(type)", "error": "\(error)"])
             }
         }
-        return [reloader, CredentialGauges(metrics: metrics, dispatch: dispatch), worker]
+        return [reloader, CredentialGauges(metrics: metrics, dispatch: dispatch, parking: parking), worker]
     }
 }
 

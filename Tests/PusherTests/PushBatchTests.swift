@@ -86,6 +86,43 @@ import Testing
         #expect(batch.records.map(\.epochMilliseconds) == [5, -1, -1])
     }
 
+    @Test func whatAPNsWouldNotKeepEitherIsNotLookedUp() throws {
+        let key = "device/order.com.example.shop/a"
+        func moved(_ record: KafkaRecord, to milliseconds: Int64) -> KafkaRecord {
+            KafkaRecord(
+                topic: record.topic, partition: 0, offset: 0, timestampMilliseconds: milliseconds, key: record.key,
+                value: record.value)
+        }
+        let registration = self.record(self.topics.registrations, key, try self.registration().encoded)
+        let records = [
+            moved(self.changed("old"), to: 99), moved(self.changed("new"), to: 100),
+            moved(self.changed("timeless"), to: -1), moved(registration, to: 99),
+        ]
+        let batch = PushBatch(records, topics: self.topics, staleBefore: 100)
+        #expect(batch.changed.map(\.order.order.rawValue) == ["new", "timeless"])
+        #expect(batch.registered.isEmpty)
+        #expect(batch.staleCount == 2)
+        #expect(batch.records.count == 4, "all of them are done")
+    }
+
+    @Test func whatIsSetAsideIsNotLookedUpAndCanBeLookedUpLater() throws {
+        let key = "device/order.com.example.shop/b"
+        let registered = self.record(
+            self.topics.registrations, key, try self.registration(at: 7).encoded, offset: 3)
+        var batch = self.batch([self.changed("a"), self.changed("b"), self.changed("b"), registered])
+        let aside = batch.setAside { $0.order.order.rawValue == "b" }
+        #expect(batch.changed.map(\.order) == [try self.order("a")])
+        #expect(batch.registered.isEmpty)
+        #expect(aside.map(\.records) == [[1, 2], [3]])
+        #expect(aside.map(\.push.key.text) == ["order.com.example.shop/b", key])
+        let later = PushBatch(aside.map(\.push))
+        #expect(later.changed.map(\.order) == [try self.order("b")])
+        #expect(later.changed.map(\.records) == [[0, 1]])
+        #expect(later.awaited.map(\.key) == [try RegistrationKey(key)])
+        #expect(later.awaited.map(\.registeredEpochMilliseconds) == [7])
+        #expect(later.records.map(\.receipt) == aside.flatMap(\.push.receipts))
+    }
+
     /// However late the record is read: a pusher that was down for an hour forgets nobody.
     @Test func aRegistrationIsSoonForAQuarterOfAnHour() throws {
         let modified: Int64 = 1_767_268_800

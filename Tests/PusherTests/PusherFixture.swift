@@ -5,6 +5,8 @@ import TestKit
 /// Certificates and the brand of the pusher's tests, made once by the openssl program and kept in memory.
 struct PusherFixture: Sendable {
     static let orderType = "order.com.example.shop"
+    /// Of a second brand.
+    static let otherType = "order.com.example.market"
     static let shared = Result { try PusherFixture() }
 
     let rootPEM: [UInt8]
@@ -25,18 +27,33 @@ struct PusherFixture: Sendable {
             chainPEM: try directory.read("certificates/certificate.pem")
                 + directory.read("certificates/intermediate.pem"),
             keyPEM: try directory.read("certificates/key.pem"))
+        let others = try DevelopmentCertificates.make(
+            in: directory.path("others"),
+            .init(orderType: Self.otherType, authority: directory.path("certificates")))
+        try DevelopmentBrand.make(
+            in: directory.path("brands/market"), orderType: Self.otherType, certificates: others)
+        let renewed = try DevelopmentCertificates.make(
+            in: directory.path("renewed"),
+            .init(orderType: Self.otherType, authority: directory.path("certificates")))
+        try DevelopmentBrand.make(
+            in: directory.path("brands/renewed"), orderType: Self.otherType, certificates: renewed)
         var files: [String: [UInt8]] = [:]
-        for name in ["brand.json", "certificate.pem", "key.pem", "intermediate.pem"] {
-            files["shop/\(name)"] = try directory.read("brands/shop/\(name)")
+        for brand in ["shop", "market", "renewed"] {
+            for name in ["brand.json", "certificate.pem", "key.pem", "intermediate.pem"] {
+                files["\(brand)/\(name)"] = try directory.read("brands/\(brand)/\(name)")
+            }
         }
         self.files = files
     }
 
     /// Writes the brands directory and returns its path.
-    func write(into directory: TemporaryDirectory) throws -> String {
+    ///
+    /// - Parameter names: which brands: `shop`, and `market` or `renewed`, which is the same with another certificate.
+    func write(_ names: [String] = ["shop"], into directory: TemporaryDirectory) throws -> String {
         let brands = directory.path("brands")
-        for (name, content) in self.files {
-            let url = URL(filePath: "\(brands)/\(name)")
+        try FileManager.default.createDirectory(atPath: brands, withIntermediateDirectories: true)
+        for (name, content) in self.files where names.contains(where: { name.hasPrefix("\($0)/") }) {
+            let url = URL(filePath: "\(brands)/\(name.replacing("renewed/", with: "market/"))")
             try FileManager.default.createDirectory(
                 at: url.deletingLastPathComponent(), withIntermediateDirectories: true)
             try Data(content).write(to: url)

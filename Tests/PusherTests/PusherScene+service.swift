@@ -5,6 +5,7 @@ import NIOPosix
 import Operations
 import Redis
 import ServiceLifecycle
+import Store
 import TestKit
 import Testing
 
@@ -16,15 +17,15 @@ extension PusherScene {
     /// - Parameter change: limits that no setting has.
     func serve(
         _ directory: TemporaryDirectory, settings others: [String: String] = [:],
-        limits change: ((inout PushLimits) -> Void)? = nil, _ body: () async throws -> Void
+        brands: [String] = ["shop"], limits change: ((inout PushLimits) -> Void)? = nil, _ body: () async throws -> Void
     ) async throws {
         let fixture = try PusherFixture.shared.get()
         let quick = KafkaBroker.quick.map { "\($0)=\($1)\n" }.joined()
         let environment = [
             "WAYBILL_KAFKA_BOOTSTRAP": self.broker.bootstrap, "WAYBILL_REDIS_URL": self.server.url,
             "WAYBILL_KAFKA_PROPERTIES": try directory.write("kafka.properties", quick),
-            "WAYBILL_BRANDS": try fixture.write(into: directory), "WAYBILL_APNS_URL": self.apns.url,
-            "WAYBILL_PUSH_WINDOW_MILLISECONDS": "50",
+            "WAYBILL_BRANDS": try fixture.write(brands, into: directory),
+            "WAYBILL_APNS_URL": self.apns.url, "WAYBILL_PUSH_WINDOW_MILLISECONDS": "50",
             "WAYBILL_APNS_ROOTS": try directory.write("roots.pem", fixture.rootPEM),
         ]
         let settings = try Settings(environment: environment.merging(others) { $1 })
@@ -63,6 +64,29 @@ extension PusherScene {
                 topic: self.topics.orders, key: Array("\(try PusherScene.order(order))".utf8), value: [0x7B, 0x7D])
         }
         for outcome in await self.producer.produce(messages) { _ = try outcome.get() }
+    }
+
+    /// Registers devices for orders of any type; each order has one device, and devices take turns.
+    func register(_ orders: [OrderKey], devices: Int, tokens first: Int) async throws {
+        for (number, order) in orders.enumerated() {
+            let device = try DeviceIdentifier("\(order.orderType.rawValue)-\(number % devices)")
+            let record = RegistrationRecord(
+                pushToken: try PushToken(Self.token(first + number % devices)), registeredEpochMilliseconds: 1000)
+            _ = try await self.registrations.register(RegistrationKey(device: device, order: order), record)
+        }
+    }
+
+    /// Tells the topic that orders of any type changed.
+    func publish(changed orders: [OrderKey]) async throws {
+        let messages = orders.map {
+            KafkaMessage(topic: self.topics.orders, key: Array($0.description.utf8), value: [0x7B, 0x7D])
+        }
+        for outcome in await self.producer.produce(messages) { _ = try outcome.get() }
+    }
+
+    /// Lets APNs do the same with all notifications to some device tokens.
+    func hit(tokens: Range<Int>, _ effect: APNSSimulatorFault.Effect) async throws {
+        for token in tokens { try await self.apns.add(APNSSimulatorFault(effect, token: Self.token(token))) }
     }
 
     /// The device tokens that APNs took a notification for.

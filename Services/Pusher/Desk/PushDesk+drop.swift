@@ -34,7 +34,7 @@ extension PushDesk {
         let staying = self.targets[slot].waiting.filter { !self.records[Int($0.record)].isLeaving }
         self.targets[slot].waiting = staying
         for link in leaving { self.letGo(Int(link.record)) }
-        self.end(leaving)
+        self.end(leaving, of: slot)
         guard staying.isEmpty else { return true }
         let place = self.targets[slot].place
         if place == .waiting || place == .ready { self.remove(slot) }

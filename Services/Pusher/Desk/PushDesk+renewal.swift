@@ -87,7 +87,7 @@ extension PushDesk {
             }
         }
         // Behind the tellings, so that no record is done between.
-        self.end(over)
+        self.end(over, of: slot)
         return kept
     }
 

@@ -114,7 +114,7 @@ extension PushDesk {
 
     /// Ends what a notification was sent for; what came meanwhile has a window of its own.
     mutating func finish(_ slot: Int) {
-        self.end(self.targets[slot].sent)
+        self.end(self.targets[slot].sent, of: slot)
         self.targets[slot].sent.removeAll(keepingCapacity: self.targets[slot].sent.capacity <= 8)
         self.targets[slot].tries = self.freshTries(now: self.targets[slot].since)
         if self.targets[slot].waiting.isEmpty {

@@ -110,6 +110,8 @@ struct PushDesk {
     /// What happened to those that have no lane.
     var strangers = PushTally()
     private(set) var linkCount = 0
+    /// Lanes that have links.
+    private(set) var busyLanes = 0
     var settlingCount = 0
     private var lastSerial: UInt64 = 0
 
@@ -185,12 +187,23 @@ struct PushDesk {
         }
     }
 
-    /// All devices of these records are known now.
+    /// All devices of these records are known now. A number below zero stands for a record that was withdrawn.
     mutating func endLookup(_ numbers: [Int32]) {
-        for number in numbers {
+        for number in numbers where number >= 0 {
             self.records[Int(number)].isLooking = false
             self.release(number)
         }
+    }
+
+    /// Gives a record back that was taken in and not looked up.
+    ///
+    /// - Returns: false when its partition left meanwhile: it is let go of already.
+    mutating func withdraw(_ number: Int32) -> Bool {
+        let index = Int(number)
+        self.records[index].open = 0
+        self.records[index].isLooking = false
+        self.freeRecords.append(number)
+        return !self.records[index].isDropped
     }
 
     /// A device has to be told.
@@ -198,6 +211,8 @@ struct PushDesk {
         guard !self.records[Int(link.record)].isDropped else { return }
         self.records[Int(link.record)].open += 1
         self.linkCount += 1
+        if self.lanes[lane].links == 0 { self.busyLanes += 1 }
+        self.lanes[lane].links += 1
         let slot = self.slot(of: Key(lane: Int32(lane), token: token), now: now)
         if self.targets[slot].waiting.isEmpty {
             self.targets[slot].since = now
@@ -225,9 +240,13 @@ struct PushDesk {
 
     // MARK: targets
 
-    /// Nothing of these links is waited for any more.
-    mutating func end(_ links: [Link]) {
+    /// Nothing of these links of a target is waited for any more.
+    mutating func end(_ links: [Link], of slot: Int) {
+        guard !links.isEmpty else { return }
+        let lane = Int(self.targets[slot].lane)
         self.linkCount -= links.count
+        self.lanes[lane].links -= links.count
+        if self.lanes[lane].links == 0 { self.busyLanes -= 1 }
         for link in links { self.release(link.record) }
     }
 

@@ -44,6 +44,8 @@ struct PushLane {
     var ready: Deque<(slot: Int32, ticket: UInt32)> = []
     /// Notifications that are with the client.
     private(set) var inFlight = 0
+    /// Pairs of a record and a device that the desk holds for this lane.
+    var links = 0
     private var changes: [Change] = []
 
     init(_ orderType: OrderTypeIdentifier, generation: Int, limits: PushLimits, now: ContinuousClock.Instant) {
@@ -52,6 +54,12 @@ struct PushLane {
         self.most = limits.inFlight
         self.schedule = RetrySchedule.Limits(attempts: limits.attempts, hold: limits.hold)
         self.breaker = TokenBreaker(now: now)
+    }
+
+    /// Nothing but probes can be sent with the credential now.
+    var isTroubled: Bool {
+        if case .healthy = self.health.state { return false }
+        return self.isOpen
     }
 
     /// The brand has another credential, or is there again.

@@ -16,6 +16,12 @@ struct PushLimits: Hashable, Sendable {
     var targets = 100_000
     /// Most pairs of a record and a device that has to be told of it.
     var links = 200_000
+    /// Links of a lane for which nothing but probes can be sent.
+    var probes = 64
+    /// Most keys that are parked.
+    var parkedKeys = 100_000
+    /// Most records that are parked.
+    var parkedRecords = 500_000
 
     init() {}
 

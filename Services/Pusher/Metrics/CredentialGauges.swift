@@ -7,6 +7,7 @@ import ServiceLifecycle
 struct CredentialGauges: Service {
     let metrics: PusherMetrics
     let dispatch: PushDispatch
+    let parking: PushParking
     var interval = Duration.seconds(3)
 
     func run() async throws {
@@ -22,9 +23,13 @@ struct CredentialGauges: Service {
     func look() async {
         let clients = self.dispatch.clients
         for (type, client) in clients { self.metrics[type.rawValue].stands(await client.snapshot()) }
+        var pending = self.parking.counts
         for (type, health, breaker) in self.dispatch.standings {
             self.metrics[type.rawValue].stands(credential: health.gauge, breaker: breaker.gauge)
+            self.metrics[type.rawValue].pending(pending.removeValue(forKey: type) ?? 0)
         }
-        self.metrics.keep(Set(clients.keys.map(\.rawValue)))
+        // Order types come with the records' keys: those without a brand must not become names of metrics.
+        self.metrics.strangers.pending(pending.values.reduce(0, +))
+        self.metrics.keep(Set(clients.keys.map(\.rawValue)).union([PusherMetrics.stranger]))
     }
 }

@@ -152,6 +152,9 @@ final class CredentialMetrics: Sendable {
         }
     }
 
+    /// How many orders, or devices of them, wait for the credential.
+    func pending(_ count: Int) { self.apply(.set(.pending, to: Double(count))) }
+
     /// Takes the gauges off, of a credential that is used no more; counters stay, since they must not start again.
     func retire() {
         self.made.withLock { made in

@@ -26,6 +26,8 @@ enum CredentialSeries: Hashable, Sendable {
     case streamLimit
     case queued
     case oldestQueuedSeconds
+    /// Orders, or devices of them, that wait until there is room or a way for them.
+    case pending
 
     /// The metric's name.
     var name: String {
@@ -43,6 +45,7 @@ enum CredentialSeries: Hashable, Sendable {
         case .streamLimit: "waybill_apns_stream_limit"
         case .queued: "waybill_apns_queued"
         case .oldestQueuedSeconds: "waybill_apns_queue_oldest_seconds"
+        case .pending: "waybill_push_pending"
         }
     }
 
@@ -55,7 +58,9 @@ enum CredentialSeries: Hashable, Sendable {
         case .requests(let status, let reason): [("status", status), ("reason", reason)]
         case .deadLetters(let code): [("code", code.rawValue)]
         case .connections(let state): [("state", state.rawValue)]
-        case .connected, .settings, .refusedStreams, .streamsInUse, .streamLimit, .queued, .oldestQueuedSeconds: []
+        case .connected, .settings, .refusedStreams, .streamsInUse, .streamLimit, .queued, .oldestQueuedSeconds,
+            .pending:
+            []
         }
     }
 }

@@ -11,6 +11,10 @@ final class PusherMetrics: Sendable {
     let recordsConsumed: Counter
     /// Records that could not be understood.
     let recordsUnreadable: Counter
+    /// Changes and registrations of which nobody is told because they are too old.
+    let recordsStale: Counter
+    /// Records that wait until their credential has room.
+    let recordsParked: Meter
     /// Lookups that failed and are tried again.
     let lookupRetries: Counter
     private let recordsInHand: Meter
@@ -30,6 +34,8 @@ final class PusherMetrics: Sendable {
         self.host = host
         self.recordsConsumed = Counter(label: "waybill_records_consumed_total", factory: factory)
         self.recordsUnreadable = Counter(label: "waybill_records_unreadable_total", factory: factory)
+        self.recordsStale = Counter(label: "waybill_push_records_stale_total", factory: factory)
+        self.recordsParked = Meter(label: "waybill_push_records_parked", factory: factory)
         self.lookupRetries = Counter(label: "waybill_batch_retries_total", factory: factory)
         func targets(_ state: String) -> Meter {
             Meter(label: "waybill_push_targets", dimensions: [("state", state)], factory: factory)
@@ -53,7 +59,8 @@ final class PusherMetrics: Sendable {
     }
 
     /// What has no brand, and so no credential: one name for all, since anybody may publish order types.
-    var strangers: CredentialMetrics { self["none"] }
+    var strangers: CredentialMetrics { self[Self.stranger] }
+    static let stranger = "none"
 
     /// The metrics that a letter belongs to.
     func of(_ letter: PushLetter) -> CredentialMetrics {

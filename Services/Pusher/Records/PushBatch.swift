@@ -20,19 +20,28 @@ struct PushBatch {
     private(set) var changed: [(order: OrderKey, records: [Int])] = []
     /// New registrations, the last of each device and order, and its record.
     private(set) var registered: [RegistrationKey: (registration: RegistrationRecord, record: Int)] = [:]
+    /// Devices of which only is known that they registered, or have to be told, and the records that say so.
+    private(set) var awaited: [(key: RegistrationKey, registeredEpochMilliseconds: Int64?, records: [Int])] = []
+    /// Records that are older than anything that APNs would still deliver.
+    private(set) var staleCount = 0
     /// Records that could not be understood: topic/partition/offset and why.
     private(set) var unreadable: [(origin: String, reason: String)] = []
     /// Of every record: what names it, and when the change that it tells of was published, in milliseconds since 1970;
     /// -1: not known, or it tells of none.
     let records: [(receipt: KafkaReceipt, epochMilliseconds: Int64)]
 
-    init(_ records: [KafkaRecord], topics: Topics) {
+    /// - Parameter staleBefore: milliseconds since 1970; nobody is told of what happened earlier.
+    init(_ records: [KafkaRecord], topics: Topics, staleBefore: Int64 = .min) {
         self.records = records.map { record in
             // A record's moment is its producer's word: without one, or before 1970, it says nothing.
             (record.receipt, record.topic == topics.orders ? max(-1, record.timestampMilliseconds) : -1)
         }
         var places: [OrderKey: Int] = [:]
         for (index, record) in records.enumerated() {
+            if record.timestampMilliseconds >= 0, record.timestampMilliseconds < staleBefore, record.value != nil {
+                self.staleCount += 1
+                continue
+            }
             do {
                 // Without a key, or with one that is no text, a record names nothing.
                 let key = String(validating: record.key ?? [], as: UTF8.self) ?? ""
@@ -58,5 +67,62 @@ struct PushBatch {
             }
         }
         self.changed.removeAll { $0.records.isEmpty }
+    }
+
+    /// What was parked and is looked up now.
+    init(_ parked: [ParkedPush]) {
+        var records: [(receipt: KafkaReceipt, epochMilliseconds: Int64)] = []
+        for push in parked {
+            let numbers = Array(records.count..<records.count + push.receipts.count)
+            records += push.receipts.map { ($0, push.epochMilliseconds) }
+            if let device = push.key.device {
+                let key = RegistrationKey(device: device, order: push.key.order)
+                self.awaited.append((key, push.registeredEpochMilliseconds, numbers))
+            } else {
+                self.changed.append((push.key.order, numbers))
+            }
+        }
+        self.records = records
+    }
+
+    /// Whether anybody has to be looked up.
+    var isEmpty: Bool { self.changed.isEmpty && self.registered.isEmpty && self.awaited.isEmpty }
+
+    /// Takes out what is not to be looked up now.
+    ///
+    /// - Returns: what was taken out, and its records as indices of the batch.
+    mutating func setAside(_ isParked: (PendingPushKey) -> Bool) -> [(push: ParkedPush, records: [Int])] {
+        var aside: [(push: ParkedPush, records: [Int])] = []
+        let all = self.records
+        self.changed.removeAll { order, records in
+            let key = PendingPushKey(order: order)
+            guard isParked(key) else { return false }
+            aside.append((Self.parked(all, key, records), records))
+            return true
+        }
+        for (registration, value) in self.registered {
+            let key = PendingPushKey(registration)
+            guard isParked(key) else { continue }
+            self.registered[registration] = nil
+            aside.append(
+                (Self.parked(all, key, [value.record], value.registration.registeredEpochMilliseconds), [value.record]))
+        }
+        self.awaited.removeAll { registration, registered, records in
+            let key = PendingPushKey(registration)
+            guard isParked(key) else { return false }
+            aside.append((Self.parked(all, key, records, registered), records))
+            return true
+        }
+        return aside
+    }
+
+    private static func parked(
+        _ all: [(receipt: KafkaReceipt, epochMilliseconds: Int64)], _ key: PendingPushKey, _ records: [Int],
+        _ registered: Int64? = nil
+    ) -> ParkedPush {
+        ParkedPush(
+            key: key, receipts: records.map { all[$0].receipt },
+            epochMilliseconds: records.reduce(-1) { max($0, all[$1].epochMilliseconds) },
+            registeredEpochMilliseconds: registered)
     }
 }

@@ -19,7 +19,7 @@ struct PushLookup: Sendable {
 
     /// - Throws: `StoreError`; then nobody was looked up.
     func look(_ batch: PushBatch) async throws -> [Found] {
-        if batch.changed.isEmpty, batch.registered.isEmpty { return [] }
+        if batch.isEmpty { return [] }
         let epochs = try await self.view?.known()
         var found: [Found] = []
         let devices = try await self.registrations.devices(of: batch.changed.map(\.order))
@@ -39,7 +39,30 @@ struct PushLookup: Sendable {
                     orderType: key.order.orderType, order: key.order.order, device: key.device,
                     registration: new.registration, records: [new.record]))
         }
+        found += try await self.awaited(batch)
         if let epochs { try await self.view?.confirm(epochs) }
+        return found
+    }
+
+    /// Devices that stand for themselves, with the push tokens that they have now.
+    private func awaited(_ batch: PushBatch) async throws -> [Found] {
+        if batch.awaited.isEmpty { return [] }
+        let orders = batch.awaited.map(\.key.order)
+        let devices = try await self.registrations.devices(of: orders)
+        let modified = try await self.registrations.modified(orders)
+        var found: [Found] = []
+        for (index, awaited) in batch.awaited.enumerated() {
+            guard let one = devices[index].first(where: { $0.device == awaited.key.device }) else { continue }
+            if awaited.registeredEpochMilliseconds != nil,
+                !PushBatch.isSoon(one.registration, after: modified[index])
+            {
+                continue
+            }
+            found.append(
+                Found(
+                    orderType: orders[index].orderType, order: orders[index].order, device: one.device,
+                    registration: one.registration, records: awaited.records))
+        }
         return found
     }
 }

@@ -28,10 +28,14 @@ final class PushDispatch: Sendable {
         var desk: PushDesk
         var ways: [Int: Way] = [:]
         var isStopped = false
+        /// The longest that APNs keeps a notification of any brand so far, in seconds.
+        var keptSeconds = PushDispatch.leastKeptSeconds
     }
 
     /// Letters that may be under way before more is given up for a credential that is stopped.
     private static let letterLimit = 256
+    /// Changes count for a week even where APNs keeps notifications for less: they may have waited for us.
+    static let leastKeptSeconds: Int64 = 7 * 24 * 3600
     /// How many of what was found come in under one lock: replies wait for it on their loop.
     private static let chunk = 256
 
@@ -73,6 +77,7 @@ final class PushDispatch: Sendable {
         self.state.withLock { state in
             let lane = state.desk.open(type, generation: way.generation, now: self.clock())
             defer { state.ways[lane] = way }
+            state.keptSeconds = max(state.keptSeconds, Int64(way.options.expirationSeconds))
             return state.ways[lane]?.client
         }
     }
@@ -81,6 +86,7 @@ final class PushDispatch: Sendable {
     func change(_ type: OrderTypeIdentifier, _ options: PushOptions) {
         self.state.withLock { state in
             if let lane = state.desk.number(of: type) { state.ways[lane]?.options = options }
+            state.keptSeconds = max(state.keptSeconds, Int64(options.expirationSeconds))
         }
     }
 
@@ -107,8 +113,28 @@ final class PushDispatch: Sendable {
 
     // MARK: records
 
-    /// How many records may come in.
-    var room: Int { self.state.withLock { $0.desk.room } }
+    /// What was published before this moment, in milliseconds since 1970, is not told any more: APNs would not keep a
+    /// notification for so long either.
+    var staleBefore: Int64 { self.wallClock() - self.state.withLock { $0.keptSeconds } * 1000 }
+
+    /// How many records may come in, and of which order types they are to be parked.
+    var intake: (room: Int, parked: Set<OrderTypeIdentifier>) {
+        self.state.withLock { ($0.desk.room, $0.desk.parkedTypes) }
+    }
+
+    /// How many parked keys of some order types may be looked up now.
+    func openings(_ types: some Sequence<OrderTypeIdentifier>) -> [OrderTypeIdentifier: Int] {
+        self.state.withLock { state in
+            Dictionary(types.map { ($0, state.desk.opening(of: $0)) }) { first, _ in first }
+        }
+    }
+
+    /// Gives records back that were taken in and not looked up.
+    ///
+    /// - Returns: of each whether it is still ours; false when its partition left meanwhile.
+    func withdraw(_ numbers: [Int32]) -> [Bool] {
+        self.state.withLock { state in numbers.map { state.desk.withdraw($0) } }
+    }
 
     /// Takes records in whose devices are not looked up yet.
     func take(_ records: [(receipt: KafkaReceipt, epochMilliseconds: Int64)]) -> [Int32] {

@@ -1,0 +1,29 @@
+import Model
+
+/// How much of the desk each lane may fill, so that one that is slow, busy or away does not keep the others out.
+extension PushDesk {
+    /// Most links that one lane may hold before its further records are parked: three quarters of the desk, divided
+    /// among the lanes that have any. The last quarter is there for a lane that comes next.
+    var share: Int { max(1, self.limits.targets * 3 / 4 / max(1, self.busyLanes)) }
+
+    /// Order types whose records are to be parked now: nothing but probes can be sent for them, or they have their
+    /// share.
+    var parkedTypes: Set<OrderTypeIdentifier> {
+        var types: Set<OrderTypeIdentifier> = []
+        let share = self.share
+        for lane in self.lanes.indices where self.lanes[lane].isTroubled || self.lanes[lane].links >= share {
+            types.insert(self.lanes[lane].orderType)
+        }
+        return types
+    }
+
+    /// How many of an order type's parked keys may be looked up now.
+    ///
+    /// What is parked fills half of a share at most, so that new records of the same lane still go straight on. A lane
+    /// that is ill or stopped gets as many as its probes need, one without a brand none.
+    func opening(of type: OrderTypeIdentifier) -> Int {
+        guard let number = self.number(of: type), self.lanes[number].isOpen else { return 0 }
+        let most = self.lanes[number].isTroubled ? self.limits.probes : max(1, self.share / 2)
+        return max(0, min(self.room, most - self.lanes[number].links))
+    }
+}

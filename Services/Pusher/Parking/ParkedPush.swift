@@ -1,0 +1,25 @@
+import Kafka
+import Model
+
+/// Records of one key that wait before anybody is looked up for them.
+struct ParkedPush: Hashable, Sendable {
+    var key: PendingPushKey
+    var receipts: [KafkaReceipt]
+    /// When the newest of the changes was published, milliseconds since 1970; -1: not known.
+    var epochMilliseconds: Int64
+    /// Of a device that registered: the moment, milliseconds since 1970. It is told only if its order changed shortly
+    /// before. nil: it is told in any case.
+    var registeredEpochMilliseconds: Int64?
+    /// Lookups that failed in a row.
+    var failures = 0
+
+    /// Takes in what else waits for the same key.
+    mutating func merge(_ other: ParkedPush) {
+        self.receipts += other.receipts
+        self.epochMilliseconds = max(self.epochMilliseconds, other.epochMilliseconds)
+        self.failures = max(self.failures, other.failures)
+        if let registered = self.registeredEpochMilliseconds {
+            self.registeredEpochMilliseconds = other.registeredEpochMilliseconds.map { max($0, registered) }
+        }
+    }
+}

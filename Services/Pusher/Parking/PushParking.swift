@@ -1,0 +1,54 @@
+import Kafka
+import Model
+import Synchronization
+
+/// What is parked, for those who park it, look it up and give partitions back.
+///
+/// Owner: the worker. Thread: any. Nothing is called under the lock. Bounded: by `Parking`.
+final class PushParking: Sendable {
+    private let state: Mutex<Parking>
+
+    init(limits: PushLimits) {
+        self.state = Mutex(Parking(keys: limits.parkedKeys, records: limits.parkedRecords))
+    }
+
+    /// How many records may come.
+    var room: Int { self.state.withLock { $0.room } }
+    /// The order types of which something is parked.
+    var types: [OrderTypeIdentifier] { self.state.withLock { $0.isEmpty ? [] : Array($0.counts.keys) } }
+    /// Records that are parked.
+    var recordCount: Int { self.state.withLock { $0.recordCount } }
+    /// Keys of each order type.
+    var counts: [OrderTypeIdentifier: Int] { self.state.withLock { $0.counts } }
+
+    /// Takes out of a batch what has to wait: records of some order types, and of keys that wait already.
+    ///
+    /// - Returns: what is to be parked, and its records as indices of the batch.
+    func setAside(
+        _ batch: inout PushBatch, of types: Set<OrderTypeIdentifier>
+    ) -> [(push: ParkedPush, records: [Int])] {
+        self.state.withLock { parking in
+            if parking.isEmpty, types.isEmpty { return [] }
+            return batch.setAside { types.contains($0.order.orderType) || parking.contains($0) }
+        }
+    }
+
+    /// - Parameter due: when they may be looked up; nil: when there is room.
+    func park(_ pushes: [ParkedPush], due: ContinuousClock.Instant? = nil) {
+        self.state.withLock { parking in
+            for push in pushes { parking.park(push, due: due) }
+        }
+    }
+
+    /// Takes out whose devices are looked up next: see `Parking.take`.
+    func take(_ openings: [OrderTypeIdentifier: Int], records: Int, now: ContinuousClock.Instant) -> [ParkedPush] {
+        self.state.withLock { $0.take(openings, records: records, now: now) }
+    }
+
+    /// Partitions leave.
+    ///
+    /// - Returns: the records of them that will not be done here.
+    func drop(_ partitions: Set<KafkaPartition>) -> [KafkaReceipt] {
+        self.state.withLock { $0.isEmpty ? [] : $0.drop(partitions) }
+    }
+}

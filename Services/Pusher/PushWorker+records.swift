@@ -1,0 +1,119 @@
+import CoreMetrics
+import Kafka
+import Model
+import Operations
+
+extension PushWorker {
+    /// Lookups that may be under way at once, so that one that is slow does not hold up the next records.
+    static let lookups = 3
+    /// How often is looked whether there is room for what is parked.
+    static let drainPause = Duration.milliseconds(20)
+
+    // MARK: taking
+
+    /// Takes records as long as there is room for them.
+    ///
+    /// - Throws: `CancellationError` or `KafkaError` with code `.cancelled` on graceful shutdown; another one when the
+    ///   consumer cannot go on.
+    func take() async throws {
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            var underWay = 0
+            while true {
+                let room = min(self.dispatch.intake.room, self.parking.room, self.mostRecords)
+                guard room > 0 else {
+                    try await Task.sleep(for: .milliseconds(5))
+                    continue
+                }
+                let records = try await self.consumer.nextBatch(
+                    records: room, bytes: Self.batchBytes, wait: .milliseconds(500))
+                if records.isEmpty { continue }
+                guard let (batch, numbers) = self.admit(records) else { continue }
+                if underWay == Self.lookups {
+                    try await group.next()
+                    underWay -= 1
+                }
+                group.addTask { try await self.lookUp(batch, numbers) }
+                underWay += 1
+            }
+        }
+    }
+
+    /// Parks what has to wait.
+    ///
+    /// - Returns: what is left to be looked up, and its numbers at the desk; nil: nothing.
+    private func admit(_ records: [KafkaRecord]) -> (batch: PushBatch, numbers: [Int32])? {
+        var batch = PushBatch(records, topics: self.topics, staleBefore: self.dispatch.staleBefore)
+        self.metrics.recordsConsumed.increment(by: records.count)
+        self.metrics.recordsUnreadable.increment(by: batch.unreadable.count)
+        self.metrics.recordsStale.increment(by: batch.staleCount)
+        for (origin, reason) in batch.unreadable { self.journal.unreadable(origin: origin, reason: reason) }
+        var numbers = self.dispatch.take(batch.records)
+        let aside = self.parking.setAside(&batch, of: self.dispatch.intake.parked)
+        if !aside.isEmpty { self.park(aside, &numbers) }
+        guard batch.isEmpty else { return (batch, numbers) }
+        self.dispatch.add([], numbers)
+        return nil
+    }
+
+    /// Parks records that the desk has numbers for.
+    ///
+    /// - Parameters:
+    ///   - numbers: of the batch's records; those that are parked lose theirs.
+    ///   - due: when they may be looked up; nil: when there is room.
+    private func park(
+        _ aside: [(push: ParkedPush, records: [Int])], _ numbers: inout [Int32], due: ContinuousClock.Instant? = nil
+    ) {
+        var pushes: [ParkedPush] = []
+        pushes.reserveCapacity(aside.count)
+        for (push, records) in aside {
+            let isOurs = self.dispatch.withdraw(records.map { numbers[$0] })
+            for record in records { numbers[record] = -1 }
+            var push = push
+            push.receipts = zip(push.receipts, isOurs).compactMap { $1 ? $0 : nil }
+            if !push.receipts.isEmpty { pushes.append(push) }
+        }
+        self.parking.park(pushes, due: due)
+    }
+
+    // MARK: parked records
+
+    /// Looks up what is parked as soon as there is room for it.
+    ///
+    /// - Throws: only when the task is cancelled.
+    func drain() async throws {
+        while true {
+            let types = self.parking.types
+            if !types.isEmpty {
+                let room = min(self.dispatch.intake.room, self.mostRecords)
+                let pushes = self.parking.take(self.dispatch.openings(types), records: room, now: .now)
+                if !pushes.isEmpty {
+                    let batch = PushBatch(pushes)
+                    try await self.lookUp(batch, self.dispatch.take(batch.records))
+                    continue
+                }
+            }
+            try await Task.sleep(for: types.isEmpty ? Self.tick : Self.drainPause)
+        }
+    }
+
+    /// Looks up until it succeeds, and gives the desk whom it finds.
+    ///
+    /// - Parameter numbers: of the batch's records, as the desk gave them.
+    /// - Throws: only when the task is cancelled: then nothing of the batch is done.
+    private func lookUp(_ batch: PushBatch, _ numbers: [Int32]) async throws {
+        var attempt = 0
+        while true {
+            do {
+                let found = try await self.lookup.look(batch)
+                if attempt > 0 { self.journal.isBack(.lookups) }
+                return self.dispatch.add(found, numbers)
+            } catch {
+                try Task.checkCancellation()
+                attempt += 1
+                self.metrics.lookupRetries.increment()
+                self.journal.isAway(.lookups, "\(error)")
+                try await Task.sleep(for: backoff(attempt: attempt, random: self.random))
+            }
+        }
+    }
+}

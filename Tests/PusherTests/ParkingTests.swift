@@ -1,0 +1,142 @@
+import Kafka
+import Model
+import TestKit
+import Testing
+
+@testable import Pusher
+
+/// What waits apart from the desk, without a socket.
+@Suite struct ParkingTests {
+    private let start = ContinuousClock.now
+
+    private func receipt(_ offset: Int64, partition: Int32 = 0) -> KafkaReceipt {
+        KafkaRecord(
+            topic: "orders", partition: partition, offset: offset, timestampMilliseconds: 0, key: nil, value: nil
+        ).receipt
+    }
+
+    private func type(_ name: String) throws -> OrderTypeIdentifier { try OrderTypeIdentifier("order.\(name)") }
+
+    private func push(
+        _ type: String, _ order: String, _ offset: Int64, partition: Int32 = 0, at milliseconds: Int64 = 0
+    ) throws -> ParkedPush {
+        let key = OrderKey(orderType: try self.type(type), order: try OrderIdentifier(order))
+        return ParkedPush(
+            key: PendingPushKey(order: key), receipts: [self.receipt(offset, partition: partition)],
+            epochMilliseconds: milliseconds)
+    }
+
+    @Test func changesOfOneOrderWaitAsOneWithTheNewestMoment() throws {
+        var parking = Parking(keys: 10, records: 10)
+        for offset: Int64 in 0..<3 { parking.park(try self.push("a", "o", offset, at: 100 - offset)) }
+        #expect(parking.count == 1)
+        #expect(parking.recordCount == 3)
+        let taken = parking.take([try self.type("a"): 5], records: 100, now: self.start)
+        #expect(taken.map(\.receipts) == [(0..<3).map { self.receipt($0) }])
+        #expect(taken.map(\.epochMilliseconds) == [100])
+        #expect(parking.isEmpty && parking.recordCount == 0)
+    }
+
+    @Test func orderTypesAreTakenRoundAndRoundAndEachInItsOrder() throws {
+        var parking = Parking(keys: 1000, records: 1000)
+        for offset: Int64 in 0..<100 { parking.park(try self.push("big", "o\(offset)", offset)) }
+        for offset: Int64 in 100..<103 { parking.park(try self.push("small", "o\(offset)", offset)) }
+        let openings = [try self.type("big"): 50, try self.type("small"): 50]
+        let taken = parking.take(openings, records: 6, now: self.start)
+        #expect(taken.filter { $0.key.order.orderType.rawValue == "order.small" }.count == 3)
+        let big = taken.filter { $0.key.order.orderType.rawValue == "order.big" }
+        #expect(big.map(\.key.order.order.rawValue) == ["o0", "o1", "o2"])
+    }
+
+    @Test func noMoreThanItsOpeningIsTakenOfAnOrderType() throws {
+        var parking = Parking(keys: 1000, records: 1000)
+        for offset: Int64 in 0..<100 { parking.park(try self.push("a", "o\(offset)", offset)) }
+        let openings = [try self.type("a"): 7, try self.type("b"): 7]
+        #expect(parking.take(openings, records: 1000, now: self.start).count == 7)
+        #expect(parking.take([try self.type("a"): 0], records: 1000, now: self.start).isEmpty)
+        #expect(parking.count == 93)
+    }
+
+    @Test func whatRestsIsTakenWhenItsTimeHasCome() throws {
+        var parking = Parking(keys: 10, records: 10)
+        parking.park(try self.push("a", "failing", 0), due: self.start + .seconds(2))
+        parking.park(try self.push("a", "well", 1))
+        let openings = [try self.type("a"): 5]
+        #expect(parking.take(openings, records: 10, now: self.start).map(\.key.order.order.rawValue) == ["well"])
+        #expect(parking.take(openings, records: 10, now: self.start + .seconds(1)).isEmpty)
+        #expect(parking.take(openings, records: 10, now: self.start + .seconds(2)).count == 1)
+    }
+
+    @Test func aDeviceThatMustBeToldStaysSoWhenItRegistersAgain() throws {
+        let device = try DeviceIdentifier("d")
+        let order = OrderKey(orderType: try self.type("a"), order: try OrderIdentifier("o"))
+        func push(_ offset: Int64, registered: Int64?) -> ParkedPush {
+            ParkedPush(
+                key: PendingPushKey(order: order, device: device), receipts: [self.receipt(offset)],
+                epochMilliseconds: -1, registeredEpochMilliseconds: registered)
+        }
+        for (moments, expected): ([Int64?], Int64?) in [([5, 7, 6], 7), ([5, nil], nil), ([nil, 5], nil)] {
+            var parking = Parking(keys: 10, records: 10)
+            for moment in moments { parking.park(push(0, registered: moment)) }
+            let taken = parking.take([order.orderType: 1], records: 10, now: self.start)
+            #expect(taken.map(\.registeredEpochMilliseconds) == [expected])
+        }
+    }
+
+    /// Whatever comes and goes: each record leaves exactly once, and the sums are right.
+    @Test(arguments: 0..<40)
+    func eachRecordLeavesExactlyOnce(seed: UInt64) throws {
+        var dice = SeededGenerator(seed: seed)
+        var parking = Parking(keys: 40, records: 60)
+        var (inside, left): (Set<KafkaReceipt>, Set<KafkaReceipt>) = ([], [])
+        var now = self.start
+        var offset: Int64 = 0
+        func leave(_ receipts: [KafkaReceipt]) {
+            for receipt in receipts {
+                #expect(inside.remove(receipt) != nil, "\(receipt.origin) was not there")
+                #expect(left.insert(receipt).inserted)
+            }
+        }
+        for _ in 0..<800 {
+            now += .milliseconds(Int.random(in: 0..<50, using: &dice))
+            switch Int.random(in: 0..<10, using: &dice) {
+            case 0..<7 where parking.room > 0:
+                let push = try self.push(
+                    "t\(Int.random(in: 0..<4, using: &dice))", "o\(Int.random(in: 0..<30, using: &dice))", offset,
+                    partition: Int32.random(in: 0..<4, using: &dice))
+                offset += 1
+                inside.formUnion(push.receipts)
+                let isResting = Int.random(in: 0..<5, using: &dice) == 0
+                parking.park(push, due: isResting ? now + .milliseconds(200) : nil)
+            case 7..<9:
+                var openings: [OrderTypeIdentifier: Int] = [:]
+                for number in 0..<4 {
+                    openings[try self.type("t\(number)")] = Int.random(in: 0..<4, using: &dice)
+                }
+                let taken = parking.take(openings, records: 8, now: now)
+                for (type, most) in openings {
+                    #expect(taken.filter { $0.key.order.orderType == type }.count <= most)
+                }
+                #expect(Set(taken.map(\.key)).count == taken.count)
+                leave(taken.flatMap(\.receipts))
+            default:
+                guard Int.random(in: 0..<10, using: &dice) == 0 else { continue }
+                let partition = KafkaPartition(topic: "orders", partition: Int32.random(in: 0..<4, using: &dice))
+                leave(parking.drop([partition]))
+                #expect(!inside.contains { $0.kafkaPartition == partition })
+            }
+            #expect(parking.recordCount == inside.count)
+            #expect(parking.count <= 40 && parking.recordCount <= 60)
+            #expect(parking.counts.values.reduce(0, +) == parking.count)
+        }
+        now += .seconds(1)
+        while !parking.isEmpty {
+            let openings = parking.counts.mapValues { _ in 2 }
+            let taken = parking.take(openings, records: 100, now: now)
+            #expect(!taken.isEmpty, "what is there can be taken")
+            if taken.isEmpty { break }
+            leave(taken.flatMap(\.receipts))
+        }
+        #expect(inside.isEmpty)
+    }
+}

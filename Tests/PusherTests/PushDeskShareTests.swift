@@ -1,0 +1,77 @@
+import Kafka
+import Model
+import Testing
+
+@testable import Pusher
+
+/// How much of the desk each brand may fill.
+@Suite struct PushDeskShareTests {
+    private static let refused = DeskScene.answer(403, "BadCertificate")
+
+    private func type() throws -> OrderTypeIdentifier { try OrderTypeIdentifier(DeskScene.order) }
+
+    @Test func aBrandThatIsAloneFillsThreeQuartersAndLeavesRoomForTheNext() throws {
+        var scene = try DeskScene { $0.targets = 100 }
+        for device in 0..<74 { try scene.change(for: [device]) }
+        #expect(scene.desk.parkedTypes.isEmpty)
+        try scene.change(for: [74])
+        #expect(scene.desk.parkedTypes == [try self.type()])
+        #expect(scene.desk.room == 25)
+    }
+
+    @Test func brandsShareEvenly() throws {
+        var scene = try DeskScene { $0.targets = 100 }
+        let other = try OrderTypeIdentifier("order.com.example.other")
+        let lane = scene.desk.open(other, generation: 1, now: scene.now)
+        for device in 0..<40 { try scene.change(for: [device]) }
+        #expect(scene.desk.parkedTypes.isEmpty)
+        let (_, number) = scene.take()
+        scene.desk.tell(
+            try DeskScene.token(1),
+            of: PushDesk.Link(
+                record: number, device: try DeviceIdentifier("d"), order: try OrderIdentifier("o"),
+                registeredEpochMilliseconds: 0), in: lane, now: scene.now)
+        scene.desk.endLookup([number])
+        #expect(scene.desk.share == 37)
+        #expect(scene.desk.parkedTypes == [try self.type()], "the other one has come")
+        #expect(scene.desk.opening(of: other) == 17)
+        #expect(scene.desk.opening(of: try self.type()) == 0)
+    }
+
+    @Test func aShareIsFreeAgainWhenItsDevicesWereTold() throws {
+        var scene = try DeskScene {
+            $0.targets = 10
+            $0.window = .zero
+        }
+        for device in 0..<8 { try scene.change(for: [device]) }
+        #expect(!scene.desk.parkedTypes.isEmpty)
+        for due in scene.send() { scene.reply(due.number, DeskScene.delivered) }
+        #expect(scene.desk.parkedTypes.isEmpty)
+        #expect(scene.desk.busyLanes == 0)
+        #expect(scene.desk.lanes[scene.lane].links == 0)
+    }
+
+    @Test func ofAStoppedCredentialOnlyProbesComeIn() throws {
+        var scene = try DeskScene {
+            $0.window = .zero
+            $0.probes = 3
+        }
+        try scene.change(for: [0])
+        scene.reply(scene.send()[0].number, Self.refused)
+        #expect(scene.desk.parkedTypes == [try self.type()])
+        #expect(scene.desk.opening(of: try self.type()) == 2)
+        for device in 1..<3 { try scene.change(for: [device]) }
+        #expect(scene.desk.opening(of: try self.type()) == 0)
+    }
+
+    @Test func aRecordThatIsParkedLeavesTheDeskUnfinished() throws {
+        var scene = try DeskScene()
+        let (first, second) = (scene.take(partition: 0), scene.take(partition: 1))
+        #expect(scene.desk.withdraw(first.number) == true)
+        #expect(scene.desk.drop([KafkaPartition(topic: "orders", partition: 1)]) == [second.receipt])
+        #expect(scene.desk.withdraw(second.number) == false, "it was let go of before")
+        scene.desk.endLookup([-1, -1])
+        #expect(scene.desk.takeFinished().isEmpty)
+        #expect(scene.desk.census == PushCensus())
+    }
+}

@@ -1,0 +1,86 @@
+import Kafka
+import Model
+import TestKit
+import Testing
+
+@testable import Pusher
+
+/// One brand in trouble, another one beside it in the same partitions.
+@Suite(.timeLimit(.minutes(3))) struct PusherIsolationTests {
+    private static let brands = ["shop", "market"]
+    /// Device tokens of the brand in trouble.
+    private static let troubled = 1000..<1020
+
+    private func orders(_ type: String, _ count: Int) throws -> [OrderKey] {
+        try (0..<count).map { try OrderKey("\(type)/o\($0)") }
+    }
+
+    /// Changes orders of the brand that is well one by one, and expects each to be told while nothing else has to be.
+    private func expectTold(_ scene: PusherScene, _ orders: [OrderKey], tokens first: Int) async throws {
+        for (number, order) in orders.enumerated() {
+            let before = try await scene.delivered().count { $0 == PusherScene.token(first + number) }
+            try await scene.publish(changed: [order])
+            try await eventually("\(order) is told", within: .seconds(10)) {
+                try await scene.delivered().count { $0 == PusherScene.token(first + number) } > before
+            }
+        }
+    }
+
+    @Test(arguments: [
+        APNSSimulatorFault.Effect.answer(APNSSimulatorAnswer(403, "BadCertificate"), delayMilliseconds: 0),
+        .silence, .answer(APNSSimulatorAnswer(503, "ServiceUnavailable"), delayMilliseconds: 0),
+    ])
+    func aBrandThatCannotBeToldFillsNobodysDesk(effect: APNSSimulatorFault.Effect) async throws {
+        try await PusherScene.run { scene in
+            let directory = try TemporaryDirectory("pusher-isolation")
+            let well = try self.orders(PusherFixture.orderType, 5)
+            let troubled = try self.orders(PusherFixture.otherType, 1500)
+            try await scene.register(well, devices: well.count, tokens: 0)
+            try await scene.register(troubled, devices: Self.troubled.count, tokens: Self.troubled.lowerBound)
+            try await scene.hit(tokens: Self.troubled, effect)
+            try await scene.publish(changed: troubled)
+            let limits = { (limits: inout PushLimits) in
+                (limits.records, limits.targets, limits.links) = (400, 400, 400)
+            }
+            let settings = ["WAYBILL_BRANDS_RELOAD_SECONDS": "1"]
+            try await scene.serve(directory, settings: settings, brands: Self.brands, limits: limits) {
+                try await eventually("the rest is parked") { scene.gauge("waybill_push_records_parked") > 700 }
+                try await self.expectTold(scene, well, tokens: 0)
+                #expect(scene.gauge("waybill_records_in_hand") <= 400)
+                try await scene.apns.clearFaults()
+                // A refused credential is asked once a minute, a renewed one at once.
+                _ = try PusherFixture.shared.get().write(["renewed"], into: directory)
+                try await eventually("all are told", within: .seconds(120)) {
+                    let told = Set(try await scene.delivered())
+                    return Self.troubled.allSatisfy { told.contains(PusherScene.token($0)) }
+                }
+                try await eventually("committed", within: .seconds(120)) { try await scene.lag() == 0 }
+            }
+            #expect(scene.pushes("dropped") == 0)
+        }
+    }
+
+    @Test func aBulkChangeOfOneBrandLeavesRoomForTheOther() async throws {
+        try await PusherScene.run { scene in
+            let directory = try TemporaryDirectory("pusher-isolation")
+            let well = try self.orders(PusherFixture.orderType, 5)
+            let bulk = try self.orders(PusherFixture.otherType, 3000)
+            try await scene.register(well, devices: well.count, tokens: 0)
+            try await scene.register(bulk, devices: 1000, tokens: 1000)
+            try await scene.apns.add(APNSSimulatorFault(.delay(milliseconds: 200)))
+            try await scene.publish(changed: bulk)
+            let limits = { (limits: inout PushLimits) in
+                (limits.records, limits.targets, limits.links, limits.inFlight) = (400, 400, 400, 20)
+            }
+            try await scene.serve(directory, brands: Self.brands, limits: limits) {
+                try await eventually("the rest is parked") { scene.gauge("waybill_push_records_parked") > 1000 }
+                try await self.expectTold(scene, well, tokens: 0)
+                #expect(scene.gauge("waybill_push_records_parked") > 0, "the bulk is still on its way")
+                try await scene.apns.clearFaults()
+                try await eventually("committed", within: .seconds(120)) { try await scene.lag() == 0 }
+            }
+            let told = Set(try await scene.delivered())
+            #expect((1000..<2000).allSatisfy { told.contains(PusherScene.token($0)) })
+        }
+    }
+}
