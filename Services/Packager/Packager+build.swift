@@ -58,7 +58,7 @@ extension Packager {
         let reloader = BrandReloader(settings.brands, environment: environment) { workshops.update($0) }
         let keeper = try Self.keeper(view, wakes, store, shelf, workshops, settings.brands, environment)
         // Stopped in reverse: the worker closes what it shares with the others.
-        return [reloader, worker, pictures, keeper]
+        return [reloader, worker, pictures, keeper, RedisMonitor(redis, environment, holdsReadiness: true)]
     }
 
     /// Makes what looks after the view.

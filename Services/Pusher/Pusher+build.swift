@@ -84,7 +84,10 @@ extension Pusher {
                     metadata: ["brand": "\(type)", "error": "\(error)"])
             }
         }
-        return [reloader, CredentialGauges(metrics: metrics, dispatch: dispatch, parking: parking), worker]
+        return [
+            reloader, CredentialGauges(metrics: metrics, dispatch: dispatch, parking: parking), worker,
+            RedisMonitor(redis, environment, holdsReadiness: false),
+        ]
     }
 }
 

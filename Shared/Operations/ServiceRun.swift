@@ -12,10 +12,11 @@ public enum ServiceRun {
     ///   - name: of the service, as in log lines: `waybill-gateway`.
     ///   - checkOnly: print the effective configuration and return.
     ///   - conditions: what readiness waits for.
+    ///   - refusesEviction: whether the start is refused with a Redis that may delete any key to make room.
     ///   - read: the service's own settings; it throws what stops the start.
     ///   - build: makes the services in the order of dependence; they are stopped in reverse.
     public static func run<Own>(
-        name: String, checkOnly: Bool, conditions: [String],
+        name: String, checkOnly: Bool, conditions: [String], refusesEviction: Bool = false,
         read: (Settings, CommonSettings) throws -> Own,
         build: (Own, ServiceEnvironment) async throws -> [any Service]
     ) async throws {
@@ -40,6 +41,7 @@ public enum ServiceRun {
         let operations = OperationsServer(
             address: common.operationsListen, readiness: environment.readiness, metrics: environment.metrics,
             group: group, logger: logger)
+        try await RedisMonitor.check(environment, refusesEviction: refusesEviction)
         let services = try await build(own, environment)
         // Last, so stopped first.
         let end = ShutdownEnd(limit: common.shutdownLimit, logger: logger)

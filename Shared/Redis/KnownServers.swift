@@ -7,10 +7,17 @@ import Synchronization
 final class KnownServers: Sendable {
     private let state = Mutex(State())
     private let count = Atomic<UInt64>(0)
+    private let refusals = Atomic<UInt64>(0)
     private let observers = Mutex<[@Sendable () -> Void]>([])
 
     /// Grows whenever another server, or the same one restarted, answers for keys.
     var generation: UInt64 { self.count.load(ordering: .acquiring) }
+
+    /// Grows with each write that a server refused because its memory is used up.
+    var memoryRefusals: UInt64 { self.refusals.load(ordering: .relaxed) }
+
+    /// A server refused a write because its memory is used up.
+    func refusedForMemory() { self.refusals.add(1, ordering: .relaxed) }
 
     /// Calls something each time that the generation has grown, on the loop that noticed it; it must not wait.
     func observe(_ action: @escaping @Sendable () -> Void) { self.observers.withLock { $0.append(action) } }

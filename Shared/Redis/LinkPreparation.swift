@@ -44,6 +44,7 @@ struct LinkPreparation: Hashable {
     let steps: [Step]
     private(set) var findings = Findings()
     private var answered = 0
+    private var isTooOld = false
     private let purpose: Purpose
 
     init(_ purpose: Purpose, steps: [Step]) {
@@ -60,7 +61,8 @@ struct LinkPreparation: Hashable {
         let step = self.steps[self.answered]
         self.answered += 1
         if let refusal = self.take(reply, of: step) {
-            return .refused(RedisError(.connection, "preparing the connection: \(refusal)"))
+            let code: RedisError.Code = self.isTooOld ? .unsupported : .connection
+            return .refused(RedisError(code, "preparing the connection: \(refusal)"))
         }
         guard self.answered == self.steps.count else { return .more }
         guard self.purpose == .server, self.findings.slots == nil, self.findings.isReplica else { return .ready }
@@ -87,19 +89,11 @@ struct LinkPreparation: Hashable {
             // An error: a user that may not know. READONLY is noticed all the same.
             guard error == nil else { return nil }
             guard case .string = reply, let text = reply.text else { return "an unexpected answer to INFO" }
-            self.read(text)
-            return nil
-        }
-    }
-
-    /// Source: Redis INFO, sections "Server" and "Replication": a promoted server gets a new `master_replid`
-    private mutating func read(_ text: String) {
-        for line in text.split(whereSeparator: \.isNewline) {
-            if line.hasPrefix("run_id:") || line.hasPrefix("master_replid:") {
-                self.findings.serverIdentifier = (self.findings.serverIdentifier ?? "") + line + " "
-            } else if line == "role:slave" {
-                self.findings.isReplica = true
-            }
+            let information = RedisServerInformation(text)
+            self.findings.serverIdentifier = information.identifier
+            self.findings.isReplica = information.isReplica
+            self.isTooOld = information.refusal != nil
+            return information.refusal
         }
     }
 }

@@ -294,7 +294,9 @@ extension LinkStateMachine {
         for entry in overdue { self.release(entry) }
         let limit = self.limits.commandDeadline.text
         let cause = self.lastFailure.map { " (\($0.message))" } ?? ""
-        let error = RedisError(.connection, "waiting for a connection: none in \(limit)\(cause)")
+        let error = RedisError(
+            self.lastFailure?.code == .unsupported ? .unsupported : .connection,
+            "waiting for a connection: none in \(limit)\(cause)")
         return overdue.map { ($0.request, error) }
     }
 

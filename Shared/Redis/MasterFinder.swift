@@ -60,7 +60,7 @@ final class MasterFinder {
         ) { event in
             switch event {
             case .lost(let error): end(.failure(error))
-            case .prepared, .foundCluster: break
+            case .prepared, .outOfMemory, .foundCluster: break
             }
         }
         self.link = link

@@ -20,6 +20,8 @@ public final class RedisClient: Sendable {
     }
 
     let known = KnownServers()
+    /// What was named in the configuration, for messages: `host:port`, or the name that sentinels know.
+    let name: String
 
     private let lanes: [Lane]
     private let laneOfLoop: [ObjectIdentifier: Int]
@@ -28,6 +30,7 @@ public final class RedisClient: Sendable {
     /// - Parameter eventLoopGroup: gets one connection per loop, to each master.
     public init(_ configuration: RedisConfiguration, eventLoopGroup: any EventLoopGroup) {
         let known = self.known
+        self.name = configuration.masterName ?? configuration.addresses.map(\.description).joined(separator: ",")
         self.lanes = eventLoopGroup.makeIterator().map { eventLoop in
             let way = RedisLane(configuration, eventLoop: eventLoop, known: known)
             return Lane(eventLoop: eventLoop, way: .makeBoxSendingValue(way, eventLoop: eventLoop))

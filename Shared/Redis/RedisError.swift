@@ -16,6 +16,8 @@ public struct RedisError: Error, Hashable, Sendable, CustomStringConvertible {
         case server
         /// Too many commands, or too many bytes of commands, are waiting for their answers.
         case queueFull
+        /// The server is older than what Waybill needs.
+        case unsupported
         /// A cluster cannot serve the command: no key is known to stand in it, or its keys lie in several slots.
         case unroutable
     }
@@ -35,7 +37,8 @@ public struct RedisError: Error, Hashable, Sendable, CustomStringConvertible {
     /// `.timeout` and `.connection` it may have taken effect.
     public var isRetriable: Bool {
         switch self.code {
-        case .connection, .timeout, .queueFull: true
+        // A server that is too old may be replaced.
+        case .connection, .timeout, .queueFull, .unsupported: true
         case .closed, .protocol, .configuration, .unroutable: false
         case .server: Self.passingServerErrors.contains(self.serverPrefix)
         }

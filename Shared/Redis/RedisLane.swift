@@ -87,6 +87,7 @@ final class RedisLane {
             self.serverIdentifier = findings.serverIdentifier
             self.known.connected(findings.serverIdentifier, isFirst: isFirst)
         case .lost: break
+        case .outOfMemory: self.known.refusedForMemory()
         case .foundCluster(let map, let requests):
             let router = ClusterRouter(self.configuration, eventLoop: self.eventLoop, known: self.known)
             self.way = .cluster(router)

@@ -38,6 +38,8 @@ final class RedisLink {
         case prepared(NodeAddress, LinkPreparation.Findings, isFirst: Bool)
         /// The connection, or an attempt to make one, has ended; the next attempt follows by itself.
         case lost(RedisError)
+        /// The server refused a write because its memory is used up.
+        case outOfMemory
         /// The server belongs to a cluster; the link is closed. These requests waited for it.
         case foundCluster(SlotMap, [Request])
     }
@@ -135,6 +137,7 @@ final class RedisLink {
 
     /// From the handler: a complete reply.
     func received(_ reply: RedisValue) {
+        if case .error(let text) = reply, text.hasPrefix("OOM") { self.onEvent(.outOfMemory) }
         switch self.machine.received(reply, now: .now()) {
         case .none: break
         case .complete(let request, let answers): request.succeed(answers)

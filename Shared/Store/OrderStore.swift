@@ -213,26 +213,43 @@ public struct OrderStore: Sendable {
     ///
     /// - Parameter assets: digest and ready ZIP entry.
     public func putAssets(_ assets: [(digest: String, entry: [UInt8])]) async throws(StoreError) {
-        guard !assets.isEmpty else { return }
+        if let (_, message) = try await self.putEachAsset(assets).first {
+            throw StoreError(.unavailable, "writing assets: \(message)")
+        }
+    }
+
+    /// The same for a caller that can do without some of them.
+    ///
+    /// - Returns: the digests of those that Redis did not take, with its words.
+    private func putEachAsset(
+        _ assets: [(digest: String, entry: [UInt8])]
+    ) async throws(StoreError) -> [String: String] {
+        guard !assets.isEmpty else { return [:] }
         let present = try await self.pipeline(
             assets.map { RedisCommand("EXISTS", .string(StoreKeys.asset($0.digest))) }, "looking for assets")
         let missing = zip(assets, present).filter { $0.1.integer != 1 }.map(\.0)
-        guard !missing.isEmpty else { return }
+        guard !missing.isEmpty else { return [:] }
         let replies = try await self.pipeline(
             missing.map { RedisCommand("SET", .string(StoreKeys.asset($0.digest)), .bytes($0.entry)) },
             "writing assets")
-        for case .error(let message) in replies { throw StoreError(.unavailable, "writing assets: \(message)") }
+        var refused: [String: String] = [:]
+        for (asset, reply) in zip(missing, replies) {
+            if case .error(let message) = reply { refused[asset.digest] = message }
+        }
+        return refused
     }
 
-    /// The same for who confirms the epochs behind it: what was found there under them is not looked for again.
-    public func putAssets(
+    /// The same for a caller that confirms the epochs afterwards: an asset that was found under them is not looked for
+    /// again.
+    public func putEachAsset(
         _ assets: [(digest: String, entry: [UInt8])], under epochs: View.Epochs?
-    ) async throws(StoreError) {
-        guard let epochs else { return try await self.putAssets(assets) }
+    ) async throws(StoreError) -> [String: String] {
+        guard let epochs else { return try await self.putEachAsset(assets) }
         let unseen = assets.filter { !self.present.contains($0.digest, under: epochs) }
-        guard !unseen.isEmpty else { return }
-        try await self.putAssets(unseen)
-        self.present.insert(unseen.map(\.digest), under: epochs)
+        guard !unseen.isEmpty else { return [:] }
+        let refused = try await self.putEachAsset(unseen)
+        self.present.insert(unseen.map(\.digest).filter { refused[$0] == nil }, under: epochs)
+        return refused
     }
 
     /// Sends commands in one go.
@@ -248,6 +265,14 @@ public struct OrderStore: Sendable {
 }
 
 extension OrderStore.Write {
+    /// Digests of the assets that its package names; none if it has no package.
+    public var assets: [String] {
+        switch self.content {
+        case .version(let package), .unannouncedVersion(let package), .signature(let package): package.assets
+        case .positions, .removal: []
+        }
+    }
+
     /// How the script treats the hash.
     var mode: String {
         switch self.content {

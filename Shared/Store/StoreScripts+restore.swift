@@ -76,6 +76,8 @@ extension StoreScripts {
     static let confirmView = RedisScript(
         Self.history + """
             if redis.call('GET', KEYS[1]) ~= ARGV[1] or history() ~= ARGV[2] then return 0 end
+            -- First, so that a Redis that is full takes it.
+            redis.call('DEL', KEYS[1])
             redis.call('SET', KEYS[1], ARGV[3] .. ':' .. ARGV[2])
             return 1
             """)
@@ -98,32 +100,32 @@ extension StoreScripts {
     /// that they read. The stamp is above every tag that was handed out for this version, also by a server whose clock
     /// was ahead of this one's.
     /// KEYS: the order. ARGV: version, modification second, mode, seconds to keep a removed order, then field, value, …
-    /// Returns 1 if written, 0 if what stands is as new.
+    /// Returns 1 if written, 0 if what stands is as new; an error `OOM` when Redis is full and the order would grow.
     static let restoreOrder = RedisScript(
-        """
-        local version, modified = tonumber(ARGV[1]), tonumber(ARGV[2])
-        local last = 0
-        local revision = 0
-        local unannounced = false
-        if redis.call('TYPE', KEYS[1]).ok == 'hash' then
-          local standing = redis.call('HMGET', KEYS[1], 'version', 'modified', 'stamp', 'revision', 'unannounced')
-          local standingVersion = tonumber(standing[1] or '') or 0
-          if standingVersion > version
-            or standingVersion == version and (tonumber(standing[2] or '') or 0) >= modified then return 0 end
-          last, revision = tonumber(standing[3] or '') or 0, tonumber(standing[4] or '') or 0
-          unannounced = standing[5]
-        end
-        local time = redis.call('TIME')
-        local now = time[1] * 1000000 + time[2]
-        local stamp = math.max(now, (modified + 1) * 1000000, last + 1)
-        redis.call('DEL', KEYS[1])
-        if unannounced then redis.call('HSET', KEYS[1], 'unannounced', unannounced) end
-        redis.call(
-          'HSET', KEYS[1], 'revision', string.format('%.0f', math.max(now, revision + 1)),
-          'stamp', string.format('%.0f', stamp), unpack(ARGV, 5))
-        if ARGV[3] == 'removal' then redis.call('EXPIRE', KEYS[1], ARGV[4]) end
-        return 1
-        """)
+        Self.put + """
+            local version, modified = tonumber(ARGV[1]), tonumber(ARGV[2])
+            local last, revision = 0, 0
+            local unannounced, isTrace = false, false
+            local kind = redis.call('TYPE', KEYS[1]).ok
+            if kind == 'hash' then
+              local standing = redis.call(
+                'HMGET', KEYS[1], 'version', 'modified', 'stamp', 'revision', 'unannounced', 'removed')
+              local standingVersion = tonumber(standing[1] or '') or 0
+              if standingVersion > version
+                or standingVersion == version and (tonumber(standing[2] or '') or 0) >= modified then return 0 end
+              last, revision = tonumber(standing[3] or '') or 0, tonumber(standing[4] or '') or 0
+              unannounced, isTrace = standing[5], standing[6]
+            elseif kind ~= 'none' then
+              redis.call('DEL', KEYS[1])
+            end
+            local time = redis.call('TIME')
+            local now = time[1] * 1000000 + time[2]
+            local fields = {
+              'revision', string.format('%.0f', math.max(now, revision + 1)),
+              'stamp', string.format('%.0f', math.max(now, (modified + 1) * 1000000, last + 1))
+            }
+            return put(fields, 5, unannounced, isTrace, ARGV[3] == 'removal' and ARGV[4])
+            """)
 
     /// Takes an order away whose removal says nothing but when it was.
     ///

@@ -12,28 +12,64 @@ enum StoreScripts {
     /// KEYS: the order. ARGV: expected revision (0: none), mode, seconds to keep a removed order, then field, value, …
     /// What is unannounced stays so: who wrote it may publish later than the version that follows, and only then can
     /// anybody tell that the last record is the right one.
-    /// Returns 1 if written, 0 if the revision differs.
+    /// Returns 1 if written, 0 if the revision differs; an error `OOM` when Redis is full and the order would grow.
     static let write = RedisScript(
-        """
-        local current = redis.call('HGET', KEYS[1], 'revision') or '0'
-        if current ~= ARGV[1] then return 0 end
-        local revision = string.format('%.0f', current + 1)
-        if ARGV[2] == 'positions' then
-          redis.call('HSET', KEYS[1], 'revision', revision, unpack(ARGV, 4))
+        Self.put + """
+            local standing = redis.call('HMGET', KEYS[1], 'revision', 'stamp', 'unannounced', 'removed')
+            local current = standing[1] or '0'
+            if current ~= ARGV[1] then return 0 end
+            local fields = {'revision', string.format('%.0f', current + 1)}
+            if ARGV[2] ~= 'positions' then
+              local time = redis.call('TIME')
+              local stamp = math.max(time[1] * 1000000 + time[2], (tonumber(standing[2] or '') or 0) + 1)
+              fields[3], fields[4] = 'stamp', string.format('%.0f', stamp)
+            end
+            return put(fields, 4, standing[3], standing[4] and ARGV[2] == 'version', ARGV[2] == 'removal' and ARGV[3])
+            """)
+
+    /// Writes the fields of an order so that Redis can refuse it when `maxmemory` is reached.
+    ///
+    /// Redis judges memory at the first write of a script only, and only if that write may need memory. So HSET comes
+    /// first. When it is refused, an order that does not grow is written all the same: the fields are taken off first,
+    /// which Redis always allows. A removal always frees memory, so it begins with DEL.
+    /// Source: Redis 7.0 script.c, `scriptVerifyOOM`
+    ///
+    /// Arguments: names and values in front of those of ARGV; where those begin; the mark `unannounced` that stands;
+    /// whether the trace of a removed order stands, which expires; the seconds to keep a removal, false for any other.
+    /// Returns 1, or the error of Redis.
+    static let put = """
+        local function makesRoom(reply, from)
+          if not string.find(reply.err, 'OOM', 1, true) then return false end
+          local names, growth = {}, 0
+          for index = from, #ARGV, 2 do
+            names[#names + 1] = ARGV[index]
+            growth = growth + #ARGV[index + 1]
+          end
+          for _, value in ipairs(redis.call('HMGET', KEYS[1], unpack(names))) do
+            if value then growth = growth - #value end
+          end
+          if growth > 0 then return false end
+          redis.call('HDEL', KEYS[1], unpack(names))
+          return true
+        end
+        local function put(fields, from, unannounced, isTrace, lifetime)
+          for index = from, #ARGV do fields[#fields + 1] = ARGV[index] end
+          if not lifetime then
+            local reply = redis.pcall('HSET', KEYS[1], unpack(fields))
+            if type(reply) == 'table' and reply.err then
+              if not makesRoom(reply, from) then return reply end
+            elseif not isTrace then
+              return 1
+            end
+          end
+          if lifetime or isTrace then redis.call('DEL', KEYS[1]) end
+          if unannounced then redis.call('HSET', KEYS[1], 'unannounced', unannounced) end
+          redis.call('HSET', KEYS[1], unpack(fields))
+          if lifetime then redis.call('EXPIRE', KEYS[1], lifetime) end
           return 1
         end
-        local time = redis.call('TIME')
-        local stamp = time[1] * 1000000 + time[2]
-        local last = tonumber(redis.call('HGET', KEYS[1], 'stamp') or '0') or 0
-        if stamp <= last then stamp = last + 1 end
-        local unannounced = redis.call('HGET', KEYS[1], 'unannounced')
-        redis.call('DEL', KEYS[1])
-        if unannounced then redis.call('HSET', KEYS[1], 'unannounced', unannounced) end
-        redis.call(
-          'HSET', KEYS[1], 'revision', revision, 'stamp', string.format('%.0f', stamp), unpack(ARGV, 4))
-        if ARGV[2] == 'removal' then redis.call('EXPIRE', KEYS[1], ARGV[3]) end
-        return 1
-        """)
+
+        """
 
     /// Takes the mark off an order whose version is announced, unless another one was set meanwhile.
     ///

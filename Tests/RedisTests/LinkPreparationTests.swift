@@ -33,6 +33,27 @@ import Testing
         }
     }
 
+    @Test(arguments: ["6.2.14", "5.0.7", "6.9"]) func aServerThatIsTooOldIsNotUsed(_ version: String) throws {
+        for purpose in [LinkPreparation.Purpose.server, .member] {
+            let old = Self.text("redis_version:\(version)\r\nrun_id:abc\r\nrole:master\r\n")
+            let link = try RedisConfiguration(url: "redis://h").preparation(for: purpose)
+            guard case .refused(let error) = self.end(link, .status("PONG"), old) else {
+                Issue.record("it is used")
+                return
+            }
+            #expect(error.code == .unsupported)
+            #expect(error.message.contains("Redis \(version), version 7.0 or later is needed"))
+        }
+    }
+
+    @Test(arguments: ["7.0.0", "7.2.4", "10.1", "unknown"]) func aNewOneAndOneThatDoesNotSayItAreUsed(_ version: String)
+        throws
+    {
+        let link = try RedisConfiguration(url: "redis://h").preparation(for: .member)
+        let new = Self.text("redis_version:\(version)\r\nrun_id:abc\r\n")
+        #expect(self.end(link, .status("PONG"), new) == .ready)
+    }
+
     @Test func aReplicaIsNotUsed() throws {
         let server = try RedisConfiguration(url: "redis://h").preparation(for: .server)
         guard case .refused(let error) = self.end(server, .status("PONG"), Self.replica, Self.noCluster) else {

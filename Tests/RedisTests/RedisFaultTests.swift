@@ -39,6 +39,19 @@ private struct StubbornServer {
         try await server.channel.close()
     }
 
+    /// As after a fail-over to one: what it is about is in the error of each command.
+    @Test func aServerThatIsTooOldIsNamedByWhatWaitsForIt() async throws {
+        let information = "redis_version:6.2.14\r\nrun_id:a\r\nrole:master\r\n"
+        let server = try await StubbornServer(
+            saying: "+PONG\r\n$\(information.utf8.count)\r\n\(information)\r\n-ERR no cluster\r\n")
+        try await withClient(self.configuration(server.url)) { client in
+            let error = await #expect(throws: RedisError.self) { _ = try await client.information() }
+            #expect(error?.code == .unsupported)
+            #expect(error?.message.contains("Redis 6.2.14, version 7.0 or later") == true, "\(error?.message ?? "")")
+        }
+        try await server.channel.close()
+    }
+
     @Test func aCommandWithoutAnAnswerTimesOutAndTheClientRecovers() async throws {
         let server = try await RedisServer.startAlone()
         try await withClient(self.configuration(server.url)) { client in

@@ -35,7 +35,9 @@ extension GatewayServer {
                 await redis.close()
             })
         let reloader = BrandReloader(settings.brands, environment: environment)
-        return [reloader, server] + (edge.certificates.map { [$0] } ?? [])
+        // It goes on serving whatever is wrong with Redis; the packagers are the ones to be unready.
+        let monitor = RedisMonitor(redis, environment, holdsReadiness: false)
+        return [reloader, server, monitor] + (edge.certificates.map { [$0] } ?? [])
     }
 
     private static func edge(_ settings: EdgeSettings, _ environment: ServiceEnvironment) -> Edge {

@@ -160,10 +160,13 @@ struct ChangeProcessor: Sendable {
         _ open: [Passage], under epochs: View.Epochs?, _ verdicts: inout Verdicts
     ) async -> Set<Int> {
         var conflicts: Set<Int> = []
-        let writes = open.compactMap { passage in passage.write.map { (place: passage.place, write: $0) } }
+        var writes: [(place: Int, write: OrderStore.Write)] = []
+        for passage in open { if let write = passage.write { writes.append((passage.place, write)) } }
         do {
-            try await self.putAssets(open, epochs)
+            let refused = try await self.putAssets(open, epochs)
             CrashPoint.reached(.assetsPut)
+            // A Redis that is full refuses new assets and still takes removals.
+            if !refused.isEmpty { writes.removeAll { Self.lacks(refused, $0, &verdicts) } }
             for (sent, outcome) in zip(writes, try await self.store.write(writes.map(\.write))) {
                 switch outcome {
                 case .written: break
@@ -181,7 +184,19 @@ struct ChangeProcessor: Sendable {
         return conflicts
     }
 
-    private func putAssets(_ open: [Passage], _ epochs: View.Epochs?) async throws(StoreError) {
+    /// Postpones an order whose package names an asset that Redis did not take.
+    private static func lacks(
+        _ refused: [String: String], _ sent: (place: Int, write: OrderStore.Write), _ verdicts: inout Verdicts
+    ) -> Bool {
+        guard let message = sent.write.assets.lazy.compactMap({ refused[$0] }).first else { return false }
+        verdicts.postpone(sent.place, "writing an asset of order \(sent.write.state.key): \(message)")
+        return true
+    }
+
+    /// - Returns: the assets that Redis did not take, with its words.
+    private func putAssets(
+        _ open: [Passage], _ epochs: View.Epochs?
+    ) async throws(StoreError) -> [String: String] {
         var entries: [String: [UInt8]] = [:]
         for work in open.lazy.map(\.work) {
             guard let package = work.package, let workshop = self.workshops[work.key.orderType] else { continue }
@@ -189,7 +204,7 @@ struct ChangeProcessor: Sendable {
                 entries[digest.rawValue] = workshop.entries[digest]
             }
         }
-        try await self.store.putAssets(entries.map { ($0.key, $0.value) }, under: epochs)
+        return try await self.store.putEachAsset(entries.map { ($0.key, $0.value) }, under: epochs)
     }
 
     /// Tells `waybill.orders` about each new version, and again about one whose telling may have been lost.

@@ -144,7 +144,8 @@ extension ClusterRouter {
         guard !request.isDone else { return }
         guard let map else {
             let cause = self.lastFailure.map { " (\($0.message))" } ?? ""
-            let error = RedisError(.connection, "waiting for the cluster's slots: none in time\(cause)")
+            let code: RedisError.Code = self.lastFailure?.code == .unsupported ? .unsupported : .connection
+            let error = RedisError(code, "waiting for the cluster's slots: none in time\(cause)")
             request.fail(error)
             return
         }
@@ -250,6 +251,7 @@ extension ClusterRouter {
             case .lost(let error):
                 self.lastFailure = error
                 self.wantMap()
+            case .outOfMemory: self.known.refusedForMemory()
             case .foundCluster: break
             }
         }

@@ -1,0 +1,89 @@
+/// What a server says of itself in the answer to INFO.
+///
+/// Source: Redis INFO, sections "Server", "Memory" and "Replication"
+public struct RedisServerInformation: Hashable, Sendable {
+    /// A version of Redis; what follows the second number does not matter here.
+    public struct Version: Hashable, Sendable, Comparable, CustomStringConvertible {
+        public let major: Int
+        public let minor: Int
+        /// As the server spells it.
+        public let description: String
+
+        /// Reads `7.0.15`; nil for anything that does not begin with two numbers.
+        init?(_ text: some StringProtocol) {
+            let parts = text.split(separator: ".")
+            guard parts.count >= 2, let major = Int(parts[0]), let minor = Int(parts[1]) else { return nil }
+            self.major = major
+            self.minor = minor
+            self.description = String(text)
+        }
+
+        public static func < (left: Self, right: Self) -> Bool { (left.major, left.minor) < (right.major, right.minor) }
+    }
+
+    /// The oldest version that Waybill works with: before it, `min-replicas-to-write` does not hold back the writes of
+    /// scripts, which all writes of orders are. Source: redis/redis#10160
+    static let leastVersion = Version("7.0")
+
+    /// Nil if the server does not say it.
+    public private(set) var version: Version?
+    /// Bytes that count against `maxmemory`; nil if the server does not say it.
+    public private(set) var usedMemory: Int64?
+    /// `maxmemory` in bytes; 0 for no limit, nil if the server does not say it.
+    public private(set) var maxMemory: Int64?
+    /// `maxmemory-policy`; nil if the server does not say it.
+    public private(set) var evictionPolicy: String?
+    /// Another process has another one, and so has one that was made a master again; nil if the server does not tell.
+    public private(set) var identifier: String?
+    /// Whether it says `master_replid`, from which a fall-back to older data is noticed.
+    public private(set) var hasHistory = false
+    public private(set) var isReplica = false
+
+    public init(_ text: String) {
+        var notCounted: Int64 = 0
+        for line in text.split(whereSeparator: \.isNewline) {
+            guard let colon = line.firstIndex(of: ":") else { continue }
+            let value = line[line.index(after: colon)...]
+            switch line[..<colon] {
+            case "redis_version": self.version = Version(value)
+            case "used_memory": self.usedMemory = Int64(value)
+            case "mem_not_counted_for_evict": notCounted = Int64(value) ?? 0
+            case "maxmemory": self.maxMemory = Int64(value)
+            case "maxmemory_policy": self.evictionPolicy = String(value)
+            case "role": self.isReplica = value == "slave"
+            case "run_id", "master_replid":
+                // A promoted server gets a new `master_replid`.
+                self.identifier = (self.identifier ?? "") + line + " "
+                if line.hasPrefix("master_replid:") { self.hasHistory = !value.isEmpty }
+            default: break
+            }
+        }
+        self.usedMemory = self.usedMemory.map { max(0, $0 &- notCounted) }
+    }
+
+    /// Why the server cannot be used, nil if it can or does not say its version.
+    var refusal: String? {
+        guard let version, let least = Self.leastVersion, version < least else { return nil }
+        return "the server is Redis \(version), version \(least) or later is needed"
+    }
+}
+
+extension RedisClient {
+    /// Asks the server, or each master of a cluster, for INFO.
+    ///
+    /// - Returns: nil for one that does not answer or does not allow it.
+    /// - Throws: `RedisError` when there is no connection within the deadline; with code `.unsupported` when the reason
+    ///   is a server that is too old.
+    public func information() async throws(RedisError) -> [(server: String, information: RedisServerInformation?)] {
+        let masters = try await self.topology().masters
+        guard !masters.isEmpty else {
+            let reply = try await self.pipeline([RedisCommand("INFO")]).first
+            return [(self.name, reply?.text.map(RedisServerInformation.init))]
+        }
+        let replies = try await self.pipeline(masters.map { RedisCommand("INFO", .place(.master($0))) })
+        return zip(masters, replies).map { ("\($0)", $1.text.map(RedisServerInformation.init)) }
+    }
+
+    /// Grows with each write that a server refused because its memory is used up.
+    public var memoryRefusals: UInt64 { self.known.memoryRefusals }
+}

@@ -1,0 +1,69 @@
+import Kafka
+import Model
+import Operations
+import Packaging
+import Redis
+import Store
+import TestKit
+import Testing
+
+@testable import Packager
+
+/// A Redis that is full holds back what grows, and nothing else.
+@Suite struct FullRedisTests {
+    private func reason(_ outcome: KeyedWork.Outcome) -> String {
+        if case .later(let reason) = outcome { reason } else { "" }
+    }
+
+    /// The assets are there before, so that only the refusal of the order itself explains what waits.
+    @Test func newOrdersWaitRemovalsAndSmallerOnesGoOnAndNothingIsLost() async throws {
+        try await PackagerScene.run { scene in
+            var log = ChangeLog()
+            let processor = try scene.processor()
+            let long: [(String, JSON)] = [
+                ("orderNumber", .string(String((0..<900).map { _ in "abcdefgh".randomElement() ?? "a" })))
+            ]
+            try await processor.process([
+                log.change("order.replaced", "shrinks", ChangeLog.document(extra: long), id: "s"),
+                log.change("order.replaced", "goes", ChangeLog.document(), id: "g"),
+            ])
+            try await scene.server.everywhere("CONFIG", "SET", "maxmemory", "1")
+            let works = KeyedWork.each(of: [
+                log.change("order.replaced", "new", ChangeLog.document()),
+                log.change("order.patched", "shrinks", ["orderNumber": "1"], id: "t"),
+                log.change("order.removed", "goes", nil, id: "h"),
+            ])
+            let outcomes = await processor.process(works)
+            #expect(self.reason(outcomes[0]).contains("OOM"))
+            #expect(outcomes[1...] == [.done, .done])
+            #expect(try await scene.state("new") == nil)
+            #expect(try await scene.state("shrinks")?.version == 2)
+            #expect(try await scene.state("goes")?.isRemoved == true)
+
+            try await scene.server.everywhere("CONFIG", "SET", "maxmemory", "0")
+            #expect(await processor.process([works[0]]) == [.done])
+            #expect(try await scene.state("new")?.version == 1)
+            #expect(try await scene.count(scene.topics.deadLetters) == 0)
+        }
+    }
+
+    /// A batch in which one order needs a new asset: the others do not wait for it.
+    @Test func anAssetThatIsRefusedKeepsNoRemovalWaiting() async throws {
+        try await PackagerScene.run { scene in
+            var log = ChangeLog()
+            let processor = try scene.processor()
+            let plain = ChangeLog.document(extra: [("lineItems", .array([]))])
+            try await processor.process([log.change("order.replaced", "goes", plain)])
+            for digest in try await scene.stored("goes")?.assets ?? [] {
+                _ = try await scene.redis.send(RedisCommand("DEL", .string("waybill:asset:{\(digest)}")))
+            }
+            try await scene.server.everywhere("CONFIG", "SET", "maxmemory", "1")
+            let outcomes = await processor.process(
+                KeyedWork.each(of: [
+                    log.change("order.replaced", "new", ChangeLog.document()), log.change("order.removed", "goes", nil),
+                ]))
+            #expect(self.reason(outcomes[0]).contains("asset"))
+            #expect(outcomes[1] == .done)
+        }
+    }
+}
