@@ -58,7 +58,10 @@ extension Packager {
         let reloader = BrandReloader(settings.brands, environment: environment) { workshops.update($0) }
         let keeper = try Self.keeper(view, wakes, store, shelf, workshops, settings.brands, environment)
         // Stopped in reverse: the worker closes what it shares with the others.
-        return [reloader, worker, pictures, keeper, RedisMonitor(redis, environment, holdsReadiness: true)]
+        let sweeper = AssetSweeper(
+            sweep: AssetSweep(watch), metrics: AssetMetrics(factory: environment.metrics), logger: environment.logger)
+        let monitor = RedisMonitor(redis, environment, holdsReadiness: true)
+        return [reloader, worker, pictures, keeper, sweeper, monitor]
     }
 
     /// Makes what looks after the view.

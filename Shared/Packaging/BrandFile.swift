@@ -46,9 +46,26 @@ struct BrandFile {
     private static func pictureHosts(_ given: BrandMembers?) throws(BrandError) -> PictureHosts {
         guard var members = given else { return .none }
         let texts = try members.texts("hosts")
+        let ignored: IgnoredQuery
+        switch try members.selection("ignoreQuery") {
+        case nil: ignored = .none
+        case .all?: ignored = .all
+        case .some(let names)?:
+            let isName = { (name: String) in
+                !name.isEmpty && !name.contains { "&=#?".contains($0) }
+                    && name.utf8.allSatisfy { (0x21...0x7E).contains($0) }
+            }
+            guard names.count <= IgnoredQuery.countLimit, names.allSatisfy(isName) else {
+                throw BrandError(
+                    .configuration,
+                    "$.pictures.ignoreQuery: must be true, or at most \(IgnoredQuery.countLimit) names of parameters "
+                        + "as they stand in URLs, such as \"X-Amz-Signature\"")
+            }
+            ignored = .names(Set(names))
+        }
         try members.refuseRest()
         do {
-            return try PictureHosts(texts)
+            return try PictureHosts(texts, ignoring: ignored)
         } catch {
             throw BrandError(.configuration, "$.pictures.hosts: \(error.message)")
         }

@@ -91,6 +91,24 @@ struct BrandMembers {
         return truth
     }
 
+    /// What `selection` reads.
+    enum Selection {
+        case all
+        case some([String])
+    }
+
+    /// True for all, or an array of texts for some; nil if the member is false or not there.
+    mutating func selection(_ name: String) throws(BrandError) -> Selection? {
+        switch self.rest[name] {
+        case nil: return nil
+        case .bool(let isAll)?:
+            _ = self.take(name)
+            return isAll ? .all : nil
+        case .array?: return .some(try self.texts(name))
+        case let other?: throw self.wrong(name, other, "true, false or an array of texts")
+        }
+    }
+
     /// An array of texts.
     mutating func texts(_ name: String) throws(BrandError) -> [String] {
         let value = self.take(name)

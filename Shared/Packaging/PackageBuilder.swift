@@ -27,7 +27,7 @@ public struct PackageBuilder: Sendable {
     /// `omittedFiles` or `missingPictures`.
     /// - Parameters:
     ///   - orderJSON: the complete order, already validated.
-    ///   - pictures: those that were fetched, by URL.
+    ///   - pictures: those that were fetched, by `PictureHosts.identity`.
     /// - Throws: `PackagingError` `.tooLarge` or `.signing`.
     public func build(
         _ orderJSON: JSON, pictures: [String: PictureFile] = [:], signingEpochSeconds: Int64

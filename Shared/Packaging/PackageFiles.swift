@@ -28,7 +28,7 @@ struct PackageFileFinder: Sendable {
     /// Finds what an order names. What is not there is left out.
     ///
     /// Pictures never make a package too large: the largest ones are left out then.
-    /// - Parameter pictures: those that were fetched, by URL.
+    /// - Parameter pictures: those that were fetched, by `PictureHosts.identity`.
     func files(of json: JSON, pictures: [String: PictureFile]) -> PackageFiles {
         var refused: Set<String> = []
         while true {
@@ -59,7 +59,7 @@ struct PackageFileFinder: Sendable {
             if let file = self.catalog.find(name, for: place) {
                 indices += file.indices
                 if file.name != name { renamed.append((place, file.name)) }
-            } else if let picture = pictures[name], place.isPicture, !refused.contains(name),
+            } else if let picture = pictures[self.hosts.identity(of: name)], place.isPicture, !refused.contains(name),
                 self.hosts.allows(url: name)
             {
                 found.append((place, name, picture))

@@ -2,7 +2,8 @@ import Cryptography
 
 /// A picture from a URL as packages have it: everything but its bytes, which stand in Redis under `asset`.
 public struct PictureFile: Hashable, Sendable {
-    /// In packages: `picture-` with 16 hexadecimal digits of the URL's SHA-256, and the suffix of its format.
+    /// In packages: `picture-` with 16 hexadecimal digits of the SHA-256 of what identifies it, and the suffix of its
+    /// format.
     public let name: String
     /// SHA-256 of the picture, for the manifest.
     public let contentDigest: String
@@ -45,6 +46,7 @@ public struct PictureFile: Hashable, Sendable {
     /// Makes a file of what a URL gave.
     ///
     /// Judged by its content: what the server calls it does not matter.
+    /// - Parameter url: what identifies the picture, `PictureHosts.identity`.
     /// - Returns: the description and the ready ZIP entry.
     /// - Throws: `PictureFault` if it is no picture that Wallet shows.
     public static func make(

@@ -11,9 +11,11 @@ public struct PictureHosts: Hashable, Sendable {
     }
 
     private let patterns: [Pattern]
+    /// What does not tell a picture from others.
+    let ignoredQuery: IgnoredQuery
 
     /// No host: no URL is fetched.
-    public static let none = PictureHosts(patterns: [])
+    public static let none = PictureHosts(patterns: [], ignoredQuery: .none)
 
     /// Hosts that a brand may have.
     static let countLimit = 100
@@ -22,10 +24,13 @@ public struct PictureHosts: Hashable, Sendable {
 
     public var isEmpty: Bool { self.patterns.isEmpty }
 
-    private init(patterns: [Pattern]) { self.patterns = patterns }
+    private init(patterns: [Pattern], ignoredQuery: IgnoredQuery) {
+        self.patterns = patterns
+        self.ignoredQuery = ignoredQuery
+    }
 
     /// - Throws: `PictureHostFault` about the first text that is no host.
-    init(_ texts: [String]) throws(PictureHostFault) {
+    init(_ texts: [String], ignoring ignoredQuery: IgnoredQuery = .none) throws(PictureHostFault) {
         guard texts.count <= Self.countLimit else {
             throw PictureHostFault(message: "more than \(Self.countLimit) hosts")
         }
@@ -39,6 +44,7 @@ public struct PictureHosts: Hashable, Sendable {
             patterns.append(pattern)
         }
         self.patterns = patterns
+        self.ignoredQuery = ignoredQuery
     }
 
     private static func pattern(_ text: String) -> Pattern? {

@@ -54,13 +54,14 @@ extension OrderStore {
 
     /// Puts orders back, each only if what stands is older.
     ///
+    /// - Parameter begun: before any asset of these orders was looked for.
     /// - Returns: how many were written.
     /// - Throws: `StoreError`; doing it again is safe.
-    public func restore(_ orders: [Restored]) async throws(StoreError) -> Int {
+    public func restore(_ orders: [Restored], begun: PackagingStart = .now) async throws(StoreError) -> Int {
         guard !orders.isEmpty else { return 0 }
         let replies: [RedisValue]
         do {
-            replies = try await self.redis.evaluate(orders.map(Self.invocation))
+            replies = try await self.redis.evaluate(orders.map { self.invocation($0, begun) })
         } catch {
             throw StoreError("restoring orders", error)
         }
@@ -68,7 +69,7 @@ extension OrderStore {
         return replies.count { $0.integer == 1 }
     }
 
-    private static func invocation(_ restored: Restored) -> RedisInvocation {
+    private func invocation(_ restored: Restored, _ begun: PackagingStart) -> RedisInvocation {
         let write: Write
         switch restored {
         case .version(let state, let package):
@@ -82,7 +83,7 @@ extension OrderStore {
             StoreScripts.restoreOrder, keys: [StoreKeys.order(write.state.key)],
             arguments: [
                 .integer(write.state.version), .integer(write.state.modifiedEpochSeconds), .string(write.mode),
-                .integer(Self.removedSeconds),
+                .integer(Self.removedSeconds), .integer(self.lastMoment(of: write, begun)),
             ] + write.fields.flatMap { [.string($0.0.rawValue), $0.1] })
     }
 }

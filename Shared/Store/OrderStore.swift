@@ -12,6 +12,8 @@ public struct OrderStore: Sendable {
     let redis: RedisClient
     private let view: ViewWatch?
     private let present = PresentAssets()
+    /// How long assets live that nobody names. The same for all that package.
+    var timing = AssetTiming()
 
     /// - Parameter view: sees to it that no order is read from a view that is not complete; nil reads what there is.
     public init(redis: RedisClient, view: ViewWatch? = nil) {
@@ -161,15 +163,20 @@ public struct OrderStore: Sendable {
 
     /// Writes some orders, each only if its revision still is the expected one.
     ///
+    /// - Parameter begun: before any asset of these orders was looked for.
     /// - Returns: one outcome per write, in order.
     /// - Throws: `StoreError` with code `.unavailable`; then it is unknown which writes took place, and writing again
     ///   after reading again is safe.
-    public func write(_ writes: [Write]) async throws(StoreError) -> [WriteOutcome] {
+    public func write(
+        _ writes: [Write], begun: PackagingStart = .now
+    ) async throws(StoreError) -> [WriteOutcome] {
         let invocations = writes.map { write in
             RedisInvocation(
                 StoreScripts.write, keys: [StoreKeys.order(write.state.key)],
-                arguments: [.integer(write.expectedRevision), .string(write.mode), .integer(Self.removedSeconds)]
-                    + write.fields.flatMap { [.string($0.0.rawValue), $0.1] })
+                arguments: [
+                    .integer(write.expectedRevision), .string(write.mode), .integer(Self.removedSeconds),
+                    .integer(self.lastMoment(of: write, begun)),
+                ] + write.fields.flatMap { [.string($0.0.rawValue), $0.1] })
         }
         let replies: [RedisValue]
         do {
@@ -185,6 +192,11 @@ public struct OrderStore: Sendable {
             case .string, .array, .null, .status: .refused("an unexpected reply")
             }
         }
+    }
+
+    /// The millisecond after which an order may not be written; 0 for any time, since no asset is named.
+    func lastMoment(of write: Write, _ begun: PackagingStart) -> Int64 {
+        write.assets.isEmpty ? 0 : begun.epochMilliseconds + self.timing.write.wholeMilliseconds
     }
 
     /// Takes the marks of announced versions off, each unless another one was set meanwhile.
@@ -225,14 +237,31 @@ public struct OrderStore: Sendable {
         _ assets: [(digest: String, entry: [UInt8])]
     ) async throws(StoreError) -> [String: String] {
         guard !assets.isEmpty else { return [:] }
-        let present = try await self.pipeline(
-            assets.map { RedisCommand("EXISTS", .string(StoreKeys.asset($0.digest))) }, "looking for assets")
-        let missing = zip(assets, present).filter { $0.1.integer != 1 }.map(\.0)
-        guard !missing.isEmpty else { return [:] }
+        let present: [RedisValue]
+        do {
+            present = try await self.redis.evaluate(
+                assets.map {
+                    RedisInvocation(
+                        StoreScripts.useAsset, keys: [StoreKeys.asset($0.digest), StoreKeys.unusedMark($0.digest)],
+                        arguments: [])
+                })
+        } catch {
+            throw StoreError("looking for assets", error)
+        }
+        var refused: [String: String] = [:]
+        var missing: [(digest: String, entry: [UInt8])] = []
+        for (asset, reply) in zip(assets, present) {
+            if case .error(let message) = reply {
+                // It may be marked as unused still.
+                refused[asset.digest] = message
+            } else if reply.integer != 1 {
+                missing.append(asset)
+            }
+        }
+        guard !missing.isEmpty else { return refused }
         let replies = try await self.pipeline(
             missing.map { RedisCommand("SET", .string(StoreKeys.asset($0.digest)), .bytes($0.entry)) },
             "writing assets")
-        var refused: [String: String] = [:]
         for (asset, reply) in zip(missing, replies) {
             if case .error(let message) = reply { refused[asset.digest] = message }
         }
@@ -245,10 +274,12 @@ public struct OrderStore: Sendable {
         _ assets: [(digest: String, entry: [UInt8])], under epochs: View.Epochs?
     ) async throws(StoreError) -> [String: String] {
         guard let epochs else { return try await self.putEachAsset(assets) }
+        let now = ContinuousClock.now
+        self.present.forget(seenBefore: now - self.timing.memory)
         let unseen = assets.filter { !self.present.contains($0.digest, under: epochs) }
         guard !unseen.isEmpty else { return [:] }
         let refused = try await self.putEachAsset(unseen)
-        self.present.insert(unseen.map(\.digest).filter { refused[$0] == nil }, under: epochs)
+        self.present.insert(unseen.map(\.digest).filter { refused[$0] == nil }, under: epochs, seen: now)
         return refused
     }
 

@@ -5,7 +5,7 @@ public import Model
 /// The type belongs to it because the brand says which hosts may be asked, also by way of redirects.
 public struct PictureKey: Hashable, Sendable, CustomStringConvertible {
     public let orderType: OrderTypeIdentifier
-    /// As the order says it.
+    /// As the order says it, but for what the brand says does not tell pictures apart.
     public let url: String
 
     public init(orderType: OrderTypeIdentifier, url: String) {

@@ -30,14 +30,17 @@ public struct Pictures: Sendable {
         public let version: Int64
         /// When it was noted.
         public let sinceEpochSeconds: Int64
+        /// Where the order says the picture is; nil if that is the URL of its key.
+        public let url: String?
 
-        public init(order: OrderKey, version: Int64, sinceEpochSeconds: Int64) {
+        public init(order: OrderKey, version: Int64, sinceEpochSeconds: Int64, url: String? = nil) {
             self.order = order
             self.version = version
             self.sinceEpochSeconds = sinceEpochSeconds
+            self.url = url
         }
 
-        var text: String { "\(self.version) \(self.sinceEpochSeconds)" }
+        var text: String { "\(self.version) \(self.sinceEpochSeconds)\(self.url.map { " " + $0 } ?? "")" }
     }
 
     /// A picture that is in the hands of one worker until the lease ends.
@@ -57,9 +60,12 @@ public struct Pictures: Sendable {
             keys.map { RedisCommand(["HMGET", .string(Self.record($0))] + fields) }, "reading pictures")
         var records = replies.map { PictureRecord($0.array ?? []) }
         let present = records.indices.filter { records[$0]?.content != nil }
-        let checks = try await self.pipeline(
-            present.map { RedisCommand("EXISTS", .string(StoreKeys.asset(records[$0]?.content?.asset ?? ""))) },
-            "looking for pictures")
+        let checks = try await self.run(
+            present.map { index in
+                let digest = records[index]?.content?.asset ?? ""
+                return RedisInvocation(
+                    StoreScripts.useAsset, keys: [StoreKeys.asset(digest), StoreKeys.unusedMark(digest)], arguments: [])
+            }, "looking for pictures")
         for (index, check) in zip(present, checks) where check.integer != 1 {
             records[index]?.content = nil
             records[index]?.entityTag = nil
@@ -161,10 +167,11 @@ public struct Pictures: Sendable {
         var orders: [Waiting] = []
         for index in stride(from: 0, to: pairs.count - 1, by: 2) {
             let parts = (pairs[index + 1].text ?? "").split(separator: " ")
-            guard parts.count == 2, let version = Int64(parts[0]), let since = Int64(parts[1]),
+            guard 2...3 ~= parts.count, let version = Int64(parts[0]), let since = Int64(parts[1]),
                 let order = try? OrderKey(pairs[index].text ?? "")
             else { continue }
-            orders.append(Waiting(order: order, version: version, sinceEpochSeconds: since))
+            let url = parts.count == 3 ? String(parts[2]) : nil
+            orders.append(Waiting(order: order, version: version, sinceEpochSeconds: since, url: url))
         }
         return (orders, next == "0" ? nil : next)
     }

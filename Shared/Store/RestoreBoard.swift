@@ -137,5 +137,5 @@ public struct RestoreBoard: Sendable {
 }
 
 extension Duration {
-    fileprivate var wholeMilliseconds: Int64 { max(0, Int64(self / .milliseconds(1))) }
+    var wholeMilliseconds: Int64 { max(0, Int64(self / .milliseconds(1))) }
 }

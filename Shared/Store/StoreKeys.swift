@@ -37,7 +37,18 @@ enum StoreKeys {
     }
     /// How far a run through a type's orders has come.
     static func bookmark(_ type: OrderTypeIdentifier) -> String { "waybill:resign:{\(type)}" }
-    static func asset(_ digest: String) -> String { "waybill:asset:{\(digest)}" }
+    static func asset(_ digest: String) -> String { "\(Self.assets.prefix)\(digest)\(Self.assets.suffix)" }
+    /// What the keys of all assets begin and end with.
+    static let assets = (prefix: "waybill:asset:{", suffix: "}")
+    /// The digest of an asset's key; nil for any other key.
+    static func digest(ofAsset key: String) -> String? {
+        guard key.hasPrefix(Self.assets.prefix), key.hasSuffix(Self.assets.suffix) else { return nil }
+        return String(key.dropFirst(Self.assets.prefix.count).dropLast(Self.assets.suffix.count))
+    }
+    /// Stands while no order is known to name an asset: `<milliseconds>:<history of the server>`.
+    static func unusedMark(_ digest: String) -> String { "waybill:asset-unused:{\(digest)}" }
+    /// A hash: who sweeps assets, or when that is due.
+    static let sweep = "waybill:assets:{sweep}"
 
     // Of the view as a whole: one of each on a single server, one of each on every master of a cluster.
 

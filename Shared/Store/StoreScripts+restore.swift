@@ -7,7 +7,7 @@ import Redis
 /// one history says nothing about another, so each value of an epoch and of a plan ends with the history it is of.
 /// Source: Redis INFO, master_replid; Redis replication, "Replication ID explained"
 extension StoreScripts {
-    private static let history = """
+    static let history = """
         local function history()
           local info = redis.pcall('INFO', 'replication')
           return type(info) == 'string' and string.match(info, 'master_replid:(%w+)') or ''
@@ -99,7 +99,8 @@ extension StoreScripts {
     /// The revision is a moment and not a count: who read the order before it was lost must not find the number again
     /// that they read. The stamp is above every tag that was handed out for this version, also by a server whose clock
     /// was ahead of this one's.
-    /// KEYS: the order. ARGV: version, modification second, mode, seconds to keep a removed order, then field, value, …
+    /// KEYS: the order. ARGV: version, modification second, mode, seconds to keep a removed order, the last millisecond
+    /// at which it may be written (0: any), then field, value, …
     /// Returns 1 if written, 0 if what stands is as new; an error `OOM` when Redis is full and the order would grow.
     static let restoreOrder = RedisScript(
         Self.put + """
@@ -124,7 +125,7 @@ extension StoreScripts {
               'revision', string.format('%.0f', math.max(now, revision + 1)),
               'stamp', string.format('%.0f', math.max(now, (modified + 1) * 1000000, last + 1))
             }
-            return put(fields, 5, unannounced, isTrace, ARGV[3] == 'removal' and ARGV[4])
+            return put(fields, 6, unannounced, isTrace, ARGV[3] == 'removal' and ARGV[4])
             """)
 
     /// Takes an order away whose removal says nothing but when it was.
@@ -145,7 +146,7 @@ extension StoreScripts {
 /// The jobs of a restoring stand in one hash: `plan`, and per job `<from>:<to>:<next>:<lease ends>:<owner>`, with the
 /// owner `done` for what is done. Milliseconds of the server's clock.
 extension StoreScripts {
-    private static let clock = """
+    static let clock = """
         local time = redis.call('TIME')
         local now = time[1] * 1000 + math.floor(time[2] / 1000)
 

@@ -9,7 +9,8 @@ enum StoreScripts {
     /// change that said nothing new.
     /// The stamp comes from the server's clock inside the script, where nothing else runs, and grows with each version:
     /// whatever becomes visible later has a higher one.
-    /// KEYS: the order. ARGV: expected revision (0: none), mode, seconds to keep a removed order, then field, value, …
+    /// KEYS: the order. ARGV: expected revision (0: none), mode, seconds to keep a removed order, the last millisecond
+    /// at which it may be written (0: any), then field, value, …
     /// What is unannounced stays so: who wrote it may publish later than the version that follows, and only then can
     /// anybody tell that the last record is the right one.
     /// Returns 1 if written, 0 if the revision differs; an error `OOM` when Redis is full and the order would grow.
@@ -24,7 +25,7 @@ enum StoreScripts {
               local stamp = math.max(time[1] * 1000000 + time[2], (tonumber(standing[2] or '') or 0) + 1)
               fields[3], fields[4] = 'stamp', string.format('%.0f', stamp)
             end
-            return put(fields, 4, standing[3], standing[4] and ARGV[2] == 'version', ARGV[2] == 'removal' and ARGV[3])
+            return put(fields, 5, standing[3], standing[4] and ARGV[2] == 'version', ARGV[2] == 'removal' and ARGV[3])
             """)
 
     /// Writes the fields of an order so that Redis can refuse it when `maxmemory` is reached.
@@ -33,6 +34,9 @@ enum StoreScripts {
     /// first. When it is refused, an order that does not grow is written all the same: the fields are taken off first,
     /// which Redis always allows. A removal always frees memory, so it begins with DEL.
     /// Source: Redis 7.0 script.c, `scriptVerifyOOM`
+    ///
+    /// In front of the fields ARGV has the last moment for an order with assets: who packaged for longer may name one
+    /// that was swept meanwhile.
     ///
     /// Arguments: names and values in front of those of ARGV; where those begin; the mark `unannounced` that stands;
     /// whether the trace of a removed order stands, which expires; the seconds to keep a removal, false for any other.
@@ -53,6 +57,13 @@ enum StoreScripts {
           return true
         end
         local function put(fields, from, unannounced, isTrace, lifetime)
+          local last = tonumber(ARGV[from - 1])
+          if last > 0 then
+            local time = redis.call('TIME')
+            if time[1] * 1000 + math.floor(time[2] / 1000) > last then
+              return redis.error_reply('ERR its packaging began too long ago')
+            end
+          end
           for index = from, #ARGV do fields[#fields + 1] = ARGV[index] end
           if not lifetime then
             local reply = redis.pcall('HSET', KEYS[1], unpack(fields))

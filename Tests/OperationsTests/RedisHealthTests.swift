@@ -16,7 +16,8 @@ import Testing
         extra: String = ""
     ) -> (server: String, information: RedisServerInformation?) {
         let text =
-            "redis_version:7.0.15\nused_memory:\(used)\nmaxmemory:\(limit)\nmaxmemory_policy:\(policy)\n\(history)\(extra)"
+            "redis_version:7.0.15\nused_memory:\(used)\nmaxmemory:\(limit)\n"
+            + "maxmemory_policy:\(policy)\n\(history)\(extra)"
         return ("h:1", RedisServerInformation(text))
     }
 

@@ -30,10 +30,12 @@ struct PictureScene: Sendable {
         func move(by seconds: Int64) { self.seconds.withLock { $0 += seconds } }
     }
 
-    static func run(_ body: @Sendable (PictureScene) async throws -> Void) async throws {
+    static func run(ignoreQuery: JSON = false, _ body: @Sendable (PictureScene) async throws -> Void) async throws {
         let server = try await PictureServer.start()
         let brand = try RenewedBrand()
-        try brand.write(pictureHosts: ["\(Self.host):\(server.port)", "*.images.example.com:\(server.port)"])
+        try brand.write(
+            pictureHosts: ["\(Self.host):\(server.port)", "*.images.example.com:\(server.port)"],
+            ignoreQuery: ignoreQuery)
         let workshop = OrderWorkshop(try brand.load(), secrets: try BrandFixture.secrets())
         try await PackagerScene.run { scene in
             try await body(

@@ -57,6 +57,40 @@ import Testing
         }
     }
 
+    /// 100,000 orders a day would leave as many copies of one picture in Redis.
+    @Test(arguments: [true, ["Expires", "Signature"]] as [JSON])
+    func underAnotherSignatureItIsTheSamePicture(_ ignoreQuery: JSON) async throws {
+        try await PictureScene.run(ignoreQuery: ignoreQuery) { scene in
+            let lamp = SampleFile.png(seed: 3)
+            for number in 1...3 {
+                try scene.server.answer("/lamp.png?Expires=\(number)&Signature=s\(number)", .init(lamp))
+            }
+            let url = { (number: Int) in scene.url("/lamp.png?Expires=\(number)&Signature=s\(number)") }
+            var log = ChangeLog()
+            try await scene.processor().process([log.change("order.replaced", "o1", scene.document([url(1)]))])
+            #expect(try await scene.images("o1") == [nil])
+            try await scene.working([scene.worker()]) {
+                try await eventually("the picture") { try await scene.package("o1").files.count == 1 }
+            }
+            #expect(scene.server.requests.map(\.path) == ["/lamp.png?Expires=1&Signature=s1"], "as the order says it")
+            try await scene.processor().process([
+                log.change("order.replaced", "o2", scene.document([url(2), url(3)])),
+                log.change("order.replaced", "o3", scene.document([url(3)])),
+            ])
+            let name = try #require(try await scene.images("o1")[0])
+            #expect(try await scene.images("o2") == [name, name])
+            #expect(try await scene.package("o3").files == [name: lamp])
+            #expect(scene.server.requests.count == 1)
+            // A day later it is asked for once more, by the signature of the order that came last.
+            scene.clock.move(by: PictureShelf.freshSeconds + 1)
+            try await scene.processor().process([log.change("order.replaced", "o4", scene.document([url(2)]))])
+            try await scene.working([scene.worker()]) {
+                try await eventually("nothing is waited for") { try await scene.due() == 0 }
+            }
+            #expect(scene.server.requests.last?.path == "/lamp.png?Expires=2&Signature=s2")
+        }
+    }
+
     @Test func anOrderThatComesLaterHasThePictureAtOnce() async throws {
         try await PictureScene.run { scene in
             try scene.server.answer("/a", .init(SampleFile.png(seed: 1)))

@@ -65,8 +65,9 @@ final class RenewedBrand: Sendable {
     func write(defaults: JSON) throws { try self.write("defaults", defaults) }
 
     /// Lets the brand's pictures come from some hosts.
-    func write(pictureHosts: [String]) throws {
-        try self.write("pictures", ["hosts": .array(pictureHosts.map { .string($0) })])
+    func write(pictureHosts: [String], ignoreQuery: JSON = false) throws {
+        try self.write(
+            "pictures", ["hosts": .array(pictureHosts.map { .string($0) }), "ignoreQuery": ignoreQuery])
     }
 
     private func write(_ member: String, _ value: JSON) throws {

@@ -118,7 +118,8 @@ import Testing
             "$.push.collapseIdentifier: a string stands where a text"
         ),
         (
-            "push", ["authentication": "certificate", "collapseIdentifier": .string(String(repeating: "x", count: 65))],
+            "push",
+            ["authentication": "certificate", "collapseIdentifier": .string(String(repeating: "x", count: 65))],
             "$.push.collapseIdentifier: has 65 bytes, at most 64"
         ),
         (
@@ -147,6 +148,15 @@ import Testing
         ("pictures", ["hosts": ["cdn.example.com", 1]], "an array stands where an array of texts only"),
         ("pictures", ["hosts": ["*"]], "$.pictures.hosts: \"*\" must be a host such as cdn.example.com"),
         ("pictures", ["hosts": [], "host": 1], "$.pictures.host is not known here"),
+        ("pictures", ["hosts": [], "ignoreQuery": "X"], "a string stands where true, false or an array of texts"),
+        (
+            "pictures", ["hosts": [], "ignoreQuery": [1]],
+            "$.pictures.ignoreQuery: an array stands where an array of texts"
+        ),
+        (
+            "pictures", ["hosts": [], "ignoreQuery": ["a=b"]],
+            "$.pictures.ignoreQuery: must be true, or at most 100 names"
+        ),
     ]
 
     @Test func eachMistakeIsNamedWithFileAndPlace() throws {

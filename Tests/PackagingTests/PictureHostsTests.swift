@@ -36,5 +36,20 @@ import Testing
         #expect(throws: PictureHostFault.self) { try PictureHosts(Array(repeating: "cdn.example.com", count: 101)) }
     }
 
+    @Test(arguments: [
+        ("https://h/a.png?w=1&Signature=x", "https://h/a.png", "https://h/a.png?w=1"),
+        ("https://h/a.png?Signature=x", "https://h/a.png", "https://h/a.png"),
+        ("https://h/a.png?Signature&w=1&&b#c?d", "https://h/a.png", "https://h/a.png?w=1&b"),
+        ("https://h/a.png?signature=x", "https://h/a.png", "https://h/a.png?signature=x"),
+        ("https://h/a.png#b?Signature=x", "https://h/a.png#b?Signature=x", "https://h/a.png#b?Signature=x"),
+        ("https://h/a.png", "https://h/a.png", "https://h/a.png"),
+        ("https://h/a.png?", "https://h/a.png", "https://h/a.png"),
+    ])
+    func whatTheBrandIgnoresTellsNoPicturesApart(_ url: String, _ plain: String, _ unsigned: String) throws {
+        #expect(try PictureHosts(["h"]).identity(of: url) == url)
+        #expect(try PictureHosts(["h"], ignoring: .all).identity(of: url) == plain)
+        #expect(try PictureHosts(["h"], ignoring: .names(["Signature"])).identity(of: url) == unsigned)
+    }
+
     @Test func withoutAListNothingIsAllowed() { #expect(!PictureHosts.none.allows(url: "https://cdn.example.com/")) }
 }

@@ -67,7 +67,8 @@ extension ChangeProcessor {
                 guard let package = passage.work.package, let version = passage.work.state?.version else { continue }
                 packaged.append(
                     PictureShelf.Packaged(
-                        order: order.key, version: version, urls: folded.pictureURLs, missing: package.missingPictures))
+                        order: order.key, version: version, urls: folded.pictureURLs, missing: package.missingPictures,
+                        hosts: self.workshops[order.key.orderType]?.pictureHosts ?? .none))
             case .failed(let reason): verdicts.postpone(order.place, reason)
             case .folded: verdicts.postpone(order.place, "its pictures were not looked up")
             }

@@ -93,6 +93,7 @@ struct ChangeProcessor: Sendable {
     ///
     /// - Returns: those that another worker wrote in between.
     private func advance(_ orders: [ChangeBatch.Order], _ verdicts: inout Verdicts) async -> [ChangeBatch.Order] {
+        let begun = PackagingStart.now
         let epochs: View.Epochs?
         do {
             epochs = try await self.view?.known()
@@ -109,7 +110,7 @@ struct ChangeProcessor: Sendable {
         await self.deadLetters.send(corrupt + open.flatMap(\.refused), &verdicts)
         CrashPoint.reached(.deadLettersSent)
         open.removeAll { verdicts.isPostponed($0.place) }
-        let conflicts = await self.write(open, under: epochs, &verdicts)
+        let conflicts = await self.write(open, begun, under: epochs, &verdicts)
         open.removeAll { verdicts.isPostponed($0.place) || conflicts.contains($0.place) }
         await self.publish(open, &verdicts)
         do {
@@ -157,7 +158,7 @@ struct ChangeProcessor: Sendable {
     ///
     /// - Returns: the places of the orders that another worker wrote in between.
     private func write(
-        _ open: [Passage], under epochs: View.Epochs?, _ verdicts: inout Verdicts
+        _ open: [Passage], _ begun: PackagingStart, under epochs: View.Epochs?, _ verdicts: inout Verdicts
     ) async -> Set<Int> {
         var conflicts: Set<Int> = []
         var writes: [(place: Int, write: OrderStore.Write)] = []
@@ -167,7 +168,7 @@ struct ChangeProcessor: Sendable {
             CrashPoint.reached(.assetsPut)
             // A Redis that is full refuses new assets and still takes removals.
             if !refused.isEmpty { writes.removeAll { Self.lacks(refused, $0, &verdicts) } }
-            for (sent, outcome) in zip(writes, try await self.store.write(writes.map(\.write))) {
+            for (sent, outcome) in zip(writes, try await self.store.write(writes.map(\.write), begun: begun)) {
                 switch outcome {
                 case .written: break
                 case .conflict: conflicts.insert(sent.place)

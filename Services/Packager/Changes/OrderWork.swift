@@ -34,9 +34,8 @@ struct FoldedOrder: Sendable {
     let result: FoldResult
     /// The pictures that its package wants; none when there is nothing to package.
     let pictureURLs: [String]
-
-    /// The same with the order type.
-    var pictureKeys: [PictureKey] { self.pictureURLs.map { PictureKey(orderType: self.key.orderType, url: $0) } }
+    /// Their keys.
+    let pictureKeys: [PictureKey]
 }
 
 /// What makes packages of one brand's orders, on any number of threads at once.
@@ -52,7 +51,7 @@ struct OrderWorkshop: Sendable {
     /// Where pictures of the brand's orders may come from.
     let pictureHosts: PictureHosts
 
-    /// Pictures that were fetched, by URL.
+    /// Pictures that were fetched, by what identifies them.
     typealias Shown = [String: PictureFile]
     /// Packages an order.json with some pictures, signed at a moment.
     typealias Build = @Sendable (JSON, Shown, _ signingEpochSeconds: Int64) throws(PackagingError) -> OrderPackage
@@ -88,12 +87,19 @@ struct OrderWorkshop: Sendable {
     ) -> FoldedOrder {
         let result = self.fold.fold(stored?.state, changes: changes, nowEpochSeconds: nowEpochSeconds)
         let urls = result.effect == .changed ? result.state.map(self.pictureURLs) ?? [] : []
-        return FoldedOrder(key: key, stored: stored, changes: changes, result: result, pictureURLs: urls)
+        return FoldedOrder(
+            key: key, stored: stored, changes: changes, result: result, pictureURLs: urls,
+            pictureKeys: urls.map { self.pictureKey($0, of: key) })
     }
 
     /// The URLs of pictures in an order that the brand allows to be fetched, each once.
     func pictureURLs(of state: OrderState) -> [String] {
         self.pictureHosts.isEmpty ? [] : self.pictureHosts.urls(in: state.orderJSON(rules: self.rules))
+    }
+
+    /// What is known of a picture that an order names.
+    func pictureKey(_ url: String, of order: OrderKey) -> PictureKey {
+        PictureKey(orderType: order.orderType, url: self.pictureHosts.identity(of: url))
     }
 
     /// Packages what was folded.

@@ -38,7 +38,7 @@ struct PictureErrand: Sendable {
     func run(_ claim: inout Pictures.Claim) async throws {
         var record = try await self.pictures.records([claim.key]).first.flatMap(\.self) ?? PictureRecord()
         if record.content == nil || self.now() - record.checkedEpochSeconds >= PictureShelf.freshSeconds {
-            switch await self.fetch(claim.key, record) {
+            switch await self.fetch(claim.key, record, from: try await self.url(of: claim.key)) {
             case .success(let (fresh, entry)):
                 record = fresh
                 // The asset first: a record without one would be fetched again.
@@ -59,12 +59,18 @@ struct PictureErrand: Sendable {
         let message: String
     }
 
+    /// Where the picture is: as the order says it that came to wait last, whose signature holds longest.
+    private func url(of key: PictureKey) async throws -> String {
+        let waiting = try await self.pictures.waiting(for: key, from: "0").orders
+        return waiting.max { $0.sinceEpochSeconds < $1.sinceEpochSeconds }?.url ?? key.url
+    }
+
     /// - Returns: what is known now, and the ZIP entry if the picture is a new one.
     private func fetch(
-        _ key: PictureKey, _ record: PictureRecord
+        _ key: PictureKey, _ record: PictureRecord, from url: String
     ) async -> Result<(PictureRecord, entry: [UInt8]?), Failure> {
         let hosts = self.hosts(key.orderType)
-        var request = FetchRequest(url: key.url) { hosts.allows(host: $0.host, port: $0.port) }
+        var request = FetchRequest(url: url) { hosts.allows(host: $0.host, port: $0.port) }
         request.accept = "image/png, image/jpeg"
         request.sizeLimit = PictureFile.sizeLimit
         if record.content != nil {

@@ -13,7 +13,7 @@ struct PictureShelf: Sendable {
 
     /// What was found for some orders.
     struct Found: Sendable {
-        /// By order type and URL.
+        /// By order type and what identifies them.
         var shown: [OrderTypeIdentifier: OrderWorkshop.Shown] = [:]
         /// Of those the ones that have to be asked for again.
         var stale: Set<PictureKey> = []
@@ -39,6 +39,13 @@ struct PictureShelf: Sendable {
         let urls: [String]
         /// What its package lacks.
         let missing: [String]
+        /// Of its brand.
+        let hosts: PictureHosts
+
+        /// The key of a picture that it names.
+        func key(_ url: String) -> PictureKey {
+            PictureKey(orderType: self.order.orderType, url: self.hosts.identity(of: url))
+        }
     }
 
     /// Looks pictures up.
@@ -57,14 +64,14 @@ struct PictureShelf: Sendable {
         var waiting: [PictureKey: [Pictures.Waiting]] = [:]
         for packaged in orders {
             self.metrics.omitted.increment(by: packaged.missing.count)
-            let stale = packaged.urls.filter { url in
-                found.stale.contains(PictureKey(orderType: packaged.order.orderType, url: url))
-            }
+            let stale = packaged.urls.filter { found.stale.contains(packaged.key($0)) }
             for url in Set(packaged.missing + stale) {
-                let key = PictureKey(orderType: packaged.order.orderType, url: url)
+                let key = packaged.key(url)
                 guard !found.resting.contains(key) else { continue }
                 waiting[key, default: []].append(
-                    Pictures.Waiting(order: packaged.order, version: packaged.version, sinceEpochSeconds: now))
+                    Pictures.Waiting(
+                        order: packaged.order, version: packaged.version, sinceEpochSeconds: now,
+                        url: url == key.url ? nil : url))
             }
         }
         self.metrics.unnoted.increment(by: try await self.pictures.note(waiting))

@@ -67,6 +67,7 @@ struct OrderRepackager: Sendable {
                 throw ChangeProcessor.NotDone(
                     description: "packaging \(open.count) orders anew: somebody else keeps writing them")
             }
+            let begun = PackagingStart.now
             let workshops = self.workshops()
             var plans: [Plan] = []
             for (key, result) in zip(open, try await self.store.orders(open)) {
@@ -84,7 +85,7 @@ struct OrderRepackager: Sendable {
             for plan in plans { outcomes[plan.stored.state.key] = Self.outcome(of: plan) }
             if isRehearsal { break }
             try await self.notePictures(plans, workshops, found)
-            let conflicts = try await self.write(plans, workshops)
+            let conflicts = try await self.write(plans, workshops, begun)
             try await self.announce(
                 plans.map(\.stored.state.key).filter { !conflicts.contains($0) }, plans)
             open = plans.map(\.stored.state.key).filter { conflicts.contains($0) }
@@ -137,9 +138,8 @@ struct OrderRepackager: Sendable {
         guard let shelf = self.shelf else { return PictureShelf.Found() }
         let keys = plans.flatMap { plan in
             let state = plan.stored.state
-            return (workshops[state.key.orderType]?.pictureURLs(of: state) ?? []).map {
-                PictureKey(orderType: state.key.orderType, url: $0)
-            }
+            guard let workshop = workshops[state.key.orderType] else { return [PictureKey]() }
+            return workshop.pictureURLs(of: state).map { workshop.pictureKey($0, of: state.key) }
         }
         return try await shelf.find(Set(keys), nowEpochSeconds: self.now() / 1000)
     }
@@ -152,14 +152,15 @@ struct OrderRepackager: Sendable {
             guard case .version(let state, let package) = plan.renewal else { return nil }
             return PictureShelf.Packaged(
                 order: state.key, version: state.version,
-                urls: workshops[state.key.orderType]?.pictureURLs(of: state) ?? [], missing: package.missingPictures)
+                urls: workshops[state.key.orderType]?.pictureURLs(of: state) ?? [], missing: package.missingPictures,
+                hosts: workshops[state.key.orderType]?.pictureHosts ?? .none)
         }
         try await self.shelf?.note(packaged, found, nowEpochSeconds: self.now() / 1000)
     }
 
     /// - Returns: the orders that somebody else wrote in between.
     private func write(
-        _ plans: [Plan], _ workshops: [OrderTypeIdentifier: OrderWorkshop]
+        _ plans: [Plan], _ workshops: [OrderTypeIdentifier: OrderWorkshop], _ begun: PackagingStart
     ) async throws -> Set<OrderKey> {
         var assets: [String: [UInt8]] = [:]
         var writes: [OrderStore.Write] = []
@@ -187,7 +188,7 @@ struct OrderRepackager: Sendable {
         }
         try await self.store.putAssets(assets.map { ($0.key, $0.value) })
         var conflicts: Set<OrderKey> = []
-        for (write, outcome) in zip(writes, try await self.store.write(writes)) {
+        for (write, outcome) in zip(writes, try await self.store.write(writes, begun: begun)) {
             switch outcome {
             case .written: break
             case .conflict: conflicts.insert(write.state.key)

@@ -88,8 +88,9 @@ struct OrderRestorer: Sendable {
                 }
             }
         }
+        let begun = PackagingStart.now
         restored += try await self.package(states, workshops)
-        self.metrics.orders.increment(by: try await self.store.restore(restored))
+        self.metrics.orders.increment(by: try await self.store.restore(restored, begun: begun))
         self.metrics.records.increment(by: records.count)
         return awaited
     }
@@ -101,7 +102,7 @@ struct OrderRestorer: Sendable {
         let seconds = self.now()
         let wanted = try await onAllCores(states) { workshops[$0.key.orderType]?.pictureURLs(of: $0) ?? [] }
         let keys = zip(states, wanted).flatMap { state, urls in
-            urls.map { PictureKey(orderType: state.key.orderType, url: $0) }
+            urls.compactMap { workshops[state.key.orderType]?.pictureKey($0, of: state.key) }
         }
         let found = try await self.shelf?.find(Set(keys), nowEpochSeconds: seconds) ?? PictureShelf.Found()
         let made = try await onAllCores(Array(zip(states, wanted))) { state, urls in
@@ -116,7 +117,8 @@ struct OrderRestorer: Sendable {
                 made.package.map {
                     PictureShelf.Packaged(
                         order: made.state.key, version: made.state.version, urls: made.urls,
-                        missing: $0.missingPictures)
+                        missing: $0.missingPictures,
+                        hosts: workshops[made.state.key.orderType]?.pictureHosts ?? .none)
                 }
             }, found, nowEpochSeconds: seconds)
         var assets: [String: [UInt8]] = [:]

@@ -66,8 +66,8 @@ struct RedisHealth {
         let isFull = self.fullUntil.map { now < $0 } ?? false
         if let (server, used, limit) = fullest, isFull || limit > 0 && used >= limit {
             found[.full] =
-                "Redis is full: used_memory \(used) of maxmemory \(limit) at \(server); orders that grow, registrations "
-                + "and pictures wait until there is room: raise maxmemory or remove orders"
+                "Redis is full: used_memory \(used) of maxmemory \(limit) at \(server); orders that grow, "
+                + "registrations and pictures wait until there is room: raise maxmemory or remove orders"
         }
         return self.change(to: found)
     }
@@ -99,7 +99,7 @@ struct RedisHealth {
     }
 
     private static func historyHidden(_ server: String) -> String {
-        "INFO does not say master_replid at \(server): after a fail-over to older data nobody would notice it; allow the "
-            + "user +info, or use a service that does not hide it"
+        "INFO does not say master_replid at \(server): after a fail-over to older data nobody would notice it; allow "
+            + "the user +info, or use a service that does not hide it"
     }
 }

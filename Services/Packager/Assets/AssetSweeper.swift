@@ -1,0 +1,89 @@
+import CoreMetrics
+import Logging
+import ServiceLifecycle
+import Store
+
+/// Sweeps assets that no order names any more, as long as the packager runs: one of all packagers at a time, at a
+/// bounded rate.
+struct AssetSweeper: Service {
+    /// From the end of a sweep to the next one.
+    static let period: Duration = .seconds(12 * 3600)
+    /// How long a sweep is in the hands of a packager that is not heard of.
+    private static let lease: Duration = .seconds(120)
+    /// How often a packager looks whether a sweep is due.
+    private static let interval: Duration = .seconds(60)
+    /// Keys of Redis a second.
+    private static let rate = 10_000
+
+    let sweep: AssetSweep
+    let metrics: AssetMetrics
+    let logger: Logger
+
+    func run() async throws {
+        let owner = ViewKeeper.randomName()
+        try? await cancelWhenGracefulShutdown {
+            while true {
+                try await Task.sleep(for: Self.interval * Double.random(in: 0.5...1))
+                do {
+                    try await self.sweep(as: owner)
+                } catch {
+                    try Task.checkCancellation()
+                    // The lease ends, and then it is tried again, by whichever packager comes first.
+                    self.logger.warning("assets not swept, trying again", metadata: ["error": "\(error)"])
+                }
+            }
+        }
+    }
+
+    /// The sweep is in others' hands by now.
+    private struct Lost: Error {}
+
+    private func sweep(as owner: String) async throws {
+        let claim = { try await self.sweep.claim(by: owner, lease: Self.lease, period: Self.period) }
+        guard try await claim() else { return }
+        let clock = ContinuousClock()
+        let start = clock.now
+        var renewed = start
+        var pace = Pace(perSecond: Self.rate)
+        let census = try await self.sweep.run {
+            try await Task.sleep(for: pace.wait(after: AssetSweep.pageKeys, now: clock.now - start))
+            guard clock.now - renewed > Self.lease / 4 else { return }
+            guard try await claim() else { throw Lost() }
+            renewed = clock.now
+        }
+        try await self.sweep.end(by: owner, period: Self.period)
+        self.metrics.take(census)
+        self.logger.info(
+            "assets swept",
+            metadata: [
+                "orders": "\(census.orders)", "assets": "\(census.assets)", "bytes": "\(census.bytes)",
+                "unused": "\(census.unused)", "swept": "\(census.swept)", "sweptBytes": "\(census.sweptBytes)",
+            ])
+    }
+}
+
+/// What the metrics say about assets, as the last sweep of this packager found them.
+struct AssetMetrics: Sendable {
+    private let assets: Gauge
+    private let bytes: Gauge
+    /// No order named them; they go with the next sweep.
+    private let unused: Gauge
+    private let swept: Counter
+    private let sweptBytes: Counter
+
+    init(factory: any MetricsFactory) {
+        self.assets = Gauge(label: "waybill_assets", factory: factory)
+        self.bytes = Gauge(label: "waybill_assets_bytes", factory: factory)
+        self.unused = Gauge(label: "waybill_assets_unused", factory: factory)
+        self.swept = Counter(label: "waybill_assets_swept_total", factory: factory)
+        self.sweptBytes = Counter(label: "waybill_assets_swept_bytes_total", factory: factory)
+    }
+
+    func take(_ census: AssetSweep.Census) {
+        self.assets.record(census.assets)
+        self.bytes.record(census.bytes)
+        self.unused.record(census.unused)
+        self.swept.increment(by: census.swept)
+        self.sweptBytes.increment(by: census.sweptBytes)
+    }
+}

@@ -1,0 +1,70 @@
+import Redis
+
+/// The scripts about assets. An asset and the mark that it is unused lie in one slot.
+///
+/// The mark is `<milliseconds of the server's clock>:<history of the server>`. Packaging with an asset takes it off;
+/// only an asset that kept its mark through the grace period, on a server that lost nothing meanwhile, is deleted.
+extension StoreScripts {
+    /// Says whether an asset is there, and takes off the mark that it is unused.
+    ///
+    /// KEYS: asset, mark. Returns 1 if it is there, else 0.
+    static let useAsset = RedisScript(
+        """
+        if redis.call('EXISTS', KEYS[2]) == 1 then redis.call('DEL', KEYS[2]) end
+        return redis.call('EXISTS', KEYS[1])
+        """)
+
+    /// Takes in that a scan of all orders found none that names an asset.
+    ///
+    /// A server that does not say its history keeps all assets: nobody would notice that it forgot who uses them.
+    /// KEYS: asset, mark. ARGV: the millisecond, of this server's clock, before which the mark must have been set for
+    /// the asset to go; milliseconds to keep a mark.
+    /// Returns 0 if nothing is to be done, 1 if the asset is marked now, 2 if it waits, and -1 - its bytes if it went.
+    static let sweepAsset = RedisScript(
+        Self.history + """
+            local here = history()
+            local size = here ~= '' and redis.call('EXISTS', KEYS[1]) == 1 and #redis.call('GET', KEYS[1])
+            if not size then return 0 end
+            local since, of = string.match(redis.call('GET', KEYS[2]) or '', '^(%d+):(.*)$')
+            if since and of == here then
+              if tonumber(since) > tonumber(ARGV[1]) then return 2 end
+              redis.call('DEL', KEYS[1], KEYS[2])
+              return -1 - size
+            end
+            local time = redis.call('TIME')
+            local now = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
+            -- First, so that a Redis that is full takes it.
+            redis.call('DEL', KEYS[2])
+            redis.call('SET', KEYS[2], now .. ':' .. here, 'PX', ARGV[2])
+            return 1
+            """)
+
+    /// Makes one of all packagers the one that sweeps. The first time it is due after a period.
+    ///
+    /// KEYS: sweep. ARGV: owner, milliseconds of the lease, milliseconds of the period.
+    /// Returns 1 if it is the owner's, also to renew it; 0 if it is somebody else's or not due.
+    static let claimSweep = RedisScript(
+        Self.clock + """
+            local standing = redis.call('HMGET', KEYS[1], 'due', 'owner', 'lease')
+            local due, lease = tonumber(standing[1] or ''), tonumber(standing[3] or '') or 0
+            if not due and not standing[2] then
+              redis.call('DEL', KEYS[1])
+              redis.call('HSET', KEYS[1], 'due', string.format('%.0f', now + ARGV[3]))
+              return 0
+            end
+            if due and due > now or standing[2] and standing[2] ~= ARGV[1] and lease > now then return 0 end
+            redis.call('DEL', KEYS[1])
+            redis.call('HSET', KEYS[1], 'owner', ARGV[1], 'lease', string.format('%.0f', now + ARGV[2]))
+            return 1
+            """)
+
+    /// Says when the next sweep is due. KEYS: sweep. ARGV: owner, milliseconds until then. Returns 1, or 0 if it was
+    /// somebody else's by now.
+    static let endSweep = RedisScript(
+        Self.clock + """
+            if redis.call('HGET', KEYS[1], 'owner') ~= ARGV[1] then return 0 end
+            redis.call('DEL', KEYS[1])
+            redis.call('HSET', KEYS[1], 'due', string.format('%.0f', now + ARGV[2]))
+            return 1
+            """)
+}

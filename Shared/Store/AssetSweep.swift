@@ -1,0 +1,202 @@
+import Redis
+
+/// Finds assets that no order names any more, and deletes them.
+///
+/// A scan reads what all orders name, then goes through the assets. One that none names is marked as unused. A later
+/// scan that begins at least a grace period after the mark and again finds no order deletes it, if the mark still is
+/// there. That is safe beside packagers: packaging looks for each asset first and takes its mark off by that; what it
+/// found it may rely on for `AssetTiming.memory`, and Redis refuses its write after `AssetTiming.write`. So whoever saw
+/// the asset before it was marked has written long before the deciding scan began, and whoever saw it later has taken
+/// the mark off. A sweeper that stood still for days, or a second one at the same time, changes nothing about this.
+///
+/// Broken off at any point it leaves marks, which end by themselves.
+///
+/// In a cluster a scan may miss an order whose slot moves meanwhile. Two scans a grace period apart do not both miss it
+/// unless the slot moves during both; a scan during which slots got other masters decides nothing.
+public struct AssetSweep: Sendable {
+    /// Keys that Redis looks at for one page, of whatever kind.
+    public static let pageKeys = 500
+    /// How long a mark is kept beyond the grace period.
+    private static let markSlack: Duration = .seconds(7 * 24 * 3600)
+    /// Assets that are decided on at once.
+    private static let chunk = 100
+
+    private let redis: RedisClient
+    private let view: ViewWatch
+    private let timing: AssetTiming
+
+    /// - Parameter timing: the same for all that package.
+    public init(_ view: ViewWatch, timing: AssetTiming = AssetTiming()) {
+        self.redis = view.view.redis
+        self.view = view
+        self.timing = timing
+    }
+
+    /// What a scan found.
+    public struct Census: Hashable, Sendable {
+        public var orders = 0
+        /// Assets that stay.
+        public var assets = 0
+        /// Bytes of those; 0 if the user may not ask (`+strlen`).
+        public var bytes: Int64 = 0
+        /// Assets among them that are marked as unused.
+        public var unused = 0
+        public var swept = 0
+        public var sweptBytes: Int64 = 0
+    }
+
+    /// Scans once.
+    ///
+    /// - Parameter pause: called after each page, to keep the rate down and the lease alive; it may throw to break off.
+    /// - Throws: `StoreError`, with code `.incomplete` when the view is restored or slots moved; what `pause` throws.
+    public func run(_ pause: () async throws -> Void) async throws -> Census {
+        let topology = try await self.topology()
+        let epochs = try await self.view.known()
+        let began = try await self.clocks(topology)
+        var census = Census()
+        var marks = AssetMarks(salt: UInt64.random(in: 0...UInt64.max))
+        var cursor: String?
+        repeat {
+            let page = try await self.page("waybill:order:{*}", from: cursor, in: topology)
+            census.orders += page.keys.count
+            for list in try await self.assetLists(page.keys) {
+                for digest in list.split(separator: " ") { marks.insert(digest) }
+            }
+            cursor = page.next
+            try await pause()
+        } while cursor != nil
+        // Orders of a view that was lost meanwhile come back later.
+        try await self.view.confirm(epochs)
+        guard try await self.topology().identifier == topology.identifier else {
+            throw StoreError(.incomplete, "sweeping assets: slots of the cluster got other masters")
+        }
+        repeat {
+            let page = try await self.page(
+                "\(StoreKeys.assets.prefix)*\(StoreKeys.assets.suffix)", from: cursor, in: topology)
+            let digests = Set(page.keys.compactMap { StoreKeys.digest(ofAsset: $0) })
+            let unused = digests.filter { !marks.contains($0) }
+            let before = (began[page.master] ?? 0) - self.timing.grace.wholeMilliseconds
+            for start in stride(from: 0, to: unused.count, by: Self.chunk) {
+                try await self.sweep(
+                    Array(Array(unused)[start..<min(start + Self.chunk, unused.count)]), before, &census)
+            }
+            try await self.count(Array(digests), &census)
+            cursor = page.next
+            try await pause()
+        } while cursor != nil
+        return census
+    }
+
+    private func sweep(_ digests: [String], _ before: Int64, _ census: inout Census) async throws {
+        let keep = (self.timing.grace + Self.markSlack).wholeMilliseconds
+        let invocations = digests.map {
+            RedisInvocation(
+                StoreScripts.sweepAsset, keys: [StoreKeys.asset($0), StoreKeys.unusedMark($0)],
+                arguments: [.integer(before), .integer(keep)])
+        }
+        for reply in try await self.redis.evaluate(invocations) {
+            if case .error(let message) = reply {
+                // What is no asset is nothing to sweep.
+                let error = StoreError("sweeping assets", reply: message)
+                guard error.code == .corrupt else { throw error }
+            }
+            guard let verdict = reply.integer else { continue }
+            switch verdict {
+            case 1, 2: census.unused += 1
+            case ..<0:
+                census.swept += 1
+                census.sweptBytes += -1 - verdict
+            default: break
+            }
+        }
+    }
+
+    /// What some orders name. What is no order names nothing that could be served.
+    private func assetLists(_ keys: [String]) async throws -> [String] {
+        let field = RedisArgument.string(OrderField.assets.rawValue)
+        return try await self.pipeline(keys.map { RedisCommand("HGET", .string($0), field) }).compactMap { reply in
+            if case .error(let message) = reply {
+                let error = StoreError("sweeping assets", reply: message)
+                guard error.code == .corrupt else { throw error }
+            }
+            return reply.text
+        }
+    }
+
+    private func count(_ digests: [String], _ census: inout Census) async throws {
+        for reply in try await self.pipeline(digests.map { RedisCommand("STRLEN", .string(StoreKeys.asset($0))) }) {
+            // One that was deleted just now has no length; one that may not be asked for has none to be told.
+            guard reply != .integer(0) else { continue }
+            census.assets += 1
+            census.bytes += reply.integer ?? 0
+        }
+    }
+
+    private func page(
+        _ pattern: String, from cursor: String?, in topology: RedisTopology
+    ) async throws -> (keys: [String], master: RedisMaster?, next: String?) {
+        let place = ScanCursor(cursor, in: topology)
+        var arguments: [RedisArgument] = [
+            "SCAN", .string(place.position), "MATCH", .string(pattern), "COUNT", .integer(Int64(Self.pageKeys)),
+        ]
+        if let master = place.master { arguments.append(.place(.master(master))) }
+        let reply = try await self.pipeline([RedisCommand(arguments)]).first
+        if case .error(let message)? = reply { throw StoreError("sweeping assets", reply: message) }
+        guard let parts = reply?.array, parts.count == 2, let next = parts[0].text, let keys = parts[1].array else {
+            throw StoreError(.unavailable, "sweeping assets: an unexpected reply")
+        }
+        return (keys.compactMap(\.text), place.master, place.next(behind: next, in: topology))
+    }
+
+    /// Milliseconds of each server's clock.
+    private func clocks(_ topology: RedisTopology) async throws -> [RedisMaster?: Int64] {
+        let places: [RedisMaster?] = topology.masters.isEmpty ? [nil] : topology.masters.map { $0 }
+        let replies = try await self.pipeline(
+            places.map { RedisCommand(["TIME"] + ($0.map { [.place(.master($0))] } ?? [])) })
+        var clocks: [RedisMaster?: Int64] = [:]
+        for (place, reply) in zip(places, replies) {
+            guard let parts = reply.array, parts.count == 2, let seconds = parts[0].integer,
+                let microseconds = parts[1].integer
+            else { throw StoreError(.unavailable, "sweeping assets: a server does not tell the time") }
+            clocks[place] = seconds * 1000 + microseconds / 1000
+        }
+        return clocks
+    }
+
+    private func topology() async throws -> RedisTopology { try await self.redis.topology() }
+
+    private func pipeline(_ commands: [RedisCommand]) async throws -> [RedisValue] {
+        commands.isEmpty ? [] : try await self.redis.pipeline(commands)
+    }
+
+    private func evaluate(_ invocations: [RedisInvocation]) async throws -> [RedisValue] {
+        guard !invocations.isEmpty else { return [] }
+        let replies = try await self.redis.evaluate(invocations)
+        for case .error(let message) in replies { throw StoreError("sweeping assets", reply: message) }
+        return replies
+    }
+}
+
+extension AssetSweep {
+    /// Takes the sweeping on, or renews the lease of it.
+    ///
+    /// - Returns: false when it is not due, or in others' hands.
+    public func claim(by owner: String, lease: Duration, period: Duration) async throws -> Bool {
+        try await self.evaluate([
+            RedisInvocation(
+                StoreScripts.claimSweep, keys: [StoreKeys.sweep],
+                arguments: [
+                    .string(owner), .integer(lease.wholeMilliseconds), .integer(period.wholeMilliseconds),
+                ])
+        ]).first?.integer == 1
+    }
+
+    /// Says that it is done, and due again after a period.
+    public func end(by owner: String, period: Duration) async throws {
+        _ = try await self.evaluate([
+            RedisInvocation(
+                StoreScripts.endSweep, keys: [StoreKeys.sweep],
+                arguments: [.string(owner), .integer(period.wholeMilliseconds)])
+        ])
+    }
+}

@@ -1,0 +1,294 @@
+import Model
+import NIOPosix
+import Redis
+import Synchronization
+import TestKit
+import Testing
+
+@testable import Store
+
+@Suite struct AssetMarksTests {
+    @Test func whatWasInsertedIsKnownAndLittleElse() {
+        var marks = AssetMarks(salt: 7)
+        for number in 0..<50_000 { marks.insert("digest-\(number)") }
+        #expect((0..<50_000).allSatisfy { marks.contains("digest-\($0)") })
+        #expect((0..<50_000).count { marks.contains("other-\($0)") } < 50)
+        #expect(!AssetMarks(salt: 8).contains("digest-1"))
+    }
+}
+
+@Suite(.timeLimit(.minutes(2))) struct AssetSweepTests {
+    /// Short, and with nothing that is forbidden by the clock.
+    private var timing: AssetTiming {
+        var timing = AssetTiming()
+        timing.grace = .milliseconds(1)
+        return timing
+    }
+
+    private func write(_ order: String, _ assets: [String], after revision: Int64 = 0) throws -> OrderStore.Write {
+        OrderStore.Write(
+            state: try state(order, version: revision + 1), expectedRevision: revision,
+            content: .version(
+                OrderStore.StoredPackage(head: [1], assets: assets, tail: [2], entityTag: "e\(revision)")))
+    }
+
+    private func stands(_ bench: StoreBench, _ digest: String) async throws -> Bool {
+        try await bench.raw("EXISTS", StoreKeys.asset(digest)).integer == 1
+    }
+
+    /// Scans until the marks of the scan before are old enough.
+    private func sweep(_ bench: StoreBench, _ sweep: AssetSweep) async throws -> AssetSweep.Census {
+        try await Task.sleep(for: .milliseconds(5))
+        return try await sweep.run {}
+    }
+
+    @Test func anAssetThatNoOrderNamesGoesWithTheSecondScan() async throws {
+        try await StoreBench.with { bench in
+            try await bench.redis.completeView()
+            try await bench.store.putAssets([("aa", [1, 2]), ("bb", [3]), ("cc", [4, 5, 6])])
+            #expect(try await bench.write(self.write("1", ["aa", "bb"])) == .written)
+            // A removed order names nothing.
+            #expect(try await bench.write(self.write("2", ["cc"])) == .written)
+            #expect(try await bench.write(removal("2", 2)) == .written)
+            let sweep = AssetSweep(ViewWatch(View(redis: bench.redis)), timing: self.timing)
+            let first = try await self.sweep(bench, sweep)
+            #expect(first.orders == 2 && first.assets == 3 && first.bytes == 6 && first.unused == 1 && first.swept == 0)
+            let second = try await self.sweep(bench, sweep)
+            #expect(second.assets == 2 && second.unused == 0 && second.swept == 1 && second.sweptBytes == 3)
+            for digest in ["aa", "bb"] { #expect(try await self.stands(bench, digest)) }
+            #expect(try await !self.stands(bench, "cc"))
+        }
+    }
+
+    @Test func anAssetThatIsLookedForAgainStays() async throws {
+        try await StoreBench.with { bench in
+            try await bench.redis.completeView()
+            let sweep = AssetSweep(ViewWatch(View(redis: bench.redis)), timing: self.timing)
+            let pictures = Pictures(redis: bench.redis)
+            let url = PictureKey(orderType: try OrderTypeIdentifier(orderType), url: "https://h/p.png")
+            var record = PictureRecord()
+            record.content = .init(name: "p", contentDigest: "c", asset: "bb", checksum: 1, size: 1)
+            try await pictures.save(record, for: url)
+            try await bench.store.putAssets([("aa", [1]), ("bb", [2])])
+            for _ in 0..<3 {
+                _ = try await self.sweep(bench, sweep)
+                // One by who packages with it, one by who finds the picture.
+                try await bench.store.putAssets([("aa", [1])])
+                #expect(try await pictures.records([url])[0]?.content != nil)
+            }
+            for digest in ["aa", "bb"] { #expect(try await self.stands(bench, digest)) }
+            _ = try await self.sweep(bench, sweep)
+            _ = try await self.sweep(bench, sweep)
+            #expect(try await pictures.records([url])[0]?.content == nil, "it is fetched again")
+        }
+    }
+
+    /// It may have forgotten that somebody took a mark off.
+    @Test func marksOfAnEarlierLifeOfTheServerMeanNothing() async throws {
+        let server = try await RedisServer.start(["--appendonly", "yes"])
+        let redis = RedisClient(
+            try RedisConfiguration(url: server.url), eventLoopGroup: MultiThreadedEventLoopGroup.singleton)
+        let bench = StoreBench(server: server, redis: redis)
+        try await redis.completeView()
+        try await bench.store.putAssets([("aa", [1])])
+        let sweep = AssetSweep(ViewWatch(View(redis: redis)), timing: self.timing)
+        #expect(try await self.sweep(bench, sweep).unused == 1)
+        await server.kill()
+        try await server.restart()
+        await #expect(throws: (any Error).self, "nobody has judged the view") {
+            while true { _ = try await self.sweep(bench, sweep) }
+        }
+        try await redis.completeView()
+        let again = AssetSweep(ViewWatch(View(redis: redis)), timing: self.timing)
+        #expect(try await self.sweep(bench, again).unused == 1)
+        #expect(try await self.stands(bench, "aa"))
+        #expect(try await self.sweep(bench, again).swept == 1)
+        await redis.close()
+        await server.stop()
+    }
+
+    @Test func aServerThatIsFullCanBeSweptAndADamagedKeyStopsNothing() async throws {
+        try await StoreBench.with { bench in
+            try await bench.redis.completeView()
+            try await bench.store.putAssets([("aa", [1])])
+            _ = try await bench.raw("RPUSH", StoreKeys.asset("list"), "x")
+            _ = try await bench.raw("SET", StoreKeys.order(try key("string")), "x")
+            try await bench.server.everywhere("CONFIG", "SET", "maxmemory", "1")
+            let sweep = AssetSweep(ViewWatch(View(redis: bench.redis)), timing: self.timing)
+            _ = try await self.sweep(bench, sweep)
+            #expect(try await self.sweep(bench, sweep).swept == 1)
+        }
+    }
+
+    @Test func oneSweepsAtATimeAndNotBeforeItIsDue() async throws {
+        try await StoreBench.with { bench in
+            let sweep = AssetSweep(ViewWatch(View(redis: bench.redis)))
+            func claim(_ owner: String, lease: Duration = .seconds(60), period: Duration = .zero) async throws -> Bool {
+                try await sweep.claim(by: owner, lease: lease, period: period)
+            }
+            #expect(try await !claim("a"), "the first one is due after a period")
+            #expect(try await claim("a"))
+            #expect(try await !claim("b"))
+            #expect(try await claim("a", lease: .zero), "renewed")
+            #expect(try await claim("b"))
+            try await sweep.end(by: "a", period: .zero)
+            #expect(try await !claim("a"), "the end of somebody else's sweep is none")
+            try await sweep.end(by: "b", period: .seconds(60))
+            #expect(try await !claim("a"))
+            #expect(try await !claim("b"))
+        }
+    }
+
+    @Test func whatIsWrittenTooLateIsRefused() async throws {
+        try await StoreBench.with { bench in
+            var store = bench.store
+            store.timing.write = .milliseconds(20)
+            let begun = PackagingStart.now
+            try await Task.sleep(for: .milliseconds(50))
+            let writes = [
+                try self.write("1", ["aa"]),
+                OrderStore.Write(state: try state("2", version: 1), expectedRevision: 0, content: .removal),
+            ]
+            let outcomes = try await store.write(writes, begun: begun)
+            guard case .refused(let reason) = outcomes[0] else {
+                Issue.record("an order of long ago is written")
+                return
+            }
+            #expect(reason.contains("too long ago"))
+            #expect(outcomes[1] == .written, "a removal names no assets")
+            await #expect(throws: StoreError.self) {
+                _ = try await store.restore([.version(try state("3", version: 1), somePackage)], begun: begun)
+            }
+        }
+    }
+}
+
+/// Packagers, sweepers and restarts at the same time: every order that stands can be served.
+@Suite(.timeLimit(.minutes(2))) struct AssetSweepPropertyTests {
+    private static let digests = (0..<48).map { "d\($0)" }
+    private static let orders = 6
+
+    /// Of everybody.
+    private final class Tally: Sendable {
+        private let counts = Mutex((written: 0, late: 0, swept: 0, missing: [String]()))
+        var value: (written: Int, late: Int, swept: Int, missing: [String]) { self.counts.withLock { $0 } }
+        func wrote() { self.counts.withLock { $0.written += 1 } }
+        func refused() { self.counts.withLock { $0.late += 1 } }
+        func swept(_ count: Int) { self.counts.withLock { $0.swept += count } }
+        func misses(_ what: String) { self.counts.withLock { $0.missing.append(what) } }
+    }
+
+    private static func timing() -> AssetTiming {
+        var timing = AssetTiming()
+        timing.memory = .milliseconds(60)
+        timing.write = .milliseconds(100)
+        timing.grace = .milliseconds(300)
+        return timing
+    }
+
+    /// A packager that remembers what it has seen, and now and then stands still in the midst of it.
+    private static func package(_ redis: RedisClient, seed: UInt64, _ tally: Tally) async throws {
+        var random = SeededGenerator(seed: seed)
+        let watch = ViewWatch(View(redis: redis))
+        var store = OrderStore(redis: redis, view: watch)
+        store.timing = Self.timing()
+        while !Task.isCancelled {
+            do {
+                let order = "o\(Int.random(in: 0..<Self.orders, using: &random))"
+                let begun = PackagingStart.now
+                let epochs = try await watch.known()
+                let standing = try await store.orders([key(order)])[0].get()
+                let assets = Self.digests.shuffled(using: &random).prefix(3).sorted()
+                let refused = try await store.putEachAsset(assets.map { ($0, Array($0.utf8)) }, under: epochs)
+                guard refused.isEmpty else { continue }
+                if Int.random(in: 0..<20, using: &random) == 0 { try await Task.sleep(for: .milliseconds(700)) }
+                let write = OrderStore.Write(
+                    state: try state(order, version: (standing?.state.version ?? 0) + 1),
+                    expectedRevision: standing?.revision ?? 0,
+                    content: .version(.init(head: [1], assets: assets, tail: [2], entityTag: "e")))
+                switch try await store.write([write], begun: begun)[0] {
+                case .written: tally.wrote()
+                case .refused: tally.refused()
+                case .conflict: break
+                }
+                // Most of the time one waits, so that assets fall out of use.
+                try await Task.sleep(for: .milliseconds(Int.random(in: 0...60, using: &random)))
+            } catch {
+                try Task.checkCancellation()
+                try await Task.sleep(for: .milliseconds(5))
+            }
+        }
+    }
+
+    private static func sweep(_ redis: RedisClient, _ tally: Tally) async throws {
+        let sweep = AssetSweep(ViewWatch(View(redis: redis)), timing: Self.timing())
+        while !Task.isCancelled {
+            do {
+                tally.swept(try await sweep.run {}.swept)
+                try await Task.sleep(for: .milliseconds(20))
+            } catch {
+                try Task.checkCancellation()
+                try await Task.sleep(for: .milliseconds(5))
+            }
+        }
+    }
+
+    /// Reads as the gateway does.
+    private static func look(_ bench: StoreBench, _ tally: Tally) async throws {
+        for number in 0..<Self.orders {
+            let order = try key("o\(number)")
+            guard let before = try await bench.store.orders([order])[0].get() else { continue }
+            var missing: [String] = []
+            for digest in before.assets where try await bench.raw("EXISTS", StoreKeys.asset(digest)).integer != 1 {
+                missing.append(digest)
+            }
+            guard !missing.isEmpty else { continue }
+            // One that has moved on meanwhile named them before.
+            let after = try await bench.store.orders([order])[0].get()
+            if after?.revision == before.revision { tally.misses("\(order): \(missing)") }
+        }
+    }
+
+    @Test(arguments: [1, 2]) func noOrderNamesAnAssetThatWasSwept(_ seed: UInt64) async throws {
+        let server = try await RedisServer.start(["--appendonly", "yes"])
+        let redis = RedisClient(
+            try RedisConfiguration(url: server.url), eventLoopGroup: MultiThreadedEventLoopGroup.singleton)
+        let bench = StoreBench(server: server, redis: redis)
+        try await redis.completeView()
+        let tally = Tally()
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for packager in 0..<UInt64(3) {
+                group.addTask { try await Self.package(redis, seed: seed * 10 + packager, tally) }
+            }
+            for _ in 0..<2 { group.addTask { try await Self.sweep(redis, tally) } }
+            for round in 0..<3 {
+                let swept = tally.value.swept
+                let end = ContinuousClock.now + .seconds(20)
+                while tally.value.swept < swept + 3, ContinuousClock.now < end {
+                    try await Self.look(bench, tally)
+                    try await Task.sleep(for: .milliseconds(20))
+                }
+                guard round < 2 else { break }
+                await server.kill()
+                try await server.restart()
+                try await self.untilItAnswers(redis)
+                try await redis.completeView()
+            }
+            group.cancelAll()
+            while await group.nextResult() != nil {}
+        }
+        try await Self.look(bench, tally)
+        let value = tally.value
+        #expect(value.missing.isEmpty)
+        #expect(value.swept >= 9 && value.written > 20)
+        await redis.close()
+        await server.stop()
+    }
+
+    private func untilItAnswers(_ redis: RedisClient) async throws {
+        let end = ContinuousClock.now + .seconds(30)
+        while (try? await redis.send(RedisCommand("PING"))) == nil {
+            try #require(ContinuousClock.now < end, "Redis does not come back")
+        }
+    }
+}
