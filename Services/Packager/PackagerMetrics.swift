@@ -23,6 +23,8 @@ struct PackagerMetrics: Sendable {
     let conflicts: Counter
     /// Versions that were published when a later one stood already: their partition had moved to another worker.
     let overtaken: Counter
+    /// Bytes of stored documents that are in memory.
+    let documentBytes: Gauge
     /// From a change's arrival in Kafka to its package in Redis.
     let age: Timer
 
@@ -37,6 +39,7 @@ struct PackagerMetrics: Sendable {
         self.filesOmitted = Counter(label: "waybill_files_omitted_total", factory: factory)
         self.conflicts = Counter(label: "waybill_write_conflicts_total", factory: factory)
         self.overtaken = Counter(label: "waybill_versions_overtaken_total", factory: factory)
+        self.documentBytes = Gauge(label: "waybill_documents_in_hand_bytes", factory: factory)
         self.age = Timer(label: "waybill_change_age_seconds", factory: factory)
     }
 }

@@ -13,7 +13,8 @@ public struct PackagingError: Error, Hashable, Sendable, CustomStringConvertible
     public let message: String
     public var description: String { self.message }
 
-    init(_ code: Code, _ message: String) {
+    /// - Parameter message: the action, the reason, what to do.
+    public init(_ code: Code, _ message: String) {
         self.code = code
         self.message = message
     }

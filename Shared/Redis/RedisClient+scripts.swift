@@ -9,22 +9,33 @@ extension RedisClient {
     /// In a cluster it is loaded where the refused runs have their keys, and if they are refused again (the slot is on
     /// its way elsewhere) on all masters.
     public func evaluate(_ invocations: [RedisInvocation]) async throws(RedisError) -> [RedisValue] {
+        try await self.evaluate(invocations, checkedBy: [])
+    }
+
+    /// The same with checks, as in `pipeline(_:checkedBy:)`.
+    ///
+    /// - Returns: the answers of the runs, then those of the checks that were answered last.
+    public func evaluate(
+        _ invocations: [RedisInvocation], checkedBy checks: [RedisCommand]
+    ) async throws(RedisError) -> [RedisValue] {
         try await self.load(invocations.filter { $0.script.knownDigest == nil }, onAll: false)
-        var answers = try await self.run(invocations)
+        var answers = try await self.run(invocations, checks)
         for round in 0..<Self.loadLimit {
-            let unknown = answers.indices.filter { answers[$0].serverError?.serverPrefix == "NOSCRIPT" }
+            let unknown = invocations.indices.filter { answers[$0].serverError?.serverPrefix == "NOSCRIPT" }
             guard !unknown.isEmpty else { break }
             try await self.load(unknown.map { invocations[$0] }, onAll: round > 0)
-            for (index, answer) in zip(unknown, try await self.run(unknown.map { invocations[$0] })) {
-                answers[index] = answer
-            }
+            let again = try await self.run(unknown.map { invocations[$0] }, checks)
+            for (index, answer) in zip(unknown, again) { answers[index] = answer }
+            answers.replaceSubrange(invocations.count..., with: again.suffix(checks.count))
         }
         return answers
     }
 
-    private func run(_ invocations: [RedisInvocation]) async throws(RedisError) -> [RedisValue] {
+    private func run(
+        _ invocations: [RedisInvocation], _ checks: [RedisCommand]
+    ) async throws(RedisError) -> [RedisValue] {
         // `load` was called for each script, and a digest is never forgotten.
-        try await self.pipeline(invocations.map { $0.command(digest: $0.script.knownDigest ?? "") })
+        try await self.pipeline(invocations.map { $0.command(digest: $0.script.knownDigest ?? "") }, checkedBy: checks)
     }
 
     /// Loads each script once, in a cluster once per master that serves a key of its runs.

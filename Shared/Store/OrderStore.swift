@@ -10,7 +10,7 @@ public struct OrderStore: Sendable {
     static let removedSeconds: Int64 = 7 * 24 * 3600
 
     let redis: RedisClient
-    private let view: ViewWatch?
+    let view: ViewWatch?
     private let present = PresentAssets()
     /// How long assets live that nobody names. The same for all that package.
     var timing = AssetTiming()
@@ -36,6 +36,8 @@ public struct OrderStore: Sendable {
         public var content = ""
         /// The version whose announcement is not known to be done, empty if there is none.
         public var unannounced = ""
+        /// Bytes of its document in Redis.
+        public var documentBytes = 0
     }
 
     /// Reads some orders.
@@ -46,55 +48,21 @@ public struct OrderStore: Sendable {
     ///   order: nobody may take an order for damaged that could only not be read now. With code `.incomplete` when an
     ///   order may only seem to be unknown.
     public func orders(_ keys: [OrderKey]) async throws(StoreError) -> [Result<StoredOrder?, StoreError>] {
-        let orders = try await self.eachOrder(keys)
+        var orders: [Result<StoredOrder?, StoreError>] = []
+        var large: [(item: Int, bytes: Int)] = []
+        for (index, sight) in try await self.look(at: keys).enumerated() {
+            switch sight {
+            case .read(let result): orders.append(result)
+            case .large(let bytes):
+                orders.append(.success(nil))
+                large.append((index, bytes))
+            }
+        }
+        for page in Self.pages(large) {
+            for (index, result) in zip(page, try await self.eachOrder(page.map { keys[$0] })) { orders[index] = result }
+        }
         for case .failure(let error) in orders where error.code == .unavailable { throw error }
         return orders
-    }
-
-    /// The same for who can do without some of them: an order that cannot be read now, as when one of several servers
-    /// is away, is a failure with code `.unavailable` in its place.
-    public func eachOrder(_ keys: [OrderKey]) async throws(StoreError) -> [Result<StoredOrder?, StoreError>] {
-        let commands = keys.map { RedisCommand("HMGET", .string(StoreKeys.order($0)), Self.fields) }
-        // The epochs behind the orders, on the same connections: had the view been incomplete in between, they would
-        // be others than those that were known before. An order that is led elsewhere, behind an epoch that was read
-        // already, has no answer: a node that lost what it had just got would be taken for one without the order.
-        let epochs = try await self.view?.known()
-        let checks = self.view?.view.epochCommands ?? []
-        let replies = try await self.pipeline(commands, checkedBy: checks, "reading orders")
-        if let epochs { try self.view?.check(replies.dropFirst(commands.count), against: epochs) }
-        return zip(keys, replies).map { key, reply in Self.stored(key, reply) }
-    }
-
-    /// What is read of an order.
-    private static let fields = RedisArgument.encoded(
-        RedisEncodedArguments(
-            [
-                OrderField.token, .version, .modified, .document, .sources, .recent, .etag, .assets, .revision, .signer,
-                .content, .unannounced,
-            ].map { .string($0.rawValue) }))
-
-    private static func stored(_ key: OrderKey, _ reply: RedisValue) -> Result<StoredOrder?, StoreError> {
-        if case .error(let message) = reply { return .failure(StoreError("reading order \(key)", reply: message)) }
-        guard let values = reply.array, values.count == 12 else {
-            return .failure(StoreError(.corrupt, "reading order \(key): twelve fields were expected"))
-        }
-        guard values[1] != .null else { return .success(nil) }
-        guard let token = values[0].text, let version = values[1].integer, let modified = values[2].integer,
-            let document = values[3].bytes, let sources = values[4].bytes, let recent = values[5].bytes,
-            let revision = values[8].integer
-        else { return .failure(StoreError(.corrupt, "reading order \(key): a field is missing")) }
-        do {
-            let state = try OrderState(
-                key: key, document: document, token: token, version: version, modifiedEpochSeconds: modified,
-                sources: sources, recent: recent)
-            let assets = (values[7].text ?? "").split(separator: " ").map(String.init)
-            return .success(
-                StoredOrder(
-                    state: state, revision: revision, entityTag: values[6].text ?? "", assets: assets,
-                    signer: values[9].text ?? "", content: values[10].text ?? "", unannounced: values[11].text ?? ""))
-        } catch {
-            return .failure(StoreError(.corrupt, "reading order \(key): \(error)"))
-        }
     }
 
     /// What to write for one order.

@@ -82,6 +82,17 @@ enum StoreScripts {
 
         """
 
+    /// Reads fields of an order, with the size of its document in place of a large one.
+    ///
+    /// KEYS: the order. ARGV: most bytes of a document, then the fields, the fourth of which is the document.
+    static let readOrder = RedisScript(
+        """
+        local values = redis.call('HMGET', KEYS[1], unpack(ARGV, 2))
+        local document = values[4]
+        if document and #document > tonumber(ARGV[1]) then values[4] = #document end
+        return values
+        """)
+
     /// Takes the mark off an order whose version is announced, unless another one was set meanwhile.
     ///
     /// KEYS: the order. ARGV: the mark.

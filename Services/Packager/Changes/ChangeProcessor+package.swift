@@ -19,14 +19,15 @@ extension ChangeProcessor {
         _ orders: [(ChangeBatch.Order, OrderStore.StoredOrder?)], _ verdicts: inout Verdicts
     ) async -> [Passage] {
         let seconds = self.now() / 1000
-        let steps = await Self.onAllCores(orders) { [workshops, hasShelf = self.shelf != nil] order, stored in
+        let steps = await Self.onAllCores(orders) {
+            [workshops, hasShelf = self.shelf != nil, limit = self.recordLimit.value] order, stored in
             guard let workshop = workshops[order.key.orderType] else { return Step.failed("its brand is gone") }
             let folded = workshop.fold(
                 order.key, stored: stored, changes: order.changes.map { (ChangePosition($0.record), $0.change) },
                 nowEpochSeconds: seconds)
             CrashPoint.reached(.folded)
             if hasShelf, !folded.pictureURLs.isEmpty { return .folded(folded) }
-            return Self.sign(folded, of: order, in: workshop, pictures: [:], nowEpochSeconds: seconds)
+            return Self.sign(folded, of: order, in: workshop, pictures: [:], limit: limit, nowEpochSeconds: seconds)
         }
         var passages: [Passage] = []
         var open: [(order: ChangeBatch.Order, folded: FoldedOrder)] = []
@@ -52,10 +53,10 @@ extension ChangeProcessor {
         nowEpochSeconds seconds: Int64
     ) async throws(StoreError) -> [Passage] {
         let found = try await shelf.find(Set(open.flatMap(\.folded.pictureKeys)), nowEpochSeconds: seconds)
-        let steps = await Self.onAllCores(open) { [workshops] order, folded in
+        let steps = await Self.onAllCores(open) { [workshops, limit = self.recordLimit.value] order, folded in
             guard let workshop = workshops[order.key.orderType] else { return Step.failed("its brand is gone") }
             return Self.sign(
-                folded, of: order, in: workshop, pictures: found.shown[order.key.orderType] ?? [:],
+                folded, of: order, in: workshop, pictures: found.shown[order.key.orderType] ?? [:], limit: limit,
                 nowEpochSeconds: seconds)
         }
         var passages: [Passage] = []
@@ -79,11 +80,17 @@ extension ChangeProcessor {
 
     private static func sign(
         _ folded: FoldedOrder, of order: ChangeBatch.Order, in workshop: OrderWorkshop,
-        pictures: OrderWorkshop.Shown, nowEpochSeconds: Int64
+        pictures: OrderWorkshop.Shown, limit: Int, nowEpochSeconds: Int64
     ) -> Step {
         do {
             let work = try workshop.work(on: folded, pictures: pictures, nowEpochSeconds: nowEpochSeconds)
-            return .packaged(Passage(order: order, work: work))
+            let passage = Passage(order: order, work: work)
+            guard work.package != nil, let record = passage.record, record.count > limit else {
+                return .packaged(passage)
+            }
+            let smaller = try workshop.work(
+                on: folded, pictures: pictures, recordBytes: limit, nowEpochSeconds: nowEpochSeconds)
+            return .packaged(Passage(order: order, work: smaller))
         } catch {
             return .failed("packaging order \(folded.key): \(error)")
         }

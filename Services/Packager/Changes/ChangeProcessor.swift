@@ -31,6 +31,10 @@ struct ChangeProcessor: Sendable {
     var view: ViewWatch?
     /// Milliseconds since 1970.
     var now: @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970 * 1000) }
+    /// The documents of all batches that are in work.
+    let load: DocumentLoad
+    /// What can be published.
+    let recordLimit: RecordLimit
     private let deadLetters: DeadLetterOffice
 
     init(
@@ -44,6 +48,8 @@ struct ChangeProcessor: Sendable {
         self.producer = producer
         self.metrics = metrics
         self.logger = logger
+        self.load = DocumentLoad(metrics.documentBytes)
+        self.recordLimit = RecordLimit(producer: producer.messageLimit)
         self.deadLetters = DeadLetterOffice(topics: topics, producer: producer, metrics: metrics, logger: logger)
     }
 
@@ -89,19 +95,55 @@ struct ChangeProcessor: Sendable {
         return outcomes
     }
 
-    /// Takes orders through steps 1 to 6.
+    /// Takes orders through steps 1 to 6: first all whose documents are small, then the others page by page, so that
+    /// what is in memory does not grow with what stands in Redis.
     ///
     /// - Returns: those that another worker wrote in between.
     private func advance(_ orders: [ChangeBatch.Order], _ verdicts: inout Verdicts) async -> [ChangeBatch.Order] {
-        let begun = PackagingStart.now
-        let epochs: View.Epochs?
+        var conflicts: [ChangeBatch.Order] = []
+        var large: [(item: ChangeBatch.Order, bytes: Int)] = []
         do {
-            epochs = try await self.view?.known()
+            let begun = try await self.begin()
+            var small: [Seen] = []
+            for (order, sight) in zip(orders, try await self.store.look(at: orders.map(\.key))) {
+                switch sight {
+                case .read(let result): small.append((order, result))
+                case .large(let bytes): large.append((order, bytes))
+                }
+            }
+            if !small.isEmpty { conflicts += await self.advance(small, begun, &verdicts) }
+            for page in OrderStore.pages(large) {
+                let begun = try await self.begin()
+                let read = try await self.store.eachOrder(page.map(\.key))
+                conflicts += await self.advance(Array(zip(page, read)), begun, &verdicts)
+                large.removeFirst(page.count)
+            }
         } catch {
-            verdicts.postpone(orders.map(\.place), "\(error)")
-            return []
+            // What went through keeps its verdict; of the rest nothing was read.
+            let rest = conflicts.isEmpty && large.isEmpty ? orders : large.map(\.item)
+            verdicts.postpone(rest.map(\.place), "\(error)")
         }
-        let (readable, corrupt) = await self.readStates(orders, &verdicts)
+        return conflicts
+    }
+
+    /// An order with what was read of it.
+    private typealias Seen = (order: ChangeBatch.Order, result: Result<OrderStore.StoredOrder?, StoreError>)
+
+    /// What holds for orders that are read next.
+    private struct Begun {
+        let at = PackagingStart.now
+        let epochs: View.Epochs?
+    }
+
+    private func begin() async throws(StoreError) -> Begun { Begun(epochs: try await self.view?.known()) }
+
+    private func advance(
+        _ sights: [Seen], _ begun: Begun, _ verdicts: inout Verdicts
+    ) async -> [ChangeBatch.Order] {
+        let (readable, corrupt) = self.sort(sights, &verdicts)
+        let bytes = readable.reduce(0) { $0 + ($1.1?.documentBytes ?? 0) }
+        self.load.add(bytes)
+        defer { self.load.add(-bytes) }
         CrashPoint.reached(.statesRead)
         var open = await self.package(readable, &verdicts)
         CrashPoint.reached(.signed)
@@ -110,46 +152,40 @@ struct ChangeProcessor: Sendable {
         await self.deadLetters.send(corrupt + open.flatMap(\.refused), &verdicts)
         CrashPoint.reached(.deadLettersSent)
         open.removeAll { verdicts.isPostponed($0.place) }
-        let conflicts = await self.write(open, begun, under: epochs, &verdicts)
+        let conflicts = await self.write(open, begun, &verdicts)
         open.removeAll { verdicts.isPostponed($0.place) || conflicts.contains($0.place) }
         await self.publish(open, &verdicts)
         do {
             // A view that was lost since is restored from what was published before it was lost: this may be missing.
-            if let epochs { try await self.view?.confirm(epochs) }
+            if let epochs = begun.epochs { try await self.view?.confirm(epochs) }
         } catch {
             verdicts.postpone(open.map(\.place), "\(error)")
         }
         open.removeAll { verdicts.isPostponed($0.place) }
         self.account(for: open.map(\.work))
         self.metrics.conflicts.increment(by: conflicts.count)
-        return orders.filter { conflicts.contains($0.place) }
+        return sights.map(\.order).filter { conflicts.contains($0.place) }
     }
 
-    /// Reads what stands in Redis of some orders.
-    ///
-    /// - Returns: what could be read, and letters about what is damaged.
-    private func readStates(
-        _ orders: [ChangeBatch.Order], _ verdicts: inout Verdicts
-    ) async -> (readable: [(ChangeBatch.Order, OrderStore.StoredOrder?)], corrupt: [ChangeBatch.Refused]) {
+    /// Tells orders that could be read from those that are damaged, about which there are letters.
+    private func sort(
+        _ sights: [Seen], _ verdicts: inout Verdicts
+    ) -> (readable: [(ChangeBatch.Order, OrderStore.StoredOrder?)], corrupt: [ChangeBatch.Refused]) {
         var corrupt: [ChangeBatch.Refused] = []
         var readable: [(ChangeBatch.Order, OrderStore.StoredOrder?)] = []
-        do {
-            for (order, result) in zip(orders, try await self.store.eachOrder(orders.map(\.key))) {
-                switch result {
-                case .success(let stored): readable.append((order, stored))
-                case .failure(let error) where error.code == .corrupt:
-                    let fault = ChangeFault(
-                        code: .corruptState,
-                        reason: "\(error.message); repair or remove what stands in Redis, then publish the change again"
-                    )
-                    corrupt += order.changes.map {
-                        ChangeBatch.Refused(place: order.place, record: $0.record, fault: fault)
-                    }
-                case .failure(let error): verdicts.postpone(order.place, error.message)
+        for (order, result) in sights {
+            switch result {
+            case .success(let stored): readable.append((order, stored))
+            case .failure(let error) where error.code == .corrupt:
+                let fault = ChangeFault(
+                    code: .corruptState,
+                    reason: "\(error.message); repair or remove what stands in Redis, then publish the change again"
+                )
+                corrupt += order.changes.map {
+                    ChangeBatch.Refused(place: order.place, record: $0.record, fault: fault)
                 }
+            case .failure(let error): verdicts.postpone(order.place, error.message)
             }
-        } catch {
-            verdicts.postpone(orders.map(\.place), "\(error)")
         }
         return (readable, corrupt)
     }
@@ -158,17 +194,17 @@ struct ChangeProcessor: Sendable {
     ///
     /// - Returns: the places of the orders that another worker wrote in between.
     private func write(
-        _ open: [Passage], _ begun: PackagingStart, under epochs: View.Epochs?, _ verdicts: inout Verdicts
+        _ open: [Passage], _ begun: Begun, _ verdicts: inout Verdicts
     ) async -> Set<Int> {
         var conflicts: Set<Int> = []
         var writes: [(place: Int, write: OrderStore.Write)] = []
         for passage in open { if let write = passage.write { writes.append((passage.place, write)) } }
         do {
-            let refused = try await self.putAssets(open, epochs)
+            let refused = try await self.putAssets(open, begun.epochs)
             CrashPoint.reached(.assetsPut)
             // A Redis that is full refuses new assets and still takes removals.
             if !refused.isEmpty { writes.removeAll { Self.lacks(refused, $0, &verdicts) } }
-            for (sent, outcome) in zip(writes, try await self.store.write(writes.map(\.write), begun: begun)) {
+            for (sent, outcome) in zip(writes, try await self.store.write(writes.map(\.write), begun: begun.at)) {
                 switch outcome {
                 case .written: break
                 case .conflict: conflicts.insert(sent.place)
@@ -223,6 +259,7 @@ struct ChangeProcessor: Sendable {
         var ended = await endings.find(ofRemoved: told, now: self.now(), &verdicts)
         messages += ended.map { ($0.place, endings.tombstone($0)) }
         let outcomes = await self.producer.produce(messages.map(\.message))
+        for (passage, outcome) in zip(told, outcomes) { self.learn(passage, outcome) }
         for (sent, outcome) in zip(messages, outcomes) {
             guard case .failure(let error) = outcome else { continue }
             verdicts.postpone(sent.place, "publishing to \(sent.message.topic): \(error.message)")
@@ -235,6 +272,16 @@ struct ChangeProcessor: Sendable {
         // Behind their tombstones: a try that fails in between still finds them.
         await endings.takeOff(ended.filter { !verdicts.isPostponed($0.place) }, overtaken: overtaken, &verdicts)
         CrashPoint.reached(.unregistered)
+    }
+
+    /// Takes in which records the topic takes.
+    private func learn(_ passage: Passage, _ outcome: Result<KafkaPosition, KafkaError>) {
+        guard let size = passage.record?.count else { return }
+        switch outcome {
+        case .success: self.recordLimit.taken(size)
+        case .failure(let error) where error.code == .messageTooLarge: self.recordLimit.refused(size)
+        case .failure: break
+        }
     }
 
     /// Makes sure that the last record of each order is of what stands in Redis.

@@ -110,24 +110,47 @@ struct OrderWorkshop: Sendable {
     func work(
         on folded: FoldedOrder, pictures: Shown = [:], nowEpochSeconds: Int64
     ) throws(PackagingError) -> OrderWork {
+        try self.work(on: folded, pictures, nil, nowEpochSeconds: nowEpochSeconds)
+    }
+
+    /// The same for changes of which some make an order whose record Kafka would not take: those are refused.
+    ///
+    /// - Parameter recordBytes: most bytes of the record.
+    func work(
+        on folded: FoldedOrder, pictures: Shown, recordBytes: Int, nowEpochSeconds: Int64
+    ) throws(PackagingError) -> OrderWork {
+        try self.work(on: folded, pictures, recordBytes, nowEpochSeconds: nowEpochSeconds)
+    }
+
+    private func work(
+        on folded: FoldedOrder, _ pictures: Shown, _ recordBytes: Int?, nowEpochSeconds: Int64
+    ) throws(PackagingError) -> OrderWork {
         let (key, stored, result) = (folded.key, folded.stored, folded.result)
         guard result.effect == .changed, let state = result.state else {
             return OrderWork(key: key, stored: stored, result: result, package: nil)
         }
         do {
-            let package = try self.package(state, pictures, nowEpochSeconds: nowEpochSeconds)
+            let package = try self.package(state, pictures, recordBytes, nowEpochSeconds: nowEpochSeconds)
             return OrderWork(key: key, stored: stored, result: result, package: package)
         } catch {
             guard error.code == .tooLarge else { throw error }
-            return try self.workSingly(on: folded, pictures, nowEpochSeconds: nowEpochSeconds)
+            return try self.workSingly(on: folded, pictures, recordBytes, nowEpochSeconds: nowEpochSeconds)
         }
     }
 
     /// Signed now and not at the modification second, which may lie ahead: versions are a second apart at least.
     private func package(
-        _ state: OrderState, _ pictures: Shown, nowEpochSeconds: Int64
+        _ state: OrderState, _ pictures: Shown, _ recordBytes: Int? = nil, nowEpochSeconds: Int64
     ) throws(PackagingError) -> OrderPackage {
-        try self.build(state.orderJSON(rules: self.rules), pictures, nowEpochSeconds)
+        let package = try self.build(state.orderJSON(rules: self.rules), pictures, nowEpochSeconds)
+        guard let recordBytes else { return package }
+        let recipe = PackageRecipe(assets: package.assets.map(\.rawValue), entityTag: package.entityTag)
+        let size = OrderRecord(state, recipe: recipe).encoded.count
+        guard size > recordBytes else { return package }
+        throw PackagingError(
+            .tooLarge,
+            "its record would have \(size) bytes and Kafka's topic of orders takes \(recordBytes); make the order "
+                + "smaller, or raise max.message.bytes of the topic and message.max.bytes of the packagers")
     }
 
     /// The package of an order that was lost, as it was published; nil if it would be too large now.
@@ -185,7 +208,7 @@ struct OrderWorkshop: Sendable {
     /// Takes as many changes at once as fit, doubling what fitted and halving what did not, so that a few bad ones
     /// among many cost a few packages each and many bad ones one package each.
     private func workSingly(
-        on folded: FoldedOrder, _ pictures: Shown, nowEpochSeconds: Int64
+        on folded: FoldedOrder, _ pictures: Shown, _ recordBytes: Int?, nowEpochSeconds: Int64
     ) throws(PackagingError) -> OrderWork {
         let (key, stored, changes) = (folded.key, folded.stored, folded.changes)
         var good: [(ChangePosition, OrderChange)] = []
@@ -201,7 +224,7 @@ struct OrderWorkshop: Sendable {
             do {
                 var package: OrderPackage?
                 if result.effect == .changed, let state = result.state {
-                    package = try self.package(state, pictures, nowEpochSeconds: nowEpochSeconds)
+                    package = try self.package(state, pictures, recordBytes, nowEpochSeconds: nowEpochSeconds)
                 }
                 work = OrderWork(key: key, stored: stored, result: result, package: package)
                 good += next

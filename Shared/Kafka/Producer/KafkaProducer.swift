@@ -56,6 +56,11 @@ public final class KafkaProducer: Sendable {
         self.state.withLock { $0.core.stop() }
     }
 
+    /// The most bytes of key and value that are taken, `message.max.bytes`; a topic may take fewer.
+    public var messageLimit: Int {
+        self.properties.last { $0.0 == "message.max.bytes" }.flatMap { Int($0.1) } ?? Int.max
+    }
+
     /// The handle to work with: a new one when the last one failed for good.
     private func current() -> ProducerThread {
         self.state.withLock { state in

@@ -1,0 +1,115 @@
+public import Model
+import Redis
+
+/// Reading orders with a bound on what is in memory at once.
+extension OrderStore {
+    /// A document of at most so many bytes comes with the first answer; of a larger one only its size does.
+    static let smallDocument = 16 << 10
+    /// Most bytes of larger documents that are read at once. One alone may be larger.
+    static let pageBytes = 4 << 20
+
+    /// What a first look at an order gives.
+    public enum Sight: Sendable {
+        /// It was read; nil for an unknown order.
+        case read(Result<StoredOrder?, StoreError>)
+        /// Its document has so many bytes and was left where it is.
+        case large(bytes: Int)
+    }
+
+    /// Takes a first look at some orders, in one go: all but the documents that are large.
+    ///
+    /// - Returns: one sight per key, in order. An order that cannot be read now, as when one of several servers is
+    ///   away, is a failure with code `.unavailable` in its place.
+    /// - Throws: as `orders`.
+    public func look(at keys: [OrderKey]) async throws(StoreError) -> [Sight] {
+        try await self.read(keys, documentsUpTo: Self.smallDocument)
+    }
+
+    /// Reads some orders whole, however large.
+    ///
+    /// - Parameter keys: of one of the `pages`, so that memory and the deadline of the answers hold.
+    /// - Returns: as `look`.
+    public func eachOrder(_ keys: [OrderKey]) async throws(StoreError) -> [Result<StoredOrder?, StoreError>] {
+        guard !keys.isEmpty else { return [] }
+        return try await self.read(keys, documentsUpTo: Int.max).map { sight in
+            guard case .read(let result) = sight else { return .success(nil) }
+            return result
+        }
+    }
+
+    /// Divides large orders into pages that are read one after the other.
+    public static func pages<Item>(_ large: [(item: Item, bytes: Int)]) -> [[Item]] {
+        var pages: [[Item]] = []
+        var room = 0
+        for (item, bytes) in large {
+            if pages.isEmpty || bytes > room {
+                pages.append([])
+                room = Self.pageBytes
+            }
+            pages[pages.count - 1].append(item)
+            room -= bytes
+        }
+        return pages
+    }
+
+    private func read(_ keys: [OrderKey], documentsUpTo limit: Int) async throws(StoreError) -> [Sight] {
+        // The epochs behind the orders, on the same connections: had the view been incomplete in between, they would
+        // be others than those that were known before. An order that is led elsewhere, behind an epoch that was read
+        // already, has no answer: a node that lost what it had just got would be taken for one without the order.
+        let epochs = try await self.view?.known()
+        let checks = self.view?.view.epochCommands ?? []
+        let replies: [RedisValue]
+        do {
+            replies = try await self.redis.evaluate(
+                keys.map {
+                    RedisInvocation(
+                        StoreScripts.readOrder, keys: [StoreKeys.order($0)],
+                        arguments: [.integer(Int64(limit)), Self.fields])
+                }, checkedBy: checks)
+        } catch {
+            throw StoreError("reading orders", error)
+        }
+        if let epochs { try self.view?.check(replies.dropFirst(keys.count), against: epochs) }
+        return zip(keys, replies).map { key, reply in Self.sight(key, reply) }
+    }
+
+    /// What is read of an order.
+    private static let fields = RedisArgument.encoded(
+        RedisEncodedArguments(
+            [
+                OrderField.token, .version, .modified, .document, .sources, .recent, .etag, .assets, .revision, .signer,
+                .content, .unannounced,
+            ].map { .string($0.rawValue) }))
+
+    private static func sight(_ key: OrderKey, _ reply: RedisValue) -> Sight {
+        if case .error(let message) = reply {
+            return .read(.failure(StoreError("reading order \(key)", reply: message)))
+        }
+        guard let values = reply.array, values.count == 12 else {
+            return .read(.failure(StoreError(.corrupt, "reading order \(key): twelve fields were expected")))
+        }
+        if case .integer(let size) = values[3] { return .large(bytes: Int(clamping: size)) }
+        return .read(Self.stored(key, values))
+    }
+
+    private static func stored(_ key: OrderKey, _ values: [RedisValue]) -> Result<StoredOrder?, StoreError> {
+        guard values[1] != .null else { return .success(nil) }
+        guard let token = values[0].text, let version = values[1].integer, let modified = values[2].integer,
+            let document = values[3].bytes, let sources = values[4].bytes, let recent = values[5].bytes,
+            let revision = values[8].integer
+        else { return .failure(StoreError(.corrupt, "reading order \(key): a field is missing")) }
+        do {
+            let state = try OrderState(
+                key: key, document: document, token: token, version: version, modifiedEpochSeconds: modified,
+                sources: sources, recent: recent)
+            let assets = (values[7].text ?? "").split(separator: " ").map(String.init)
+            return .success(
+                StoredOrder(
+                    state: state, revision: revision, entityTag: values[6].text ?? "", assets: assets,
+                    signer: values[9].text ?? "", content: values[10].text ?? "", unannounced: values[11].text ?? "",
+                    documentBytes: document.count))
+        } catch {
+            return .failure(StoreError(.corrupt, "reading order \(key): \(error)"))
+        }
+    }
+}
