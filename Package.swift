@@ -75,7 +75,7 @@ let package = Package(
 
         shared("Model", exclude: ["Schemas"]),
         shared("Kafka", ["CRDKafka"]),
-        shared("Redis", ["CHiredis", .nioCore, .nioPosix, .nioSSL, .deque]),
+        shared("Redis", ["CHiredis", "Cryptography", .nioCore, .nioPosix, .nioSSL, .deque]),
         shared("Cryptography", ["CCrypto"]),
         shared("HTTP2", ["CNGHTTP2", .nioCore]),
         shared("Fetch", ["CCurl"]),

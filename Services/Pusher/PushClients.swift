@@ -22,6 +22,7 @@ final class PushClients: Sendable {
     private struct State {
         var kept: [OrderTypeIdentifier: Kept] = [:]
         var lastGeneration = 0
+        var failures: [(type: OrderTypeIdentifier, error: any Error)] = []
     }
 
     private let dispatch: PushDispatch
@@ -29,18 +30,25 @@ final class PushClients: Sendable {
     private let make: Make
     private let state = Mutex(State())
 
+    /// The brands whose credential could not be used from the start, and why; they are tried again when their files
+    /// change.
+    var failures: [(type: OrderTypeIdentifier, error: any Error)] { self.state.withLock { $0.failures } }
+
     /// - Parameter onRenewed: told when a credential was replaced, or its brand is gone.
-    /// - Throws: what `make` throws for the first that it cannot make.
     init(
         _ brands: Brands, dispatch: PushDispatch, onRenewed: @escaping @Sendable (OrderTypeIdentifier) -> Void,
         make: @escaping Make
-    ) throws {
+    ) {
         self.dispatch = dispatch
         self.onRenewed = onRenewed
         self.make = make
         for type in brands.orderTypes {
             guard let brand = brands[type] else { continue }
-            _ = try self.install(type, brand)
+            do {
+                _ = try self.install(type, brand)
+            } catch {
+                self.state.withLock { $0.failures.append((type, error)) }
+            }
         }
     }
 

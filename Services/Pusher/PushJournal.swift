@@ -27,7 +27,7 @@ final class PushJournal: Sendable {
     /// How often the log is told that something lasts.
     static let pause = Duration.seconds(10)
 
-    /// What makes a pusher unready while it lasts: that APNs answers nothing.
+    /// What `/readyz` says of an APNs that answers nothing. It makes no pusher unready: another one could do no more.
     static let apns = "apns"
 
     private let logger: Logger
@@ -45,27 +45,29 @@ final class PushJournal: Sendable {
 
     /// Something failed and is tried again.
     func isAway(_ upstream: Upstream, _ reason: String, now: ContinuousClock.Instant = .now) {
-        let (isUnready, isLogged) = self.outages.withLock { outages in
+        let isLogged = self.outages.withLock { outages in
             var outage = outages[upstream] ?? Outage(since: now, toldAt: now - Self.pause)
             let isUnready = now - outage.since >= Self.patience
             let isLogged = now - outage.toldAt >= Self.pause
             if isLogged { outage.toldAt = now }
             outage.isTold = outage.isTold || isUnready
             outages[upstream] = outage
-            return (isUnready, isLogged)
+            // Under the lock, so that what is told last is what is true.
+            if isUnready { self.readiness.unmet(WorkerCondition.upstreams, reason) }
+            return isLogged
         }
-        if isUnready { self.readiness.unmet(WorkerCondition.upstreams, reason) }
         guard isLogged else { return }
         self.logger.warning("not done, trying again", metadata: ["what": "\(upstream.rawValue)", "error": "\(reason)"])
     }
 
     /// It works again.
     func isBack(_ upstream: Upstream) {
-        let isReady = self.outages.withLock { outages in
-            guard outages.removeValue(forKey: upstream)?.isTold == true else { return false }
-            return !outages.values.contains { $0.isTold }
+        self.outages.withLock { outages in
+            guard outages.removeValue(forKey: upstream)?.isTold == true,
+                !outages.values.contains(where: { $0.isTold })
+            else { return }
+            self.readiness.met(WorkerCondition.upstreams)
         }
-        if isReady { self.readiness.met(WorkerCondition.upstreams) }
     }
 
     /// Notifications were given up: a line for each reason, with how many since the last one.
@@ -120,14 +122,11 @@ final class PushJournal: Sendable {
 
     /// - Parameter reason: why APNs is away for a brand; nil: it is not.
     private func tellReadiness(_ type: String, _ reason: String?) {
-        let first = self.away.withLock { away in
+        self.away.withLock { away in
             away[type] = reason
-            return away.min { $0.key < $1.key }
-        }
-        if let first {
-            self.readiness.unmet(Self.apns, "\(first.key): \(first.value)")
-        } else {
-            self.readiness.met(Self.apns)
+            let first = away.min { $0.key < $1.key }
+            let others = away.count > 1 ? ", and \(away.count - 1) more" : ""
+            self.readiness.note(Self.apns, first.map { "\($0.key): \($0.value)\(others)" })
         }
     }
 

@@ -42,11 +42,14 @@ extension Pusher {
         let view = ViewWatch(View(redis: redis))
         let registrations = Registrations(redis: redis)
         let tokens = ProviderTokenSources()
-        let clients = try PushClients(settings.brands.brands, dispatch: dispatch, onRenewed: journal.renewed) {
+        let clients = PushClients(settings.brands.brands, dispatch: dispatch, onRenewed: journal.renewed) {
             type, push, onReplies in
             let credential = metrics[type.rawValue]
             var configuration = APNSConfiguration()
-            configuration.onEvent = { credential.happened($0) }
+            configuration.onEvent = { event in
+                credential.happened(event)
+                if event == .connected { dispatch.connected(type) }
+            }
             configuration.closeTimeout = .milliseconds(Int64(common.shutdownLimit / .milliseconds(1)) * 2 / 5)
             configuration.queueLimit = limits.inFlight
             configuration.connections = settings.connections
@@ -76,12 +79,15 @@ extension Pusher {
             await producer.close()
             await redis.close()
         }
-        let reloader = BrandReloader(settings.brands, environment: environment) {
-            [logger = environment.logger] brands in
+        let refused = {
+            @Sendable [logger = environment.logger] (brand: OrderTypeIdentifier, error: any Error, text: Logger.Message)
+            in
+            logger.error(text, metadata: ["brand": "\(brand)", "error": "\(error)"])
+        }
+        for (type, error) in clients.failures { refused(type, error, "push credential cannot be used") }
+        let reloader = BrandReloader(settings.brands, environment: environment) { brands in
             for (type, error) in await clients.update(brands) {
-                logger.error(
-                    "push credential cannot be used, the last one goes on working",
-                    metadata: ["brand": "\(type)", "error": "\(error)"])
+                refused(type, error, "push credential cannot be used, the last one goes on working")
             }
         }
         return [

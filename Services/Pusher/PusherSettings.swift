@@ -47,6 +47,11 @@ struct PusherSettings {
             self.roots = nil
         }
         self.proxy = try settings.apnsProxy()
+        if self.proxy != nil, self.endpoint.isAddress {
+            throw SettingsError(
+                .apnsURL, value: "\(self.endpoint)",
+                "cannot be verified through WAYBILL_APNS_PROXY: give it by its host name")
+        }
         self.connections = try settings.apnsConnections()
         let window = try settings.integer(.pushWindowMilliseconds, default: 1000, in: 0...60_000)
         let limit = try settings.integer(.pushHourlyLimit, default: 60, in: 0...3600)

@@ -5,6 +5,9 @@ import Model
 public enum PushOutcome: Hashable, Sendable {
     case answered(PushAnswer)
     case unanswered(APNSError)
+
+    /// Whether APNs took the notification.
+    public var isAccepted: Bool { if case .answered(let answer) = self { answer.status == 200 } else { false } }
 }
 
 /// APNs' answer to one notification.

@@ -24,8 +24,8 @@ public enum PushVerdict: Hashable, Sendable {
 /// The verdict on an outcome. Every row of the table, and by status class what the table does not have.
 ///
 /// A reason counts only together with the status that it is documented for: nothing is deleted or stopped on an
-/// answer that contradicts itself. 429 asks for patience whatever its body says (RFC 6585 §4): to send once more too
-/// often costs less than a customer who is not told.
+/// answer that contradicts itself. 429 asks for patience whatever its body says (RFC 6585 §4), the device if it names
+/// it, else the provider: to send once more too often costs less than a customer who is not told.
 /// Source: Wallet Orders §4.6
 /// - Parameter sentEpochMilliseconds: when the attempt began. A 410 without its moment retires only what was registered
 ///   before that, since it cannot speak of what came later.
@@ -46,8 +46,7 @@ private func verdict(of answer: PushAnswer, _ sentEpochMilliseconds: Int64) -> P
                 cause: .answer(status: answer.status)))
     }
     guard let reason = answer.reason.flatMap(PushReason.init), reason.status == answer.status else {
-        if answer.status == 429 { return retry(.device) }
-        return (500...599).contains(answer.status) ? retry(.service) : .drop(reason: text)
+        return answer.status == 429 || (500...599).contains(answer.status) ? retry(.service) : .drop(reason: text)
     }
     switch reason {
     case .badDeviceToken:

@@ -1,3 +1,4 @@
+import Cryptography
 import NIOCore
 import NIOPosix
 import NIOSSL
@@ -333,6 +334,16 @@ extension RedisConfiguration {
     /// does without a name, and a server name indication must not be an address (RFC 6066 §3).
     fileprivate func makeTLSHandler(_ context: NIOSSLContext, for host: String) throws -> NIOSSLClientHandler {
         let isAddress = (try? SocketAddress(ipAddress: host, port: 0)) != nil
-        return try NIOSSLClientHandler(context: context, serverHostname: isAddress ? nil : host)
+        if isAddress { return try NIOSSLClientHandler(context: context, serverHostname: nil) }
+        return try NIOSSLClientHandler._makeSSLClientHandler(context: context, serverHostname: host) {
+            certificate, channel in
+            // NIOSSL also takes a certificate for the peer's address, which whoever answers for a name may have.
+            let names = certificate._subjectAlternativeNames()
+            if names.isEmpty || names.contains(where: { $0.nameType == .dnsName && isHost(host, named: $0.contents) }) {
+                return channel.eventLoop.makeSucceededVoidFuture()
+            }
+            let error = RedisError(.connection, "shaking hands: the server's certificate is not for \(host)")
+            return channel.eventLoop.makeFailedFuture(error)
+        }
     }
 }

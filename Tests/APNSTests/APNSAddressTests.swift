@@ -3,6 +3,7 @@ import Model
 import NIOCore
 import NIOPosix
 import Synchronization
+import TestKit
 import Testing
 
 @testable import APNS
@@ -41,6 +42,54 @@ extension WireTests {
                 #expect(server.addresses[3] == server.addresses[0], "the address that has none now")
                 #expect(asked.value.withLock { $0 } == 4)
             }
+        }
+
+        /// The host at 127.0.0.1 answers every request with 503 at once, the other one works.
+        @Test func aHostThatFailsEverythingIsLeftForAnother() async throws {
+            let log = EventLog()
+            var configuration = poolConfiguration(log, 2...2)
+            configuration.resolve = self.resolver(["127.0.0.1", "127.0.0.2", "127.0.0.3"])
+            try await withClient(configuration: configuration, bind: "0.0.0.0") { request in
+                request.address == "127.0.0.1" ? [.answer(503)] : [.after(.milliseconds(20), [.answer(200)])]
+            } body: { client, server in
+                try await eventually("the bad host is left") {
+                    client.submit((try? makeRequests(4)) ?? [])
+                    return log.count(.replaced(.serverErrors)) == 1
+                }
+                try await eventually("the third connection") { log.count(.connected) == 3 }
+                #expect(server.addresses == ["127.0.0.1", "127.0.0.2", "127.0.0.3"])
+                #expect(try await client.send(makeNotifications(40)).allSatisfy { $0.status == 200 })
+            }
+        }
+
+        @Test func aCertificateForTheAddressIsNoneForTheName() async throws {
+            for (names, isTaken) in [("IP:127.0.0.1", false), ("DNS:localhost,IP:127.0.0.1", true)] {
+                let certificate = try await ServerCertificate(names: names)
+                let identity = (try bytes(certificate.file), try bytes(certificate.key))
+                var configuration = quickConfiguration()
+                configuration.requestTimeout = .seconds(isTaken ? 10 : 1)
+                configuration.resolve = self.resolver(["127.0.0.1"])
+                try await withClient(configuration: configuration, roots: identity.0, identity: identity) { _ in
+                    [.answer(200)]
+                } body: { client, server in
+                    let outcome = try await client.send(makeNotifications(1))[0]
+                    #expect(outcome.status == (isTaken ? 200 : nil) && outcome.error?.code == (isTaken ? nil : .tls))
+                    #expect(isTaken || outcome.error?.message.contains("not for localhost") == true)
+                    #expect(server.requests.count == (isTaken ? 1 : 0))
+                }
+            }
+        }
+
+        @Test func anAddressIsNoEndpointBehindAProxy() throws {
+            let certificates = try Certificates.shared.get()
+            let error = #expect(throws: APNSError.self) {
+                _ = try APNSClient(
+                    endpoint: try APNSEndpoint(url: "https://17.188.1.1"),
+                    credential: .certificate(chainPEM: certificates.client, keyPEM: certificates.clientKey),
+                    rootsPEM: nil, proxy: try APNSProxy(url: "http://proxy.example:3128"),
+                    eventLoopGroup: MultiThreadedEventLoopGroup.singleton)
+            }
+            #expect(error?.code == .configuration && error?.message.contains("host name") == true)
         }
 
         @Test func anAddressThatRefusesCostsNoAttempt() async throws {
@@ -99,3 +148,6 @@ extension WireTests {
         }
     }
 }
+
+/// A whole file.
+private func bytes(_ path: String) throws -> [UInt8] { try APNSSimulatorConfiguration.read(path) }

@@ -70,9 +70,19 @@ extension WireTests {
                 request.connection == 0 ? [.answer(403, #"{"reason":"ExpiredProviderToken"}"#)] : [.answer(200)]
             } body: { client, server in
                 let outcomes = await client.send(try makeNotifications(3))
-                #expect(outcomes.map(\.status) == [403, 200, 200])
+                #expect(outcomes.map(\.status) == [403, 403, 200], "one may be about its device")
                 #expect(server.connections == 2)
                 #expect(counter.value.withLock { $0 } == 1, "not within twenty minutes")
+            }
+        }
+
+        @Test func aTokenThatIsRefusedForOneDeviceCostsNoConnection() async throws {
+            try await withClient(configuration: quickConfiguration(), credential: .token(self.source(Counter()))) {
+                request in
+                number(request) % 3 == 1 ? [.answer(403, #"{"reason":"ExpiredProviderToken"}"#)] : [.answer(200)]
+            } body: { client, server in
+                for round in 0..<30 { _ = await client.send(try makeNotifications(1, from: round)) }
+                #expect(server.connections == 1 && server.requests.count == 30)
             }
         }
 

@@ -148,6 +148,68 @@ extension WireTests {
             }
         }
 
+        /// The bad host answers at once and so has always the least in flight; the good one takes its time.
+        @Test(arguments: [(503, "ServiceUnavailable"), (403, "InvalidProviderToken"), (403, "ExpiredProviderToken")])
+        func aConnectionThatFailsAtOnceDoesNotGetTheTraffic(_ status: Int, _ reason: String) async throws {
+            let log = EventLog()
+            try await withClient(configuration: poolConfiguration(log, 2...2)) { request in
+                request.connection == 0 && request.index > 0
+                    ? [.answer(status, #"{"reason":"\#(reason)"}"#)] : [.after(.milliseconds(50), [.answer(200)])]
+            } body: { client, server in
+                _ = await client.send(try makeNotifications(1))
+                try await eventually("two connections") { log.count(.connected) == 2 }
+                var failed = 0
+                for round in 0..<15 {
+                    let outcomes = await client.send(try makeNotifications(20, from: 20 * round))
+                    failed += outcomes.count { $0.status == status }
+                    if failed > 0, log.all.contains(where: { if case .replaced = $0 { true } else { false } }) { break }
+                }
+                #expect((1...30).contains(failed), "\(failed) of 300")
+                try await eventually("the third") { log.count(.connected) == 3 }
+                #expect(try await client.send(makeNotifications(20)).allSatisfy { $0.status == 200 })
+            }
+        }
+
+        @Test func whatFailedOnOneConnectionIsTriedOnAnother() async throws {
+            let log = EventLog()
+            try await withClient(configuration: poolConfiguration(log, 2...2)) { request in
+                request.connection == 0 && number(request) == 7 ? [.answer(503)] : [.answer(200)]
+            } body: { client, server in
+                _ = await client.send(try makeNotifications(1))
+                try await eventually("two connections") { log.count(.connected) == 2 }
+                // A device that one host cannot serve is served with its second attempt at the latest.
+                for _ in 0..<20 {
+                    let first = try await client.send(makeNotifications(1, from: 7))[0].status
+                    if first == 503 {
+                        #expect(try await client.send(makeNotifications(1, from: 7))[0].status == 200)
+                    }
+                }
+                #expect(server.requests.contains { $0.connection == 0 && number($0) == 7 })
+            }
+        }
+
+        @Test func aConnectionThatDiedWhileItWasIdleCostsLittleTime() async throws {
+            let log = EventLog()
+            var configuration = poolConfiguration(log, 2...2)
+            configuration.idleToPing = .milliseconds(300)
+            configuration.idlePingPatience = .milliseconds(200)
+            try await withClient(configuration: configuration) { request in
+                // Both fall silent while they are idle.
+                request.connection < 2 ? [.answer(200), .after(.milliseconds(400), [.mute])] : [.answer(200)]
+            } body: { client, server in
+                try await eventually("two connections that are used") {
+                    client.submit((try? makeRequests(1)) ?? [])
+                    return Set(server.requests.map(\.connection)).count == 2
+                }
+                try await Task.sleep(for: .milliseconds(700))
+                let start = ContinuousClock.now
+                let outcomes = await client.send(try makeNotifications(1, from: 1))
+                #expect(outcomes[0].error?.code == .connectionLost)
+                #expect(ContinuousClock.now - start < .seconds(4), "not the five seconds of a PING and five of silence")
+                try await eventually("another is there") { log.count(.connected) >= 3 }
+            }
+        }
+
         @Test func aConnectionThatFallsSilentIsReplacedAndTheOtherGoesOn() async throws {
             let log = EventLog()
             var configuration = poolConfiguration(log, 2...2)

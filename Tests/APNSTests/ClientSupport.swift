@@ -58,6 +58,7 @@ func quickConfiguration(_ log: EventLog? = nil) -> APNSConfiguration {
     configuration.tick = .milliseconds(10)
     configuration.connections = 1...1
     configuration.openSpacing = .milliseconds(10)
+    configuration.firstStreams = 1_000
     configuration.closeTimeout = .seconds(2)
     configuration.backoff.quick = .milliseconds(10)
     configuration.backoff.least = .milliseconds(50)
@@ -71,13 +72,15 @@ func withClient(
     configuration: APNSConfiguration, credential: APNSCredential? = nil, roots: [UInt8]? = nil,
     host: String = "localhost",
     proxy: APNSProxy? = nil, bind: String = "127.0.0.1",
-    limit: Int = 100, clientRoots: [UInt8]? = nil, onReplies: @escaping @Sendable ([PushReply]) -> Void = { _ in },
+    limit: Int = 100, clientRoots: [UInt8]? = nil, identity: (certificate: [UInt8], key: [UInt8])? = nil,
+    onReplies: @escaping @Sendable ([PushReply]) -> Void = { _ in },
     script: @escaping ScriptedServer.Script,
     body: (APNSClient, ScriptedServer) async throws -> Void
 ) async throws {
     let group = MultiThreadedEventLoopGroup.singleton
     let certificates = try Certificates.shared.get()
-    let server = try ScriptedServer(group: group, limit: limit, clientRoots: clientRoots, script: script)
+    let server = try ScriptedServer(
+        group: group, limit: limit, clientRoots: clientRoots, identity: identity, script: script)
     try await server.start(host: bind)
     let client = try APNSClient(
         endpoint: try APNSEndpoint(url: "https://\(host):\(server.port)"),

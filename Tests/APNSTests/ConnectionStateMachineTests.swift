@@ -26,7 +26,80 @@ private func at(_ seconds: Int64) -> NIODeadline { .uptimeNanoseconds(0) + .seco
         machine.started(stream: 1, now: at(0))
         #expect(machine.freeStreams == 0)
         machine.settings(maxConcurrentStreams: 100)
-        #expect(machine.freeStreams == 99)
+        #expect(machine.freeStreams == 7)
+    }
+
+    @Test func eachGoodAnswerDoublesTheStreamsOfANewConnection() {
+        var machine = self.machine()
+        machine.settings(maxConcurrentStreams: .max)
+        var limits = [machine.freeStreams]
+        for status in [200, 503, 400, 403, 410, 200, 200, 200, 200, 200] {
+            machine.started(stream: 1, now: at(0))
+            _ = machine.ended(self.end(status: status, isComplete: true), now: at(0))
+            limits.append(machine.freeStreams)
+        }
+        #expect(limits == [8, 16, 16, 32, 32, 64, 128, 256, 512, 1000, 1000])
+    }
+
+    @Test func failuresOfAllKindsRaiseTheShareAndGoodAnswersLowerIt() {
+        var machine = self.machine()
+        func take(_ end: HTTP2StreamEnd) { _ = machine.ended(end, now: at(1)) }
+        let failures =
+            [500, 502, 503, 403].map { self.end(status: $0, isComplete: true) } + [self.end(code: .protocolError)]
+        for failure in failures {
+            let before = machine.failureShare
+            take(failure)
+            #expect(machine.failureShare > before)
+        }
+        machine.timedOut(now: at(1))
+        machine.throttled(isOneDevice: false, now: at(1))
+        #expect(machine.failureShare >= ConnectionLoad.illShare && machine.failingSince == at(1))
+        let most = machine.failureShare
+        take(self.end(code: .refusedStream))
+        take(self.end(status: 429, isComplete: true))
+        machine.endedUnanswered()
+        #expect(machine.failureShare == most)
+        machine.throttled(isOneDevice: true, now: at(2))
+        #expect(machine.failureShare < most && machine.lastGoodAnswer == at(2))
+        for _ in 0..<300 { take(self.end(status: 200, isComplete: true)) }
+        #expect(machine.failureShare == 0)
+        for _ in 0..<300 { take(self.end(status: 503, isComplete: true)) }
+        #expect(machine.failureShare == 1024)
+    }
+
+    @Test func whatWeCancelSaysNothingOfThePeer() {
+        var machine = self.machine()
+        machine.settings(maxConcurrentStreams: 100)
+        for _ in 0..<5 { machine.started(stream: 1, now: at(0)) }
+        machine.endedUnanswered()
+        #expect(machine.openStreams == 4 && machine.freeStreams == 4 && machine.failureShare == 0)
+    }
+
+    @Test func anIdleConnectionIsAskedWithItsNextRequestAndHasLittleTime() {
+        var machine = self.machine()
+        machine.settings(maxConcurrentStreams: 100)
+        #expect(machine.started(stream: 1, now: at(59)) == false)
+        _ = machine.ended(self.end(status: 200, isComplete: true), now: at(60))
+        machine.received(now: at(60))
+        #expect(machine.started(stream: 3, now: at(120)) == true, "idle for a minute")
+        #expect(machine.freeStreams == 0 && machine.isAsking)
+        #expect(machine.tick(now: at(121)) == .nothing)
+        var answered = machine
+        answered.received(now: at(121))
+        #expect(answered.freeStreams > 0 && answered.tick(now: at(123)) == .nothing)
+        #expect(machine.tick(now: at(122)) == .close(APNSError(.connectionLost, "")))
+        #expect(machine.retirement == .silence)
+    }
+
+    @Test func anIdleSiblingOfASilentConnectionIsAsked() {
+        var machine = self.machine()
+        #expect(machine.doubted(now: at(5)) == true)
+        #expect(machine.doubted(now: at(5)) == false)
+        #expect(machine.tick(now: at(6)) == .nothing)
+        #expect(machine.tick(now: at(7)) == .close(APNSError(.connectionLost, "")))
+        var busy = self.machine()
+        busy.started(stream: 1, now: at(5))
+        #expect(busy.doubted(now: at(5)) == false, "it is asked by its own clock")
     }
 
     @Test func theLimitFollowsEverySettingsAlsoBelowWhatIsOpen() {
@@ -54,7 +127,7 @@ private func at(_ seconds: Int64) -> NIODeadline { .uptimeNanoseconds(0) + .seco
         #expect(machine.freeStreams == 1)
         machine.started(stream: 1, now: at(0))
         _ = machine.ended(self.end(status: 410, isComplete: true), now: at(0))
-        #expect(machine.freeStreams == 100)
+        #expect(machine.freeStreams == 16)
     }
 
     @Test func aStreamsEndIsAnAnswerOrRefusedOrAFailure() {
@@ -86,6 +159,7 @@ private func at(_ seconds: Int64) -> NIODeadline { .uptimeNanoseconds(0) + .seco
     @Test func silenceIsAskedAboutOnlyWhileSomethingIsOutstanding() {
         var machine = self.machine()
         #expect(machine.tick(now: at(1_000)) == .nothing)
+        machine.received(now: at(1_000))
         machine.started(stream: 1, now: at(1_000))
         #expect(machine.tick(now: at(1_004)) == .nothing)
         #expect(machine.tick(now: at(1_005)) == .ping)

@@ -8,8 +8,10 @@ import Testing
         var generator = IdentifierGenerator(seed: (1, 2, 3, 4))
         let numbers = (0..<6).map { _ in generator.next() }
         #expect(
-            numbers == [11_520, 0, 1_509_978_240, 1_215_971_899_390_074_240, 1_216_172_134_540_287_360,
-                607_988_272_756_665_600])
+            numbers == [
+                11_520, 0, 1_509_978_240, 1_215_971_899_390_074_240, 1_216_172_134_540_287_360,
+                607_988_272_756_665_600,
+            ])
     }
 
     @Test func twoBeginDifferently() {

@@ -240,15 +240,18 @@ private struct PoolScene {
         }
     }
 
-    @Test func aConnectionWithServerErrorsIsReplacedOnlyIfAnotherIsWell() {
+    @Test func aConnectionThatFailsOftenIsReplacedOnlyIfAnotherIsWell() {
         var scene = PoolScene(2...4)
         _ = scene.opens(0...2_000, succeed: true)
-        scene.loads[0]?.serverErrors = 5
-        scene.loads[0]?.firstServerError = at(3_000)
-        scene.loads[1]?.serverErrors = 5
-        scene.loads[1]?.firstServerError = at(3_000)
+        scene.loads[0]?.failureShare = 300
+        scene.loads[0]?.failingSince = at(3_000)
+        scene.loads[1]?.failureShare = 300
+        scene.loads[1]?.failingSince = at(3_000)
+        scene.loads[1]?.lastGoodAnswer = at(3_900)
         #expect(scene.turn(4_000).isEmpty, "the service is ill")
-        scene.loads[1]?.serverErrors = 0
+        scene.loads[1]?.failureShare = 31
+        #expect(scene.turn(4_000).isEmpty, "both fail now and then")
+        scene.loads[1]?.failureShare = 30
         scene.loads[1]?.lastGoodAnswer = at(2_900)
         #expect(scene.turn(4_000).isEmpty, "nothing says that it is well now")
         scene.loads[1]?.lastGoodAnswer = at(3_500)
@@ -264,6 +267,67 @@ private struct PoolScene {
         #expect(ConnectionLoad.best([busy, idle, full]) == idle)
         #expect(ConnectionLoad.best([busy, idle, other, full]) == other)
         #expect(ConnectionLoad.best([full]) == nil && ConnectionLoad.best([]) == nil)
+    }
+
+    @Test func whatFailsAtOnceGetsLessForItsFailures() {
+        let good = ConnectionLoad(id: 0, openStreams: 5, limit: 100, freeStreams: 95)
+        var bad = ConnectionLoad(id: 1, openStreams: 0, limit: 100, freeStreams: 100, failureShare: 100)
+        #expect(ConnectionLoad.best([good, bad]) == bad)
+        bad.failureShare = ConnectionLoad.illShare
+        #expect(ConnectionLoad.best([good, bad]) == good)
+        let full = ConnectionLoad(id: 2, openStreams: 100, limit: 100, freeStreams: 0)
+        #expect(ConnectionLoad.best([full, bad]) == bad, "better than none")
+    }
+
+    @Test func connectionsThatWorkAndEndSoonOneAfterTheOtherAreOpenedSlower() {
+        var scene = PoolScene(1...4)
+        var opens: [Int64] = []
+        for now in stride(from: Int64(0), through: 60_000, by: 10) {
+            for case .open(let id) in scene.turn(now) {
+                opens.append(now)
+                scene.opened(id)
+            }
+            if let last = opens.last, now == last + 200 { scene.ended(opens.count - 1, now) }
+        }
+        // At most a second from each open to the next, and after the third end a wait that doubles.
+        #expect(opens.prefix(8) == [0, 1_000, 2_000, 3_200, 5_400, 9_600, 17_800, 26_000])
+        #expect(scene.pool.failures == 0)
+        // One that lives for longer makes good.
+        #expect(scene.turn(70_000) == [.open(opens.count)])
+        scene.opened(opens.count)
+        scene.ended(opens.count, 110_000)
+        #expect(scene.pool.nextTurn == at(110_100))
+    }
+
+    @Test func connectionsThatEndAtTheSameTimeEndForOneReason() {
+        var scene = PoolScene(4...4)
+        _ = scene.opens(0...3_000, succeed: true)
+        for id in 0..<4 { scene.ended(id, 4_000) }
+        #expect(scene.pool.nextTurn == at(4_100))
+    }
+
+    @Test func whoIsToldOfAFaultWaitsHoweverLongTheConnectionLived() {
+        var scene = PoolScene(1...4)
+        _ = scene.opens(0...10, succeed: true)
+        scene.pool.retired(0, isFault: true, now: at(100_000), jitter: 1)
+        #expect(scene.pool.nextTurn == at(101_000))
+        #expect(scene.turn(101_000) == [.open(1)])
+        scene.opened(1)
+        scene.pool.retired(1, isFault: true, now: at(200_000), jitter: 1)
+        #expect(scene.pool.nextTurn == at(202_000))
+    }
+
+    @Test func whileSomethingIsQueuedNoWaitIsLongerThanAQuarterOfAMinute() {
+        var scene = PoolScene(1...4)
+        var opens: [Int64] = []
+        for now in stride(from: Int64(0), through: 300_000, by: 10) {
+            for case .open(let id) in scene.turn(now, oldest: now) {
+                opens.append(now)
+                scene.ended(id, now)
+            }
+        }
+        let waits = zip(opens.dropFirst(), opens).map { $0 - $1 }
+        #expect(waits.prefix(6) == [1_000, 2_000, 4_000, 8_000, 15_000, 15_000])
     }
 
     @Test func unknownNumbersChangeNothing() {

@@ -97,15 +97,15 @@ import Testing
             for status in [500, 501, 502, 503, 504, 599] {
                 #expect(Self.judge(status, reason) == (.service, "\(status) \(end)"))
             }
-            // Too many requests is what it says, whoever says it.
-            #expect(Self.judge(429, reason) == (.device, "429 \(end)"))
+            // It names no device, so the provider is meant.
+            #expect(Self.judge(429, reason) == (.service, "429 \(end)"))
         }
     }
 
     @Test func aReasonThatContradictsItsStatusRetiresAndStopsNothing() {
         for reason in PushReason.allCases {
             for status in [400, 403, 404, 405, 410, 413, 418, 429, 500, 503] where status != reason.status {
-                let expected: Row = status >= 500 ? .service : status == 429 ? .device : .drop
+                let expected: Row = status >= 500 || status == 429 ? .service : .drop
                 #expect(Self.judge(status, reason.rawValue) == (expected, "\(status) \(reason.rawValue)"))
             }
         }

@@ -17,6 +17,8 @@ final class ScriptedServer: Sendable {
         /// Counted from 0, on its connection.
         let index: Int
         let stream: Int32
+        /// Where its connection arrived.
+        let address: String
     }
 
     /// What the server does when a request is whole.
@@ -66,11 +68,16 @@ final class ScriptedServer: Sendable {
     var mostOpen: Int { self.journal.withLock { $0.mostOpen } }
     var port: Int { self.listening.withLock { $0?.localAddress?.port } ?? 0 }
 
-    init(group: any EventLoopGroup, limit: Int = 100, clientRoots: [UInt8]? = nil, script: @escaping Script) throws {
+    /// - Parameter identity: certificate and key, PEM; nil: the usual one.
+    init(
+        group: any EventLoopGroup, limit: Int = 100, clientRoots: [UInt8]? = nil,
+        identity: (certificate: [UInt8], key: [UInt8])? = nil, script: @escaping Script
+    ) throws {
         let certificates = try Certificates.shared.get()
+        let identity = identity ?? (certificates.server, certificates.serverKey)
         var tls = TLSConfiguration.makeServerConfiguration(
-            certificateChain: try NIOSSLCertificate.fromPEMBytes(certificates.server).map { .certificate($0) },
-            privateKey: .privateKey(try NIOSSLPrivateKey(bytes: certificates.serverKey, format: .pem)))
+            certificateChain: try NIOSSLCertificate.fromPEMBytes(identity.certificate).map { .certificate($0) },
+            privateKey: .privateKey(try NIOSSLPrivateKey(bytes: identity.key, format: .pem)))
         tls.applicationProtocols = ["h2"]
         if let clientRoots {
             tls.certificateVerification = .noHostnameVerification
@@ -164,7 +171,8 @@ private final class ScriptedConnection: ChannelInboundHandler {
         let steps = self.server.steps(
             for: ScriptedServer.Request(
                 path: request.headers[":path"] ?? "", headers: request.headers, body: request.body,
-                connection: self.number, index: self.count, stream: Int32(Int(stream))), open: self.open.count)
+                connection: self.number, index: self.count, stream: Int32(Int(stream)),
+                address: context.channel.localAddress?.ipAddress ?? ""), open: self.open.count)
         self.count += 1
         for step in steps { self.perform(step, context, stream) }
         context.flush()

@@ -11,9 +11,11 @@ import Testing
 
         @discardableResult
         mutating func take(
-            _ verdict: PushVerdict, of notification: UInt64 = 1, took: Duration = .milliseconds(50)
+            _ verdict: PushVerdict, of notification: UInt64 = 1, device: Int = 1, took: Duration = .milliseconds(50)
         ) -> CredentialHealth.Ruling {
-            self.health.take(verdict, of: notification, sent: self.now - took, now: self.now)
+            self.health.take(
+                verdict, of: notification, origin: .init(device: device, order: device), sent: self.now - took,
+                now: self.now)
         }
 
         mutating func pass(_ time: Duration) { self.now += time }
@@ -65,15 +67,36 @@ import Testing
         #expect(Set(sent + Self.neverSent + Self.ownDoing + stopping) == Set(APNSError.Code.allCases))
     }
 
-    @Test func aFailureCountsWhenSomebodyElseWasJudgedMeanwhile() {
+    @Test func aFailureCountsByTimeWhenSomebodyElseWasJudgedMeanwhile() {
         for judgement in Self.judgements {
             for failure in Self.failures {
                 var scene = Scene()
                 scene.take(judgement, of: 2)
                 scene.pass(.milliseconds(10))
-                #expect(scene.take(.retry(failure)).blame == .notification, "\(judgement) \(failure)")
+                #expect(scene.take(.retry(failure)).blame == .time, "\(judgement) \(failure)")
                 #expect(scene.health.state == .healthy)
             }
+        }
+    }
+
+    @Test func whereOneInFourFailsNobodyIsToBlame() {
+        for failure in Self.failures {
+            var scene = Scene()
+            var blames: [Blame] = []
+            for number in UInt64(0)..<100 {
+                scene.pass(.milliseconds(10))
+                if number % 4 == 3 {
+                    blames.append(scene.take(.retry(failure), of: number).blame)
+                } else {
+                    scene.take(.delivered, of: number)
+                }
+            }
+            #expect(blames.prefix(9).allSatisfy { $0 == .time }, "too few to compare")
+            #expect(blames.dropFirst(9).allSatisfy { $0 == .nobody }, "\(failure)")
+            // A minute later nothing of it is left.
+            scene.pass(HealthWindow.length)
+            scene.take(.delivered, of: 1000)
+            #expect(scene.take(.retry(failure), of: 1001).blame == .time)
         }
     }
 
@@ -82,15 +105,41 @@ import Testing
             var scene = Scene()
             scene.take(.delivered, of: 2)
             scene.pass(.milliseconds(51))
-            #expect(scene.take(.retry(failure)).blame != .notification, "\(failure)")
+            let isLone = failure.cause != .error(.silent) && failure.cause != .error(.connectionLost)
+            #expect(scene.take(.retry(failure)).blame == (isLone ? .time : .nobody), "\(failure)")
         }
     }
 
-    @Test func tooManyRequestsIsAlwaysTheDevicesOwn() {
+    @Test func tooManyRequestsIsADevicesOwnHoweverOften() {
         var scene = Scene()
-        for _ in 0..<100 {
+        for _ in 0..<1000 {
             #expect(
                 scene.take(.retry(Self.answer(429, "TooManyRequests"))) == .init(blame: .notification, change: nil))
+        }
+    }
+
+    @Test func tooManyRequestsForMostDevicesIsNoDevicesOwn() {
+        var scene = Scene()
+        var changes: [CredentialHealth.Change] = []
+        for device in 0..<500 {
+            scene.pass(.milliseconds(100))
+            let ruling = scene.take(
+                .retry(Self.answer(429, "TooManyRequests")), of: UInt64(device), device: device)
+            #expect(ruling.blame == (device < CredentialHealth.busyDevices - 1 ? .notification : .nobody))
+            if let change = ruling.change { changes.append(change) }
+        }
+        #expect(changes == [.ill(reason: "429 TooManyRequests")], "a device that hears it again heals nothing")
+        scene.take(.delivered)
+        #expect(scene.health.state == .healthy)
+    }
+
+    @Test func tooManyRequestsForOneDeviceInTenIsTheirOwn() {
+        var scene = Scene()
+        for number in 0..<500 {
+            scene.pass(.milliseconds(10))
+            let busy = PushVerdict.retry(Self.answer(429, "TooManyRequests"))
+            let ruling = scene.take(number % 10 == 0 ? busy : .delivered, of: UInt64(number), device: number)
+            if number % 10 == 0, number > 0 { #expect(ruling.blame == .notification) }
         }
     }
 
@@ -185,6 +234,34 @@ import Testing
             #expect(scene.take(.retry(Self.answer(503))).change == nil)
             scene.pass(.milliseconds(1))
         }
+    }
+
+    @Test func aNewConnectionAllowsAProbeAtOnce() {
+        var scene = Scene()
+        scene.health.connected(now: scene.now)
+        #expect(scene.permission == .all)
+        _ = scene.fallIll(Self.error(.connecting))
+        for _ in 0..<5 {
+            scene.health.probed(now: scene.now)
+            scene.pass(.milliseconds(10))
+        }
+        #expect(scene.permission != .one)
+        scene.health.connected(now: scene.now)
+        #expect(scene.permission == .one)
+    }
+
+    @Test func unknownTokensMakeSuspiciousAsAShareOnly() {
+        var scene = Scene()
+        for number in 0..<2000 {
+            scene.pass(.milliseconds(1))
+            scene.take(number % 100 == 0 ? .unknownToken : .delivered, of: UInt64(number))
+        }
+        #expect(!scene.health.isSuspicious, "one of a hundred")
+        for number in 0..<40 { scene.take(.unknownToken, of: UInt64(number)) }
+        #expect(scene.health.isSuspicious && scene.health.state == .healthy)
+        scene.pass(HealthWindow.length)
+        scene.take(.delivered)
+        #expect(!scene.health.isSuspicious)
     }
 
     @Test func anyJudgementHealsAnIllCredential() {

@@ -13,9 +13,9 @@ import Testing
         PushRetry(reason: "403 ExpiredProviderToken", scope: .connection, cause: .answer(status: 403)))
 
     private mutating func take(
-        _ verdict: PushVerdict, took: Duration = .milliseconds(50)
+        _ verdict: PushVerdict, origin: CredentialHealth.Origin = .init(), took: Duration = .milliseconds(50)
     ) -> CredentialHealth.Ruling {
-        self.health.take(verdict, of: 1, sent: self.now - took, now: self.now)
+        self.health.take(verdict, of: 1, origin: origin, sent: self.now - took, now: self.now)
     }
 
     private var isStopped: Bool { if case .stopped = self.health.state { true } else { false } }
@@ -66,7 +66,7 @@ import Testing
             _ = self.take(.delivered)
             self.now += .milliseconds(10)
             // Sent before the delivery was answered.
-            #expect(self.take(Self.refused) == .init(blame: .notification, change: nil))
+            #expect(self.take(Self.refused) == .init(blame: .time, change: nil))
         }
         #expect(self.health.permission(now: self.now) == .all)
     }
@@ -74,9 +74,12 @@ import Testing
     @Test mutating func refusalsInARowOutweighDeliveriesFromBefore() {
         _ = self.take(.delivered)
         self.now += .seconds(1)
-        for _ in 1..<CredentialHealth.refusalsToStop {
-            #expect(self.take(Self.refused) == .init(blame: .notification, change: nil))
+        for _ in 0..<CredentialHealth.refusalsToStop {
+            #expect(self.take(Self.refused) == .init(blame: .time, change: nil))
         }
+        // One host that answers at once gives so many before another has answered.
+        for _ in 0..<100 { #expect(self.take(Self.refused).change == nil) }
+        self.now += CredentialHealth.refusalPatience
         #expect(self.take(Self.refused).change == .stopped(reason: "403 BadCertificate"))
     }
 
@@ -84,7 +87,8 @@ import Testing
         for _ in 0..<20 {
             _ = self.take(.delivered)
             self.now += .seconds(1)
-            for _ in 1..<CredentialHealth.refusalsToStop { _ = self.take(Self.refused) }
+            for _ in 0..<CredentialHealth.refusalsToStop { _ = self.take(Self.refused) }
+            self.now += .seconds(1)
             #expect(!self.isStopped)
         }
     }
@@ -98,36 +102,56 @@ import Testing
     @Test mutating func anIllCredentialThatIsRefusedIsStopped() {
         _ = self.take(.delivered)
         self.now += .seconds(1)
-        for number: UInt64 in 0..<20 {
+        for number in 0..<UInt64(CredentialHealth.failuresToIll) {
             let lost = PushRetry(reason: "lost", scope: .connection, cause: .error(.connectionLost))
             _ = self.health.take(.retry(lost), of: number, sent: self.now, now: self.now)
         }
         #expect(self.health.state.gauge == 1)
+        #expect(self.take(Self.refused).change == nil, "what was accepted lately speaks for it")
+        self.now += CredentialHealth.proof
         #expect(self.take(Self.refused).change == .stopped(reason: "403 BadCertificate"))
     }
 
-    @Test mutating func oneDeviceWithATokenOfAnotherAppStopsNobody() {
-        // It may be told as often as it likes while others are delivered, and now and then when none are.
-        for _ in 0..<100 {
-            _ = self.take(.delivered)
-            for _ in 0..<(CredentialHealth.floodToStop - 1) {
-                #expect(self.take(Self.dropped) == .init(blame: .notification, change: nil))
-            }
+    @Test mutating func unknownTokensStopNobodyHoweverMany() {
+        for device in 0..<1000 {
+            #expect(
+                self.take(.unknownToken, origin: .init(device: device, order: device))
+                    == .init(blame: .notification, change: nil))
         }
-        self.now += CredentialHealth.floodWindow
-        for _ in 0..<100 {
-            self.now += .seconds(4)
-            #expect(self.take(Self.dropped).change == nil)
+        #expect(self.health.permission(now: self.now) == .all)
+    }
+
+    @Test mutating func oneDeviceOrOrderWithTokensOfAnotherAppStopsNobody() {
+        for number in 0..<1000 {
+            #expect(self.take(Self.dropped, origin: .init(device: 1, order: number)).change == nil)
+        }
+        self.health = CredentialHealth()
+        for number in 0..<1000 {
+            #expect(self.take(Self.dropped, origin: .init(device: number, order: 1)).change == nil)
         }
     }
 
-    @Test mutating func aFloodOfNotificationsThatAreRefusedOneByOneIsTheCredentials() {
-        for verdict in [Self.dropped, .unknownToken] {
-            self.health = CredentialHealth()
-            for _ in 1..<CredentialHealth.floodToStop { #expect(self.take(verdict).change == nil) }
-            let reason = verdict == .unknownToken ? "400 BadDeviceToken" : "400 DeviceTokenNotForTopic"
-            #expect(self.take(verdict).change == .stopped(reason: reason))
+    @Test mutating func refusalsOneByOneStopOnlyAsAShareOfManyOrders() {
+        for number in 0..<1000 {
+            _ = self.take(.delivered)
+            _ = self.take(Self.dropped, origin: .init(device: number, order: number))
+            self.now += .milliseconds(10)
         }
+        #expect(!self.isStopped, "half of them is no credential of another app")
+        self.now += HealthWindow.length
+        for number in 1..<Int(CredentialHealth.refusedToStop) {
+            #expect(self.take(Self.dropped, origin: .init(device: number, order: number)).change == nil)
+        }
+        #expect(self.take(Self.dropped).change == .stopped(reason: "400 DeviceTokenNotForTopic"))
+    }
+
+    @Test mutating func aStoppedCredentialWhoseProbeFailsOnTheWayIsAskedAgainSoon() {
+        _ = self.take(Self.refused)
+        self.now += CredentialHealth.stoppedProbe
+        self.health.probed(now: self.now)
+        let lost = PushRetry(reason: "lost", scope: .connection, cause: .error(.connectionLost))
+        #expect(self.take(.retry(lost)).change == nil && self.isStopped)
+        #expect(self.health.permission(now: self.now + CredentialHealth.lastProbe) == .one)
     }
 
     @Test mutating func a403ThatANewTokenDoesNotMendStopsAfterAMinute() {

@@ -78,7 +78,7 @@ import Testing
         let dispatch = PushDispatch(
             limits: limits, wallClock: { Int64(Date().timeIntervalSince1970 * 1000) },
             onFinished: { receipts in done.count.withLock { $0 += receipts.count } })
-        let clients = try PushClients(library.brands, dispatch: dispatch, onRenewed: renewed.raise) {
+        let clients = PushClients(library.brands, dispatch: dispatch, onRenewed: renewed.raise) {
             _, push, onReplies in
             if failing.count.withLock({ $0 == 1 }) { throw BadCredential() }
             return try APNSClient(

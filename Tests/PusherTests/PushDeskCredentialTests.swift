@@ -38,6 +38,68 @@ import Testing
         #expect(scene.send().count == 4, "one that is accepted heals it")
     }
 
+    @Test func probesGoToTokensThatWereAcceptedAndEachToAnotherOne() throws {
+        var scene = try DeskScene { $0.window = .zero }
+        try scene.change(for: [50, 51, 52])
+        for due in scene.send() { scene.reply(due.number, DeskScene.delivered) }
+        scene.time += 120_000
+        // Whoever comes first is no good judge of the credential.
+        try scene.change(for: Array(0..<20) + [51, 52] + Array(20..<40))
+        let sent = scene.send()
+        for due in sent { #expect(scene.reply(due.number, Self.refused) == nil) }
+        var probed: [PushToken] = []
+        for _ in 0..<6 {
+            scene.time += 60_000
+            let probe = scene.send()
+            #expect(probe.count == 1)
+            probed.append(probe[0].token)
+            scene.reply(probe[0].number, Self.refused)
+        }
+        #expect(Set(probed.prefix(2)) == [try DeskScene.token(51), try DeskScene.token(52)])
+        #expect(Set(probed).count == 6)
+        #expect(probed[2] != (try DeskScene.token(0)), "never the head of the line")
+    }
+
+    @Test func tokensThatMayBeUnknownGoOutAFewAtATimeWhenManyAre() throws {
+        var scene = try DeskScene { $0.window = .zero }
+        try scene.change(for: Array(0..<20))
+        for due in scene.send() { scene.reply(due.number, DeskScene.delivered) }
+        let unknown = DeskScene.answer(400, "BadDeviceToken")
+        try scene.change(for: Array(100..<120))
+        for due in scene.send() {
+            if let effect = scene.reply(due.number, unknown) { scene.done(effect) }
+        }
+        try scene.change(for: Array(200..<240) + Array(0..<20))
+        let due = scene.send()
+        #expect(Set(due.map(\.token)).isSuperset(of: try (0..<20).map(DeskScene.token)), "who is known does not wait")
+        #expect(due.count == 20 + PushLane.mostSuspects)
+        #expect(scene.send().isEmpty)
+        // Each that is answered makes room for one more, and in the end all have been asked.
+        var open = due
+        var rounds = 0
+        while !open.isEmpty, rounds < 100 {
+            for one in open { scene.reply(one.number, DeskScene.delivered) }
+            scene.time += 1
+            open = scene.send()
+            rounds += 1
+        }
+        #expect(rounds > 3 && scene.desk.census == PushCensus())
+    }
+
+    @Test func whatAnOldCredentialCouldNotTellIsToldWithTheNewOne() throws {
+        for answer in [DeskScene.answer(400, "BadDeviceToken"), DeskScene.answer(400, "DeviceTokenNotForTopic")] {
+            var scene = try DeskScene { $0.window = .zero }
+            try scene.change(for: [1])
+            let due = scene.send()
+            _ = scene.desk.open(try OrderTypeIdentifier(DeskScene.order), generation: 2, now: scene.now)
+            #expect(scene.reply(due[0].number, answer, generation: 1) == nil)
+            scene.time += 1000
+            let again = try #require(scene.send().first)
+            scene.reply(again.number, DeskScene.delivered, generation: 2)
+            #expect(scene.desk.takeFinished().count == 1)
+        }
+    }
+
     @Test func whatWaitsForAStoppedCredentialForTooLongIsGivenUp() throws {
         var scene = try self.stopped(5)
         scene.time += 301_000

@@ -44,7 +44,8 @@ final class PushTable: Sendable {
     ///   - now: milliseconds since 1970.
     static func run(
         _ scene: PusherScene, limits: (inout PushLimits) -> Void = { _ in }, view: ViewWatch? = nil,
-        hasBrand: Bool = true, clock: @escaping @Sendable () -> ContinuousClock.Instant = { .now },
+        hasBrand: Bool = true, client kind: PusherScene.ClientKind = .quick,
+        clock: @escaping @Sendable () -> ContinuousClock.Instant = { .now },
         now: @escaping @Sendable () -> Int64 = { PusherScene.noon * 1000 },
         _ body: @Sendable (PushTable) async throws -> Void
     ) async throws {
@@ -53,7 +54,9 @@ final class PushTable: Sendable {
         limits(&set)
         let table = PushTable(scene, limits: set, view: view, clock: clock, now: now)
         let type = try OrderTypeIdentifier(PusherFixture.orderType)
-        let client = try scene.client { [dispatch = table.dispatch] in dispatch.take($0, of: type, generation: 1) }
+        let client = try scene.client(kind) { [dispatch = table.dispatch] in
+            dispatch.take($0, of: type, generation: 1)
+        }
         if hasBrand {
             _ = table.dispatch.install(type, PushDispatch.Way(client: client, generation: 1, options: .init()))
         }

@@ -11,6 +11,8 @@ struct PusherFixture: Sendable {
 
     let rootPEM: [UInt8]
     let credential: APNSCredential
+    /// A `.p8` file.
+    let providerKey: [UInt8]
     let simulator: APNSSimulatorConfiguration
     /// The files of a brands directory, by their path in it.
     private let files: [String: [UInt8]]
@@ -22,6 +24,7 @@ struct PusherFixture: Sendable {
         try DevelopmentBrand.make(
             in: directory.path("brands/shop"), orderType: Self.orderType, certificates: certificates)
         self.rootPEM = try directory.read("certificates/root.pem")
+        self.providerKey = try directory.read("certificates/provider-key.p8")
         self.simulator = try APNSSimulatorConfiguration(certificates: directory.path("certificates"))
         self.credential = .certificate(
             chainPEM: try directory.read("certificates/certificate.pem")

@@ -67,15 +67,37 @@ struct PusherScene: Sendable {
         return try await RedisServer.start()
     }
 
-    /// A client of the scene's APNs that does not wait for long.
-    func client(onReplies: @escaping @Sendable ([PushReply]) -> Void) throws -> APNSClient {
+    /// How a client of the scene's APNs is made.
+    enum ClientKind: Sendable {
+        /// With the certificate, and without long waits.
+        case quick
+        /// With the times of production.
+        case production(AilingAPNSTests.Credential)
+    }
+
+    /// A client of the scene's APNs.
+    func client(
+        _ kind: ClientKind = .quick, onEvent: @escaping @Sendable (APNSEvent) -> Void = { _ in },
+        onReplies: @escaping @Sendable ([PushReply]) -> Void
+    ) throws -> APNSClient {
         var configuration = APNSConfiguration()
-        configuration.requestTimeout = .seconds(20)
-        configuration.tick = .milliseconds(20)
-        configuration.backoff.least = .milliseconds(20)
-        configuration.backoff.most = .milliseconds(50)
+        configuration.onEvent = onEvent
+        var credential = self.credential
+        switch kind {
+        case .quick:
+            configuration.requestTimeout = .seconds(20)
+            configuration.tick = .milliseconds(20)
+            configuration.backoff.least = .milliseconds(20)
+            configuration.backoff.most = .milliseconds(50)
+        case .production(.certificate): break
+        case .production(.token):
+            credential = .token(
+                try ProviderTokenSources().source(
+                    privateKeyPEM: try PusherFixture.shared.get().providerKey, keyIdentifier: "KEY1234567",
+                    teamIdentifier: "TEAM123456"))
+        }
         return try APNSClient(
-            endpoint: try APNSEndpoint(url: self.apns.url), credential: self.credential, rootsPEM: self.roots,
+            endpoint: try APNSEndpoint(url: self.apns.url), credential: credential, rootsPEM: self.roots,
             eventLoopGroup: MultiThreadedEventLoopGroup.singleton, configuration: configuration, onReplies: onReplies)
     }
 

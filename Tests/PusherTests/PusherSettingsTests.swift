@@ -40,8 +40,10 @@ import Testing
     private static let bad: [(String, [String])] = [
         (
             "WAYBILL_APNS_URL",
-            ["http://api.push.apple.com", "api.push.apple.com", "https://", "https://api.push.apple.com:8443",
-                "https://API.sandbox.push.apple.com:80"]
+            [
+                "http://api.push.apple.com", "api.push.apple.com", "https://", "https://api.push.apple.com:8443",
+                "https://API.sandbox.push.apple.com:80",
+            ]
         ),
         ("WAYBILL_APNS_ROOTS", ["/nowhere/roots.pem"]),
         ("WAYBILL_APNS_PROXY", ["proxy:3128", "https://proxy:3128", "http://proxy", "http://:3128", "http://proxy:0"]),
@@ -58,6 +60,15 @@ import Testing
         ("WAYBILL_PUSH_ATTEMPTS", ["0", "101", "-1", "x"]),
         ("WAYBILL_PUSH_IN_FLIGHT", ["0", "99", "100001", "10k"]),
     ]
+
+    @Test func anAddressBehindAProxyIsRefused() throws {
+        let proxy = ["WAYBILL_APNS_PROXY": "http://proxy.example:3128"]
+        _ = try self.settings(proxy)
+        let error = #expect(throws: SettingsError.self) {
+            _ = try self.settings(proxy.merging(["WAYBILL_APNS_URL": "https://17.188.1.1:443"]) { $1 })
+        }
+        #expect(error?.description.hasPrefix("WAYBILL_APNS_URL=17.188.1.1:443: cannot be verified") == true)
+    }
 
     @Test(arguments: Self.bad.flatMap { key, values in values.map { (key, $0) } })
     func aBadValueNamesKeyAndValue(key: String, value: String) throws {

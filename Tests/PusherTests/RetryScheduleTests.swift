@@ -28,9 +28,9 @@ import Testing
         func seconds(_ scope: PushRetry.Scope) -> [Double] {
             Self.pauses(Self.retry(scope), blame: .nobody, most: 9).map { $0 / .seconds(1) }
         }
-        #expect(seconds(.service) == [1, 2, 4, 8, 16, 32, 60, 60, 60])
+        #expect(seconds(.service) == [1, 2, 4, 8, 16, 30, 30, 30, 30])
         #expect(seconds(.device) == [2, 4, 8, 16, 32, 60, 60, 60, 60])
-        #expect(seconds(.connection) == [0.1, 1, 2, 4, 8, 16, 32, 60, 60])
+        #expect(seconds(.connection) == [0.1, 1, 2, 4, 8, 16, 30, 30, 30])
     }
 
     @Test func jitterTakesAwayAtMostHalf() {
@@ -97,13 +97,24 @@ import Testing
         #expect(pauses.count == 10_000)
     }
 
-    @Test func whoHoldsItsTimeOnlyIsGivenUpByTimeOnly() {
-        let pauses = Self.pauses(
-            Self.retry(.connection), blame: .time, most: 1000,
-            limits: .init(attempts: 1, hold: .seconds(300)))
-        // 0.1, 1, 2, 4, 8, 16, 32, four times 60, and the rest.
-        #expect(pauses.count == 11)
-        #expect(pauses.reduce(.zero, +) == .seconds(300))
+    @Test func whatTheServiceFailsIsGivenUpByTimeOnlyAndThatIsLong() {
+        for scope in [PushRetry.Scope.connection, .service] {
+            let pauses = Self.pauses(
+                Self.retry(scope), blame: .time, most: 100_000, limits: .init(attempts: 1, hold: .seconds(10)))
+            #expect(pauses.reduce(.zero, +) == .seconds(86_400))
+            #expect(pauses.count > 2880)
+        }
+    }
+
+    @Test func whatTheServiceFailedDoesNotShortenWhatADeviceMayTake() {
+        var schedule = RetrySchedule()
+        func fail(_ blame: Blame) -> RetrySchedule.Step {
+            schedule.failed(
+                Self.retry(.device), blame: blame, took: .seconds(10), limits: Self.limits, random: { $0.upperBound })
+        }
+        for _ in 0..<1000 { #expect(fail(.time) != .giveUp) }
+        for _ in 0..<5 { #expect(fail(.notification) != .giveUp) }
+        #expect(fail(.notification) == .giveUp, "six times ten seconds, and four minutes and ten seconds of pauses")
     }
 
     @Test func anHourWithoutAPNsIsNotHeldAgainstTheNotification() {
@@ -114,10 +125,10 @@ import Testing
         }
         #expect(fail(.notification) == .again(after: .seconds(1)))
         for _ in 0..<400 { _ = fail(.nobody) }
-        #expect(schedule.held == .seconds(10) && schedule.counted == 1)
-        // Nor is the pause that APNs' absence caused.
-        #expect(fail(.notification) == .again(after: .seconds(60)))
-        #expect(schedule.held == .seconds(20) && schedule.attempts == 402)
+        #expect(schedule.held == .seconds(11) && schedule.counted == 1)
+        // Nor are the pauses that APNs' absence caused.
+        #expect(fail(.notification) == .again(after: .seconds(30)))
+        #expect(schedule.held == .seconds(51) && schedule.attempts == 402)
     }
 
     @Test func whateverHappensNothingIsHeldLongerThanTheLimitAndItsLastAttempt() {
@@ -128,11 +139,10 @@ import Testing
             var pause = Duration.zero
             for attempt in 1...1000 {
                 let took = Duration.milliseconds(Int64.random(in: 0...10_000, using: &generator))
-                let blame: Blame = Bool.random(using: &generator) ? .notification : .time
                 let scope = PushRetry.Scope.allCases.randomElement(using: &generator) ?? .device
                 let after = Bool.random(using: &generator) ? Int.random(in: -10...5000, using: &generator) : nil
                 let step = schedule.failed(
-                    Self.retry(scope, after: after), blame: blame, took: took, limits: Self.limits,
+                    Self.retry(scope, after: after), blame: .notification, took: took, limits: Self.limits,
                     random: { Double.random(in: $0, using: &generator) })
                 held += pause + took
                 guard case .again(let next) = step else {

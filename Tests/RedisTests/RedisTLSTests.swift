@@ -18,7 +18,7 @@ import Testing
         for (name, host, ca, isTrusted) in [
             ("localhost", "localhost", "ca", true), ("localhost", "localhost", "other", false),
             ("elsewhere", "localhost", "ca", false), ("address", "127.0.0.1", "ca", true),
-            ("localhost", "127.0.0.1", "ca", false),
+            ("localhost", "127.0.0.1", "ca", false), ("address", "localhost", "ca", false),
         ] {
             try await makeServerCertificate(name, in: directory)
             let reserved = try ReservedPort()

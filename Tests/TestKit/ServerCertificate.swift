@@ -7,7 +7,9 @@ public struct ServerCertificate: Sendable {
     private let directory: TemporaryDirectory
 
     /// Makes one with the openssl program.
-    public init() async throws {
+    ///
+    /// - Parameter names: what it is for, as openssl writes alternative names.
+    public init(names: String = "DNS:localhost,IP:127.0.0.1") async throws {
         self.directory = try TemporaryDirectory("certificate")
         self.file = self.directory.path("certificate.pem")
         self.key = self.directory.path("key.pem")
@@ -15,7 +17,7 @@ public struct ServerCertificate: Sendable {
             "openssl",
             [
                 "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
-                "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", self.key,
+                "-subj", "/CN=localhost", "-addext", "subjectAltName=\(names)", "-keyout", self.key,
                 "-out", self.file,
             ])
     }

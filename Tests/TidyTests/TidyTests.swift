@@ -10,7 +10,7 @@ import Testing
         "Services/Pusher": ["Model", "Kafka", "Redis", "Cryptography", "Packaging", "Store", "APNS", "Operations"],
         "Shared/Model": [],
         "Shared/Kafka": ["CRDKafka"],
-        "Shared/Redis": ["CHiredis"],
+        "Shared/Redis": ["CHiredis", "Cryptography"],
         "Shared/Cryptography": ["CCrypto"],
         "Shared/HTTP2": ["CNGHTTP2"],
         "Shared/Fetch": ["CCurl"],

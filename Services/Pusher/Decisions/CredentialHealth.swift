@@ -6,7 +6,7 @@ import APNS
 /// when APNs refuses the credential -> `healthy` with the first notification that APNs accepts.
 ///
 /// A changed certificate or key starts with a fresh value, and what was sent with the old one is told to the old value.
-/// A value of constant size without a clock.
+/// A value of bounded size without a clock.
 struct CredentialHealth: Sendable {
     enum State: Hashable, Sendable {
         /// Everything may be sent.
@@ -37,23 +37,30 @@ struct CredentialHealth: Sendable {
     /// What may be sent now.
     enum Permission: Hashable, Sendable {
         case all
-        /// One notification as a probe, each time another one, so that a poisoned one does not keep all others waiting.
-        /// Then `probed`.
+        /// One notification as a probe, each time another one, to a token that APNs accepted before if there is one:
+        /// a poisoned one must not keep all others waiting. Then `probed`.
         case one
         case nothing(until: ContinuousClock.Instant)
     }
 
     /// What an outcome means beyond its own notification.
     struct Ruling: Hashable, Sendable {
-        /// Says something of attempts that are repeated: `.retry`, and `.stopCredential`, which with `.notification` is
+        /// Says something of attempts that are repeated: `.retry`, and `.stopCredential`, which with `.time` is
         /// contradicted by others (repeat it, `PushRetry.contradicted`), with `.nobody` is the credential's fault (let
-        /// it wait until the credential is healthy, or the hold limit is over).
+        /// it wait until the credential is healthy).
         let blame: Blame
         let change: Change?
     }
 
-    /// Failures in a row after which APNs is taken to be away: with fewer in flight, `patience` decides.
-    static let failuresToIll = 20
+    /// What a notification was for, as hashes: to tell one odd device or order from many.
+    struct Origin: Hashable, Sendable {
+        var device = 0
+        var order = 0
+    }
+
+    /// Failures in a row after which APNs is taken to be away: of a brown-out in which four of five requests fail, one
+    /// such row is not expected within years. With fewer in flight, `patience` decides.
+    static let failuresToIll = 100
     /// How long nothing but failures may come before APNs is taken to be away: longer than one cut connection and its
     /// replacement take.
     static let patience = Duration.seconds(5)
@@ -67,17 +74,35 @@ struct CredentialHealth: Sendable {
     static let stoppedProbe = Duration.seconds(60)
     /// How long an accepted notification speaks for its credential against a single refusal.
     static let proof = Duration.seconds(60)
-    /// Refusals in a row, all sent after the last accepted one, that outweigh it: more than one odd host gives before
-    /// the client has left it.
+    /// Refusals in a row, all sent after the last accepted one, that outweigh it …
     static let refusalsToStop = 10
-    /// Notifications in a row that APNs refuses one by one (our bugs, tokens of another app or environment): this
-    /// many within `floodWindow` are no devices' faults any more. One odd device is told less often than that.
-    static let floodToStop = 20
-    static let floodWindow = Duration.seconds(60)
-    /// How long 403s may go on that a new connection or provider token should have mended.
+    /// … if they go on for this long: more than one odd host gives before the client has left it.
+    static let refusalPatience = Duration.seconds(5)
+    /// Failures within the last minute that make a share of them worth looking at.
+    static let failuresToCompare: Int32 = 10
+    /// Percent of failures above which they are nobody's own fault.
+    static let failedShare: Int64 = 20
+    /// Notifications within the last minute that APNs refuses one by one (our bugs, tokens of another app), of this
+    /// many devices and orders, and this percentage of all: then it is the credential's fault.
+    static let refusedToStop: Int32 = 20
+    static let refusedOrigins = 10
+    static let refusedShare: Int64 = 80
+    /// Devices, and percent of all, that get too many requests before it is said to the provider as a whole.
+    static let busyDevices = 10
+    static let busyShare: Int64 = 50
+    /// Tokens within the last minute that APNs does not know, and percent of all, after which tokens that were never
+    /// accepted go out a few at a time: APNs cuts connections sooner for these errors.
+    ///
+    /// Source: Wallet Orders §4.6
+    static let unknownToSuspect: Int32 = 10
+    static let unknownShare: Int64 = 2
+    /// How long 403s may go on that a new connection or provider token should have mended, and how many must come: half
+    /// of what fails.
     static let mendingLimit = Duration.seconds(60)
+    static let mendingFailures: Int32 = 5
 
     private(set) var state = State.healthy
+    private var window = HealthWindow()
     private var nextProbe: ContinuousClock.Instant?
     private var probePause = Self.firstProbe
     private var lastJudged: ContinuousClock.Instant?
@@ -88,9 +113,14 @@ struct CredentialHealth: Sendable {
     /// The one notification that all of `failures` are of, as long as they are.
     private var lone: UInt64?
     private var refusals = 0
-    private var flood = 0
-    private var floodSince: ContinuousClock.Instant?
+    private var refusalsSince: ContinuousClock.Instant?
+    private var refusedOrigins = RecentOutcomes()
+    private var busyOrigins = RecentOutcomes()
+    /// Ill because APNs says to everybody that it gets too much: one device that hears the same heals nothing.
+    private var isThrottled = false
     private var mendingSince: ContinuousClock.Instant?
+    /// Whether tokens that were never accepted are to be sent a few at a time.
+    private(set) var isSuspicious = false
 
     func permission(now: ContinuousClock.Instant) -> Permission {
         guard self.state != .healthy, let nextProbe = self.nextProbe else { return .all }
@@ -109,21 +139,35 @@ struct CredentialHealth: Sendable {
         }
     }
 
+    /// A connection to APNs came about: one that was away is asked at once.
+    mutating func connected(now: ContinuousClock.Instant) {
+        guard case .ill = self.state, let next = self.nextProbe, next > now else { return }
+        self.nextProbe = now
+    }
+
     /// Takes the verdict on one attempt.
     ///
     /// - Parameters:
     ///   - notification: the same for all attempts of a notification.
+    ///   - origin: needed for what is not delivered.
     ///   - sent: when the attempt was given to the client.
     mutating func take(
-        _ verdict: PushVerdict, of notification: UInt64, sent: ContinuousClock.Instant, now: ContinuousClock.Instant
+        _ verdict: PushVerdict, of notification: UInt64, origin: Origin = Origin(), sent: ContinuousClock.Instant,
+        now: ContinuousClock.Instant
     ) -> Ruling {
         switch verdict {
         case .delivered, .retire:
             // 410 speaks of the token: credential and topic were taken.
             return Ruling(blame: .nobody, change: self.accepted(now: now))
-        case .unknownToken, .drop:
+        case .unknownToken:
+            self.window.note(now: now) { $0.unknown += 1 }
+            self.suspect()
+            return Ruling(blame: .notification, change: self.judged(now: now))
+        case .drop(let reason):
             let change = self.judged(now: now)
-            return Ruling(blame: .notification, change: self.refusedOne(verdict.text, now: now) ?? change)
+            return Ruling(blame: .notification, change: self.refusedOne(reason, origin, now: now) ?? change)
+        case .retry(let retry) where retry.scope == .device:
+            return self.busy(retry, of: notification, origin, now: now)
         case .retry(let retry):
             return self.failed(retry, of: notification, sent: sent, now: now)
         case .stopCredential(let reason):
@@ -136,15 +180,16 @@ struct CredentialHealth: Sendable {
     private mutating func accepted(now: ContinuousClock.Instant) -> Change? {
         self.lastAccepted = now
         self.refusals = 0
-        self.flood = 0
-        self.floodSince = nil
+        self.refusalsSince = nil
         let change = self.judged(now: now)
+        if self.isSuspicious { self.suspect() }
         guard case .stopped(let since, _) = self.state else { return change }
         return self.heal(since, now: now)
     }
 
     /// APNs is there and tells one notification from another.
     private mutating func judged(now: ContinuousClock.Instant) -> Change? {
+        self.window.note(now: now) { $0.judged += 1 }
         self.lastJudged = now
         self.failures = 0
         self.failingSince = nil
@@ -158,15 +203,38 @@ struct CredentialHealth: Sendable {
         self.state = .healthy
         self.nextProbe = nil
         self.probePause = Self.firstProbe
+        self.isThrottled = false
+        self.refusedOrigins.removeAll()
         return .healthy(after: now - since)
+    }
+
+    private mutating func suspect() {
+        let counts = self.window.counts
+        self.isSuspicious =
+            counts.unknown >= Self.unknownToSuspect && counts.isShare(of: counts.unknown, above: Self.unknownShare)
+    }
+
+    /// A device gets too many requests; or so many devices do that the provider does.
+    private mutating func busy(
+        _ retry: PushRetry, of notification: UInt64, _ origin: Origin, now: ContinuousClock.Instant
+    ) -> Ruling {
+        self.window.note(now: now) { $0.busy += 1 }
+        self.busyOrigins.note(origin, now: now)
+        let counts = self.window.counts
+        let isEverybody =
+            self.isThrottled
+            || counts.isShare(of: counts.busy, above: Self.busyShare)
+                && self.busyOrigins.distinct(now: now).devices >= Self.busyDevices
+        guard isEverybody else { return Ruling(blame: .notification, change: self.judged(now: now)) }
+        self.window.note(now: now) { $0.failed += 1 }
+        let change = self.isAway(retry, of: notification, now: now)
+        if case .ill = self.state { self.isThrottled = true }
+        return Ruling(blame: .nobody, change: change)
     }
 
     private mutating func failed(
         _ retry: PushRetry, of notification: UInt64, sent: ContinuousClock.Instant, now: ContinuousClock.Instant
     ) -> Ruling {
-        if retry.scope == .device {
-            return Ruling(blame: .notification, change: self.judged(now: now))
-        }
         let isJudgedMeanwhile = self.lastJudged.map { $0 >= sent } ?? false
         switch retry.cause {
         // Our own doing, which says nothing of anybody.
@@ -177,12 +245,23 @@ struct CredentialHealth: Sendable {
             return Ruling(blame: .nobody, change: change)
         default: break
         }
-        if retry.cause == .answer(status: 403), let change = self.isNotMended(retry, now: now) {
+        let isTokenRefused = retry.cause == .answer(status: 403)
+        self.window.note(now: now) {
+            $0.failed += 1
+            if isTokenRefused { $0.tokenRefused += 1 }
+        }
+        if isTokenRefused, let change = self.isNotMended(retry, now: now) {
             return Ruling(blame: .nobody, change: change)
         }
-        if isJudgedMeanwhile { return Ruling(blame: .notification, change: nil) }
+        if isJudgedMeanwhile { return Ruling(blame: self.isBrownOut ? .nobody : .time, change: nil) }
         let change = self.isAway(retry, of: notification, now: now)
         return Ruling(blame: self.lone == notification && retry.isOfAPNs ? .time : .nobody, change: change)
+    }
+
+    /// So many fail that it is nobody's own fault.
+    private var isBrownOut: Bool {
+        let counts = self.window.counts
+        return counts.failed >= Self.failuresToCompare && counts.isShare(of: counts.failed, above: Self.failedShare)
     }
 
     /// Nobody was judged since a failed attempt began.
@@ -196,6 +275,11 @@ struct CredentialHealth: Sendable {
         self.failingSince = since
         if let seconds = retry.afterSeconds, case .ill = self.state {
             self.nextProbe = max(self.nextProbe ?? now, now + Self.bounded(seconds))
+        }
+        if case .stopped = self.state {
+            // What the credential is worth was not said: it is asked again soon.
+            self.nextProbe = min(self.nextProbe ?? now, now + Self.lastProbe)
+            return nil
         }
         if self.lone == notification, retry.isOfAPNs {
             // Others must be tried before one that may be poisoned is taken for all; it has its own backoff.
@@ -215,30 +299,38 @@ struct CredentialHealth: Sendable {
     private mutating func isNotMended(_ retry: PushRetry, now: ContinuousClock.Instant) -> Change? {
         let since = self.mendingSince ?? now
         self.mendingSince = since
-        guard now - since >= Self.mendingLimit else { return nil }
+        let counts = self.window.counts
+        guard now - since >= Self.mendingLimit, counts.tokenRefused >= Self.mendingFailures,
+            counts.tokenRefused * 2 >= counts.failed
+        else { return nil }
         return self.stop(retry.reason, now: now)
     }
 
     /// One notification was refused that can never succeed.
-    private mutating func refusedOne(_ reason: String, now: ContinuousClock.Instant) -> Change? {
-        if let since = self.floodSince, now - since <= Self.floodWindow {
-            self.flood += 1
-        } else {
-            self.flood = 1
-            self.floodSince = now
+    private mutating func refusedOne(_ reason: String, _ origin: Origin, now: ContinuousClock.Instant) -> Change? {
+        self.window.note(now: now) { $0.refused += 1 }
+        self.refusedOrigins.note(origin, now: now)
+        let counts = self.window.counts
+        guard counts.refused >= Self.refusedToStop, counts.isShare(of: counts.refused, above: Self.refusedShare) else {
+            return nil
         }
-        guard self.flood >= Self.floodToStop else { return nil }
+        let distinct = self.refusedOrigins.distinct(now: now)
+        guard distinct.devices >= Self.refusedOrigins, distinct.orders >= Self.refusedOrigins else { return nil }
         return self.stop(reason, now: now)
     }
 
     private mutating func refused(
         _ reason: String, sent: ContinuousClock.Instant, now: ContinuousClock.Instant
     ) -> Ruling {
-        if self.state == .healthy, let accepted = self.lastAccepted, now - accepted < Self.proof {
+        if !self.isStopped, let accepted = self.lastAccepted, now - accepted < Self.proof {
             // Accepted after this one was sent: then it is not the credential.
-            if accepted >= sent { return Ruling(blame: .notification, change: nil) }
+            if accepted >= sent { return Ruling(blame: .time, change: nil) }
             self.refusals += 1
-            if self.refusals < Self.refusalsToStop { return Ruling(blame: .notification, change: nil) }
+            let since = self.refusalsSince ?? now
+            self.refusalsSince = since
+            if self.refusals < Self.refusalsToStop || now - since < Self.refusalPatience {
+                return Ruling(blame: .time, change: nil)
+            }
         }
         return Ruling(blame: .nobody, change: self.stop(reason, now: now))
     }
@@ -259,18 +351,6 @@ extension PushRetry {
         switch self.cause {
         case .answer, .error(.timeout), .error(.protocolViolation): true
         case .error: false
-        }
-    }
-}
-
-extension PushVerdict {
-    /// Status and reason of a notification that was refused for itself.
-    fileprivate var text: String {
-        switch self {
-        case .unknownToken: "400 \(PushReason.badDeviceToken.rawValue)"
-        case .drop(let reason), .stopCredential(let reason): reason
-        case .retry(let retry): retry.reason
-        case .delivered, .retire: ""
         }
     }
 }

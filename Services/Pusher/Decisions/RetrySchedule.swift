@@ -2,8 +2,9 @@ import APNS
 
 /// When one notification that failed is sent again, and when it is given up.
 ///
-/// Exponential with jitter, `Retry-After` honoured, bounded in number and in time. What is bounded is what the
-/// notification itself is to blame for: each attempt that counts adds the time that it took and the pause before it.
+/// Exponential with jitter, `Retry-After` honoured. What a device is to blame for is bounded in number and in time;
+/// what the service or a connection is to blame for in time alone, and that is long: a brown-out fails the same
+/// notification often. Each attempt that counts adds the time that it took and the pause after it.
 /// The clock on the wall would also count an hour in which APNs was away, and give up with the first failure behind it.
 /// The first attempt counts from its sending, not from its failure: ten seconds without an answer hold a partition as
 /// any other ten.
@@ -11,10 +12,12 @@ import APNS
 struct RetrySchedule: Hashable, Sendable {
     /// What is held up at most by one notification.
     struct Limits: Hashable, Sendable {
-        /// Attempts that count.
+        /// Attempts that failed for the device.
         var attempts = 8
-        /// Time that counts.
+        /// Time that they may take.
         var hold = Duration.seconds(300)
+        /// Time that failures of the service and of connections may take: longer than any incident.
+        var service = Duration.seconds(86_400)
     }
 
     /// What to do after a failure.
@@ -34,20 +37,26 @@ struct RetrySchedule: Hashable, Sendable {
 
     /// The second pause after a lost connection; from there on it doubles like the others.
     static let secondOfConnection = Duration.seconds(1)
-    /// The longest pause that is not asked for by APNs.
-    static let longest = Duration.seconds(60)
+    /// The longest pause that is not asked for by APNs: a device gets its rest, and when the service is well again all
+    /// are told within a minute.
+    static func longest(_ scope: PushRetry.Scope) -> Duration {
+        switch scope {
+        case .device: .seconds(60)
+        case .connection, .service: .seconds(30)
+        }
+    }
     /// How far a `Retry-After` is honoured where nobody is given up, unless the hold limit is shorter: nobody waits
     /// longer for an APNs that is back. While it is away its credential's probes keep to what it asked for.
     static let mostRetryAfter = Duration.seconds(300)
 
     /// Failed attempts, whoever was to blame.
     private(set) var attempts: UInt32 = 0
-    /// Those that count.
+    /// Those that failed for the device.
     private(set) var counted: UInt32 = 0
-    /// Time that counts.
+    /// Time that they took, the pauses after them included.
     private(set) var held = Duration.zero
-    /// The pause that the last failure caused, if that counted.
-    private var pause = Duration.zero
+    /// The same of those that failed for the service or a connection.
+    private(set) var heldByService = Duration.zero
 
     init() {}
 
@@ -62,19 +71,28 @@ struct RetrySchedule: Hashable, Sendable {
     ) -> Step {
         // Beyond four thousand million attempts the backoff is at its longest anyway.
         if self.attempts < .max { self.attempts += 1 }
+        let took = max(took, .zero)
         var room = min(Self.mostRetryAfter, limits.hold)
-        if blame == .nobody {
-            self.pause = .zero
-        } else {
-            self.held += max(took, .zero) + self.pause
-            if blame == .notification, self.counted < .max { self.counted += 1 }
+        // The last attempt is at the limit, also where APNs asked for more: one request too early is all that it costs,
+        // and it may succeed.
+        switch blame {
+        case .nobody: break
+        case .time:
+            self.heldByService += took
+            guard self.heldByService < limits.service else { return .giveUp }
+            room = min(room, limits.service - self.heldByService)
+        case .notification:
+            if self.counted < .max { self.counted += 1 }
+            self.held += took
             guard self.held < limits.hold, Int64(self.counted) < Int64(limits.attempts) else { return .giveUp }
-            // The last attempt is at the hold limit, also where APNs asked for more: one request too early is all that
-            // it costs, and it may succeed.
             room = limits.hold - self.held
         }
         let delay = min(self.delay(retry, random: random), room)
-        if blame != .nobody { self.pause = delay }
+        switch blame {
+        case .nobody: break
+        case .time: self.heldByService += delay
+        case .notification: self.held += delay
+        }
         return .again(after: delay)
     }
 
@@ -86,7 +104,7 @@ struct RetrySchedule: Hashable, Sendable {
             doublings -= 1
         }
         // 2^10 times the least base is beyond the longest.
-        let whole = min(base * (1 << min(doublings, 10)), Self.longest)
+        let whole = min(base * (1 << min(doublings, 10)), Self.longest(retry.scope))
         let jittered = whole * random(0.5...1)
         guard let seconds = retry.afterSeconds, seconds > 0 else { return jittered }
         // Who was told the same moment does not come at the same moment.

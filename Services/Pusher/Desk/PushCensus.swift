@@ -21,7 +21,7 @@ extension PushDesk {
         census.records = self.recordCount
         census.targets = self.targetCount
         // Those that have moved on stand in a line until their turn comes: rarely any.
-        census.ready = self.lanes.reduce(0) { $0 + $1.ready.count }
+        census.ready = self.lanes.reduce(0) { $0 + $1.ready.count + $1.suspects.count }
         census.inFlight = self.lanes.reduce(0) { $0 + $1.inFlight }
         census.settling = self.settlingCount
         census.waiting = max(0, census.targets - census.ready - census.inFlight - census.settling)

@@ -37,7 +37,8 @@ extension PushDesk {
         guard most > 0 else { return [] }
         var due: [Due] = []
         due.reserveCapacity(min(most, self.lanes[lane].ready.count))
-        while due.count < most, let slot = self.nextReady(lane) {
+        let isProbing = self.lanes[lane].isProbing(now: now)
+        while due.count < most, let slot = isProbing ? self.nextProbe(lane) : self.nextReady(lane) {
             if self.targets[slot].tries.isFirst, let pause = self.hourPause(slot, now: now) {
                 self.lanes[lane].tally.limited += 1
                 self.wait(slot, until: now + pause)
@@ -48,6 +49,11 @@ extension PushDesk {
             self.targets[slot].tries.sent = now
             self.targets[slot].tries.sentEpochMilliseconds = epochMilliseconds
             self.targets[slot].place = .inFlight
+            if isProbing { self.lanes[lane].probes(self.targets[slot].key.hash) }
+            if self.lanes[lane].isSuspect(self.targets[slot].key.hash) {
+                self.targets[slot].tries.isSuspect = true
+                self.lanes[lane].sentSuspect()
+            }
             due.append(Due(number: Self.number(slot, self.newTicket(slot)), token: self.targets[slot].token))
         }
         self.lanes[lane].sent(due.count, now: now)
@@ -59,12 +65,43 @@ extension PushDesk {
         self.targets[slot].exchange()
     }
 
-    /// The next target that is ready; one that has moved on is passed over.
+    /// The next target that is ready; one that has moved on is passed over. Tokens that APNs may not know come a few at
+    /// a time, and do not keep others waiting.
     mutating func nextReady(_ lane: Int) -> Int? {
-        while let (slot, ticket) = self.lanes[lane].ready.popFirst() {
-            if self.targets[Int(slot)].ticket == ticket, self.targets[Int(slot)].place == .ready { return Int(slot) }
+        while self.lanes[lane].hasSuspectRoom, let entry = self.lanes[lane].suspects.popFirst() {
+            if self.isReady(entry) { return Int(entry.slot) }
+        }
+        while let entry = self.lanes[lane].ready.popFirst() {
+            guard self.isReady(entry) else { continue }
+            let isSuspect = self.lanes[lane].isSuspect(self.targets[Int(entry.slot)].key.hash)
+            if !isSuspect || self.lanes[lane].hasSuspectRoom { return Int(entry.slot) }
+            self.lanes[lane].suspects.append(entry)
         }
         return nil
+    }
+
+    /// How far a probe is looked for.
+    private static let probeSearch = 256
+
+    /// The next target to ask with how a credential is: of those in front one whose token APNs accepted before, none
+    /// that was asked with lately, and if there is a choice not the head of the line.
+    private mutating func nextProbe(_ lane: Int) -> Int? {
+        if self.lanes[lane].ready.isEmpty { self.lanes[lane].trustSuspects() }
+        var best: (index: Int, rank: Int)?
+        for index in self.lanes[lane].ready.indices.prefix(Self.probeSearch) {
+            let entry = self.lanes[lane].ready[index]
+            guard self.isReady(entry) else { continue }
+            let rank = self.lanes[lane].probeRank(self.targets[Int(entry.slot)].key.hash)
+            // Among equals the last: the head waits for its turn.
+            if rank >= best?.rank ?? 0 { best = (index, rank) }
+            if rank == 2 { break }
+        }
+        guard let best else { return self.nextReady(lane) }
+        return Int(self.lanes[lane].ready.remove(at: best.index).slot)
+    }
+
+    private func isReady(_ entry: (slot: Int32, ticket: UInt32)) -> Bool {
+        self.targets[Int(entry.slot)].ticket == entry.ticket && self.targets[Int(entry.slot)].place == .ready
     }
 
     /// - Returns: how long the device has to wait for its turn; nil: not at all.

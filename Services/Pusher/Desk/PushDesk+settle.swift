@@ -16,8 +16,10 @@ extension PushDesk {
         jitter: @autoclosure () -> Double
     ) -> PushEffect? {
         guard let slot = self.slot(of: reply.number, in: .inFlight) else { return nil }
+        var origin = CredentialHealth.Origin(device: self.targets[slot].key.hash)
+        if !reply.outcome.isAccepted { origin.order = self.targets[slot].sent.first?.order.hashValue ?? 0 }
         let ruling = self.lanes[lane].judge(
-            reply.outcome, &self.targets[slot].tries, generation: generation, now: now,
+            reply.outcome, &self.targets[slot].tries, of: origin, generation: generation, now: now,
             epochMilliseconds: epochMilliseconds, jitter: jitter())
         switch ruling {
         case .delivered:

@@ -74,7 +74,8 @@ struct PushDesk {
     struct Key: Hashable {
         let lane: Int32
         let token: PushToken
-        private let hash: Int
+        /// Seeded, another one in each process.
+        let hash: Int
 
         init(lane: Int32, token: PushToken) {
             self.lane = lane

@@ -38,10 +38,20 @@ struct PushLane {
     private(set) var generation: Int
     private(set) var health = CredentialHealth()
     private(set) var breaker: TokenBreaker
+    /// Tokens that APNs accepted, for probes.
+    private var known = KnownTokens()
+    /// What was probed last, so that each probe goes to another one.
+    private var probed: Deque<Int> = []
+    private static let probedKept = 8
     /// What happened since somebody looked last.
     var tally = PushTally()
     /// Slots of targets that may be sent, with their tickets.
     var ready: Deque<(slot: Int32, ticket: UInt32)> = []
+    /// Slots whose tokens APNs may not know, with their tickets; few of them are sent at once.
+    var suspects: Deque<(slot: Int32, ticket: UInt32)> = []
+    /// How many of these are.
+    static let mostSuspects = 4
+    private var suspectsInFlight = 0
     /// Notifications that are with the client.
     private(set) var inFlight = 0
     /// Pairs of a record and a device that the desk holds for this lane.
@@ -68,7 +78,47 @@ struct PushLane {
         self.generation = generation
         self.health = CredentialHealth()
         self.breaker = TokenBreaker(now: now)
+        self.known = KnownTokens()
+        self.probed.removeAll()
     }
+
+    /// Whether something may be sent as far as it itself goes.
+    var hasReady: Bool { !self.ready.isEmpty || !self.suspects.isEmpty }
+
+    /// Whether what is sent now asks how the credential is.
+    func isProbing(now: ContinuousClock.Instant) -> Bool { self.health.permission(now: now) == .one }
+
+    /// Whether a token may be sent to as far as APNs' ignorance of others goes.
+    ///
+    /// - Parameter device: hash of the push token.
+    func isSuspect(_ device: Int) -> Bool { self.health.isSuspicious && !self.known.contains(device) }
+
+    /// Whether one more suspicious token may be sent to.
+    var hasSuspectRoom: Bool { !self.health.isSuspicious || self.suspectsInFlight < Self.mostSuspects }
+
+    /// How well a target is fit to ask how the credential is.
+    func probeRank(_ device: Int) -> Int {
+        if self.probed.contains(device) { return 0 }
+        return self.known.contains(device) ? 2 : 1
+    }
+
+    /// A probe leaves.
+    mutating func probes(_ device: Int) {
+        if self.probed.count == Self.probedKept { self.probed.removeFirst() }
+        self.probed.append(device)
+    }
+
+    /// What is suspicious stands in the line as all others do.
+    mutating func trustSuspects() {
+        self.ready += self.suspects
+        self.suspects.removeAll()
+    }
+
+    /// A suspicious token is sent to.
+    mutating func sentSuspect() { self.suspectsInFlight += 1 }
+
+    /// A connection to APNs came about.
+    mutating func connected(now: ContinuousClock.Instant) { self.health.connected(now: now) }
 
     /// How many notifications may be sent now.
     func free(now: ContinuousClock.Instant) -> Int {
@@ -101,23 +151,29 @@ struct PushLane {
     /// Takes in what became of one attempt.
     ///
     /// - Parameters:
+    ///   - origin: of the notification; the order is needed for what was not delivered.
     ///   - generation: of the credential that it was sent with.
     ///   - jitter: 0 to 1; asked for only where something is tried again.
     mutating func judge(
-        _ outcome: PushOutcome, _ tries: inout PushTries, generation: Int, now: ContinuousClock.Instant,
-        epochMilliseconds: Int64, jitter: @autoclosure () -> Double
+        _ outcome: PushOutcome, _ tries: inout PushTries, of origin: CredentialHealth.Origin = .init(),
+        generation: Int, now: ContinuousClock.Instant, epochMilliseconds: Int64, jitter: @autoclosure () -> Double
     ) -> Ruling {
         self.inFlight -= 1
+        if tries.isSuspect {
+            tries.isSuspect = false
+            self.suspectsInFlight -= 1
+        }
         let verdict = verdict(of: outcome, sentEpochMilliseconds: tries.sentEpochMilliseconds)
         var blame = Blame.nobody
         if generation == self.generation {
-            let ruling = self.health.take(verdict, of: tries.serial, sent: tries.sent, now: now)
+            let ruling = self.health.take(verdict, of: tries.serial, origin: origin, sent: tries.sent, now: now)
             if let change = ruling.change { self.changes.append(.health(change)) }
             blame = ruling.blame
         }
         if verdict == .delivered {
-            if generation == self.generation, let state = self.breaker.delivered(now: now) {
-                self.changes.append(.breaker(state))
+            if generation == self.generation {
+                self.known.insert(origin.device)
+                if let state = self.breaker.delivered(now: now) { self.changes.append(.breaker(state)) }
             }
             return .delivered
         }
@@ -125,12 +181,15 @@ struct PushLane {
         switch verdict {
         case .delivered: return .delivered
         case .retire(let moment): return .retire(before: moment)
-        case .unknownToken: return self.unknown(tries, generation: generation, now: now)
+        // What an older credential could not do the new one may.
+        case .drop where generation != self.generation, .unknownToken where generation != self.generation:
+            return .again(after: Self.rest)
+        case .unknownToken: return self.unknown(tries, now: now)
         case .drop(let reason): return .drop(reason: reason)
         case .retry(let retry): return self.again(retry, &tries, blame, now: now, jitter: jitter())
         case .stopCredential(let reason):
             // Others are delivered meanwhile: it was one host's or one connection's word.
-            if blame == .notification {
+            if blame != .nobody {
                 return self.again(.contradicted(reason), &tries, blame, now: now, jitter: jitter())
             }
             return .again(after: Self.rest)
@@ -150,9 +209,8 @@ struct PushLane {
         return (self.step(retry, &tries, .notification, now: now, jitter: jitter), retry.reason)
     }
 
-    private mutating func unknown(_ tries: PushTries, generation: Int, now: ContinuousClock.Instant) -> Ruling {
+    private mutating func unknown(_ tries: PushTries, now: ContinuousClock.Instant) -> Ruling {
         let text = "400 \(PushReason.badDeviceToken.rawValue)"
-        guard generation == self.generation else { return .keep(reason: "\(text), asked with an older credential") }
         let ruling = self.breaker.refused(now: now)
         if let change = ruling.change { self.changes.append(.breaker(change)) }
         return switch ruling.decision {

@@ -6,21 +6,46 @@ import Synchronization
 /// Bounded by the desk: one errand for each target at most.
 final class PushErrandQueue: Sendable {
     private struct State {
-        var waiting: Deque<PushEffect> = []
+        var retirements: Deque<PushEffect> = []
+        var letters: Deque<PushEffect> = []
         var idle: [CheckedContinuation<Void, Never>] = []
         var isEnded = false
         var inWork = 0
+        var lettersInWork = 0
+        let mostLetters: Int
+
+        /// The next one that may be done now.
+        mutating func next() -> PushEffect? {
+            if self.lettersInWork < self.mostLetters, let letter = self.letters.popFirst() {
+                self.lettersInWork += 1
+                self.inWork += 1
+                return letter
+            }
+            guard let retirement = self.retirements.popFirst() else { return nil }
+            self.inWork += 1
+            return retirement
+        }
+
+        var hasNext: Bool {
+            !self.retirements.isEmpty || self.lettersInWork < self.mostLetters && !self.letters.isEmpty
+        }
     }
 
-    private let state = Mutex(State())
+    private let state: Mutex<State>
+
+    /// - Parameter mostLetters: how many letters are being written at once: a topic that takes none must leave room for
+    ///   registrations that end.
+    init(mostLetters: Int = PushErrands.lanes / 2) { self.state = Mutex(State(mostLetters: mostLetters)) }
 
     /// What waits or is being done.
-    var count: Int { self.state.withLock { $0.waiting.count + $0.inWork } }
+    var count: Int { self.state.withLock { $0.retirements.count + $0.letters.count + $0.inWork } }
 
     func add(_ effects: [PushEffect]) {
         guard !effects.isEmpty else { return }
         let lanes = self.state.withLock { state in
-            state.waiting.append(contentsOf: effects)
+            for effect in effects {
+                if effect.isLetter { state.letters.append(effect) } else { state.retirements.append(effect) }
+            }
             let count = min(effects.count, state.idle.count)
             defer { state.idle.removeLast(count) }
             return Array(state.idle.suffix(count))
@@ -33,15 +58,13 @@ final class PushErrandQueue: Sendable {
         while true {
             let (effect, isEnded) = self.state.withLock { state -> (PushEffect?, Bool) in
                 if state.isEnded { return (nil, true) }
-                let effect = state.waiting.popFirst()
-                if effect != nil { state.inWork += 1 }
-                return (effect, false)
+                return (state.next(), false)
             }
             if isEnded { return nil }
             if let effect { return effect }
             await withCheckedContinuation { continuation in
                 let isNeeded = self.state.withLock { state in
-                    if state.isEnded || !state.waiting.isEmpty { return true }
+                    if state.isEnded || state.hasNext { return true }
                     state.idle.append(continuation)
                     return false
                 }
@@ -51,7 +74,12 @@ final class PushErrandQueue: Sendable {
     }
 
     /// One that was given out is done, or left undone.
-    func ended() { self.state.withLock { $0.inWork -= 1 } }
+    func ended(_ effect: PushEffect) {
+        self.state.withLock { state in
+            state.inWork -= 1
+            if effect.isLetter { state.lettersInWork -= 1 }
+        }
+    }
 
     /// Nothing more is given out.
     func end() {
@@ -62,4 +90,8 @@ final class PushErrandQueue: Sendable {
         }
         for lane in lanes { lane.resume() }
     }
+}
+
+extension PushEffect {
+    fileprivate var isLetter: Bool { if case .report = self.work { true } else { false } }
 }

@@ -26,7 +26,7 @@ struct PushErrands: Sendable {
     func work() async {
         while let effect = await self.queue.next() {
             if let standing = await self.finish(effect) { self.onDone(effect, standing) }
-            self.queue.ended()
+            self.queue.ended(effect)
         }
     }
 

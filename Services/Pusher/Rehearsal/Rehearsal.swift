@@ -107,7 +107,7 @@ struct Rehearsal: Sendable {
             group.addTask {
                 while let effect = await dispatch.errands.next() {
                     dispatch.done(effect)
-                    dispatch.errands.ended()
+                    dispatch.errands.ended(effect)
                 }
                 return [:]
             }

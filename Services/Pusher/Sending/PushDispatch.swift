@@ -197,6 +197,16 @@ final class PushDispatch: Sendable {
         }
     }
 
+    /// A connection of one credential's client came about: if APNs was away, it is asked whether it is back.
+    func connected(_ type: OrderTypeIdentifier) {
+        let now = self.clock()
+        self.act { state, orders in
+            guard let lane = state.desk.number(of: type) else { return }
+            state.desk.lanes[lane].connected(now: now)
+            self.giveOut(&state, &orders, now: now)
+        }
+    }
+
     /// Looks what the time has brought.
     ///
     /// - Returns: when something is due next; nil: nothing waits for its time.
@@ -269,7 +279,7 @@ final class PushDispatch: Sendable {
         state.desk.wake(now: now)
         let epochMilliseconds = self.wallClock()
         for lane in state.desk.lanes.indices {
-            guard let way = state.ways[lane], !state.desk.lanes[lane].ready.isEmpty else { continue }
+            guard let way = state.ways[lane], state.desk.lanes[lane].hasReady else { continue }
             let due = state.desk.send(lane, now: now, epochMilliseconds: epochMilliseconds)
             if due.isEmpty { continue }
             var notification = PushNotification(

@@ -26,6 +26,10 @@ public final class APNSClient: Sendable {
         eventLoopGroup: any EventLoopGroup, configuration: APNSConfiguration = APNSConfiguration(),
         onReplies: @escaping @Sendable ([PushReply]) -> Void = { _ in }
     ) throws(APNSError) {
+        guard proxy == nil || !endpoint.isAddress else {
+            throw APNSError(
+                .configuration, "\(endpoint) cannot be verified through a proxy: give the endpoint by its host name")
+        }
         let tls = try makeTLSContext(credential: credential, rootsPEM: rootsPEM)
         let eventLoop = eventLoopGroup.next()
         self.eventLoop = eventLoop

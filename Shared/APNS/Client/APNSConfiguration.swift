@@ -12,6 +12,9 @@ public struct APNSConfiguration: Sendable {
     public var queueLimit = 100_000
     /// How many streams of a connection are used at most, whatever the peer allows.
     public var streamCap = 1_000
+    /// How many streams of a new connection are used, which may be one that fails everything; each good answer doubles
+    /// them.
+    public var firstStreams = 8
 
     // MARK: Connections
 
@@ -29,6 +32,8 @@ public struct APNSConfiguration: Sendable {
     public var connectTimeout: TimeAmount = .seconds(10)
     /// Waits after attempts that failed.
     public var backoff = Backoff()
+    /// A connection that ends sooner although it worked was none worth having: after three in a row the next ones wait.
+    public var shortLife: TimeAmount = .seconds(30)
     /// How long an address that failed is tried after the others.
     public var addressMemory: TimeAmount = .minutes(1)
 
@@ -36,10 +41,11 @@ public struct APNSConfiguration: Sendable {
 
     /// Silence with something outstanding after which a PING asks for a sign of life, and for how long.
     public var pingInterval: TimeAmount = .seconds(5)
+    /// A connection that was idle for so long is asked by a PING together with its next request, and for how long.
+    public var idleToPing: TimeAmount = .seconds(60)
+    public var idlePingPatience: TimeAmount = .seconds(2)
     /// Time-outs in a row after which the connection takes no new requests.
     public var timeoutsToRetire = 3
-    /// Answers with status 500 in a row after which a connection is replaced, if another was well meanwhile.
-    public var serverErrorsToReplace = 5
     /// How often deadlines are looked at while something is outstanding.
     public var tick: TimeAmount = .milliseconds(100)
     /// How long `close` waits for what it was given.

@@ -1,3 +1,5 @@
+import NIOCore
+
 /// Where notifications go: APNs, or a simulator.
 ///
 /// Source: Wallet Orders §4.2
@@ -20,6 +22,10 @@ public struct APNSEndpoint: Hashable, Sendable, CustomStringConvertible {
         self.host = address.host
         self.port = address.port ?? 443
     }
+
+    /// Whether the host is an IP address. Behind a proxy such an endpoint cannot be verified: TLS compares the address
+    /// of the peer, which is the proxy.
+    public var isAddress: Bool { (try? SocketAddress(ipAddress: self.host, port: 0)) != nil }
 
     /// What stands in `:authority`: the port only when it is not the scheme's own.
     ///

@@ -5,13 +5,13 @@ public enum APNSEvent: Hashable, Sendable {
         /// APNs said so, in a frame or in an answer (IdleTimeout, Shutdown).
         case goAway = "goaway"
         case answer
-        /// ExpiredProviderToken or UnrelatedKeyIdInToken: such a connection never takes the new token.
+        /// ExpiredProviderToken or UnrelatedKeyIdInToken, twice in a row: such a connection never takes the new token.
         case providerToken = "provider-token"
         /// Several requests in a row had no answer.
         case timeouts
         /// Everything outstanding was silent.
         case silence
-        /// 500 again and again, while other connections were well.
+        /// 5xx, 403 or reset streams again and again, while another connection was well.
         case serverErrors = "server-errors"
         /// APNs refused the certificate, on this connection or on another of the client (Wallet Orders §4.5).
         case credential

@@ -37,10 +37,11 @@ struct ConnectionStateMachine {
     private(set) var retirement: APNSEvent.Replacement?
     /// When bytes last came, or something began to be waited for.
     private(set) var lastReceived: NIODeadline
-    /// Answers with status 500 since the last other one, and when the first of them came.
-    private(set) var serverErrors = 0
-    private(set) var firstServerError: NIODeadline?
-    /// When the last answer came that was not 5xx.
+    /// Of 1,024 requests so many failed, lately: each new outcome weighs a thirty-second.
+    private(set) var failureShare = 0
+    /// When failures began after a time with hardly any.
+    private(set) var failingSince: NIODeadline?
+    /// When the last answer came that is no failure.
     private(set) var lastGoodAnswer: NIODeadline?
     /// Until the peer's settings are here, one stream: it may allow no more.
     private var announcedLimit = 1
@@ -48,17 +49,29 @@ struct ConnectionStateMachine {
     private var borneLimit = Int.max
     /// With a provider token, one stream until a request with it was answered (Wallet Orders §4.5).
     private var isProven: Bool
+    /// A new connection begins with few streams; each good answer doubles them.
+    private var trustedLimit: Int
     private var timeoutsInARow = 0
-    /// The PING that waits for a sign of life.
+    /// Refusals of the provider token since the last good answer.
+    private var tokenRefusals = 0
+    /// The PING that waits for a sign of life, and for how long.
     private var pingSent: NIODeadline?
+    private var pingPatience = TimeAmount.zero
     /// The last PING, for its round trip.
     private var lastPing: NIODeadline?
     private let created: NIODeadline
     private let configuration: APNSConfiguration
 
+    /// Refusals of the provider token in a row after which the connection is replaced: it never takes the new token. A
+    /// single one may be about one device only.
+    static let tokenRefusalsToRetire = 2
+    /// A share below which failures are not worth a word: one of twenty.
+    private static let fewFailures = 51
+
     init(isProven: Bool, configuration: APNSConfiguration, now: NIODeadline) {
         self.isProven = isProven
         self.configuration = configuration
+        self.trustedLimit = max(1, configuration.firstStreams)
         self.created = now
         self.lastReceived = now
     }
@@ -69,10 +82,13 @@ struct ConnectionStateMachine {
     }
     /// How many requests can be started now; 0 while a lowered limit is exceeded, and while a PING is unanswered.
     var freeStreams: Int {
-        self.phase == .open && self.pingSent == nil ? max(0, self.limit - self.openStreams) : 0
+        guard self.phase == .open, self.pingSent == nil else { return 0 }
+        return max(0, min(self.limit, self.trustedLimit) - self.openStreams)
     }
     /// Whether it only waits for its last answers.
     var isDraining: Bool { if case .draining = self.phase { true } else { false } }
+    /// Whether a PING waits for its answer.
+    var isAsking: Bool { self.pingSent != nil }
     /// Nothing is left to wait for.
     var isDrained: Bool { self.isDraining && self.openStreams == 0 }
 
@@ -98,11 +114,35 @@ struct ConnectionStateMachine {
     }
 
     /// - Parameter stream: its identifier; the last one that may be used retires the connection.
-    mutating func started(stream: Int32, now: NIODeadline) {
-        // The silence that a PING asks about begins with something to wait for.
-        if self.openStreams == 0 { self.lastReceived = max(self.lastReceived, now) }
+    /// - Returns: whether a PING is to go with the request: the connection was idle for so long that something on the
+    ///   way may have forgotten it.
+    @discardableResult
+    mutating func started(stream: Int32, now: NIODeadline) -> Bool {
+        var isStale = false
+        if self.openStreams == 0 {
+            isStale = self.pingSent == nil && now - self.lastReceived >= self.configuration.idleToPing
+            // The silence that a PING asks about begins with something to wait for.
+            self.lastReceived = max(self.lastReceived, now)
+            if isStale { self.ask(self.configuration.idlePingPatience, now: now) }
+        }
         self.openStreams += 1
         if stream > self.configuration.lastStreamIdentifier - 2 { self.retire(.streamIdentifiers, now: now) }
+        return isStale
+    }
+
+    /// Another connection to the same service died of silence.
+    ///
+    /// - Returns: whether a PING is to ask this one, which is idle.
+    mutating func doubted(now: NIODeadline) -> Bool {
+        guard self.phase == .open, self.openStreams == 0, self.pingSent == nil else { return false }
+        self.ask(self.configuration.idlePingPatience, now: now)
+        return true
+    }
+
+    private mutating func ask(_ patience: TimeAmount, now: NIODeadline) {
+        self.pingSent = now
+        self.pingPatience = patience
+        self.lastPing = now
     }
 
     /// A stream is over, be it answered, refused or cancelled.
@@ -113,30 +153,46 @@ struct ConnectionStateMachine {
             if self.borneLimit < .max { self.borneLimit += 1 }
             // A refused token proves nothing (Wallet Orders §4.5).
             if status != 403 { self.isProven = true }
-            self.judge(status, now: now)
+            // Of 429 its reason tells: `throttled`.
+            if status != 429 { self.judge(isFailure: status >= 500 || status == 403, now: now) }
             return .answered(status: status)
         }
         if end.errorCode == .refusedStream {
             self.borneLimit = max(1, self.openStreams)
             return .again
         }
+        self.judge(isFailure: true, now: now)
         return .failed(
             APNSError(.protocolViolation, "waiting for an answer: APNs ended the stream with \(end.errorCode)"))
     }
 
-    private mutating func judge(_ status: Int, now: NIODeadline) {
-        if status == 500 {
-            self.serverErrors += 1
-            self.firstServerError = self.firstServerError ?? now
+    /// The stream of a request that was given up is over without an answer: that says nothing of the peer.
+    mutating func endedUnanswered() { self.openStreams = max(0, self.openStreams - 1) }
+
+    /// 429 came: for a device, or for the provider.
+    mutating func throttled(isOneDevice: Bool, now: NIODeadline) { self.judge(isFailure: !isOneDevice, now: now) }
+
+    /// The provider token was refused: again and again means that the connection has to be replaced.
+    mutating func tokenRefused(now: NIODeadline) {
+        self.tokenRefusals += 1
+        if self.tokenRefusals >= Self.tokenRefusalsToRetire { self.retire(.providerToken, now: now) }
+    }
+
+    private mutating func judge(isFailure: Bool, now: NIODeadline) {
+        if isFailure {
+            if self.failureShare < Self.fewFailures || self.failingSince == nil { self.failingSince = now }
+            self.failureShare += (1024 - self.failureShare + 31) >> 5
         } else {
-            self.serverErrors = 0
-            self.firstServerError = nil
-            if status < 500 { self.lastGoodAnswer = now }
+            self.lastGoodAnswer = now
+            self.tokenRefusals = 0
+            if self.failureShare > 0 { self.failureShare -= (self.failureShare + 31) >> 5 }
+            if self.trustedLimit < self.configuration.streamCap { self.trustedLimit *= 2 }
         }
     }
 
     /// A request's deadline passed. After several in a row the connection is not to be trusted with more.
     mutating func timedOut(now: NIODeadline) {
+        self.judge(isFailure: true, now: now)
         self.timeoutsInARow += 1
         if self.timeoutsInARow >= self.configuration.timeoutsToRetire { self.retire(.timeouts, now: now) }
     }
@@ -174,15 +230,14 @@ struct ConnectionStateMachine {
                 APNSError(.connectionLost, "waiting for the last answers of a retired connection: time is up"))
         case .open, .draining:
             if let pingSent = self.pingSent {
-                guard now - pingSent >= self.configuration.pingInterval else { return .nothing }
+                guard now - pingSent >= self.pingPatience else { return .nothing }
                 self.retire(.silence, now: now)
                 return .close(APNSError(.connectionLost, "waiting for a sign of life: PING was not answered"))
             }
             guard self.openStreams > 0, now - self.lastReceived >= self.configuration.pingInterval else {
                 return .nothing
             }
-            self.pingSent = now
-            self.lastPing = now
+            self.ask(self.configuration.pingInterval, now: now)
             return .ping
         }
     }

@@ -1,3 +1,4 @@
+import Cryptography
 import NIOCore
 import NIOPosix
 import NIOSSL
@@ -79,7 +80,7 @@ final class Connector {
             .whenComplete { result in
                 switch result {
                 case .success(let channel):
-                    self.boundUnacknowledged(channel)
+                    self.boundSilence(channel)
                     self.prepare(channel, connection)
                 case .failure(let error):
                     self.book.failed(address, now: .now())
@@ -89,16 +90,21 @@ final class Connector {
     }
 
     /// Lets the kernel end a connection whose bytes nobody acknowledges, soon after a PING would have: then the socket
-    /// goes, too, and what waits in it. A kernel that does not know the option is no reason not to connect.
+    /// goes, too, and what waits in it. An idle connection is asked each minute, which also keeps it known to what is
+    /// on the way, and is given up after three questions. A kernel that does not know an option is no reason not to
+    /// connect.
     ///
-    /// Source: tcp(7), TCP_USER_TIMEOUT, number 18 in linux/tcp.h, in milliseconds
-    private func boundUnacknowledged(_ channel: any Channel) {
+    /// Source: tcp(7), numbers of linux/tcp.h: TCP_USER_TIMEOUT in milliseconds, TCP_KEEPIDLE and TCP_KEEPINTVL in
+    /// seconds, TCP_KEEPCNT
+    private func boundSilence(_ channel: any Channel) {
         #if os(Linux)
             let wished = 2 * self.configuration.pingInterval.nanoseconds / 1_000_000
             let most = Int(max(1_000, min(wished, 600_000)))
-            channel.setOption(.tcpOption(.init(rawValue: 18)), value: .init(most))
-                .assumeIsolated()
-                .whenComplete { _ in }
+            for (option, value) in [(18, most), (4, 60), (5, 10), (6, 3)] {
+                channel.setOption(.tcpOption(.init(rawValue: CInt(option))), value: .init(value))
+                    .assumeIsolated()
+                    .whenComplete { _ in }
+            }
         #endif
     }
 
@@ -117,14 +123,27 @@ final class Connector {
 
     private func addTLS(to channel: any Channel, _ connection: PushConnectionHandler) {
         guard connection.isWanted else { return channel.close(promise: nil) }
-        // An address cannot stand in SNI; the certificate is then checked against the address itself.
-        let isAddress = (try? SocketAddress(ipAddress: self.endpoint.host, port: 0)) != nil
         do {
-            let transport = try NIOSSLClientHandler(
-                context: self.tls, serverHostname: isAddress ? nil : self.endpoint.host)
-            self.add([transport, connection], to: channel, connection)
+            self.add([try self.makeTransport(), connection], to: channel, connection)
         } catch {
             self.fail(connection, "\(error)")
+        }
+    }
+
+    /// Verifies the certificate against the host's name, or against the address if the host is one, which cannot stand
+    /// in SNI.
+    private func makeTransport() throws -> NIOSSLClientHandler {
+        if self.endpoint.isAddress { return try NIOSSLClientHandler(context: self.tls, serverHostname: nil) }
+        let host = self.endpoint.host
+        return try NIOSSLClientHandler._makeSSLClientHandler(context: self.tls, serverHostname: host) {
+            certificate, channel in
+            // NIOSSL also takes a certificate for the peer's address, which whoever answers for a name may have.
+            let names = certificate._subjectAlternativeNames()
+            if names.isEmpty || names.contains(where: { $0.nameType == .dnsName && isHost(host, named: $0.contents) }) {
+                return channel.eventLoop.makeSucceededVoidFuture()
+            }
+            let error = APNSError(.tls, "shaking hands: the server's certificate is not for \(host)")
+            return channel.eventLoop.makeFailedFuture(error)
         }
     }
 

@@ -38,6 +38,8 @@ final class PushConnectionHandler: ChannelInboundHandler {
     private var failure: APNSError?
     /// What GOAWAY said; the connection may live on for a while.
     private var farewell: APNSError?
+    /// GOAWAY said that we did something wrong.
+    private(set) var isFaulted = false
     private var context: ChannelHandlerContext?
     /// The client keeps its connections and they keep the client, until `end` cuts this.
     private var client: ClientLoop?
@@ -67,7 +69,7 @@ final class PushConnectionHandler: ChannelInboundHandler {
         ConnectionLoad(
             id: self.id, openStreams: self.machine.openStreams, limit: self.machine.limit,
             freeStreams: self.isWritable ? self.machine.freeStreams : 0, lastStarted: self.lastStarted,
-            serverErrors: self.machine.serverErrors, firstServerError: self.machine.firstServerError,
+            failureShare: self.machine.failureShare, failingSince: self.machine.failingSince,
             lastGoodAnswer: self.machine.lastGoodAnswer)
     }
 
@@ -95,7 +97,7 @@ final class PushConnectionHandler: ChannelInboundHandler {
                 try self.session.submit(block, body: entry.element.notification.payload, tag: self.flights.nextTag)
             }
             self.block.submitted(entry.element)
-            self.machine.started(stream: stream, now: now)
+            if self.machine.started(stream: stream, now: now) { self.ping() }
             self.flights.insert(FlightTable.Flight(entry: entry, stream: stream, deadline: deadline))
             self.lastStarted = order
             self.isDirty = true
@@ -137,22 +139,29 @@ final class PushConnectionHandler: ChannelInboundHandler {
             let isSilent = flight.entry.started.map { self.machine.lastReceived <= $0 } ?? false
             let error = APNSError(
                 isSilent ? .silent : .timeout, "waiting for an answer: none within the request's deadline")
+            self.client?.failed(flight.entry.element, on: self)
             self.complete(flight.entry, .unanswered(error), now: now)
             self.machine.timedOut(now: now)
             self.isDirty = true
         }
         switch self.machine.tick(now: now) {
         case .nothing: break
-        case .ping:
-            self.pings &+= 1
-            // Fails only without memory; the missing answer then closes the connection.
-            try? self.session.ping(self.pings)
-            self.isDirty = true
+        case .ping: self.ping()
         case .close(let error):
             self.close(error)
             // TLS waits for the peer's farewell, which may never come; nobody else shall.
             self.end()
         }
+    }
+
+    /// Another connection died of silence: if this one is idle it is asked whether it lives. The caller runs then.
+    func doubt(now: NIODeadline) { if self.machine.doubted(now: now) { self.ping() } }
+
+    private func ping() {
+        self.pings &+= 1
+        // Fails only without memory; the missing answer then closes the connection.
+        try? self.session.ping(self.pings)
+        self.isDirty = true
     }
 
     /// Takes no new requests; the open streams may still be answered. The caller runs afterwards.
@@ -232,7 +241,8 @@ final class PushConnectionHandler: ChannelInboundHandler {
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
         let wasOpen = self.machine.phase != .handshaking
-        self.failure = self.failure ?? describeTransportError(error, wasOpen: wasOpen)
+        // A connection that is done may end without TLS's farewell.
+        if !self.machine.isDrained { self.failure = self.failure ?? describeTransportError(error, wasOpen: wasOpen) }
         self.abandon(context)
     }
 
@@ -320,6 +330,7 @@ final class PushConnectionHandler: ChannelInboundHandler {
         case .goAway(_, let code, let debugData):
             let reason = (try? JSON(parsing: debugData))?.object?["reason"]?.string.map { String($0.prefix(64)) }
             self.farewell = APNSError(.connectionLost, "GOAWAY: \(reason ?? code.description)")
+            self.isFaulted = self.isFaulted || code != .noError
             self.machine.retire(.goAway, now: now)
             self.client?.report(.goAway(reason: reason, code: code.description))
         case .pingAcknowledged(let number):
@@ -329,32 +340,52 @@ final class PushConnectionHandler: ChannelInboundHandler {
     }
 
     private func streamEnded(_ end: HTTP2StreamEnd, now: NIODeadline) {
+        let flight = self.flights.remove(end.tag)
+        if flight?.isAbandoned == true, !end.isComplete { return self.machine.endedUnanswered() }
         let result = self.machine.ended(end, now: now)
-        guard let flight = self.flights.remove(end.tag), !flight.isAbandoned else { return }
+        guard let flight, !flight.isAbandoned else { return }
         switch result {
         case .again:
             self.refused += 1
             self.client?.putBack(flight.entry)
         case .failed(let error):
+            self.client?.failed(flight.entry.element, on: self)
             self.complete(flight.entry, .unanswered(error), now: now)
         case .answered(let status):
             let answer = PushAnswer(status: status, headers: end.headers, body: end.body)
             self.complete(flight.entry, .answered(answer), now: now)
-            let replacement = replacementAsked(by: answer)
-            if let replacement {
-                if answer.reason == PushReason.expiredProviderToken.rawValue, case .token(let source) = self.credential
-                {
-                    source.expired(version: self.tokenVersion)
-                }
-                self.machine.retire(replacement, now: now)
-                if replacement == .credential { self.client?.credentialRefused(now: now) }
-            }
-            self.client?.answered(self, isHealthy: replacement == nil, now: now)
+            var isHealthy = true
+            if status != 200 { isHealthy = self.judge(answer, to: flight.entry.element, now: now) }
+            self.client?.answered(self, isHealthy: isHealthy, now: now)
         }
+    }
+
+    /// What an answer says of its connection.
+    ///
+    /// - Returns: whether the connection is well.
+    private func judge(_ answer: PushAnswer, to push: PendingPush, now: NIODeadline) -> Bool {
+        if answer.status == 429 {
+            let isOneDevice = answer.reason == PushReason.tooManyRequests.rawValue
+            self.machine.throttled(isOneDevice: isOneDevice, now: now)
+            return isOneDevice
+        }
+        let isFailure = answer.status >= 500 || answer.status == 403
+        if isFailure { self.client?.failed(push, on: self) }
+        guard let replacement = replacementAsked(by: answer) else { return !isFailure }
+        if replacement == .providerToken {
+            if answer.reason == PushReason.expiredProviderToken.rawValue, case .token(let source) = self.credential {
+                source.expired(version: self.tokenVersion)
+            }
+            self.machine.tokenRefused(now: now)
+        } else {
+            self.machine.retire(replacement, now: now)
+        }
+        if replacement == .credential { self.client?.credentialRefused(now: now) }
+        return false
     }
 }
 
-/// Whether an answer says that its connection is of no more use.
+/// Whether an answer says that its connection is of no more use, or of `.providerToken` that it may be.
 ///
 /// Source: Wallet Orders §4.6
 func replacementAsked(by answer: PushAnswer) -> APNSEvent.Replacement? {

@@ -22,7 +22,10 @@ struct AddressBook {
         self.failed[address] = now
     }
 
-    mutating func worked(_ address: SocketAddress) { self.failed[address] = nil }
+    mutating func worked(_ address: SocketAddress) {
+        // Told with each answer, and hardly ever is there something to forget.
+        if !self.failed.isEmpty { self.failed[address] = nil }
+    }
 
     /// - Parameters:
     ///   - addresses: in the resolver's order.

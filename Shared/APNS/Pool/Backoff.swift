@@ -10,6 +10,8 @@ public struct Backoff: Hashable, Sendable {
     public var least: TimeAmount = .seconds(1)
     /// The longest wait.
     public var most: TimeAmount = .seconds(60)
+    /// The same while something waits to be sent.
+    public var mostQueued: TimeAmount = .seconds(15)
 
     public init() {}
 

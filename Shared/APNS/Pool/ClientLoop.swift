@@ -1,3 +1,4 @@
+import Model
 import NIOCore
 import NIOPosix
 import NIOSSL
@@ -28,6 +29,10 @@ final class ClientLoop {
     private var closeDeadline: NIODeadline?
     private var isStopped = false
     private var generator = IdentifierGenerator()
+    /// On which connection the last attempt for a push token failed: the next one prefers another.
+    private var avoided: [PushToken: Int] = [:]
+    /// More than that failed lately, and all of it is forgotten.
+    private static let mostAvoided = 1_024
 
     init(
         endpoint: APNSEndpoint, credential: APNSCredential, proxy: APNSProxy?, configuration: APNSConfiguration,
@@ -121,6 +126,13 @@ final class ClientLoop {
     /// A request was refused unprocessed.
     func putBack(_ entry: PushQueue<PendingPush>.Entry) { self.queue.putBack(entry) }
 
+    /// A request failed for a reason that may be its connection's.
+    func failed(_ push: PendingPush, on connection: PushConnectionHandler) {
+        guard self.connections.count > 1 else { return }
+        if self.avoided.count >= Self.mostAvoided { self.avoided.removeAll(keepingCapacity: true) }
+        self.avoided[push.notification.deviceToken] = connection.id
+    }
+
     func answered(_ connection: PushConnectionHandler, isHealthy: Bool, now: NIODeadline) {
         if isHealthy {
             self.pool.proven(connection.id)
@@ -141,7 +153,7 @@ final class ClientLoop {
     /// A connection takes no more requests; another is opened while it finishes.
     func retired(_ connection: PushConnectionHandler) {
         let now = NIODeadline.now()
-        self.pool.retired(connection.id, now: now, jitter: self.jitter())
+        self.pool.retired(connection.id, isFault: connection.isFaulted, now: now, jitter: self.jitter())
         if let reason = connection.machine.retirement {
             self.report(.replaced(reason))
             if [.timeouts, .silence, .serverErrors].contains(reason) {
@@ -158,11 +170,13 @@ final class ClientLoop {
         if slot != nil, connection.machine.retirement == .silence {
             self.report(.replaced(.silence))
             self.connector.failed(connection.address, now: now)
+            // What forgot the one may have forgotten the others.
+            for other in self.connections where other !== connection { other.doubt(now: now) }
         } else if let slot, !slot.isProven {
             self.connector.failed(connection.address, now: now)
         }
         self.connections.removeAll { $0 === connection }
-        self.pool.ended(connection.id, now: now, jitter: self.jitter())
+        self.pool.ended(connection.id, isFault: connection.isFaulted, now: now, jitter: self.jitter())
         if let error {
             self.lastFailure = error
             self.report(.disconnected(error))
@@ -212,10 +226,12 @@ final class ClientLoop {
 
     private func fill(now: NIODeadline) {
         while !self.queue.isEmpty {
-            guard let best = ConnectionLoad.best(self.connections.lazy.map(\.load)),
-                let connection = self.connections.first(where: { $0.id == best.id }),
-                let entry = self.queue.next()
+            guard let best = ConnectionLoad.best(self.connections.lazy.map(\.load)), let entry = self.queue.next()
             else { return }
+            let chosen = self.avoided.isEmpty ? best.id : self.another(than: best.id, for: entry.element)
+            guard let connection = self.connections.first(where: { $0.id == chosen }) else {
+                return self.queue.putBack(entry)
+            }
             var started = entry
             started.started = entry.started ?? now
             self.startedCount &+= 1
@@ -224,6 +240,12 @@ final class ClientLoop {
                 self.queue.putBack(entry)
             }
         }
+    }
+
+    /// Another connection for a request that failed on the one that is chosen, if there is one with room.
+    private func another(than chosen: Int, for push: PendingPush) -> Int {
+        guard self.avoided.removeValue(forKey: push.notification.deviceToken) == chosen else { return chosen }
+        return ConnectionLoad.best(self.connections.lazy.map(\.load).filter { $0.id != chosen })?.id ?? chosen
     }
 
     /// The end of a burst.
@@ -276,7 +298,7 @@ final class ClientLoop {
     /// Something has a deadline that is looked for at every tick.
     private var isBusy: Bool {
         !self.queue.isEmpty || !self.closing.isEmpty
-            || self.connections.contains { $0.inFlight > 0 || $0.machine.phase != .open }
+            || self.connections.contains { $0.inFlight > 0 || $0.machine.phase != .open || $0.machine.isAsking }
     }
 
     /// Keeps one alarm, at the next moment when something may have to be done.

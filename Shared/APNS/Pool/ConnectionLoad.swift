@@ -10,17 +10,26 @@ struct ConnectionLoad: Hashable {
     var freeStreams = 0
     /// Grows with each request of the client; that of the last one started here.
     var lastStarted: UInt64 = 0
-    /// Answers with status 500 since the last other one.
-    var serverErrors = 0
-    /// When the first of those came.
-    var firstServerError: NIODeadline?
-    /// When the last answer came that was not 5xx.
+    /// Of 1,024 requests so many failed, lately.
+    var failureShare = 0
+    /// When that began.
+    var failingSince: NIODeadline?
+    /// When the last answer came that is no failure.
     var lastGoodAnswer: NIODeadline?
 
-    /// Whether the next request goes here rather than there: least in flight first, among equals the one that has
+    /// A share of failures with which a connection is replaced, if another one has a tenth of it at most: seven in a
+    /// row. Where all fail alike it hardly ever comes about.
+    static let illShare = 200
+    static let illRatio = 10
+
+    /// Streams that the next request would have, weighed with failures: what fails at once has always the least in
+    /// flight and must not get the traffic for it. All failures weigh as 33 streams.
+    private var cost: Int { (self.openStreams + 1) * (32 + self.failureShare) }
+
+    /// Whether the next request goes here rather than there: the least cost first, among equals the one that has
     /// waited longest, so that each proves now and then that it lives.
     func isBetter(than other: Self) -> Bool {
-        (self.openStreams, self.lastStarted) < (other.openStreams, other.lastStarted)
+        (self.cost, self.lastStarted) < (other.cost, other.lastStarted)
     }
 
     /// The connection for the next request.
@@ -35,14 +44,14 @@ struct ConnectionLoad: Hashable {
         return best
     }
 
-    /// A connection that answers 500 again and again while another was well in the meantime: the fault is on its way
-    /// and not with APNs (pushy#529).
-    static func ill(among loads: [Self], errors: Int) -> Int? {
+    /// A connection that fails again and again while another was well in the meantime: the fault is with its host and
+    /// not with APNs (pushy#529).
+    static func ill(among loads: [Self]) -> Int? {
         loads.first { load in
-            guard load.serverErrors >= max(1, errors), let first = load.firstServerError else { return false }
+            guard load.failureShare >= Self.illShare, let since = load.failingSince else { return false }
             return loads.contains { other in
                 guard other.id != load.id, let good = other.lastGoodAnswer else { return false }
-                return other.serverErrors == 0 && good > first
+                return other.failureShare * Self.illRatio <= load.failureShare && good > since
             }
         }?.id
     }

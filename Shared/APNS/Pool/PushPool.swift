@@ -40,6 +40,12 @@ struct PushPool {
     private var nextID = 0
     private var lastOpen: NIODeadline?
     private var notBefore: NIODeadline?
+    /// The same while something is queued.
+    private var notBeforeQueued: NIODeadline?
+    private var hasQueued = false
+    /// Connections, one after the other, that worked and ended all the same within `shortLife`, and when the last did.
+    private var shortLives = 0
+    private var lastShortEnd: NIODeadline?
     private var lastFailedID = -1
     private var pressureSince: NIODeadline?
     private var window = ShrinkWindow()
@@ -75,23 +81,22 @@ struct PushPool {
     }
 
     /// It takes no more requests, by its peer's wish or ours. Telling it twice changes nothing.
-    mutating func retired(_ id: Int, now: NIODeadline, jitter: Double) {
+    ///
+    /// - Parameter isFault: its peer says that we did something wrong.
+    mutating func retired(_ id: Int, isFault: Bool = false, now: NIODeadline, jitter: Double) {
         guard let slot = self.slots.first(where: { $0.id == id }), slot.state != .draining else { return }
         self.update(id) { $0.state = .draining }
-        if !self.hasWorked(slot, now: now) { self.countFailure(id, now: now, jitter: jitter) }
+        self.judgeLife(of: slot, isFault: isFault, now: now, jitter: jitter)
     }
 
     /// The connection, or the attempt to make it, is over.
-    mutating func ended(_ id: Int, now: NIODeadline, jitter: Double) {
+    mutating func ended(_ id: Int, isFault: Bool = false, now: NIODeadline, jitter: Double) {
         guard let slot = self.slots.first(where: { $0.id == id }) else { return }
         self.slots.removeAll { $0.id == id }
         guard slot.state != .draining else { return }
-        if !self.hasWorked(slot, now: now) {
-            self.countFailure(id, now: now, jitter: jitter)
-        } else {
-            // Many clients may have lost theirs at the same moment.
-            self.wait(until: now + self.configuration.backoff.delay(attempt: 0, jitter: jitter))
-        }
+        // Many clients may have lost theirs at the same moment.
+        self.wait(self.configuration.backoff.delay(attempt: 0, jitter: jitter), now: now)
+        self.judgeLife(of: slot, isFault: isFault, now: now, jitter: jitter)
     }
 
     mutating func close() { self.isClosed = true }
@@ -104,10 +109,11 @@ struct PushPool {
     ///   - oldestQueued: when the oldest request that waits for a stream came.
     ///   - loads: of the open connections.
     mutating func turn(now: NIODeadline, oldestQueued: NIODeadline?, loads: [ConnectionLoad]) -> [Action] {
+        self.hasQueued = oldestQueued != nil
         guard self.target > 0, !self.isClosed else { return [] }
         var actions: [Action] = []
         let loads = loads.filter { load in self.slots.contains { $0.id == load.id && $0.state == .open } }
-        if let ill = ConnectionLoad.ill(among: loads, errors: self.configuration.serverErrorsToReplace) {
+        if let ill = ConnectionLoad.ill(among: loads) {
             self.update(ill) { $0.state = .draining }
             actions.append(.retire(ill, .serverErrors))
         }
@@ -143,7 +149,8 @@ struct PushPool {
         // While attempts fail, one at a time.
         if self.failures > 0, self.slots.contains(where: { $0.state == .connecting }) { return nil }
         let spaced = self.lastOpen.map { $0 + self.configuration.openSpacing }
-        return max(spaced ?? .distantPast, self.notBefore ?? .distantPast)
+        let rested = self.hasQueued ? self.notBeforeQueued : self.notBefore
+        return max(spaced ?? .distantPast, rested ?? .distantPast)
     }
 
     private func hasWorked(_ slot: Slot, now: NIODeadline) -> Bool {
@@ -154,11 +161,36 @@ struct PushPool {
     private mutating func countFailure(_ id: Int, now: NIODeadline, jitter: Double) {
         self.failures = min(self.failures + 1, 1_000)
         self.lastFailedID = max(self.lastFailedID, id)
-        self.wait(until: now + self.configuration.backoff.delay(attempt: self.failures, jitter: jitter))
+        self.wait(self.configuration.backoff.delay(attempt: self.failures, jitter: jitter), now: now)
     }
 
-    private mutating func wait(until deadline: NIODeadline) {
-        self.notBefore = max(self.notBefore ?? .distantPast, deadline)
+    /// Lives in a row that must be short before the next connection waits, and the longest of these waits as a number
+    /// of doublings: such connections are of some use.
+    private static let shortLivesToWait = 3
+    private static let mostShortDoublings = 4
+
+    /// A connection that did not work was a failure; of those that did, few in a row may be short, and none may end by
+    /// our fault.
+    private mutating func judgeLife(of slot: Slot, isFault: Bool, now: NIODeadline, jitter: Double) {
+        guard self.hasWorked(slot, now: now) else { return self.countFailure(slot.id, now: now, jitter: jitter) }
+        if isFault {
+            self.shortLives = max(self.shortLives, Self.shortLivesToWait - 1) + 1
+        } else if now - slot.opened >= self.configuration.shortLife {
+            self.shortLives = 0
+        } else if slot.opened >= self.lastShortEnd ?? .distantPast {
+            // Those that were open at the same time end for the same reason.
+            self.shortLives += 1
+            self.lastShortEnd = now
+        }
+        guard self.shortLives >= Self.shortLivesToWait else { return }
+        let attempt = min(self.shortLives - Self.shortLivesToWait + 1, Self.mostShortDoublings)
+        self.wait(self.configuration.backoff.delay(attempt: attempt, jitter: jitter), now: now)
+    }
+
+    private mutating func wait(_ delay: TimeAmount, now: NIODeadline) {
+        self.notBefore = max(self.notBefore ?? .distantPast, now + delay)
+        let queued = now + min(delay, self.configuration.backoff.mostQueued)
+        self.notBeforeQueued = max(self.notBeforeQueued ?? .distantPast, queued)
     }
 
     /// Wants one more when requests have waited too long for a while, although every connection is full.

@@ -7,6 +7,9 @@ struct ProviderTokenSchedule: Sendable {
     /// Older than this and APNs answers ExpiredProviderToken.
     static let mostSeconds: Int64 = 60 * 60
 
+    /// A token that is made in the future by more than this is made anew, whatever the rule of 20 minutes says.
+    static let mostSkewSeconds: Int64 = 60
+
     private(set) var mintedEpochSeconds: Int64?
     private var refreshAfterSeconds: Int64 = 0
     private var isExpired = false
@@ -16,7 +19,7 @@ struct ProviderTokenSchedule: Sendable {
         guard let minted = self.mintedEpochSeconds else { return true }
         let age = epochSeconds.subtractingReportingOverflow(minted).partialValue
         // A token from the future, because the clock was set back, is refused by APNs as much as an old one.
-        if age >= self.refreshAfterSeconds || age <= -Self.leastSeconds { return true }
+        if age >= self.refreshAfterSeconds || age < -Self.mostSkewSeconds { return true }
         return self.isExpired && age >= Self.leastSeconds
     }
 

@@ -99,8 +99,8 @@ private final class OperationsHandler: ChannelInboundHandler {
         case "/livez": return (.ok, "alive\n")
         case "/readyz":
             let reasons = self.readiness.reasons
-            return reasons.isEmpty
-                ? (.ok, "ready\n") : (.serviceUnavailable, reasons.map { "\($0)\n" }.joined())
+            let lines = (reasons.isEmpty ? ["ready"] : reasons) + self.readiness.remarks
+            return (reasons.isEmpty ? .ok : .serviceUnavailable, lines.map { "\($0)\n" }.joined())
         case "/metrics": return (.ok, self.metrics.text)
         default: return (.notFound, "/livez, /readyz and /metrics are here\n")
         }

@@ -1,0 +1,25 @@
+/// Which push tokens APNs accepted lately: what a credential in doubt is asked with.
+///
+/// A table of seeded 32-bit hashes, the newest of each place: a token may be forgotten, and one of some thousand
+/// million is taken for known that is not. Bounded: 32 kB, from the first accepted token on.
+struct KnownTokens: Sendable {
+    static let places = 8192
+
+    private var hashes: [UInt32] = []
+
+    /// - Parameter hash: of a token, seeded.
+    mutating func insert(_ hash: Int) {
+        if self.hashes.isEmpty { self.hashes = [UInt32](repeating: 0, count: Self.places) }
+        let bits = UInt(bitPattern: hash)
+        self.hashes[Int(bits % UInt(Self.places))] = Self.mark(bits)
+    }
+
+    func contains(_ hash: Int) -> Bool {
+        guard !self.hashes.isEmpty else { return false }
+        let bits = UInt(bitPattern: hash)
+        return self.hashes[Int(bits % UInt(Self.places))] == Self.mark(bits)
+    }
+
+    /// The hash's upper half; never 0, which is an empty place.
+    private static func mark(_ bits: UInt) -> UInt32 { UInt32(truncatingIfNeeded: bits >> 32) | 1 }
+}

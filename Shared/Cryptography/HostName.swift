@@ -1,0 +1,22 @@
+/// Whether a name of a certificate is that of a host, as TLS clients compare them.
+///
+/// Letters of either case are equal, an asterisk stands for the whole left-most label, and a dot at the end says
+/// nothing.
+/// Source: RFC 9525 §6.3
+/// - Parameters:
+///   - host: as it was asked for, in ASCII.
+///   - name: content of a subjectAltName of type dNSName.
+public func isHost(_ host: String, named name: some Collection<UInt8>) -> Bool {
+    let host = labels(host.utf8)
+    let name = labels(name)
+    guard host.count == name.count, let first = name.first, !host.contains(where: \.isEmpty) else { return false }
+    if host == name { return true }
+    // Not for a whole top-level domain.
+    return first == [UInt8(ascii: "*")] && name.count > 2 && host.dropFirst() == name.dropFirst()
+}
+
+private func labels(_ name: some Collection<UInt8>) -> [[UInt8]] {
+    let lower = name.map { (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains($0) ? $0 | 0x20 : $0 }
+    let labels = lower.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false).map(Array.init)
+    return labels.count > 1 && labels.last == [] ? labels.dropLast() : labels
+}

@@ -1,0 +1,101 @@
+import APNS
+import Kafka
+import Model
+import TestKit
+import Testing
+
+@testable import Pusher
+
+/// An APNs that is there and answers much of what it is asked with something else than 200.
+@Suite(.timeLimit(.minutes(3))) struct AilingAPNSTests {
+    enum Credential: CaseIterable { case certificate, token }
+
+    /// Faults by share for all devices, and for two of a hundred a provider token that is refused now and then.
+    private func ail(_ scene: PusherScene, devices: Int) async throws {
+        for (status, reason) in [
+            (429, "TooManyRequests"), (500, "InternalServerError"), (503, "ServiceUnavailable"),
+        ] {
+            try await scene.apns.add(
+                APNSSimulatorFault(.answer(.init(status, reason), delayMilliseconds: 0), probability: 0.05))
+        }
+        for device in stride(from: 0, to: devices, by: 50) {
+            try await scene.apns.add(
+                APNSSimulatorFault(
+                    .answer(.init(403, "ExpiredProviderToken"), delayMilliseconds: 0),
+                    token: PusherScene.token(device), probability: 0.4))
+        }
+    }
+
+    @Test(arguments: Credential.allCases)
+    func everybodyIsToldSoonThoughSomeRequestsFailAndSomeDevicesFailOften(_ credential: Credential) async throws {
+        let devices = 300
+        try await PusherScene.run { scene in
+            for device in 0..<devices { try await scene.register("d\(device)", for: "o\(device)", token: device) }
+            try await self.ail(scene, devices: devices)
+            try await PushTable.run(scene, client: .production(credential)) { table in
+                for round in 0..<6 {
+                    let records = try (0..<devices).map { device in
+                        try scene.changed("o\(device)", offset: Int64(round * devices + device))
+                    }
+                    for start in stride(from: 0, to: devices, by: 30) {
+                        try await table.put(Array(records[start..<start + 30]))
+                        try await Task.sleep(for: .milliseconds(100))
+                    }
+                }
+                // A device with bad luck is asked again after 1, 2, 4 and 8 seconds.
+                try await eventually("all are told", within: .seconds(40)) { table.doneCount == 6 * devices }
+            }
+            #expect(scene.pushes("dropped") == 0)
+            let connections = try await scene.apns.statistics().openedConnections
+            #expect(connections < 8, "a connection that serves the others is not given up for one device")
+        }
+    }
+
+    @Test func aBrownOutLosesNothingAndAllAreToldSoonAfterIt() async throws {
+        let devices = 200
+        try await PusherScene.run { scene in
+            for device in 0..<devices { try await scene.register("d\(device)", for: "o\(device)", token: device) }
+            let away = APNSSimulatorAnswer(503, "ServiceUnavailable")
+            try await scene.apns.add(APNSSimulatorFault(.answer(away, delayMilliseconds: 0), probability: 0.8))
+            try await PushTable.run(
+                scene,
+                limits: {
+                    $0.attempts = 1
+                    $0.hold = .seconds(1)
+                }, client: .production(.certificate)
+            ) { table in
+                for round in 0..<10 {
+                    let records = try (0..<devices).map { device in
+                        try scene.changed("o\(device)", offset: Int64(round * devices + device))
+                    }
+                    try await table.put(records)
+                    try await Task.sleep(for: .milliseconds(500))
+                }
+                try await scene.apns.clearFaults()
+                try await eventually("all are told", within: .seconds(30)) { table.doneCount == 10 * devices }
+                #expect(table.dispatch.standings.map(\.health) == [.healthy])
+            }
+            #expect(scene.pushes("dropped") == 0)
+        }
+    }
+
+    @Test func fortyTokensThatAPNsDoesNotKnowStopNobody() async throws {
+        try await PusherScene.run { scene in
+            for device in 0..<40 { try await scene.register("bad\(device)", for: "flood", token: 1000 + device) }
+            for device in 0..<20 { try await scene.register("d\(device)", for: "o\(device)", token: device) }
+            for device in 0..<40 {
+                let answer = APNSSimulatorAnswer(400, "BadDeviceToken")
+                try await scene.apns.add(
+                    APNSSimulatorFault(
+                        .answer(answer, delayMilliseconds: 0), token: PusherScene.token(1000 + device)))
+            }
+            try await PushTable.run(scene) { table in
+                try await table.process([try scene.changed("flood", offset: 0)])
+                let others = try (0..<20).map { try scene.changed("o\($0)", offset: Int64($0 + 1)) }
+                try await table.process(others)
+                #expect(table.dispatch.standings.map(\.health) == [.healthy])
+            }
+            #expect(scene.pushes("delivered") == 20)
+        }
+    }
+}

@@ -1,0 +1,134 @@
+import APNS
+import Model
+import TestKit
+import Testing
+
+@testable import Pusher
+
+/// An APNs of which only a part works, for as long as an incident lasts: lane, health and schedule on a simulated
+/// clock.
+@Suite struct BrownOutTests {
+    /// Notifications on their way through a lane, in the order of what happens to them.
+    private struct Scene {
+        private enum Event {
+            case ready(Int)
+            case answered(Int)
+        }
+
+        var lane: PushLane
+        private let start = ContinuousClock.now
+        private var events: [Int: [Event]] = [:]
+        private var tries: [PushTries] = []
+        private var ready: [Int] = []
+        private var random: SeededGenerator
+        /// Milliseconds.
+        private(set) var time = 0
+        private(set) var given = 0
+        private(set) var attempts = 0
+        /// When each was told, in milliseconds after it came.
+        private(set) var told: [Int: Int] = [:]
+        private(set) var changes: [PushLane.Change] = []
+
+        init(seed: UInt64) throws {
+            self.random = SeededGenerator(seed: seed)
+            var limits = PushLimits()
+            limits.hourlyLimit = 0
+            self.lane = PushLane(
+                try OrderTypeIdentifier(DeskScene.order), generation: 1, limits: limits, now: self.start)
+        }
+
+        var waiting: Int { self.tries.count - self.told.count }
+        private var now: ContinuousClock.Instant { self.start + .milliseconds(self.time) }
+
+        /// Lets time pass.
+        ///
+        /// - Parameters:
+        ///   - every: milliseconds between two new notifications; nil: none comes.
+        ///   - answer: of the attempt of one notification.
+        mutating func run(milliseconds: Int, every: Int?, answer: (Int, inout SeededGenerator) -> PushOutcome) throws {
+            let end = self.time + milliseconds
+            while self.time < end {
+                self.time += 1
+                if every == nil, self.ready.isEmpty, self.events.count < 10 {
+                    self.time = min(self.events.keys.min() ?? end, end)
+                }
+                if let every, self.time % every == 0 {
+                    self.tries.append(PushTries(serial: UInt64(self.tries.count), now: self.now))
+                    self.ready.append(self.tries.count - 1)
+                }
+                for event in self.events.removeValue(forKey: self.time) ?? [] {
+                    switch event {
+                    case .ready(let number): self.ready.append(number)
+                    case .answered(let number): self.judge(number, answer(number, &self.random))
+                    }
+                }
+                self.send()
+            }
+        }
+
+        private mutating func send() {
+            let count = min(self.lane.free(now: self.now), self.ready.count)
+            for number in self.ready.prefix(count) {
+                self.tries[number].sent = self.now
+                self.attempts += 1
+                self.events[self.time + 50, default: []].append(.answered(number))
+            }
+            self.ready.removeFirst(count)
+            self.lane.sent(count, now: self.now)
+        }
+
+        private mutating func judge(_ number: Int, _ outcome: PushOutcome) {
+            let jitter = Double.random(in: 0...1, using: &self.random)
+            let ruling = self.lane.judge(
+                outcome, &self.tries[number], of: .init(device: number, order: number), generation: 1, now: self.now,
+                epochMilliseconds: Int64(self.time), jitter: jitter)
+            self.changes += self.lane.takeChanges()
+            switch ruling {
+            case .delivered: self.told[number] = self.time
+            case .again(let pause):
+                let milliseconds = max(1, Int(pause / .milliseconds(1)))
+                self.events[self.time + milliseconds, default: []].append(.ready(number))
+            default: self.given += 1
+            }
+        }
+    }
+
+    private static let away = PushOutcome.answered(PushAnswer(status: 503, reason: "ServiceUnavailable"))
+    private static let delivered = PushOutcome.answered(PushAnswer(status: 200))
+
+    @Test(arguments: [UInt64(1), 2, 3])
+    func fourOfFiveRequestsFailForFiveMinutesAndAllAreToldWithinAMinuteOfTheEnd(_ seed: UInt64) throws {
+        var scene = try Scene(seed: seed)
+        try scene.run(milliseconds: 10_000, every: 5) { _, _ in Self.delivered }
+        try scene.run(milliseconds: 300_000, every: 5) { _, random in
+            Double.random(in: 0..<1, using: &random) < 0.8 ? Self.away : Self.delivered
+        }
+        #expect(scene.given == 0)
+        #expect(scene.attempts < 400_000, "no storm")
+        try scene.run(milliseconds: 60_000, every: nil) { _, _ in Self.delivered }
+        #expect(scene.given == 0 && scene.waiting == 0)
+        #expect(scene.changes.isEmpty, "it is there all the time")
+    }
+
+    /// The part that fails is that of some devices: always, for an hour.
+    @Test func aShardOfDevicesThatFailsForAnHourIsToldWithinAMinuteOfTheEnd() throws {
+        var scene = try Scene(seed: 4)
+        try scene.run(milliseconds: 3_600_000, every: 500) { number, _ in
+            number % 10 == 0 ? Self.away : Self.delivered
+        }
+        #expect(scene.given == 0)
+        try scene.run(milliseconds: 60_000, every: nil) { _, _ in Self.delivered }
+        #expect(scene.given == 0 && scene.waiting == 0)
+    }
+
+    @Test func aLoneNotificationOfAQuietBrandOutlivesAnHourOf5xx() throws {
+        for answer in [Self.away, .unanswered(APNSError(.timeout, "late")), .unanswered(APNSError(.silent, "mute"))] {
+            var scene = try Scene(seed: 5)
+            try scene.run(milliseconds: 1, every: 1) { _, _ in answer }
+            try scene.run(milliseconds: 3_600_000, every: nil) { _, _ in answer }
+            #expect(scene.given == 0 && scene.attempts < 500)
+            try scene.run(milliseconds: 60_000, every: nil) { _, _ in Self.delivered }
+            #expect(scene.waiting == 0)
+        }
+    }
+}
