@@ -113,7 +113,8 @@ let package = Package(
         .target(
             name: "TestKit",
             dependencies: [
-                "CBindPort", "CRDKafkaMock", "Model", "Kafka", "Redis", "Store", "Cryptography", .nioCore, .nioPosix, .nioHTTP1,
+                "CBindPort", "CRDKafkaMock", "Model", "Kafka", "Redis", "Store", "Cryptography", .nioCore, .nioPosix,
+                .nioHTTP1,
                 .nioSSL, .nioHTTP2, .nioHPACK,
             ],
             path: "Tests/TestKit", swiftSettings: house),
