@@ -82,15 +82,81 @@ struct ConsumerLedgerTests {
         #expect(ledger.position == 200_000)
     }
 
+    @Test func nothingBehindWhatIsPutOffIsCommittedUntilItIsTakenUpAndDone() {
+        var ledger = ConsumerLedger()
+        ledger.add([Self.mine])
+        let records = (0..<6).map { self.record(Int64($0)) }
+        ledger.handOut(records)
+        var deferral = KafkaDeferral()
+        deferral.putOff = [2, 3].map { records[$0].receipt }
+        deferral.holds = [Self.mine: 2]
+        ledger.note(deferral)
+        #expect(ledger.inHand == 4, "what is put off is not waited for")
+        ledger.finish([0, 1, 4, 5].map { records[$0].receipt })
+        #expect(ledger.committable == [self.position(2)])
+        deferral = KafkaDeferral()
+        deferral.again = [records[2].receipt]
+        deferral.holds = [Self.mine: 3]
+        ledger.note(deferral)
+        #expect(ledger.inHand == 1)
+        #expect(ledger.committable == [self.position(2)], "it is in hand again")
+        ledger.finish([records[2].receipt])
+        #expect(ledger.committable == [self.position(3)])
+        deferral.again = [records[3].receipt]
+        deferral.holds.updateValue(nil, forKey: Self.mine)
+        ledger.note(deferral)
+        ledger.finish([records[3].receipt])
+        #expect(ledger.committable == [self.position(6)])
+        #expect(ledger.isOwned(Self.mine, since: 1))
+        ledger.add([Self.mine])
+        #expect(!ledger.isOwned(Self.mine, since: 1))
+        #expect(ledger.committable.isEmpty)
+    }
+
+    /// A million records of a brand that waits, among others that go on.
+    @Test func whatIsPutOffCostsNothing() {
+        var ledger = PartitionLedger(assignment: 1)
+        for offset: Int64 in 0..<200_000 {
+            ledger.handOut(offset)
+            if offset % 10 == 0 {
+                ledger.finish(offset)
+            } else {
+                ledger.hold(1)
+                ledger.putOff(offset)
+            }
+        }
+        #expect(ledger.position == 1)
+        #expect(Mirror(reflecting: ledger).children.allSatisfy { ($0.value as? [Int64])?.count ?? 0 <= 100 })
+        for offset: Int64 in 1..<200_000 where offset % 10 != 0 {
+            ledger.handOutAgain(offset)
+            ledger.hold(offset + 1)
+            ledger.finish(offset)
+        }
+        ledger.hold(nil)
+        #expect(ledger.position == 200_000 && ledger.inHand == 0)
+    }
+
     /// Random work on one partition beside a set of all offsets that are not done.
     @Test(arguments: 0..<20) func theLedgerAgreesWithANaiveModel(_ seed: UInt64) {
         var random = SeededGenerator(seed: seed)
         var ledger = PartitionLedger(assignment: 1)
-        var (open, lost, known) = (Set<Int64>(), Set<Int64>(), Set<Int64>())
+        var (open, lost, known, putOff) = (Set<Int64>(), Set<Int64>(), Set<Int64>(), Set<Int64>())
         let start = Int64.random(in: 0...50, using: &random)
         var (next, committed) = (start, start)
         for _ in 0..<3000 {
-            switch Int.random(in: 0..<10, using: &random) {
+            switch Int.random(in: 0..<13, using: &random) {
+            case 10:
+                guard let offset = open.randomElement(using: &random) else { continue }
+                open.remove(offset)
+                putOff.insert(offset)
+                ledger.hold(putOff.min())
+                ledger.putOff(offset)
+            case 11, 12:
+                guard let offset = putOff.randomElement(using: &random) else { continue }
+                putOff.remove(offset)
+                open.insert(offset)
+                ledger.handOutAgain(offset)
+                ledger.hold(putOff.min())
             case 0..<4:
                 next += Int64.random(in: 1...3, using: &random) / 3
                 if known.isEmpty { committed = next }
@@ -108,7 +174,7 @@ struct ConsumerLedgerTests {
                 open.remove(offset)
                 lost.insert(offset)
             default:
-                let expected = min(open.union(lost).min() ?? next, next)
+                let expected = min(open.union(lost).union(putOff).min() ?? next, next)
                 #expect(ledger.position == (known.isEmpty || expected <= committed ? nil : expected))
                 #expect(ledger.inHand == open.count)
                 guard let position = ledger.position else { continue }

@@ -40,6 +40,19 @@ struct ConsumerLedger {
         self.each(records) { ledger, record in ledger.letGo(record.offset) }
     }
 
+    /// Notes what the worker puts off and takes up again.
+    mutating func note(_ deferral: KafkaDeferral) {
+        // First what holds positions back, then what lets them go on.
+        self.each(deferral.again) { ledger, record in ledger.handOutAgain(record.offset) }
+        for (partition, offset) in deferral.holds { self.ledgers[partition]?.hold(offset) }
+        self.each(deferral.putOff) { ledger, record in ledger.putOff(record.offset) }
+    }
+
+    /// Whether a partition has been owned without a break since it was read under an assignment.
+    func isOwned(_ partition: KafkaPartition, since assignment: UInt64) -> Bool {
+        self.ledgers[partition].map { $0.assignment <= assignment } ?? false
+    }
+
     /// How many records of some partitions are in hand.
     func inHand(of partitions: Set<KafkaPartition>) -> Int {
         partitions.reduce(0) { $0 + (self.ledgers[$1]?.inHand ?? 0) }

@@ -167,6 +167,16 @@ struct ConsumerState {
         return (self.isAsleep, self.commits.wake())
     }
 
+    /// Notes what the worker puts off and takes up again.
+    ///
+    /// - Returns: whether the polling thread and the committing one want a signal.
+    mutating func note(_ deferral: KafkaDeferral, now: ContinuousClock.Instant) -> (polls: Bool, commits: Bool) {
+        let before = self.ledger.inHand
+        self.ledger.note(deferral)
+        if self.ledger.inHand == 0 || before == 0 { self.quietSince = self.ledger.inHand > 0 ? now : nil }
+        return (self.isAsleep, self.commits.wake())
+    }
+
     /// Closing says that nothing in hand is waited for.
     mutating func stop() { self.isStopping = true }
 

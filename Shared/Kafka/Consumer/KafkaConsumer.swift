@@ -29,8 +29,9 @@ public final class KafkaConsumer: Sendable {
     ///   - revokeWait: below `max.poll.interval.ms` (300 s). Default 10 s.
     ///   - pauseAfter: how long the buffer may be full before fetching is paused. Default 3 s.
     ///   - readAhead: how much waits for the worker, in records and in bytes by `KafkaRecord.size`.
-    ///   - onLeaving: called on the polling thread, several times maybe, when partitions leave; it answers the records
-    ///     of them that the worker will not do any more, so that nobody waits for them. Default: it does all.
+    ///   - onLeaving: called on the polling thread, several times, when partitions leave, the last time when they are
+    ///     gone; it answers the records of them that the worker will not do any more, so that nobody waits for them.
+    ///     Default: it does all.
     ///   - onCommit: called on the committing thread, which waits for it. Default: nobody is told.
     /// - Throws: `.configuration` naming the property.
     public init(
@@ -138,6 +139,22 @@ public final class KafkaConsumer: Sendable {
         let wants = self.thread.state.withLock { $0.finish(records, now: .now) }
         if wants.commits { self.thread.commitWake.signal() }
         if wants.polls { self.thread.wake.signal() }
+    }
+
+    /// Says which records the worker puts off, to read them again later by other means, and which of those it has in
+    /// hand again. What is put off is not in hand, and no position behind it is committed.
+    ///
+    /// From any thread, one call after the other: a later one overrules the holds of an earlier one.
+    public func note(_ deferral: KafkaDeferral) {
+        let wants = self.thread.state.withLock { $0.note(deferral, now: .now) }
+        if wants.commits { self.thread.commitWake.signal() }
+        if wants.polls { self.thread.wake.signal() }
+    }
+
+    /// Whether the partition of a record has been owned without a break since the record was handed out.
+    public func isOwned(_ receipt: KafkaReceipt) -> Bool {
+        let partition = KafkaPartition(topic: receipt.topic, partition: receipt.partition)
+        return self.thread.state.withLock { $0.ledger.isOwned(partition, since: receipt.assignment) }
     }
 
     /// Waits until all that is done now is committed. A cancelled task waits all the same.

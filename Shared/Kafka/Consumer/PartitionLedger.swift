@@ -11,6 +11,8 @@ struct PartitionLedger {
     private var head = 0
     /// The lowest offset that was let go of: it comes again to somebody, so nothing behind it may be committed.
     private var barrier: Int64?
+    /// The lowest offset that the worker put off: nothing from it on may be committed.
+    private var held: Int64?
     /// The next offset behind what was handed out; nil until something was.
     private var next: Int64?
     /// What the broker has, or where the reading began.
@@ -41,11 +43,36 @@ struct PartitionLedger {
         self.barrier = min(self.barrier ?? offset, offset)
     }
 
+    /// Notes that a record that was handed out is put off: it is read again later. `hold` keeps its place.
+    mutating func putOff(_ offset: Int64) { _ = self.remove(offset) }
+
+    /// Notes a record that was put off, was read again and goes to the worker.
+    mutating func handOutAgain(_ offset: Int64) {
+        guard let next = self.next, offset < next else { return }
+        let index = self.place(of: offset)
+        if index < self.offsets.count, self.offsets[index] == offset {
+            guard self.isDone[index] else { return }
+            self.isDone[index] = false
+        } else if index == self.head, self.head > 0 {
+            // The place of one that is done and forgotten.
+            self.head -= 1
+            self.offsets[self.head] = offset
+            self.isDone[self.head] = false
+        } else {
+            self.offsets.insert(offset, at: index)
+            self.isDone.insert(false, at: index)
+        }
+        self.inHand += 1
+    }
+
+    /// Sets the first offset of all that is put off; nil: nothing is.
+    mutating func hold(_ offset: Int64?) { self.held = offset }
+
     /// Where to go on reading, as far as everything before is done; nil if the broker knows that already.
     var position: Int64? {
         guard let next = self.next else { return nil }
         let first = self.head < self.offsets.count ? self.offsets[self.head] : next
-        let position = min(first, self.barrier ?? first)
+        let position = min(first, self.barrier ?? first, self.held ?? first)
         return position > self.committed ? position : nil
     }
 
@@ -72,11 +99,17 @@ struct PartitionLedger {
     private func index(of offset: Int64) -> Int? {
         // Mostly it is the oldest one.
         if self.head < self.offsets.count, self.offsets[self.head] == offset { return self.head }
+        let index = self.place(of: offset)
+        return index < self.offsets.count && self.offsets[index] == offset ? index : nil
+    }
+
+    /// The index of the first offset that is not lower.
+    private func place(of offset: Int64) -> Int {
         var (low, high) = (self.head, self.offsets.count)
         while low < high {
             let middle = low + (high - low) / 2
             if self.offsets[middle] < offset { low = middle + 1 } else { high = middle }
         }
-        return low < self.offsets.count && self.offsets[low] == offset ? low : nil
+        return low
     }
 }

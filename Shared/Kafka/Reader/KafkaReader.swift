@@ -5,8 +5,8 @@ import Synchronization
 ///
 /// Owner: this object owns one C handle and ends it when the last read has ended.
 /// Thread: one of its own for questions, and one for each read under way.
-/// Bounded: 16 reads at once; each hands out one batch at a time and reads ahead `queued.max.messages.kbytes` (4 MiB)
-/// and one fetch; a wait without progress by `patience`.
+/// Bounded: 16 reads at once; each hands out one batch at a time and reads ahead `readAhead` (4 MiB) and one fetch; a
+/// wait without progress by `patience`.
 public final class KafkaReader: Sendable {
     /// More reads at once are refused.
     public static let limit = 16
@@ -24,13 +24,22 @@ public final class KafkaReader: Sendable {
 
     /// Connects in the background.
     ///
-    /// - Parameter patience: a read fails when nothing came for so long. A broker that is back before is not noticed.
+    /// - Parameters:
+    ///   - patience: a read fails when nothing came for so long. A broker that is back before is not noticed.
+    ///   - readAhead: KiB that are read ahead for each read.
     /// - Throws: `.configuration` naming the property.
-    public init(_ configuration: KafkaConfiguration, patience: Duration) throws(KafkaError) {
+    public init(
+        _ configuration: KafkaConfiguration, patience: Duration, readAhead: Int = 4096
+    ) throws(KafkaError) {
         self.patience = patience
+        var defaults = Self.defaults
+        defaults["queued.max.messages.kbytes"] = String(readAhead)
+        let properties = try configuration.naming { () throws(KafkaError) in
+            try configuration.resolved(defaults: defaults, fixed: Self.fixed)
+        }
         self.handle = try configuration.naming { () throws(KafkaError) in
             try unsafe KafkaHandle(
-                RD_KAFKA_CONSUMER, properties: try configuration.resolved(defaults: Self.defaults, fixed: Self.fixed),
+                RD_KAFKA_CONSUMER, properties: properties,
                 callbacks: KafkaCallbacks(onEvent: configuration.onEvent))
         }
         self.line = try KafkaLine(name: "kafka-reader")
@@ -52,8 +61,6 @@ public final class KafkaReader: Sendable {
     /// What the caller's properties may override.
     static let defaults = [
         "client.id": "waybill",
-        // For each partition that is read. Source: librdkafka CONFIGURATION.md, queued.max.messages.kbytes
-        "queued.max.messages.kbytes": "4096",
         "queued.min.messages": "1000",
         "fetch.wait.max.ms": "10",
         "fetch.error.backoff.ms": "100",
@@ -98,12 +105,13 @@ public final class KafkaReader: Sendable {
     /// - Parameters:
     ///   - records: at most this many in a batch, at least 1.
     ///   - bytes: a batch ends when its records weigh so much by `KafkaRecord.size`; the last one may reach over.
+    ///   - began: is told what the partition holds, before the first batch.
     /// - Throws: `.outOfRange` when the partition ends before `from` or its offsets start over; `.timedOut` when
     ///   nothing came for as long as the reader's patience; `.busy` for a partition that is being read, or more than
     ///   16 reads; `.cancelled`; `.closed`; `.unknownTopic`; `.authorization`; and what `body` throws.
     public func read(
         _ topic: String, partition: Int32, from: Int64, to: Int64, records: Int, bytes: Int,
-        _ body: ([KafkaRecord]) async throws -> Void
+        began: (KafkaBounds) -> Void = { _ in }, _ body: ([KafkaRecord]) async throws -> Void
     ) async throws {
         if from >= to { return }
         let name = KafkaPartition(topic: topic, partition: partition)
@@ -121,7 +129,7 @@ public final class KafkaReader: Sendable {
             name: name.description, from: max(0, from), to: to, patience: self.patience, now: .now)
         let outcome: Result<Void, any Error>
         do {
-            try await self.start(fetch, line, &progress)
+            began(try await self.start(fetch, line, &progress))
             while !progress.isDone {
                 let batch = try await self.take(fetch, line, &progress, records: records, bytes: bytes)
                 if batch.isEmpty { continue }
@@ -184,11 +192,12 @@ public final class KafkaReader: Sendable {
     /// Finds where the partition stands, for as long as the patience lasts, and starts to fetch.
     private func start(
         _ fetch: PartitionFetch, _ line: KafkaLine, _ progress: inout ReadProgress
-    ) async throws(KafkaError) {
+    ) async throws(KafkaError) -> KafkaBounds {
+        var bounds: KafkaBounds
         while true {
             try self.checkGoesOn(progress)
             do throws(KafkaError) {
-                let bounds = try await line.run { () throws(KafkaError) in try fetch.query(milliseconds: 1000) }
+                bounds = try await line.run { () throws(KafkaError) in try fetch.query(milliseconds: 1000) }
                 try progress.begin(bounds)
                 break
             } catch {
@@ -199,8 +208,9 @@ public final class KafkaReader: Sendable {
         }
         progress.moved(now: .now)
         let position = progress.position
-        if progress.isDone { return }
+        if progress.isDone { return bounds }
         try await line.run { () throws(KafkaError) in try fetch.start(at: position) }
+        return bounds
     }
 
     private func take(

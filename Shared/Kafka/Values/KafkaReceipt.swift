@@ -22,3 +22,12 @@ extension KafkaRecord {
             topic: self.topic, partition: self.partition, offset: self.offset, assignment: self.assignment)
     }
 }
+
+extension KafkaRecord {
+    /// The same record as if it had been handed out with another one of its partition.
+    public func handedOut(with receipt: KafkaReceipt) -> KafkaRecord {
+        var record = self
+        record.assignment = receipt.assignment
+        return record
+    }
+}
