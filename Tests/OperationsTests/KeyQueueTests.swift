@@ -113,6 +113,44 @@ struct KeyQueueTests {
         #expect(queue.delayedCount == 0)
     }
 
+    /// Whoever waits for it, as a group in a rebalance does, is told at once.
+    @Test func whatLeftInWorkAndComesBackUndoneIsAnsweredForOnce() {
+        var queue = KeyQueue(limits: Self.limits)
+        let leaving: Set = [KafkaPartition(topic: "t", partition: 0)]
+        queue.add([self.record("undone", 0), self.record("done", 1), self.record("both", 2), self.record("both", 9, 1)])
+        _ = queue.next()
+        #expect(queue.drop(leaving).isEmpty, "it may still get done")
+        #expect(queue.records == 1)
+        queue.later(Array("undone".utf8), now: Self.start, delay: self.seconds)
+        queue.done(Array("done".utf8))
+        queue.later(Array("both".utf8), now: Self.start, delay: self.seconds)
+        #expect(queue.drop(leaving).map(\.offset) == [0, 2])
+        #expect(queue.drop(leaving).isEmpty)
+        queue.wake(now: Self.start + .seconds(100))
+        #expect(self.shown(queue.next()) == ["both:9"])
+    }
+
+    @Test func groupsHaveTheirTurnsAndABacklogGetsBatchesOfItsOwn() {
+        var queue = KeyQueue(limits: .init(records: 1000, bytes: 1 << 20, batchKeys: 20, batchBytes: 1 << 20))
+        func add(_ key: String, _ offset: Int64, _ group: Int) {
+            #expect(queue.take(self.record(key, offset), group: group, isShared: true) == .taken)
+        }
+        for number in 0..<100 { add("b\(number)", Int64(number), 2) }
+        add("a1", 100, 1)
+        add("c1", 101, 3)
+        #expect(queue.next().count == 20, "the backlog came first")
+        #expect(self.shown(queue.next()) == ["a1:100", "c1:101"], "the others go together and need not wait longer")
+        add("a2", 102, 1)
+        #expect(queue.hasReady(allowsBulk: false))
+        #expect(self.shown(queue.next(allowsBulk: false)) == ["a2:102"])
+        #expect(!queue.hasReady(allowsBulk: false))
+        #expect(queue.next(allowsBulk: false).isEmpty)
+        #expect(queue.next().count == 20)
+        add("a3", 103, 1)
+        #expect(queue.next().count == 20)
+        #expect(self.shown(queue.next()) == ["a3:103"])
+    }
+
     @Test func aKeyThatWasDroppedAndComesAgainIsThereOnce() {
         var queue = KeyQueue(limits: Self.limits)
         queue.add([self.record("a", 0)])
@@ -120,7 +158,7 @@ struct KeyQueueTests {
         queue.add([self.record("a", 0), self.record("b", 1)])
         #expect(self.shown(queue.next()) == ["a:0", "b:1"])
         #expect(queue.next().count == 0)
-        #expect(queue.readyCount == 0)
+        #expect(!queue.hasReady())
     }
 
     @Test func theTimeOfAParkedKeyThatLeftIsNotThatOfTheOneThatComesAgain() {

@@ -40,7 +40,8 @@ import Testing
             let notes = Notes(self, ledger: ledger)
             return ServiceEnvironment(
                 common: try CommonSettings(settings), group: .singleton, metrics: MetricsRegistry(),
-                readiness: Readiness(conditions: [WorkerCondition.joined]), logger: Logger(label: "test") { _ in notes })
+                readiness: Readiness(conditions: [WorkerCondition.joined]), logger: Logger(label: "test") { _ in notes }
+            )
         }
 
         func fill(_ keys: [String], partition: Int32? = nil, value: Int = 1) async throws {
@@ -98,12 +99,13 @@ import Testing
 
     func worker(
         _ bench: Bench, _ environment: ServiceEnvironment, limits: KeyQueue.Limits = Self.limits,
+        groups: @escaping @Sendable () -> [KeyGroup] = { [] },
         onCommit: (@Sendable (KafkaConsumer.CommitMoment) -> Void)? = nil,
         _ process: @escaping @Sendable ([KeyedWork]) async -> [KeyedWork.Outcome]
     ) throws -> KeyedWorker {
         try KeyedWorker(
-            group: "g", topics: [bench.topic], environment: environment, limits: limits, random: { $0.lowerBound },
-            onCommit: onCommit, process: process, onStopped: {})
+            group: "g", topics: [bench.topic], environment: environment, limits: limits, groups: groups,
+            random: { $0.lowerBound }, onCommit: onCommit, process: process, onStopped: {})
     }
 
     /// Waits for an event with a deadline.

@@ -5,15 +5,20 @@ import Kafka
 ///
 /// A key is in one place at a time: ready, in work, or parked until its time has come. All records that wait for a key
 /// make its next piece of work, in the order in which they came. A parked key keeps no other waiting.
+///
+/// Groups of keys have their turns one after the other, and none takes more than its share of what may be in hand: as
+/// much as is left for all others. So one group gets half, two get a third each, and there is always room for one more.
+/// Source: Choudhury, Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998 (alpha = 1)
 public struct KeyQueue: Sendable {
     typealias Key = [UInt8]?
+    typealias Amount = (records: Int, bytes: Int)
 
     /// How much may be in hand, and how much is given out at once.
     public struct Limits: Sendable {
         /// All records that are not done, and their bytes by `KafkaRecord.size`.
         var records: Int
         var bytes: Int
-        /// Of one batch; a single key may reach over the bytes.
+        /// Of one batch; a single key may reach over the bytes, by one record.
         var batchKeys: Int
         var batchBytes: Int
 
@@ -26,24 +31,54 @@ public struct KeyQueue: Sendable {
     }
 
     private struct Entry {
+        let group: Int
         var waiting: [KafkaRecord] = []
         var inWork: [KafkaRecord] = []
+        /// Records in work that went to somebody else meanwhile.
+        var left: [KafkaRecord] = []
+        /// Of what waits and what is in work.
+        var bytes = 0
         /// How often it had to wait since it was done last.
         var attempts = 0
         var place = Place.nowhere
     }
 
+    /// Keys that take turns with other groups'.
+    private struct Group {
+        /// What is in hand of it.
+        var records = 0
+        var bytes = 0
+        var ready: Deque<Key> = []
+        var isInTurn = false
+    }
+
     private enum Place { case nowhere, ready, inWork, parked }
+
+    /// What becomes of a record that comes.
+    enum Answer {
+        case taken
+        /// Its group has its share.
+        case full
+        /// Its key has as much as a batch takes.
+        case keyIsFull
+    }
+
+    /// A group with more ready keys has a backlog: it gets batches of its own. Others go together.
+    static let bulk = 32
 
     let limits: Limits
     private var entries: [Key: Entry] = [:]
-    private var ready: Deque<Key> = []
+    private var groups: [Group] = []
+    /// Groups with ready keys, the next one first.
+    private var turns: Deque<Int> = []
     /// Parked keys and when their time comes.
     private var parked: [Key: ContinuousClock.Instant] = [:]
     /// No parked key is due before; nil when none is parked.
     private var nextDue: ContinuousClock.Instant?
     /// Keys that had to wait and are not done since, and when that began.
     private var delayed: [Key: ContinuousClock.Instant] = [:]
+    /// Records that left while they were in work, which came back undone.
+    private var undone: [KafkaRecord] = []
     /// What is in hand.
     private(set) var records = 0
     private(set) var bytes = 0
@@ -51,64 +86,141 @@ public struct KeyQueue: Sendable {
     init(limits: Limits) { self.limits = limits }
 
     /// How many records and bytes may come in. Both must be above 0 for any to; one record may reach over the bytes.
-    var room: (records: Int, bytes: Int) { (self.limits.records - self.records, self.limits.bytes - self.bytes) }
-    var readyCount: Int { self.ready.count }
+    var room: Amount { (self.limits.records - self.records, self.limits.bytes - self.bytes) }
     /// Keys that have to be tried again.
     var delayedCount: Int { self.delayed.count }
     /// Since when the first of them waits.
     var delayedSince: ContinuousClock.Instant? { self.delayed.values.min() }
 
-    /// Takes records in, those of one partition in order.
-    mutating func add(_ records: [KafkaRecord]) {
-        for record in records {
-            self.records += 1
-            self.bytes += record.size
-            self.enqueue(record.key) { $0.waiting.append(record) }
-        }
+    /// Whether `next` has something to give out.
+    func hasReady(allowsBulk: Bool = true) -> Bool {
+        self.turns.contains { allowsBulk || self.groups[$0].ready.count <= Self.bulk }
     }
+
+    /// Whether a group has all that it may have.
+    ///
+    /// - Parameter isShared: what is in hand is shared with other groups.
+    func isFull(_ group: Int, isShared: Bool) -> Bool {
+        let room = self.room
+        let has: Amount = isShared ? self.inHand(of: group) : (0, 0)
+        return has.records >= room.records || has.bytes >= room.bytes
+    }
+
+    /// Whether so much of a group's share is free that reading more for it is worth while.
+    func isHalfEmpty(_ group: Int, isShared: Bool) -> Bool {
+        let room: Amount = isShared ? self.room : (self.limits.records, self.limits.bytes)
+        let has: Amount = isShared ? self.inHand(of: group) : (self.records, self.bytes)
+        return has.records * 2 <= room.records && has.bytes * 2 <= room.bytes
+    }
+
+    /// The same for a key.
+    func isHalfEmpty(_ key: Key) -> Bool { (self.entries[key]?.bytes ?? 0) * 2 <= self.limits.batchBytes }
+
+    private func inHand(of group: Int) -> Amount {
+        group < self.groups.count ? (self.groups[group].records, self.groups[group].bytes) : (0, 0)
+    }
+
+    /// Takes a record in if there is room for it. Those of one partition come in order.
+    ///
+    /// - Parameter isKeyBounded: a key may not have more than a batch takes.
+    mutating func take(
+        _ record: KafkaRecord, group: Int, isShared: Bool, isKeyBounded: Bool = true
+    ) -> Answer {
+        if self.isFull(group, isShared: isShared) { return .full }
+        return self.put(record, group, limit: isKeyBounded && record.key != nil ? self.limits.batchBytes : .max)
+    }
+
+    /// Takes records in, those of one partition in order, also when there is no room.
+    mutating func add(_ records: [KafkaRecord]) {
+        for record in records { _ = self.put(record, 0, limit: .max) }
+    }
+
+    private mutating func put(_ record: KafkaRecord, _ group: Int, limit: Int) -> Answer {
+        let size = record.size
+        // Looked up once: this is done for every record.
+        let result: (group: Int, isNew: Bool)? = Self.change(&self.entries[record.key, default: Entry(group: group)]) {
+            guard $0.bytes < limit else { return nil }
+            $0.waiting.append(record)
+            $0.bytes += size
+            let isNew = $0.place == .nowhere
+            if isNew { $0.place = .ready }
+            return ($0.group, isNew)
+        }
+        guard let result else { return .keyIsFull }
+        self.records += 1
+        self.bytes += size
+        while self.groups.count <= result.group { self.groups.append(Group()) }
+        self.groups[result.group].records += 1
+        self.groups[result.group].bytes += size
+        if result.isNew { self.makeReady(record.key, result.group) }
+        return .taken
+    }
+
+    private static func change<Value>(_ entry: inout Entry, _ body: (inout Entry) -> Value) -> Value { body(&entry) }
 
     /// Makes parked keys ready whose time has come.
     mutating func wake(now: ContinuousClock.Instant) {
         guard let due = self.nextDue, due <= now else { return }
         for (key, _) in self.parked.filter({ $0.value <= now }).sorted(by: { $0.value < $1.value }) {
             self.parked[key] = nil
-            self.enqueue(key) { $0.place = .nowhere }
+            guard let group = self.entries[key]?.group else { continue }
+            self.entries[key]?.place = .ready
+            self.makeReady(key, group)
         }
         self.nextDue = self.parked.values.min()
     }
 
     /// Gives out the next batch: different keys, none of which is in work. Empty: nothing is ready.
-    mutating func next() -> [KeyedWork] {
+    ///
+    /// - Parameter allowsBulk: also of a group with a backlog.
+    mutating func next(allowsBulk: Bool = true) -> [KeyedWork] {
         var works: [KeyedWork] = []
         var bytes = 0
-        while works.count < self.limits.batchKeys, let key = self.ready.first {
+        for _ in 0..<self.turns.count where works.count < self.limits.batchKeys {
+            let group = self.turns.removeFirst()
+            let isBulk = self.groups[group].ready.count > Self.bulk
+            var isEnough = false
+            if !isBulk || allowsBulk && works.isEmpty {
+                isEnough = !self.fill(&works, &bytes, from: group) || isBulk && !works.isEmpty
+            }
+            self.groups[group].isInTurn = !self.groups[group].ready.isEmpty
+            if self.groups[group].isInTurn { self.turns.append(group) }
+            if isEnough { break }
+        }
+        return works
+    }
+
+    /// Adds ready keys of a group to a batch.
+    ///
+    /// - Returns: false when there is a key for which the batch has no room.
+    private mutating func fill(_ works: inout [KeyedWork], _ bytes: inout Int, from group: Int) -> Bool {
+        while let key = self.groups[group].ready.first {
             // One that was dropped has no entry any more; one that came again meanwhile stands here twice.
-            guard var entry = self.entries[key], entry.place == .ready else {
-                self.ready.removeFirst()
+            guard var entry = self.entries[key], entry.place == .ready, entry.group == group else {
+                self.groups[group].ready.removeFirst()
                 continue
             }
-            let size = entry.waiting.reduce(0) { $0 + $1.size }
-            if !works.isEmpty, bytes + size > self.limits.batchBytes { break }
-            self.ready.removeFirst()
-            bytes += size
+            let isOver = !works.isEmpty && bytes + entry.bytes > self.limits.batchBytes
+            if isOver || works.count >= self.limits.batchKeys { return false }
+            self.groups[group].ready.removeFirst()
+            bytes += entry.bytes
             works.append(KeyedWork(key: key, records: entry.waiting, attempts: entry.attempts))
             entry.inWork = entry.waiting
             entry.waiting = []
             entry.place = .inWork
             self.entries[key] = entry
         }
-        return works
+        return true
     }
 
     /// A key's work came back and is done.
     mutating func done(_ key: Key) {
-        guard let entry = self.entries[key], entry.place == .inWork else { return }
-        self.forget(entry.inWork)
+        guard var entry = self.entries[key], entry.place == .inWork else { return }
+        self.forget(entry.inWork, of: &entry)
+        entry.inWork = []
+        entry.left = []
         self.delayed[key] = nil
-        self.release(key) {
-            $0.inWork = []
-            $0.attempts = 0
-        }
+        self.release(key, entry)
     }
 
     /// A key's work came back and has to be done again.
@@ -116,10 +228,12 @@ public struct KeyQueue: Sendable {
     /// - Parameter delay: how long it waits, by how often it had to wait.
     mutating func later(_ key: Key, now: ContinuousClock.Instant, delay: (_ attempts: Int) -> Duration) {
         guard var entry = self.entries[key], entry.place == .inWork else { return }
+        self.undone += entry.left
+        entry.left = []
         guard !entry.inWork.isEmpty else {
             // All of it went to somebody else meanwhile.
             self.delayed[key] = nil
-            self.release(key) { $0.attempts = 0 }
+            self.release(key, entry)
             return
         }
         entry.attempts += 1
@@ -135,21 +249,23 @@ public struct KeyQueue: Sendable {
 
     /// Forgets the records of some partitions, which go to somebody else. Those in work are not given out again.
     ///
-    /// - Returns: those that were not in work.
+    /// - Returns: those that were not in work, and those that left before and came back undone since.
     mutating func drop(_ partitions: Set<KafkaPartition>) -> [KafkaRecord] {
         func leaves(_ record: KafkaRecord) -> Bool {
             partitions.contains(KafkaPartition(topic: record.topic, partition: record.partition))
         }
-        var dropped: [KafkaRecord] = []
+        var dropped = self.undone
+        self.undone = []
         for (key, var entry) in self.entries {
             let waiting = entry.waiting.filter(leaves)
             let inWork = entry.inWork.filter(leaves)
             if waiting.isEmpty, inWork.isEmpty { continue }
             dropped += waiting
-            self.forget(waiting)
-            self.forget(inWork)
+            self.forget(waiting, of: &entry)
+            self.forget(inWork, of: &entry)
             entry.waiting.removeAll(where: leaves)
             entry.inWork.removeAll(where: leaves)
+            entry.left += inWork
             guard entry.waiting.isEmpty, entry.place != .inWork else {
                 self.entries[key] = entry
                 continue
@@ -162,28 +278,32 @@ public struct KeyQueue: Sendable {
         return dropped
     }
 
-    /// Changes a key's entry and makes it ready if it is nowhere else.
-    private mutating func enqueue(_ key: Key, _ change: (inout Entry) -> Void) {
-        change(&self.entries[key, default: Entry()])
-        guard self.entries[key]?.place == .nowhere else { return }
-        self.entries[key]?.place = .ready
-        self.ready.append(key)
+    private mutating func makeReady(_ key: Key, _ group: Int) {
+        self.groups[group].ready.append(key)
+        if self.groups[group].isInTurn { return }
+        self.groups[group].isInTurn = true
+        self.turns.append(group)
     }
 
     /// A key left work: it is ready if records came meanwhile, else forgotten.
-    private mutating func release(_ key: Key, _ change: (inout Entry) -> Void) {
-        guard self.entries[key]?.waiting.isEmpty == false else {
+    private mutating func release(_ key: Key, _ entry: Entry) {
+        guard !entry.waiting.isEmpty else {
             self.entries[key] = nil
             return
         }
-        self.enqueue(key) { entry in
-            change(&entry)
-            entry.place = .nowhere
-        }
+        var entry = entry
+        entry.attempts = 0
+        entry.place = .ready
+        self.entries[key] = entry
+        self.makeReady(key, entry.group)
     }
 
-    private mutating func forget(_ records: [KafkaRecord]) {
+    private mutating func forget(_ records: [KafkaRecord], of entry: inout Entry) {
+        let bytes = records.reduce(0) { $0 + $1.size }
+        entry.bytes -= bytes
         self.records -= records.count
-        for record in records { self.bytes -= record.size }
+        self.bytes -= bytes
+        self.groups[entry.group].records -= records.count
+        self.groups[entry.group].bytes -= bytes
     }
 }

@@ -1,20 +1,38 @@
 import Kafka
 import Synchronization
 
-/// What the lanes of a `KeyedWorker` and its fetching share: the queue, and the lanes that have nothing to do.
+/// What a `KeyedWorker` tells its consumer of records that are put off, and asks it. A seam for tests.
+protocol DeferralLedger: Sendable {
+    func note(_ deferral: KafkaDeferral)
+    func isOwned(_ receipt: KafkaReceipt) -> Bool
+}
+
+extension KafkaConsumer: DeferralLedger {}
+
+/// What the lanes of a `KeyedWorker`, its fetching and its reading again share: what is in hand, what is put off, and
+/// the lanes that have nothing to do.
 final class KeyedDesk: Sendable {
     private struct State {
-        var queue: KeyQueue
+        var intake: WorkIntake
         var idle: [CheckedContinuation<Void, Never>] = []
+        /// How many batches are in work.
+        var batches = 0
         var isStopping = false
-        /// Nothing is given out while a backlog is being read.
+        /// A backlog is being read: groups that have one get no batch, nor does one that shares with nobody.
         var isHeld = false
-        var hasWork: Bool { !self.isHeld && self.queue.readyCount > 0 }
+        let lanes: Int
+        /// The last lane is kept for groups without a backlog.
+        var allowsBulk: Bool { !self.isHeld && self.batches < self.lanes - 1 }
+        var allowsAny: Bool { !self.isStopping && (!self.isHeld || self.intake.groups.isShared) }
+        var hasWork: Bool { self.allowsAny && self.intake.queue.hasReady(allowsBulk: self.allowsBulk) }
     }
 
     private let state: Mutex<State>
 
-    init(limits: KeyQueue.Limits) { self.state = Mutex(State(queue: KeyQueue(limits: limits))) }
+    /// - Parameter lanes: how many batches are in work at most, at least 2.
+    init(limits: KeyQueue.Limits, lanes: Int = 5) {
+        self.state = Mutex(State(intake: WorkIntake(limits: limits), lanes: lanes))
+    }
 
     /// What a look at the queue says.
     struct Look: Sendable {
@@ -24,31 +42,61 @@ final class KeyedDesk: Sendable {
         let delayed: Int
     }
 
-    var look: Look { self.state.withLock { Self.look($0.queue) } }
+    var look: Look { self.state.withLock { Self.look($0.intake) } }
     /// Since when the first delayed key waits.
-    var delayedSince: ContinuousClock.Instant? { self.state.withLock { $0.queue.delayedSince } }
+    var delayedSince: ContinuousClock.Instant? { self.state.withLock { $0.intake.queue.delayedSince } }
 
-    private static func look(_ queue: KeyQueue) -> Look {
-        Look(room: queue.room, records: queue.records, bytes: queue.bytes, delayed: queue.delayedCount)
+    private static func look(_ intake: WorkIntake) -> Look {
+        Look(
+            room: intake.room, records: intake.queue.records, bytes: intake.queue.bytes,
+            delayed: intake.queue.delayedCount)
     }
+
+    /// Takes in which groups there are, and which of them wait.
+    func update(_ groups: [KeyGroup]) { self.change { $0.intake.update(groups) } }
 
     /// Takes records in, and parked keys up whose time has come.
     ///
-    /// - Parameter isHeld: nothing is given out until the next call.
-    func add(_ records: [KafkaRecord], now: ContinuousClock.Instant, isHeld: Bool = false) {
+    /// - Parameters:
+    ///   - isHeld: no backlog is given out until the next call.
+    ///   - ledger: is told what is put off; nil: nothing can be.
+    func add(
+        _ records: [KafkaRecord], now: ContinuousClock.Instant, isHeld: Bool = false,
+        ledger: (any DeferralLedger)? = nil
+    ) {
         self.change { state in
             state.isHeld = isHeld
-            state.queue.add(records)
-            state.queue.wake(now: now)
+            if let ledger {
+                Self.note(state.intake.add(records), ledger, &state)
+            } else {
+                state.intake.queue.add(records)
+            }
+            state.intake.queue.wake(now: now)
         }
     }
+
+    /// Tells the consumer, under the lock, so that it hears one thing after the other. What it does not own any more is
+    /// forgotten.
+    private static func note(_ deferral: KafkaDeferral, _ ledger: any DeferralLedger, _ state: inout State) {
+        if deferral.isEmpty { return }
+        ledger.note(deferral)
+        for partition in deferral.holds.keys {
+            guard let receipt = state.intake.deferred.receipt(of: partition), !ledger.isOwned(receipt) else { continue }
+            ledger.note(state.intake.forget(partition, isGone: false))
+        }
+    }
+
+    // MARK: the lanes
 
     /// Waits for work; nil when no more is given out.
     func next() async -> [KeyedWork]? {
         while true {
             let works: [KeyedWork]? = self.change { state in
                 if state.isStopping { return nil }
-                return state.hasWork ? state.queue.next() : []
+                guard state.allowsAny else { return [] }
+                let works = state.intake.queue.next(allowsBulk: state.allowsBulk)
+                if !works.isEmpty { state.batches += 1 }
+                return works
             }
             guard let works else { return nil }
             if !works.isEmpty { return works }
@@ -69,18 +117,19 @@ final class KeyedDesk: Sendable {
         delay: (_ attempts: Int) -> Duration
     ) -> Look {
         self.change { state in
+            state.batches -= 1
             for (work, outcome) in zip(works, outcomes) {
                 switch outcome {
-                case .done: state.queue.done(work.key)
-                case .later: state.queue.later(work.key, now: now, delay: delay)
+                case .done: state.intake.queue.done(work.key)
+                case .later: state.intake.queue.later(work.key, now: now, delay: delay)
                 }
             }
-            return Self.look(state.queue)
+            return Self.look(state.intake)
         }
     }
 
     /// Partitions leave.
-    func drop(_ partitions: Set<KafkaPartition>) -> [KafkaRecord] { self.change { $0.queue.drop(partitions) } }
+    func drop(_ partitions: Set<KafkaPartition>) -> [KafkaRecord] { self.change { $0.intake.drop(partitions) } }
 
     /// No more work is given out.
     func stop() {
@@ -91,6 +140,45 @@ final class KeyedDesk: Sendable {
         }
         for lane in idle { lane.resume() }
     }
+
+    // MARK: what is put off
+
+    /// How many records of each group are put off, by its name, why the group waits, and how many were gone.
+    var putOff: (groups: [(name: String, count: Int, reason: String?)], gone: Int) {
+        self.state.withLock { state in
+            let (groups, deferred) = (state.intake.groups, state.intake.deferred)
+            return (
+                groups.names.indices.map { (groups.names[$0], deferred.counts[$0] ?? 0, groups.reason($0)) },
+                deferred.gone
+            )
+        }
+    }
+
+    /// A partition that is to be read again; nil: nothing can be taken.
+    func nextPass() -> DeferredRecords.Pass? { self.state.withLock { $0.intake.nextPass() } }
+
+    /// Takes in what was read again.
+    func addAgain(_ records: [KafkaRecord], _ pass: inout DeferredRecords.Pass, ledger: any DeferralLedger) {
+        self.change { state in
+            // What is read for somebody else is not to be worked on here.
+            if let receipt = state.intake.deferred.receipt(of: pass.partition), !ledger.isOwned(receipt) {
+                ledger.note(state.intake.forget(pass.partition, isGone: false))
+            }
+            Self.note(state.intake.addAgain(records, &pass), ledger, &state)
+        }
+    }
+
+    /// All up to the end of a pass was read.
+    func readToTheEnd(_ pass: inout DeferredRecords.Pass, ledger: any DeferralLedger) {
+        self.change { Self.note($0.intake.readToTheEnd(&pass), ledger, &$0) }
+    }
+
+    /// What a pass was to read is not there any more.
+    func forget(_ pass: DeferredRecords.Pass, ledger: any DeferralLedger) {
+        self.change { Self.note($0.intake.forget(pass.partition, isGone: true), ledger, &$0) }
+    }
+
+    func end(_ pass: DeferredRecords.Pass) { self.state.withLock { $0.intake.end(pass) } }
 
     /// Changes the state and wakes a lane if there is work; it wakes the next one when it has taken its share.
     private func change<Value>(_ body: (inout State) -> Value) -> Value {

@@ -10,12 +10,16 @@ import Synchronization
 /// together. A key that cannot be done now is parked with growing pauses while the others go on; nothing is dropped,
 /// and of a partition nothing is committed behind what is not done.
 ///
+/// Groups of keys share what is in hand. What comes of a group that has its share, or that waits as a whole, is put
+/// off: only its offsets are remembered, and it is read again from Kafka when there is room for it.
+///
 /// Owner: `run`, which ends with all lanes ended and the group left. Thread: tasks of its own; `process` runs on them.
-/// Bounded: what is in hand, parked keys included, by `KeyQueue.Limits`; when that is full no records are asked for,
-/// and the consumer pauses its partitions.
+/// Bounded: what is in hand, parked keys included, by `KeyQueue.Limits`; when that is full and there is but one group,
+/// no records are asked for, and the consumer pauses its partitions. What is put off: `DeferredRecords`.
 public final class KeyedWorker: Service {
-    /// How many batches are in work at once: while two sign, others read, write or wait for Kafka.
-    static let lanes = 4
+    /// How many batches are in work at once: while two sign, others read, write or wait for Kafka. The last one is for
+    /// groups without a backlog.
+    static let lanes = 5
     /// How much is in hand. Together with what the consumer reads ahead (8 MB) and librdkafka keeps (8 MB and an answer
     /// of 4 MB) below 48 MB.
     public static let limits = KeyQueue.Limits(records: 32_768, bytes: 24 << 20, batchKeys: 256, batchBytes: 2 << 20)
@@ -24,6 +28,8 @@ public final class KeyedWorker: Service {
 
     private let consumer: KafkaConsumer
     private let desk: KeyedDesk
+    private let deferred: DeferredReader
+    private let groups: @Sendable () -> [KeyGroup]
     private let process: @Sendable ([KeyedWork]) async -> [KeyedWork.Outcome]
     private let onStopped: @Sendable () async -> Void
     private let readiness: Readiness
@@ -37,34 +43,39 @@ public final class KeyedWorker: Service {
     /// - Parameters:
     ///   - group: of the consumers.
     ///   - limits: how much is in hand.
+    ///   - groups: of keys that there are now; it is asked every second. Default: none, and all keys are one group.
     ///   - onCommit: as of `KafkaConsumer`.
     ///   - process: does what some keys ask for, and answers for each of them, in order. Called several times at once,
     ///     never with one key twice.
     ///   - onStopped: called when the last batch is done and the consumer has left its group.
     public convenience init(
         group: String, topics: [String], environment: ServiceEnvironment,
-        limits: KeyQueue.Limits = KeyedWorker.limits,
+        limits: KeyQueue.Limits = KeyedWorker.limits, groups: @escaping @Sendable () -> [KeyGroup] = { [] },
         onCommit: (@Sendable (KafkaConsumer.CommitMoment) -> Void)? = nil,
         process: @escaping @Sendable ([KeyedWork]) async -> [KeyedWork.Outcome],
         onStopped: @escaping @Sendable () async -> Void
     ) throws(KafkaError) {
         try self.init(
             group: group, topics: topics, environment: environment, limits: limits,
-            random: { Double.random(in: $0) }, onCommit: onCommit, process: process, onStopped: onStopped)
+            groups: groups, random: { Double.random(in: $0) }, onCommit: onCommit, process: process,
+            onStopped: onStopped)
     }
 
     init(
         group: String, topics: [String], environment: ServiceEnvironment, limits: KeyQueue.Limits,
+        groups: @escaping @Sendable () -> [KeyGroup] = { [] },
         random: @escaping @Sendable (ClosedRange<Double>) -> Double,
         onCommit: (@Sendable (KafkaConsumer.CommitMoment) -> Void)? = nil,
         process: @escaping @Sendable ([KeyedWork]) async -> [KeyedWork.Outcome],
         onStopped: @escaping @Sendable () async -> Void
     ) throws(KafkaError) {
-        let desk = KeyedDesk(limits: limits)
+        let desk = KeyedDesk(limits: limits, lanes: Self.lanes)
         self.consumer = try KafkaConsumer(
             environment.joining, group: group, topics: topics, instance: environment.common.instance(of: group),
             onLeaving: { desk.drop($0).map(\.receipt) }, onCommit: onCommit)
         self.desk = desk
+        self.deferred = DeferredReader(desk, self.consumer, environment.kafka, logger: environment.logger)
+        self.groups = groups
         self.process = process
         self.onStopped = onStopped
         self.readiness = environment.readiness
@@ -79,7 +90,13 @@ public final class KeyedWorker: Service {
             for _ in 0..<Self.lanes { group.addTask { await self.work() } }
             do {
                 // Only the taking ends with a graceful shutdown; what is in work is finished.
-                try await cancelWhenGracefulShutdown { try await self.take() }
+                try await cancelWhenGracefulShutdown {
+                    try await withThrowingTaskGroup { reading in
+                        reading.addTask { await self.deferred.run() }
+                        defer { reading.cancelAll() }
+                        try await self.take()
+                    }
+                }
             } catch let error as KafkaError where error.code != .cancelled {
                 failure = error
             } catch {
@@ -103,7 +120,9 @@ public final class KeyedWorker: Service {
     /// - Throws: `KafkaError` with code `.cancelled` on graceful shutdown, or when the consumer cannot go on.
     private func take() async throws {
         var reportAt = ContinuousClock.now
+        var notes = DeferralNotes()
         var pause = BacklogPause()
+        self.desk.update(self.groups())
         var isHeld = false
         while true {
             let room = self.desk.look.room
@@ -117,9 +136,11 @@ public final class KeyedWorker: Service {
             }
             let now = ContinuousClock.now
             isHeld = pause.isDue(inHand: self.desk.look.records + records.count, came: records.count, now: now)
-            self.desk.add(records, now: now, isHeld: isHeld)
+            self.desk.add(records, now: now, isHeld: isHeld, ledger: self.consumer)
             guard now >= reportAt else { continue }
             reportAt = now + .seconds(1)
+            self.desk.update(self.groups())
+            notes.report(self.desk.putOff, self.metrics, self.logger)
             self.metrics.report(
                 self.desk.look, oldest: self.desk.delayedSince.map { now - $0 }, quiet: self.consumer.quietTime)
         }

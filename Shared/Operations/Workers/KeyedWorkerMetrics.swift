@@ -1,4 +1,5 @@
 import CoreMetrics
+import Logging
 
 /// What a `KeyedWorker` tells of itself.
 struct KeyedWorkerMetrics: Sendable {
@@ -13,6 +14,9 @@ struct KeyedWorkerMetrics: Sendable {
     private let bytesInHand: Meter
     /// For how long nothing was finished although something is in hand: a stall that the group cannot see.
     private let quietSeconds: Meter
+    /// Records that were put off and were deleted before they were read again.
+    fileprivate let lost: Counter
+    fileprivate let factory: any MetricsFactory
 
     init(factory: any MetricsFactory) {
         self.retries = Counter(label: "waybill_batch_retries_total", factory: factory)
@@ -23,6 +27,8 @@ struct KeyedWorkerMetrics: Sendable {
         self.recordsInHand = Meter(label: "waybill_records_in_hand", factory: factory)
         self.bytesInHand = Meter(label: "waybill_bytes_in_hand", factory: factory)
         self.quietSeconds = Meter(label: "waybill_worker_quiet_seconds", factory: factory)
+        self.lost = Counter(label: "waybill_waiting_records_lost_total", factory: factory)
+        self.factory = factory
     }
 
     func began(_ works: [KeyedWork]) {
@@ -39,5 +45,40 @@ struct KeyedWorkerMetrics: Sendable {
         self.recordsInHand.set(look.records)
         self.bytesInHand.set(look.bytes)
         self.quietSeconds.set((quiet ?? .zero) / .seconds(1))
+    }
+}
+
+/// Tells metrics and log which groups have records that are put off. Bounded by the groups that are known.
+struct DeferralNotes {
+    private var meters: [String: Meter] = [:]
+    /// Groups whose waiting the log was told of.
+    private var told: Set<String> = []
+    private var gone = 0
+
+    mutating func report(
+        _ putOff: (groups: [(name: String, count: Int, reason: String?)], gone: Int),
+        _ metrics: KeyedWorkerMetrics, _ logger: Logger
+    ) {
+        for group in putOff.groups where group.count > 0 || self.meters[group.name] != nil {
+            let meter =
+                self.meters[group.name]
+                ?? Meter(
+                    label: "waybill_waiting_records", dimensions: [("brand", group.name)], factory: metrics.factory)
+            self.meters[group.name] = meter
+            meter.set(group.count)
+            if let reason = group.reason, group.count > 0, self.told.insert(group.name).inserted {
+                logger.warning(
+                    "changes of a brand wait until it is loaded",
+                    metadata: ["brand": "\(group.name)", "error": "\(reason)"])
+            } else if group.count == 0, self.told.remove(group.name) != nil {
+                logger.info("no changes of a brand wait any more", metadata: ["brand": "\(group.name)"])
+            }
+        }
+        guard putOff.gone > self.gone else { return }
+        metrics.lost.increment(by: putOff.gone - self.gone)
+        logger.error(
+            "changes were deleted from their topic before they were taken up",
+            metadata: ["records": "\(putOff.gone - self.gone)", "mend": "the topic's retention.ms, retention.bytes"])
+        self.gone = putOff.gone
     }
 }

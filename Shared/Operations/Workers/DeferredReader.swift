@@ -1,0 +1,101 @@
+import Kafka
+import Logging
+import Synchronization
+
+/// Reads again what was put off, as far as there is room for it.
+///
+/// Owner: `KeyedWorker`; `run` ends when its task is cancelled, with the reader closed.
+/// Bounded: `readers` partitions at once, each with a batch of `bytes` in hand and `readAhead` at librdkafka.
+final class DeferredReader: Sendable {
+    private static let readers = 2
+    /// KiB.
+    private static let readAhead = 1024
+    private static let records = 500
+    private static let bytes = 1 << 20
+    /// How late it is noticed that there is room.
+    private static let tick = Duration.milliseconds(100)
+
+    private struct PassIsOver: Error {}
+
+    private let desk: KeyedDesk
+    private let ledger: any DeferralLedger
+    private let configuration: KafkaConfiguration
+    private let logger: Logger
+    /// Made when it is first needed, which may be never.
+    private let reader = Mutex<KafkaReader?>(nil)
+
+    init(_ desk: KeyedDesk, _ ledger: any DeferralLedger, _ configuration: KafkaConfiguration, logger: Logger) {
+        self.desk = desk
+        self.ledger = ledger
+        self.configuration = configuration
+        self.logger = logger
+    }
+
+    func run() async {
+        await withTaskGroup { group in
+            for _ in 0..<Self.readers { group.addTask { await self.readOn() } }
+        }
+        let reader = self.reader.withLock { reader in
+            defer { reader = nil }
+            return reader
+        }
+        await reader?.close()
+    }
+
+    private func readOn() async {
+        var attempt = 0
+        while !Task.isCancelled {
+            guard var pass = self.desk.nextPass() else {
+                try? await Task.sleep(for: Self.tick)
+                continue
+            }
+            do {
+                try await self.read(&pass)
+                attempt = 0
+            } catch {
+                attempt += 1
+                if !Task.isCancelled, attempt.nonzeroBitCount == 1 {
+                    self.logger.warning("reading again what waits", metadata: ["error": "\(error)"])
+                }
+            }
+            self.desk.end(pass)
+            if attempt > 0 { try? await Task.sleep(for: backoff(attempt: attempt) { $0.upperBound }) }
+        }
+    }
+
+    private func read(_ pass: inout DeferredRecords.Pass) async throws {
+        let (partition, from) = (pass.partition, pass.from)
+        do {
+            try await self.opened().read(
+                partition.topic, partition: partition.partition, from: from, to: pass.to, records: Self.records,
+                bytes: Self.bytes
+            ) { bounds in
+                if bounds.first > from {
+                    self.logger.error(
+                        "what waits is read again from a later offset, since the topic does not keep it any more",
+                        metadata: ["partition": "\(partition)", "from": "\(from)", "first": "\(bounds.first)"])
+                }
+            } _: { records in
+                self.desk.addAgain(records, &pass, ledger: self.ledger)
+                if pass.isOver { throw PassIsOver() }
+            }
+            self.desk.readToTheEnd(&pass, ledger: self.ledger)
+        } catch is PassIsOver {
+            return
+        } catch let error as KafkaError where error.code == .outOfRange {
+            self.logger.error(
+                "what waits cannot be read again, since the topic was made anew", metadata: ["error": "\(error)"])
+            self.desk.forget(pass, ledger: self.ledger)
+        }
+    }
+
+    private func opened() throws(KafkaError) -> KafkaReader {
+        if let reader = self.reader.withLock({ $0 }) { return reader }
+        let made = try KafkaReader(self.configuration, patience: .seconds(30), readAhead: Self.readAhead)
+        return self.reader.withLock { reader in
+            if let reader { return reader }
+            reader = made
+            return made
+        }
+    }
+}
