@@ -44,9 +44,12 @@ extension Packager {
             shelf, store: store, fetcher: try Fetcher(settings.pictures),
             repackage: { [repackager] in _ = try await repackager.repackage($0) },
             hosts: { workshops.current[$0]?.pictureHosts ?? .none }, logger: environment.logger)
+        let groups: @Sendable () -> [KeyGroup] = { [brands = settings.brands] in
+            brands.groups(served: workshops.orderTypes)
+        }
         let worker = try KeyedWorker(
             group: Self.group, topics: [common.topics.orderChanges], environment: environment,
-            limits: limits, onCommit: CrashPoint.commits
+            limits: limits, groups: groups, onCommit: CrashPoint.commits
         ) { [processor] works in
             var processor = processor
             processor.workshops = workshops.current
@@ -94,5 +97,21 @@ extension BrandLibrary {
         }
         // In this order: a brand that was mended between the two is in the second.
         return self.brands.serves(type) ? "brand \(type) is just being loaded" : nil
+    }
+}
+
+extension BrandLibrary {
+    /// The order types that there are: each shares in what is in hand and waits alone while its brand cannot be loaded.
+    ///
+    /// - Parameter served: those whose changes can be worked on.
+    func groups(served: Set<OrderTypeIdentifier>) -> [KeyGroup] {
+        let failed = self.failures.map { $0.orderType?.rawValue ?? $0.folder }
+        let names = Set(self.brands.orderTypes.map(\.rawValue) + failed + served.map(\.rawValue))
+        let known = Set(served.map(\.rawValue))
+        return names.sorted().map { name in
+            guard !known.contains(name) else { return KeyGroup(name: name, awaits: nil) }
+            let reason = (try? OrderTypeIdentifier(name)).flatMap { self.reasonToAwait($0) }
+            return KeyGroup(name: name, awaits: reason)
+        }
     }
 }

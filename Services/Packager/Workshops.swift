@@ -22,6 +22,9 @@ final class Workshops: Sendable {
     /// The workshops as they are now.
     var current: [OrderTypeIdentifier: OrderWorkshop] { self.kept.withLock { $0.mapValues(\.workshop) } }
 
+    /// The order types that have one now.
+    var orderTypes: Set<OrderTypeIdentifier> { self.kept.withLock { Set($0.keys) } }
+
     /// Follows the brands; a workshop whose brand stayed stays too, with what it remembers.
     func update(_ brands: Brands) {
         let old = self.kept.withLock { $0 }

@@ -101,11 +101,17 @@ extension ChangeProcessor {
         _ items: [Item], _ body: @escaping @Sendable (Item) -> Value
     ) async -> [Value] {
         let lanes = min(ProcessInfo.processInfo.activeProcessorCount, items.count)
-        guard lanes > 1 else { return items.map(body) }
+        guard items.count > 1 else { return items.map(body) }
         return await withTaskGroup(of: [(Int, Value)].self) { group in
             for lane in 0..<lanes {
                 group.addTask {
-                    stride(from: lane, to: items.count, by: lanes).map { ($0, body(items[$0])) }
+                    var values: [(Int, Value)] = []
+                    for index in stride(from: lane, to: items.count, by: lanes) {
+                        // A batch takes tens of milliseconds; small ones of other brands have their turns in between.
+                        if values.count % 4 == 3 { await Task.yield() }
+                        values.append((index, body(items[index])))
+                    }
+                    return values
                 }
             }
             return await group.reduce(into: []) { $0 += $1 }.sorted { $0.0 < $1.0 }.map(\.1)
