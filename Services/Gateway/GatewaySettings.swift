@@ -7,6 +7,7 @@ import Packaging
 /// - `WAYBILL_LISTEN` (host:port, default `127.0.0.1:8080`): where Wallet's requests arrive.
 /// - `WAYBILL_TOKEN_SECRETS` (path, required): the secrets that authentication tokens are derived from.
 /// - `WAYBILL_WEB_SERVICE_URL` (https URL, required): its path stands in front of `/v1`.
+/// - `WAYBILL_DEVICE_LOGS` (`on` or `off`, default `off`): whether messages of devices are logged.
 struct GatewaySettings {
     let listen: ListenAddress
     let secrets: TokenSecrets
@@ -14,6 +15,10 @@ struct GatewaySettings {
     /// The path of the web service URL without a slash at its end; empty if it has none.
     let basePath: String
     let edge: EdgeSettings
+    /// Whether messages of devices are logged.
+    let logsDevices: Bool
+
+    private enum Choice: String, CaseIterable { case on, off }
 
     /// - Throws: `SettingsError` naming key and value.
     init(_ settings: Settings, common: CommonSettings) throws(SettingsError) {
@@ -23,6 +28,7 @@ struct GatewaySettings {
         self.brands = try settings.brands(in: common.brands, webServiceURL: url)
         self.basePath = Self.path(of: url)
         self.edge = try EdgeSettings(settings)
+        self.logsDevices = try settings.choice(.deviceLogs, default: Choice.off) == .on
     }
 
     /// The path of a URL that starts with `https://`.

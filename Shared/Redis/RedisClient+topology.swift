@@ -26,6 +26,13 @@ extension RedisClient {
     /// As `anchors()` without asking: also empty as long as no connection was made.
     public var knownAnchors: [String] { self.known.topology?.anchors ?? [] }
 
+    /// The anchor of the master that serves a key, as far as it is known without asking: empty for a single server, nil
+    /// in a cluster for a slot that nobody serves.
+    public func knownAnchor(of key: String) -> String? {
+        guard let topology = self.known.topology, !topology.anchors.isEmpty else { return "" }
+        return topology.anchor(of: key)
+    }
+
     /// The anchor of the master that serves a key; nil for a single server.
     public func anchor(of key: String) async throws(RedisError) -> String? { try await self.topology().anchor(of: key) }
 }

@@ -16,8 +16,24 @@ public struct DeviceOrders: Sendable {
     static let page = 500
 
     private let redis: RedisClient
+    private let memory: ViewMemory
 
-    public init(redis: RedisClient) { self.redis = redis }
+    /// - Parameter memory: says whether what is missing does not exist.
+    public init(redis: RedisClient, memory: ViewMemory) {
+        self.redis = redis
+        self.memory = memory
+    }
+
+    /// What a device is told.
+    public enum Listing: Hashable, Sendable {
+        case changed(Changes)
+        /// Nothing since the tag. The device has orders.
+        case unchanged
+        /// The device has no orders of the type.
+        case unknown
+        /// There seems to be nothing, but the view is not complete.
+        case uncertain
+    }
 
     /// What changed.
     public struct Changes: Hashable, Sendable {
@@ -27,26 +43,100 @@ public struct DeviceOrders: Sendable {
         public let tag: String
     }
 
-    /// - Parameter tag: from the last answer; empty or not ours means everything.
-    /// - Returns: nil when nothing changed; fails with `RedisError` or `StoreError`.
-    public func changes(
-        of device: DeviceIdentifier, type: OrderTypeIdentifier, since tag: String, on eventLoop: any EventLoop
-    ) -> EventLoopFuture<Changes?> {
+    /// Lists what changed. That there is nothing is only said if the view was complete while it was read.
+    ///
+    /// What is listed of a view that is not complete needs no such care: what comes later has a higher stamp.
+    /// - Parameters:
+    ///   - tag: from the last answer; empty or not ours means everything.
+    ///   - isBrief: looks first whether the device is known at all, with two small commands to one server.
+    /// - Returns: fails with `RedisError` or `StoreError`.
+    public func listing(
+        of device: DeviceIdentifier, type: OrderTypeIdentifier, since tag: String, isBrief: Bool = false,
+        on eventLoop: any EventLoop
+    ) -> EventLoopFuture<Listing> {
+        let question = Question(device: device, type: type, tag: tag)
+        guard let known = self.memory.known() else { return self.certainListing(question, on: eventLoop) }
+        guard isBrief else { return self.listing(question, known, on: eventLoop) }
+        let key = StoreKeys.device(device, type)
+        let (anchors, checks) = self.memory.checks(known, of: [key])
+        let count = RedisCommand("SCARD", .string(key))
+        return self.redis.pipeline([count] + checks, checks: checks.count, on: eventLoop).flatMap { replies in
+            guard case .integer(0)? = replies.first else { return self.listing(question, known, on: eventLoop) }
+            return self.judged(replies.dropFirst(), anchors, known, question, .unknown, on: eventLoop)
+        }
+    }
+
+    /// What a device asks.
+    private struct Question: Sendable {
+        let device: DeviceIdentifier
+        let type: OrderTypeIdentifier
+        let tag: String
+    }
+
+    private func listing(
+        _ question: Question, _ known: ViewMemory.Known, on eventLoop: any EventLoop
+    ) -> EventLoopFuture<Listing> {
+        self.read(question, on: eventLoop).flatMap { found in
+            if let changes = found.changes { return eventLoop.makeSucceededFuture(.changed(changes)) }
+            let orders = found.orders.map { StoreKeys.order(OrderKey(orderType: question.type, order: $0)) }
+            let keys = [StoreKeys.device(question.device, question.type)] + orders
+            let (anchors, checks) = self.memory.checks(known, of: keys)
+            return self.redis.pipeline(checks, on: eventLoop).flatMap { replies in
+                let listing: Listing = orders.isEmpty ? .unknown : .unchanged
+                return self.judged(replies, anchors, known, question, listing, on: eventLoop)
+            }
+        }
+    }
+
+    /// Says that there is nothing, if the epochs behind it allow that.
+    private func judged(
+        _ replies: some Collection<RedisValue>, _ anchors: [String], _ known: ViewMemory.Known, _ question: Question,
+        _ listing: Listing, on eventLoop: any EventLoop
+    ) -> EventLoopFuture<Listing> {
+        do {
+            switch try self.memory.judge(replies, of: anchors, against: known) {
+            case .complete: return eventLoop.makeSucceededFuture(listing)
+            case .incomplete: return eventLoop.makeSucceededFuture(.uncertain)
+            case .another: return self.certainListing(question, on: eventLoop)
+            }
+        } catch {
+            return eventLoop.makeFailedFuture(error)
+        }
+    }
+
+    /// Lists between two looks at the histories of the servers.
+    private func certainListing(_ question: Question, on eventLoop: any EventLoop) -> EventLoopFuture<Listing> {
+        self.memory.look(on: eventLoop).flatMap { before in
+            self.read(question, on: eventLoop).flatMap { found in
+                if let changes = found.changes { return eventLoop.makeSucceededFuture(.changed(changes)) }
+                guard let before else { return eventLoop.makeSucceededFuture(.uncertain) }
+                return self.memory.look(on: eventLoop).map { after in
+                    after == before ? found.orders.isEmpty ? .unknown : .unchanged : .uncertain
+                }
+            }
+        }
+    }
+
+    /// Reads what changed, nil for nothing, and the orders of the device.
+    private func read(
+        _ question: Question, on eventLoop: any EventLoop
+    ) -> EventLoopFuture<(changes: Changes?, orders: [OrderIdentifier])> {
+        let (device, type) = (question.device, question.type)
         // The clock first: what is registered behind it is later than the next tag.
         let first = [
             RedisCommand("TIME"), RedisCommand("SMEMBERS", .string(StoreKeys.device(device, type))),
             RedisCommand("HGETALL", .string(StoreKeys.stamps(device, type))),
         ]
-        return self.redis.pipeline(first, on: eventLoop).flatMap { replies -> EventLoopFuture<Changes?> in
+        return self.redis.pipeline(first, on: eventLoop).flatMap { replies in
             guard replies.count == 3, let clock = Self.microseconds(replies[0]), let members = replies[1].array,
                 let stamps = replies[2].array
             else {
                 return eventLoop.makeFailedFuture(StoreError(.unavailable, "listing changes: an unexpected reply"))
             }
             let orders = Self.registered(members, stamps)
-            guard !orders.isEmpty else { return eventLoop.makeSucceededFuture(nil) }
+            guard !orders.isEmpty else { return eventLoop.makeSucceededFuture((nil, [])) }
             return self.stamps(orders[...], type, [], on: eventLoop).map { stamps in
-                Self.changes(stamps, since: Self.stamp(tag), clock: clock)
+                (Self.changes(stamps, since: Self.stamp(question.tag), clock: clock), orders.map(\.0))
             }
         }
     }

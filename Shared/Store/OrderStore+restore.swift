@@ -80,7 +80,7 @@ extension OrderStore {
                 StoreScripts.forgetOrder, keys: [StoreKeys.order(key)], arguments: [.integer(milliseconds)])
         }
         return RedisInvocation(
-            StoreScripts.restoreOrder, keys: [StoreKeys.order(write.state.key)],
+            StoreScripts.restoreOrder, keys: [StoreKeys.order(write.state.key), StoreKeys.gone(write.state.key)],
             arguments: [
                 .integer(write.state.version), .integer(write.state.modifiedEpochSeconds), .string(write.mode),
                 .integer(Self.removedSeconds), .integer(self.lastMoment(of: write, begun)),

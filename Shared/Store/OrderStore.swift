@@ -9,6 +9,10 @@ public struct OrderStore: Sendable {
     /// order back, so it must outlive any redelivery; a week is Kafka's default retention.
     static let removedSeconds: Int64 = 7 * 24 * 3600
 
+    /// How long it is remembered that an order was removed, in seconds, by a key of some 130 bytes. Whoever has its token
+    /// is told so as long; after that the order counts as one that may be on its way.
+    static let goneSeconds: Int64 = 90 * 24 * 3600
+
     let redis: RedisClient
     let view: ViewWatch?
     private let present = PresentAssets()
@@ -140,7 +144,7 @@ public struct OrderStore: Sendable {
     ) async throws(StoreError) -> [WriteOutcome] {
         let invocations = writes.map { write in
             RedisInvocation(
-                StoreScripts.write, keys: [StoreKeys.order(write.state.key)],
+                StoreScripts.write, keys: [StoreKeys.order(write.state.key), StoreKeys.gone(write.state.key)],
                 arguments: [
                     .integer(write.expectedRevision), .string(write.mode), .integer(Self.removedSeconds),
                     .integer(self.lastMoment(of: write, begun)),

@@ -4,13 +4,13 @@ public import Redis
 
 /// What the gateway reads to answer a fetch, on its own event loop and without copies of package bytes.
 public struct PackageReader: Sendable {
-    private let redis: RedisClient
-    private let view: View
+    let redis: RedisClient
+    /// Whether what is missing does not exist.
+    public let memory: ViewMemory
 
-    /// - Parameter view: nil is that of a single server.
-    public init(redis: RedisClient, view: View? = nil) {
+    public init(redis: RedisClient) {
         self.redis = redis
-        self.view = view ?? View(redis: redis)
+        self.memory = ViewMemory(View(redis: redis))
     }
 
     /// What decides the answer before any package byte is read.
@@ -35,7 +35,7 @@ public struct PackageReader: Sendable {
         public var assets: [String] { self.assetList.split(separator: " ").map(String.init) }
     }
 
-    private static let stampFields = fields([.token, .version, .modified, .etag, .removed])
+    static let stampFields = fields([.token, .version, .modified, .etag, .removed])
     private static let spanFields = fields([
         .token, .version, .modified, .etag, .removed, .head, .assets, .tail,
     ])
@@ -94,51 +94,12 @@ public struct PackageReader: Sendable {
         return Spans(stamp: stamp, head: head, assetList: assets, tail: tail)
     }
 
-    /// What can be said of an order that is about to be refused.
-    public struct Standing: Sendable, Hashable {
-        /// Whether the view was complete when the order was looked for. If not, what is missing may exist, and what
-        /// stands may be old.
-        public let isComplete: Bool
-        /// Nil for an order that is unknown or removed.
-        public let stamp: Stamp?
-        /// Whether it was removed, and that lately enough for its trace to be here still.
-        public let isRemoved: Bool
-    }
-
-    /// Looks at an order once more, for whoever is about to refuse it.
-    ///
-    /// An order that was missing, and then restored, and then the view was complete: that is why the epoch is read on
-    /// both sides of it.
-    /// - Returns: fails with `RedisError` or `StoreError`.
-    public func standing(of key: OrderKey, on eventLoop: any EventLoop) -> EventLoopFuture<Standing> {
-        let epochs = self.view.epochCommands
-        let order = RedisCommand("HMGET", .string(StoreKeys.order(key)), Self.stampFields)
-        let count = epochs.count
-        return self.redis.pipeline(epochs + [order] + epochs, checks: count, on: eventLoop).flatMapThrowing { replies in
-            guard replies.count == count * 2 + 1 else {
-                throw StoreError(.unavailable, "reading order: a reply is missing")
-            }
-            let values = try Self.values([replies[count]])
-            let before = try View.epochs(replies.prefix(count))
-            return Standing(
-                isComplete: try before != nil && before == View.epochs(replies.suffix(count)),
-                stamp: try Self.stamp(values), isRemoved: values.last?.text == "1")
-        }
-    }
-
-    /// The epochs of the view; nil while it is not complete.
-    ///
-    /// - Returns: fails with `RedisError` or `StoreError`.
-    public func epochs(on eventLoop: any EventLoop) -> EventLoopFuture<View.Epochs?> {
-        self.redis.pipeline(self.view.epochCommands, on: eventLoop).flatMapThrowing { try View.epochs($0) }
-    }
-
-    private static func values(_ replies: [RedisValue]) throws -> [RedisValue] {
+    static func values(_ replies: [RedisValue]) throws -> [RedisValue] {
         if case .error(let message)? = replies.first { throw StoreError("reading order", reply: message) }
         return replies.first?.array ?? []
     }
 
-    private static func stamp(_ values: [RedisValue]) throws -> Stamp? {
+    static func stamp(_ values: [RedisValue]) throws -> Stamp? {
         guard values.count >= 5 else { throw StoreError(.corrupt, "reading order: not a hash") }
         guard values[1] != .null, values[4].text != "1" else { return nil }
         guard let token = values[0].text, let version = values[1].integer, let modified = values[2].integer,

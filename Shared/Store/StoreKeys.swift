@@ -14,6 +14,8 @@ enum StoreKeys {
         text += "}"
         return text
     }
+    /// Stands for an order that was removed, longer than its trace: `OrderStore.goneSeconds`.
+    static func gone(_ key: OrderKey) -> String { "waybill:gone:{\(key)}" }
     /// A hash: device -> the `RegistrationRecord` as JSON. It says who is pushed.
     static func devices(_ key: OrderKey) -> String { "waybill:devices:{\(key)}" }
     /// A set of order identifiers. It says what the device may list.

@@ -9,8 +9,8 @@ enum StoreScripts {
     /// change that said nothing new.
     /// The stamp comes from the server's clock inside the script, where nothing else runs, and grows with each version:
     /// whatever becomes visible later has a higher one.
-    /// KEYS: the order. ARGV: expected revision (0: none), mode, seconds to keep a removed order, the last millisecond
-    /// at which it may be written (0: any), then field, value, …
+    /// KEYS: the order, what stays of it for long when it is removed. ARGV: expected revision (0: none), mode, seconds to
+    /// keep a removed order, the last millisecond at which it may be written (0: any), then field, value, …
     /// What is unannounced stays so: who wrote it may publish later than the version that follows, and only then can
     /// anybody tell that the last record is the right one.
     /// Returns 1 if written, 0 if the revision differs; an error `OOM` when Redis is full and the order would grow.
@@ -76,7 +76,10 @@ enum StoreScripts {
           if lifetime or isTrace then redis.call('DEL', KEYS[1]) end
           if unannounced then redis.call('HSET', KEYS[1], 'unannounced', unannounced) end
           redis.call('HSET', KEYS[1], unpack(fields))
-          if lifetime then redis.call('EXPIRE', KEYS[1], lifetime) end
+          if lifetime then
+            redis.call('EXPIRE', KEYS[1], lifetime)
+            redis.call('SET', KEYS[2], '', 'EX', \(OrderStore.goneSeconds))
+          end
           return 1
         end
 

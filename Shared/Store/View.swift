@@ -177,8 +177,15 @@ extension View {
     }
 
     /// Commands that read the epochs, to stand in a pipeline beside others, once `ViewWatch.known` has answered.
-    public var epochCommands: [RedisCommand] {
-        self.places.map { RedisCommand("EVAL", .string(StoreScripts.epoch), "1", .string(StoreKeys.epoch($0))) }
+    public var epochCommands: [RedisCommand] { self.epochReads.commands }
+
+    /// The same with the places that they ask, by their anchors; the empty one is that of a single server.
+    var epochReads: (anchors: [String], commands: [RedisCommand]) {
+        let places = self.places
+        return (
+            places.map { $0 ?? "" },
+            places.map { RedisCommand("EVAL", .string(StoreScripts.epoch), "1", .string(StoreKeys.epoch($0))) }
+        )
     }
 
     /// - Returns: nil when the view is not complete.

@@ -90,7 +90,8 @@ struct GatewayBench: Sendable {
             link: LinkEndpoint(package: package, secrets: secrets),
             registrations: RegistrationEndpoints(
                 reader: reader, views: views, registrations: Registrations(redis: redis),
-                deviceOrders: DeviceOrders(redis: redis), producer: producer, topics: common.topics),
+                deviceOrders: DeviceOrders(redis: redis, memory: reader.memory), secrets: secrets, producer: producer,
+                topics: common.topics),
             log: LogEndpoint(metrics: metrics, logger: logger), metrics: metrics, logger: logger,
             limits: options.limits)
         var edge = Edge(metrics: EdgeMetrics(factory: environment.metrics))

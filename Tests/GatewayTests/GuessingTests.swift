@@ -1,4 +1,6 @@
+import Foundation
 import NIOCore
+import Packaging
 import TestKit
 import Testing
 
@@ -9,7 +11,8 @@ import Testing
     typealias Bench = GatewayBench
 
     @Test func whoGuessesIsToldToWaitAndARightTokenIsAnsweredAtOnce() async throws {
-        let limits = GatewayLimits(backoff: .init(free: 5, forgiveness: .seconds(60), longest: .minutes(10), clients: 64))
+        let limits = GatewayLimits(
+            backoff: .init(free: 5, forgiveness: .seconds(60), longest: .minutes(10), clients: 64))
         try await Bench.with(.init(limits: limits)) { bench in
             try await bench.put("1")
             try await bench.connected { connection in
@@ -34,17 +37,43 @@ import Testing
                 let none = try await connection.exchange(bench.request("GET", bench.package("1")))
                 #expect(none.status == 401 && none["www-authenticate"] != nil, "who shows no token guesses nothing")
 
-                let right = try await connection.exchange(bench.request("GET", bench.package("1"), token: Bench.ownToken))
+                let right = try await connection.exchange(
+                    bench.request("GET", bench.package("1"), token: Bench.ownToken))
                 #expect(right.status == 200 && right.body == Bench.package)
                 let fresh = try await connection.exchange(
                     bench.request("GET", bench.package("1"), token: Bench.ownToken, ["If-None-Match: \"tag-1\""]))
                 #expect(fresh.status == 304)
                 let registered = try await connection.exchange(
-                    bench.request("POST", bench.registration("d", "1"), token: Bench.ownToken, body: #"{"pushToken":"aa"}"#))
+                    bench.request(
+                        "POST", bench.registration("d", "1"), token: Bench.ownToken, body: #"{"pushToken":"aa"}"#))
                 #expect(registered.status == 201)
                 #expect(try await connection.exchange(bench.request("GET", bench.list("d"))).status == 200)
             }
             #expect(bench.metricsText.contains("waybill_responses_total{endpoint=\"package\",status=\"429\"}"))
+        }
+    }
+
+    @Test func onlyWhoGuessedIsToldToWait() async throws {
+        let limits = GatewayLimits(backoff: .init(free: 2, forgiveness: .hours(1), longest: .hours(2), clients: 64))
+        try await Bench.with(.init(limits: limits)) { bench in
+            try await bench.put("1")
+            try await bench.put("1", version: 2, isRemoved: true)
+            let expired = PackageLink(
+                key: try Bench.key("1"), expiresEpochSeconds: Int64(Date().timeIntervalSince1970) - 5)
+            let query = "expires=\(expired.expiresEpochSeconds)&signature=\(expired.signature(bench.secrets))"
+            let link = "\(bench.package("1"))/package?\(query)"
+            for _ in 0..<5 {
+                #expect(try await bench.once("GET", bench.package("1"), token: Bench.ownToken).status == 401)
+                let unregistered = try await bench.once(
+                    "DELETE", bench.registration("d", "1"), token: Bench.ownToken)
+                #expect(unregistered.status == 401, "the right token of a removed order")
+                #expect(try await bench.once("GET", link).status == 403, "a link that has expired")
+            }
+            for status in [401, 401, 429] {
+                #expect(try await bench.once("GET", bench.package("1"), token: "not-the-token-of-it").status == status)
+            }
+            #expect(try await bench.once("GET", bench.package("1"), token: Bench.ownToken).status == 401)
+            #expect(try await bench.once("GET", bench.package("1") + "/package?expires=1&signature=ab").status == 429)
         }
     }
 
@@ -54,12 +83,15 @@ import Testing
             log: .init(burst: 10, interval: .hours(1), totalBurst: 1000, totalInterval: .hours(1), clients: 64))
         try await Bench.with(.init(limits: limits, journal: journal)) { bench in
             for _ in 0..<5 {
-                let answer = try await bench.once("POST", "/apple//v1/log", body: #"{"logs":["a\u0000b","c\r\nd","e"]}"#)
+                let answer = try await bench.once(
+                    "POST", "/apple//v1/log", body: #"{"logs":["a\u0000b","c\r\nd","e"]}"#)
                 #expect(answer.status == 200)
             }
             let many = "[" + Array(repeating: #""x""#, count: 5000).joined(separator: ",") + "]"
             #expect(try await bench.once("POST", "/v1/log", body: many).status == 200)
-            let texts = journal.lines.filter { $0.message == "message from a device" }.compactMap { $0.metadata["text"] }
+            let texts = journal.lines.filter { $0.message == "message from a device" }.compactMap {
+                $0.metadata["text"]
+            }
             #expect(texts == ["a b", "c  d", "e", "a b", "c  d", "e", "a b", "c  d", "e", "a b"])
             #expect(bench.metricsText.contains("waybill_device_log_messages_total 5015"))
             #expect(bench.metricsText.contains("waybill_device_log_messages_dropped_total 5005"))

@@ -1,4 +1,5 @@
 import NIOCore
+import Redis
 import TestKit
 import Testing
 
@@ -40,14 +41,17 @@ import Testing
     }
 
     @Test func aClientThatHangsUpFreesItsPlace() async throws {
-        let holding = PackageEndpoint.Hold(requests: 1, time: .seconds(60), step: .milliseconds(20))
+        let holding = PackageEndpoint.Hold(
+            limits: .init(requests: 1), time: .seconds(60), step: .milliseconds(20))
         try await Bench.with(.init(holding: holding)) { bench in
             let token = try bench.derived("1")
             let request = bench.request("GET", bench.package("1"), token: token)
             for _ in 0..<3 {
                 try await bench.connected { first in
                     try await self.held(first, request, bench)
-                    #expect(try await bench.once("GET", bench.package("1"), token: token).status == 503, "there is one place")
+                    #expect(
+                        try await bench.once("GET", bench.package("1"), token: token).status == 503,
+                        "there is one place")
                 }
             }
             // Now nobody is there; the place is free within a step or two.
@@ -56,6 +60,49 @@ import Testing
                 try await bench.put("1", token: token)
                 #expect(try await next.response().status == 200)
             }
+        }
+    }
+
+    @Test func aThousandRequestsForARemovedOrderKeepNobodyFromWaiting() async throws {
+        let holding = PackageEndpoint.Hold(limits: .init(requests: 20, perOrder: 2), time: .seconds(60))
+        try await Bench.with(.init(holding: holding)) { bench in
+            let gone = bench.request("GET", bench.package("gone"), token: try bench.derived("gone"))
+            var open: [RawConnection] = []
+            for _ in 0..<25 { open.append(try await RawConnection.open(port: bench.port)) }
+            for connection in open { try await connection.send(gone) }
+            try await bench.connected { connection in
+                for _ in 0..<975 {
+                    let answer = try await connection.exchange(gone)
+                    #expect(answer.status == 503 && answer["retry-after"] == "1")
+                }
+            }
+            #expect(bench.metricsText.contains("waybill_fetches_held_total 2\n"))
+            let token = try bench.derived("paid")
+            try await bench.connected { connection in
+                try await self.held(connection, bench.request("GET", bench.package("paid"), token: token), bench)
+                try await bench.put("paid", token: token)
+                #expect(try await connection.response().status == 200)
+            }
+            for connection in open { await connection.close() }
+        }
+    }
+
+    @Test func aRemovedOrderIsRefusedAlsoWhenItsTraceHasEnded() async throws {
+        try await Bench.with { bench in
+            let token = try bench.derived("1")
+            try await bench.put("1", token: token)
+            try await bench.put("1", version: 2, token: token, isRemoved: true)
+            // As Redis does after a week.
+            _ = try await bench.redis.send(RedisCommand("DEL", "waybill:order:{\(Bench.orderType)/1}"))
+            for _ in 0..<100 {
+                #expect(
+                    try await bench.once("GET", bench.package("1"), token: token).status == 401, "right, and no guess")
+            }
+            #expect(try await bench.once("DELETE", bench.registration("d", "1"), token: token).status == 401)
+            #expect(bench.metricsText.contains("waybill_fetches_held_total 0\n"))
+            try await bench.put("1", token: token)
+            #expect(
+                try await bench.once("GET", bench.package("1"), token: token).status == 200, "an order may come back")
         }
     }
 

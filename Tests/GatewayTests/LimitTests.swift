@@ -62,6 +62,40 @@ import Testing
         for client in 0..<10_000 { #expect(backoff.failed(client, at: self.at(0)) == nil) }
     }
 
+    @Test func whoFailsIsKnownUntilAllOfItIsForgotten() {
+        var backoff = FailureBackoff<String>(
+            .init(free: 3, forgiveness: .seconds(10), longest: .seconds(60), clients: 64))
+        #expect(!backoff.owes("a", at: self.at(0)) && !backoff.isExhausted("a", at: self.at(0)))
+        for _ in 0..<3 {
+            #expect(!backoff.isExhausted("a", at: self.at(0)))
+            _ = backoff.failed("a", at: self.at(0))
+        }
+        #expect(backoff.owes("a", at: self.at(29)) && !backoff.owes("a", at: self.at(30)))
+        #expect(backoff.isExhausted("a", at: self.at(9)) && !backoff.isExhausted("a", at: self.at(10)))
+        #expect(!backoff.owes("b", at: self.at(0)))
+        #expect(backoff.longestDebt == .seconds(90))
+    }
+
+    @Test func wrongTokensAreRefusedInStepsThatDoNotTellWhatWasFound() {
+        func moment(_ microseconds: Int64) -> NIODeadline {
+            Endpoints.refusalMoment(since: self.at(0), now: self.at(0) + .microseconds(microseconds))
+        }
+        for taken: Int64 in [0, 80, 300, 2500, 9999] { #expect(moment(taken) == self.at(0) + .milliseconds(10)) }
+        #expect(moment(10_000) == self.at(0) + .milliseconds(20) && moment(57_000) == self.at(0) + .milliseconds(60))
+    }
+
+    @Test func nobodyWaitsInPlacesOfOthers() throws {
+        var table = HoldTable<Int>(.init(requests: 10, perOrder: 2, perClient: 3))
+        let orders = try (0..<20).map { try GatewayBench.key("\($0)") }
+        #expect((0..<1000).count { table.enter(orders[0], $0) } == 2, "an order has two places, whoever asks")
+        #expect((1..<20).count { table.enter(orders[$0], -1) } == 3, "a client has three")
+        table.leave(orders[1], -1)
+        #expect(table.enter(orders[10], -1) && !table.enter(orders[11], -1))
+        #expect((11..<20).count { table.enter(orders[$0], 1000 + $0) } == 5, "ten in all")
+        table.leave(orders[0], 0)
+        #expect(table.enter(orders[0], 7))
+    }
+
     @Test func messagesOfAnAddressAreBoundedAndEarnedAgain() {
         var allowance = LogAllowance<String>(
             .init(burst: 5, interval: .seconds(2), totalBurst: 100, totalInterval: .milliseconds(1), clients: 64))

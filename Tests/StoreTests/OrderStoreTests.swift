@@ -74,6 +74,10 @@ import Testing
             #expect(try await bench.reader.standing(of: key("1"), on: loop).get().isRemoved)
             #expect(try await !bench.reader.standing(of: key("none"), on: loop).get().isRemoved)
             #expect(try await bench.registrations.modified([key("1")]) == [nil])
+            let gone = try #require(try await bench.raw("TTL", StoreKeys.gone(try key("1"))).integer)
+            #expect((OrderStore.removedSeconds + 1...OrderStore.goneSeconds).contains(gone))
+            #expect(try await bench.reader.isGone(key("1"), on: loop).get())
+            #expect(try await !bench.reader.isGone(key("none"), on: loop).get())
 
             #expect(try await bench.write(version("1", 3)) == .written, "an order may come back")
             #expect(try await bench.raw("TTL", name).integer == -1, "and then it does not expire")
@@ -107,8 +111,9 @@ import Testing
             try await bench.store.putAssets([])
             try await bench.store.putAssets(assets)
             let loop = bench.loop
-            #expect(try await bench.reader.assets(["bb", "aa"], on: loop).get().map { Array($0.readableBytesView) }
-                == [[255, 13, 10], [1, 2, 0]])
+            #expect(
+                try await bench.reader.assets(["bb", "aa"], on: loop).get().map { Array($0.readableBytesView) }
+                    == [[255, 13, 10], [1, 2, 0]])
             try await bench.store.putAssets([("aa", [9]), ("cc", [3])])
             #expect(try await bench.raw("GET", StoreKeys.asset("aa")).bytes == [1, 2, 0], "what stands stays")
             _ = try await bench.raw("DEL", StoreKeys.asset("aa"))
@@ -171,8 +176,9 @@ import Testing
             #expect(await code { _ = try await bench.write(version("1", 2)) } == .unavailable)
             #expect(await code { try await bench.store.putAssets([("aa", [1])]) } == .unavailable)
             #expect(await code { _ = try await bench.registrations.devices(of: [key("1")]) } == .unavailable)
-            #expect(await code { _ = try await bench.registrations.register(registration("d", "1"), record("aa")) }
-                == .unavailable)
+            #expect(
+                await code { _ = try await bench.registrations.register(registration("d", "1"), record("aa")) }
+                    == .unavailable)
             await #expect(throws: RedisError.self) { _ = try await bench.changes(DeviceIdentifier("d")) }
         }
     }

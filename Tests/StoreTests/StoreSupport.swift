@@ -15,7 +15,7 @@ struct StoreBench {
     var store: OrderStore { OrderStore(redis: self.redis) }
     var reader: PackageReader { PackageReader(redis: self.redis) }
     var registrations: Registrations { Registrations(redis: self.redis) }
-    var deviceOrders: DeviceOrders { DeviceOrders(redis: self.redis) }
+    var deviceOrders: DeviceOrders { DeviceOrders(redis: self.redis, memory: self.reader.memory) }
     var loop: any EventLoop { MultiThreadedEventLoopGroup.singleton.next() }
 
     static func with(_ body: (StoreBench) async throws -> Void) async throws {
@@ -50,9 +50,11 @@ struct StoreBench {
     }
 
     func changes(_ device: DeviceIdentifier, _ tag: String = "") async throws -> DeviceOrders.Changes? {
-        try await self.deviceOrders.changes(
+        let listing = try await self.deviceOrders.listing(
             of: device, type: try OrderTypeIdentifier(orderType), since: tag, on: self.loop
         ).get()
+        guard case .changed(let changes) = listing else { return nil }
+        return changes
     }
 }
 

@@ -54,7 +54,16 @@ final class Endpoints: Sendable {
         let complete: PackageEndpoint.Completion = { result in
             let answer: Answer
             switch result {
-            case .success(let made): answer = self.slowedDown(made, request)
+            case .success(let made):
+                answer = self.slowedDown(made, request)
+                guard made.offense != .guess else {
+                    let due = Self.refusalMoment(since: started, now: .now())
+                    eventLoop.scheduleTask(deadline: due) {
+                        self.count(route.endpoint, answer, since: started)
+                        promise.succeed(answer)
+                    }
+                    return
+                }
             case .failure(let error): answer = self.unavailable(error, route, eventLoop)
             }
             self.count(route.endpoint, answer, since: started)
@@ -73,16 +82,18 @@ final class Endpoints: Sendable {
         }
         switch route {
         case .package(let key):
-            self.package.answer(key, request.fields, for: request.presence, on: eventLoop, complete)
+            self.package.answer(key, request, isSuspect: self.limits.isSuspect(request.client), on: eventLoop, complete)
         case .link(let key, let expires, let signature):
-            self.link.answer(key, expires: expires, signature: signature, for: request.presence, on: eventLoop)
+            self.link.answer(key, expires: expires, signature: signature, for: request, on: eventLoop)
                 .whenComplete(complete)
         case .register(let key):
             self.registrations.register(key, request.fields, body: request.body, on: eventLoop).whenComplete(complete)
         case .unregister(let key):
             self.registrations.unregister(key, request.fields, on: eventLoop).whenComplete(complete)
         case .changes(let device, let type, let tag):
-            self.registrations.changes(of: device, type: type, since: tag, on: eventLoop).whenComplete(complete)
+            let isBrief = self.limits.isListingNothing(request.client)
+            self.registrations.changes(of: device, type: type, since: tag, isBrief: isBrief, on: eventLoop)
+                .whenComplete(complete)
         case .log: complete(.success(self.log.answer(request.body) { self.limits.admit($0, from: request.client) }))
         }
     }
@@ -96,18 +107,28 @@ final class Endpoints: Sendable {
         }
     }
 
-    /// Who shows wrong tokens again and again is told to wait. What was not refused is never touched: a right token is
-    /// answered whatever came from its address before. Who shows no token guesses nothing: the answer is the challenge.
-    ///
-    /// Source: RFC 9110 §15.5.2
+    /// Who guesses again and again, or asks again and again where nothing changes, is told to wait. No other answer is
+    /// touched: a right token is answered whatever came from its address before.
     private func slowedDown(_ answer: Answer, _ request: Request) -> Answer {
-        let isGuess =
-            answer.status == .forbidden
-            || answer.status == .unauthorized && Authorization.token(request.fields.authorization) != nil
-        guard isGuess, let seconds = self.limits.refused(request.client) else { return answer }
-        return .failure(
-            .tooManyRequests, "too many wrong tokens came from this address",
-            headers: ["retry-after": String(seconds)])
+        let (seconds, reason): (Int64?, String) =
+            switch answer.offense {
+            case nil: (nil, "")
+            case .guess: (self.limits.guessed(request.client), "too many wrong tokens came from this address")
+            case .emptyList:
+                (self.limits.listedNothing(request.client), "too many lists without a change went to this address")
+            }
+        guard let seconds else { return answer }
+        return .failure(.tooManyRequests, reason, headers: ["retry-after": String(seconds)])
+    }
+
+    /// At which steps wrong tokens are refused: longer than it takes to look for an order.
+    static let refusalStep = TimeAmount.milliseconds(10)
+
+    /// When a wrong token is refused: at a whole step since the request came, so that the time that the look took does
+    /// not tell whether there is such an order.
+    static func refusalMoment(since started: NIODeadline, now: NIODeadline) -> NIODeadline {
+        let step = Self.refusalStep.nanoseconds
+        return started + .nanoseconds(((now - started).nanoseconds / step + 1) * step)
     }
 
     /// What failed behind us is for us to know: the client learns when to come again.

@@ -18,19 +18,21 @@ struct LinkEndpoint: Sendable {
     ///   - expires: from the query; anything but digits is no link.
     ///   - signature: from the query.
     func answer(
-        _ key: OrderKey, expires: String, signature: String, for presence: Presence?, on eventLoop: any EventLoop
+        _ key: OrderKey, expires: String, signature: String, for request: Request, on eventLoop: any EventLoop
     ) -> EventLoopFuture<Answer> {
         let isNumber = (1...12).contains(expires.utf8.count) && expires.utf8.allSatisfy { (0x30...0x39).contains($0) }
         let moment = isNumber ? Int64(expires) ?? 0 : 0
         let link = PackageLink(key: key, expiresEpochSeconds: moment)
         switch link.verdict(signature: signature, secrets: self.secrets, nowEpochSeconds: self.now()) {
         case .valid:
-            return self.package.answer(granted: key, for: presence, on: eventLoop).map { Self.inline($0, key) }
+            return self.package.answer(granted: key, for: request, on: eventLoop).map { Self.inline($0, key) }
         case .expired: return Self.refuse("this link has expired: go back to your order for a new one", eventLoop)
         case .tooFarAhead:
             let hours = PackageLink.longestSeconds / 3600
             return Self.refuse("this link was made for more than the \(hours) hours that are allowed", eventLoop)
-        case .forged: return Self.refuse("this link is not valid: a part of it is missing or was changed", eventLoop)
+        case .forged:
+            let answer = Answer.failure(.forbidden, "this link is not valid: a part of it is missing or was changed")
+            return eventLoop.makeSucceededFuture(answer.counting(.guess))
         }
     }
 

@@ -14,10 +14,10 @@ final class PackageEndpoint: Sendable {
     /// How a request waits for a package that is on its way. Source: DESIGN §5
     struct Hold: Sendable {
         /// Most requests that wait at once.
-        var requests = 1000
+        var limits = HoldTable<ClientAddress>.Limits()
         /// How long one waits at most.
         var time = TimeAmount.seconds(5)
-        /// How often it looks.
+        /// After which time it looks first; after each look the time doubles, up to four times as long.
         var step = TimeAmount.milliseconds(50)
     }
 
@@ -27,13 +27,14 @@ final class PackageEndpoint: Sendable {
     private let cache: AssetCache
     private let metrics: GatewayMetrics
     private let holding: Hold
-    private let held = Atomic<Int>(0)
+    private let held: Mutex<HoldTable<ClientAddress>>
 
     init(
         reader: PackageReader, views: ViewGuard, secrets: TokenSecrets, cache: AssetCache, metrics: GatewayMetrics,
         holding: Hold = Hold()
     ) {
         self.holding = holding
+        self.held = Mutex(HoldTable(holding.limits))
         self.reader = reader
         self.views = views
         self.secrets = secrets
@@ -47,8 +48,11 @@ final class PackageEndpoint: Sendable {
         /// Nil for somebody who has proved otherwise that the package may be given to them.
         let token: String?
         let condition: ConditionalFetch
+        let client: ClientAddress
         /// Of the client, which may go away while it is held.
         let presence: Presence?
+        /// Whether no package is read before the token was compared.
+        var isSuspect = false
 
         func opens(_ stamp: PackageReader.Stamp) -> Bool {
             self.token.map { Authorization.isEqual($0, stamp.token) } ?? true
@@ -68,25 +72,29 @@ final class PackageEndpoint: Sendable {
     }
     private typealias Look = @Sendable (Result<Seen, any Error>) -> Void
 
-    /// - Parameter presence: of the client, which may go away while it is held.
+    /// - Parameter isSuspect: whether wrong tokens came from the client's address lately.
     func answer(
-        _ key: OrderKey, _ fields: Request.Fields, for presence: Presence?, on eventLoop: any EventLoop,
+        _ key: OrderKey, _ request: Request, isSuspect: Bool, on eventLoop: any EventLoop,
         _ completion: @escaping Completion
     ) {
-        guard let token = Authorization.token(fields.authorization) else { return completion(.success(.unauthorized)) }
-        self.answer(
-            Fetch(key: key, token: token, condition: ConditionalFetch(fields), presence: presence), on: eventLoop,
-            completion)
+        guard let token = Authorization.token(request.fields.authorization) else {
+            return completion(.success(.unauthorized))
+        }
+        let fetch = Fetch(
+            key: key, token: token, condition: ConditionalFetch(request.fields), client: request.client,
+            presence: request.presence, isSuspect: isSuspect)
+        self.answer(fetch, on: eventLoop, completion)
     }
 
     /// Answers somebody who has proved otherwise that the package may be given to them.
     func answer(
-        granted key: OrderKey, for presence: Presence?, on eventLoop: any EventLoop
+        granted key: OrderKey, for request: Request, on eventLoop: any EventLoop
     ) -> EventLoopFuture<Answer> {
         let promise = eventLoop.makePromise(of: Answer.self)
-        self.answer(
-            Fetch(key: key, token: nil, condition: ConditionalFetch(.init()), presence: presence), on: eventLoop
-        ) { promise.completeWith($0) }
+        let fetch = Fetch(
+            key: key, token: nil, condition: ConditionalFetch(.init()), client: request.client,
+            presence: request.presence)
+        self.answer(fetch, on: eventLoop) { promise.completeWith($0) }
         return promise.futureResult
     }
 
@@ -107,14 +115,13 @@ final class PackageEndpoint: Sendable {
     private func answer(
         _ fetch: Fetch, under generation: UInt64, on eventLoop: any EventLoop, _ completion: @escaping Completion
     ) {
+        guard !fetch.isSuspect else { return self.judge(fetch, under: generation, on: eventLoop, completion) }
         self.look(fetch, on: eventLoop) { result in
             switch result {
             case .success(.answer(let answer)):
                 completion(.success(self.views.holds(generation) ? answer : .restoring))
             case .success(.refused), .success(.unknown):
-                self.judge(fetch, on: eventLoop) { result in
-                    completion(result.map { self.views.holds(generation) ? $0 : .restoring })
-                }
+                self.judge(fetch, under: generation, on: eventLoop, completion)
             case .failure(let error): completion(.failure(error))
             }
         }
@@ -130,15 +137,20 @@ final class PackageEndpoint: Sendable {
             case .failure(let error): completion(.failure(error))
             case .success(nil): completion(.success(.unknown))
             case .success(let stamp?):
-                if !fetch.opens(stamp) {
-                    completion(.success(.refused))
-                } else if fetch.condition.isFresh(stamp) {
-                    completion(.success(.answer(Answer(.notModified, headers: Self.headers(stamp)))))
-                } else {
-                    self.read(fetch, on: eventLoop, completion)
-                }
+                guard fetch.opens(stamp) else { return completion(.success(.refused)) }
+                self.answer(fetch, stamp, on: eventLoop, completion)
             }
         }
+    }
+
+    /// Answers whoever may have the order.
+    private func answer(
+        _ fetch: Fetch, _ stamp: PackageReader.Stamp, on eventLoop: any EventLoop, _ completion: @escaping Look
+    ) {
+        guard !fetch.condition.isFresh(stamp) else {
+            return completion(.success(.answer(Answer(.notModified, headers: Self.headers(stamp)))))
+        }
+        self.read(fetch, on: eventLoop, completion)
     }
 
     private func read(_ fetch: Fetch, on eventLoop: any EventLoop, _ completion: @escaping Look) {
@@ -193,71 +205,105 @@ final class PackageEndpoint: Sendable {
         ]
     }
 
-    /// Decides what becomes of somebody who cannot be given the order, so far as can be seen.
+    /// Decides what becomes of somebody who cannot be given the order, so far as can be seen, or who has to prove first
+    /// that they can.
     ///
     /// While Redis is not known to have everything, an order that is missing may exist, and a token that is wrong may
     /// be the right one of a newer version: nobody is refused then. Source: DESIGN §4
-    private func judge(_ fetch: Fetch, on eventLoop: any EventLoop, _ completion: @escaping Completion) {
+    private func judge(
+        _ fetch: Fetch, under generation: UInt64, on eventLoop: any EventLoop, _ completion: @escaping Completion
+    ) {
         self.reader.standing(of: fetch.key, on: eventLoop).whenComplete { result in
             switch result {
             case .failure(let error): completion(.failure(error))
             case .success(let standing):
-                if let stamp = standing.stamp, fetch.opens(stamp) {
-                    // It came in between.
-                    self.hold(fetch, on: eventLoop, completion)
-                } else if !standing.isComplete {
-                    completion(.success(.restoring))
-                } else if standing.isRemoved {
-                    // What was removed is not on its way (DESIGN §3).
-                    let gone = Answer.failure(.notFound, "this order is not there any more")
-                    completion(.success(fetch.token != nil ? .unauthorized : gone))
-                } else if standing.stamp != nil {
-                    completion(.success(.unauthorized))
-                } else {
-                    self.await(fetch, on: eventLoop, completion)
+                self.decide(fetch, standing, on: eventLoop) { result in
+                    completion(result.map { self.views.holds(generation) ? $0 : .restoring })
                 }
             }
         }
     }
 
-    /// Waits for an order that must be on its way, since somebody has its derived token.
+    private func decide(
+        _ fetch: Fetch, _ standing: PackageReader.Standing, on eventLoop: any EventLoop,
+        _ completion: @escaping Completion
+    ) {
+        if let stamp = standing.stamp, fetch.opens(stamp) {
+            self.answer(fetch, stamp, on: eventLoop) { result in
+                switch result {
+                case .failure(let error): completion(.failure(error))
+                case .success(.answer(let answer)): completion(.success(answer))
+                // It went, or got another token, in between.
+                case .success(.refused), .success(.unknown): completion(.success(Self.late))
+                }
+            }
+        } else if !standing.isComplete {
+            completion(.success(.restoring))
+        } else if standing.isRemoved {
+            // What was removed is not on its way (DESIGN §3).
+            let isRight = fetch.token.flatMap { token in
+                standing.removedToken.map { Authorization.isEqual(token, $0) }
+            }
+            completion(.success(Self.gone(fetch, isRight: isRight ?? false)))
+        } else if standing.stamp != nil {
+            completion(.success(.wrongToken))
+        } else {
+            self.await(fetch, on: eventLoop, completion)
+        }
+    }
+
+    /// The answer for an order that was removed.
+    private static func gone(_ fetch: Fetch, isRight: Bool) -> Answer {
+        guard fetch.token != nil else { return .failure(.notFound, "this order is not there any more") }
+        return isRight ? .unauthorized : .wrongToken
+    }
+
+    private static let late = Answer.unavailable("the package is on its way", retryAfterSeconds: 1)
+
+    /// Waits for an order that may be on its way, since somebody has its derived token.
     ///
     /// The fetch right after a payment can arrive before the change went through Kafka. Source: DESIGN §5
     private func await(_ fetch: Fetch, on eventLoop: any EventLoop, _ completion: @escaping Completion) {
         if let token = fetch.token, !self.secrets.isToken(token, of: fetch.key) {
-            return completion(.success(.unauthorized))
+            return completion(.success(.wrongToken))
         }
-        self.hold(fetch, on: eventLoop, completion)
+        self.reader.isGone(fetch.key, on: eventLoop).whenComplete { result in
+            switch result {
+            case .failure(let error): completion(.failure(error))
+            case .success(true): completion(.success(Self.gone(fetch, isRight: true)))
+            case .success(false): self.hold(fetch, on: eventLoop, completion)
+            }
+        }
     }
 
     private func hold(_ fetch: Fetch, on eventLoop: any EventLoop, _ completion: @escaping Completion) {
-        let late = Answer.unavailable("the package is on its way", retryAfterSeconds: 1)
-        guard self.held.wrappingAdd(1, ordering: .relaxed).newValue <= self.holding.requests else {
-            self.held.wrappingSubtract(1, ordering: .relaxed)
-            return completion(.success(late))
-        }
+        guard self.held.withLock({ $0.enter(fetch.key, fetch.client) }) else { return completion(.success(Self.late)) }
         self.metrics.held.increment()
         let deadline = NIODeadline.now() + self.holding.time
-        eventLoop.scheduleRepeatedAsyncTask(initialDelay: self.holding.step, delay: self.holding.step) { task in
-            let looked = eventLoop.makePromise(of: Void.self)
+        self.wait(fetch, self.holding.step, until: deadline, on: eventLoop) { result in
+            self.held.withLock { $0.leave(fetch.key, fetch.client) }
+            completion(result)
+        }
+    }
+
+    private func wait(
+        _ fetch: Fetch, _ delay: TimeAmount, until deadline: NIODeadline, on eventLoop: any EventLoop,
+        _ completion: @escaping Completion
+    ) {
+        eventLoop.scheduleTask(in: delay) {
             self.look(fetch, on: eventLoop) { result in
-                defer { looked.succeed() }
-                let answer: Result<Answer, any Error>
                 switch result {
-                case .success(.answer(let found)): answer = .success(found)
-                case .success(.refused): answer = .success(.unauthorized)
+                case .success(.answer(let found)): completion(.success(found))
+                case .success(.refused): completion(.success(.wrongToken))
                 case .success(.unknown):
                     // A client that closed its half of the connection gets an answer as well, if it still listens.
                     let isOver = NIODeadline.now() >= deadline || fetch.presence?.isGone == true
-                    guard isOver else { return }
-                    answer = .success(late)
-                case .failure(let error): answer = .failure(error)
+                    guard !isOver else { return completion(.success(Self.late)) }
+                    let next = min(delay * 2, self.holding.step * 4)
+                    self.wait(fetch, next, until: deadline, on: eventLoop, completion)
+                case .failure(let error): completion(.failure(error))
                 }
-                task.cancel()
-                self.held.wrappingSubtract(1, ordering: .relaxed)
-                completion(answer)
             }
-            return looked.futureResult
         }
     }
 }

@@ -14,6 +14,7 @@ struct RegistrationEndpoints: Sendable {
     let views: ViewGuard
     let registrations: Registrations
     let deviceOrders: DeviceOrders
+    let secrets: TokenSecrets
     let producer: KafkaProducer
     let topics: Topics
     /// Refuses at once what would wait for a Kafka that is away.
@@ -56,32 +57,18 @@ struct RegistrationEndpoints: Sendable {
     /// `GET …/registrations/{type}?ordersModifiedSince={tag}`: 200 with what changed, 204 for nothing.
     ///
     /// No token is asked for: knowing the device identifier is the authentication.
+    /// - Parameter isBrief: whether too many lists went to the client's address that had nothing in them.
     func changes(
-        of device: DeviceIdentifier, type: OrderTypeIdentifier, since tag: String, on eventLoop: any EventLoop
+        of device: DeviceIdentifier, type: OrderTypeIdentifier, since tag: String, isBrief: Bool,
+        on eventLoop: any EventLoop
     ) -> EventLoopFuture<Answer> {
-        let list: @Sendable () -> EventLoopFuture<DeviceOrders.Changes?> = {
-            self.deviceOrders.changes(of: device, type: type, since: tag, on: eventLoop)
-        }
-        return self.views.answer(on: eventLoop) { _ in
-            list().flatMap { changes in
-                if let changes { return eventLoop.makeSucceededFuture(Self.answer(changes)) }
-                return self.nothing(list, on: eventLoop)
-            }
-        }
-    }
-
-    /// Says that there is nothing, if that can be said: looks again, between two looks at whether the view is complete.
-    ///
-    /// What is listed of a view that is not complete needs no such care: what comes later has a higher stamp.
-    private func nothing(
-        _ list: @escaping @Sendable () -> EventLoopFuture<DeviceOrders.Changes?>, on eventLoop: any EventLoop
-    ) -> EventLoopFuture<Answer> {
-        self.reader.epochs(on: eventLoop).flatMap { before in
-            guard let before else { return eventLoop.makeSucceededFuture(.restoring) }
-            return list().flatMap { changes in
-                if let changes { return eventLoop.makeSucceededFuture(Self.answer(changes)) }
-                return self.reader.epochs(on: eventLoop).map { after in
-                    after == before ? Answer(.noContent, headers: ["cache-control": "no-store"]) : .restoring
+        self.views.answer(on: eventLoop) { _ in
+            self.deviceOrders.listing(of: device, type: type, since: tag, isBrief: isBrief, on: eventLoop).map {
+                switch $0 {
+                case .changed(let changes): Self.answer(changes)
+                case .unchanged, .unknown:
+                    Answer(.noContent, headers: ["cache-control": "no-store"]).counting(.emptyList)
+                case .uncertain: .restoring
                 }
             }
         }
@@ -111,10 +98,19 @@ struct RegistrationEndpoints: Sendable {
                 // As for a package: nobody is refused for what may only be missing here.
                 return self.reader.standing(of: key, on: eventLoop).flatMap { standing in
                     if let stamp = standing.stamp, Authorization.isEqual(token, stamp.token) { return allowed() }
-                    return eventLoop.makeSucceededFuture(standing.isComplete ? .unauthorized : .restoring)
+                    return eventLoop.makeSucceededFuture(self.refusal(of: token, for: key, standing))
                 }
             }
         }
+    }
+
+    private func refusal(of token: String, for key: OrderKey, _ standing: PackageReader.Standing) -> Answer {
+        guard standing.isComplete else { return .restoring }
+        // Who has the right token of an order that is not there guesses nothing.
+        let isRight =
+            standing.removedToken.map { Authorization.isEqual(token, $0) }
+            ?? (standing.stamp == nil && self.secrets.isToken(token, of: key))
+        return isRight ? .unauthorized : .wrongToken
     }
 
     /// Publishes a registration or its end.

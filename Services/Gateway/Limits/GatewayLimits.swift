@@ -3,17 +3,21 @@ import Synchronization
 
 /// The limits on what clients may do, shared by all connections.
 ///
-/// Nothing of it is touched by a request that goes well.
+/// While nobody fails, a request that goes well costs one look at a number.
 final class GatewayLimits: Sendable {
-    private let backoff: Mutex<FailureBackoff<ClientAddress>>
+    private let guesses: Mutex<FailureBackoff<ClientAddress>>
+    private let lists: Mutex<FailureBackoff<ClientAddress>>
     private let allowance: Mutex<LogAllowance<ClientAddress>>
     private let failures: Mutex<FailureLog>
+    /// Until when somebody owes something for guesses, uptime nanoseconds. 0 at first.
+    private let guessing = Atomic<UInt64>(0)
 
     init(
-        backoff: FailureBackoff<ClientAddress>.Limits = .init(), log: LogAllowance<ClientAddress>.Limits = .init(),
-        failureLines: TimeAmount = .seconds(10)
+        backoff: FailureBackoff<ClientAddress>.Limits = .init(), lists: FailureBackoff<ClientAddress>.Limits = .lists,
+        log: LogAllowance<ClientAddress>.Limits = .init(), failureLines: TimeAmount = .seconds(10)
     ) {
-        self.backoff = Mutex(FailureBackoff(backoff))
+        self.guesses = Mutex(FailureBackoff(backoff))
+        self.lists = Mutex(FailureBackoff(lists))
         self.allowance = Mutex(LogAllowance(log))
         self.failures = Mutex(FailureLog(length: failureLines))
     }
@@ -21,8 +25,31 @@ final class GatewayLimits: Sendable {
     /// Takes a request with a wrong token or signature.
     ///
     /// - Returns: the seconds that the client shall wait, nil for a plain refusal.
-    func refused(_ client: ClientAddress) -> Int64? {
-        self.backoff.withLock { $0.failed(client, at: .now()) }
+    func guessed(_ client: ClientAddress) -> Int64? {
+        let now = NIODeadline.now()
+        return self.guesses.withLock { guesses in
+            self.guessing.store((now + guesses.longestDebt).uptimeNanoseconds, ordering: .relaxed)
+            return guesses.failed(client, at: now)
+        }
+    }
+
+    /// Whether a client guessed lately, so that its token is looked at before any package is read.
+    func isSuspect(_ client: ClientAddress) -> Bool {
+        let now = NIODeadline.now()
+        guard self.guessing.load(ordering: .relaxed) > now.uptimeNanoseconds else { return false }
+        return self.guesses.withLock { $0.owes(client, at: now) }
+    }
+
+    /// Takes a list of changes that had nothing in it.
+    ///
+    /// - Returns: as `guessed`.
+    func listedNothing(_ client: ClientAddress) -> Int64? {
+        self.lists.withLock { $0.failed(client, at: .now()) }
+    }
+
+    /// Whether a client listed nothing so often that it is told to wait.
+    func isListingNothing(_ client: ClientAddress) -> Bool {
+        self.lists.withLock { $0.isExhausted(client, at: .now()) }
     }
 
     /// How many of some messages of a client may be logged.

@@ -8,6 +8,16 @@ struct Answer: Sendable {
     var headers: HTTPHeaders
     /// Written one after the other, without being joined.
     var body: [ByteBuffer]
+    /// What the client did to be refused, if that is limited.
+    var offense: Offense?
+
+    /// What counts against a client's address.
+    enum Offense: Hashable, Sendable {
+        /// Showed a token or a signature that nobody made.
+        case guess
+        /// Asked for changes where there are none.
+        case emptyList
+    }
 
     init(_ status: HTTPResponseStatus, headers: HTTPHeaders = [:], body: [ByteBuffer] = []) {
         self.status = status
@@ -36,6 +46,15 @@ struct Answer: Sendable {
     /// Source: Wallet Orders §1.2a; RFC 9110 §11.6.1 wants the challenge
     static let unauthorized = Answer.failure(
         .unauthorized, "the authentication token is missing or wrong", headers: ["www-authenticate": "AppleOrder"])
+
+    /// The same for a token that is wrong. One that is right for an order that is not there any more is no guess.
+    static let wrongToken = Answer.unauthorized.counting(.guess)
+
+    func counting(_ offense: Offense) -> Answer {
+        var answer = self
+        answer.offense = offense
+        return answer
+    }
 
     /// What Redis lost is being put back: nobody can say now what does not exist.
     static let restoring = Answer.unavailable("what is stored here is being restored", retryAfterSeconds: 10)

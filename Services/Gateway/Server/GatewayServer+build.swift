@@ -24,8 +24,10 @@ extension GatewayServer {
             link: LinkEndpoint(package: package, secrets: settings.secrets),
             registrations: RegistrationEndpoints(
                 reader: reader, views: views, registrations: Registrations(redis: redis),
-                deviceOrders: DeviceOrders(redis: redis), producer: producer, topics: common.topics),
-            log: LogEndpoint(metrics: metrics, logger: environment.logger), metrics: metrics,
+                deviceOrders: DeviceOrders(redis: redis, memory: reader.memory), secrets: settings.secrets,
+                producer: producer, topics: common.topics),
+            log: LogEndpoint(metrics: metrics, logger: settings.logsDevices ? environment.logger : nil),
+            metrics: metrics,
             logger: environment.logger)
         let edge = Self.edge(settings.edge, environment)
         let server = GatewayServer(

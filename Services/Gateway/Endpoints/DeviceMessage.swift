@@ -1,0 +1,86 @@
+/// A message of a device, as it may be logged: without what could forge a line, drive a terminal, or name a device.
+///
+/// A device's identifier is all that its list of changes is asked with, a token all that its order is. Wallet writes
+/// identifiers into its messages, and anybody may write anything.
+enum DeviceMessage {
+    /// Most Unicode scalars of a message.
+    static let characterLimit = 500
+    /// From this length on, characters of an identifier or a token that stand together are not shown.
+    static let runLimit = 16
+
+    /// Letters alone are words up to this length, such as names of classes, unless they are hexadecimal digits.
+    private static let wordLimit = 40
+    /// What follows these is not shown, and neither is what follows those of `fillers` behind them.
+    private static let heralds: Set<String> = [
+        "appleorder", "device", "devices", "devicelibraryidentifier", "authorization",
+    ]
+    private static let fillers: Set<String> = ["identifier", "id", "library", "token", "is", "with"]
+
+    static func harmless(_ message: String) -> String {
+        let scalars = message.unicodeScalars.prefix(Self.characterLimit).map { scalar -> Unicode.Scalar in
+            switch scalar.properties.generalCategory {
+            case .control, .format, .lineSeparator, .paragraphSeparator: " "
+            default: scalar
+            }
+        }
+        return Self.withoutNamed(Self.withoutRuns(scalars[...]))
+    }
+
+    private static func withoutRuns(_ scalars: ArraySlice<Unicode.Scalar>) -> ArraySlice<Unicode.Scalar> {
+        Self.replacing(scalars, where: Self.isOfIdentifier) { run in
+            guard run.count >= Self.runLimit else { return false }
+            let isWord = run.allSatisfy(\.properties.isAlphabetic) && !run.allSatisfy(\.properties.isASCIIHexDigit)
+            return !isWord || run.count > Self.wordLimit
+        }
+    }
+
+    private static func withoutNamed(_ scalars: ArraySlice<Unicode.Scalar>) -> String {
+        var isAwaited = false
+        let shown = Self.replacing(scalars, where: Self.isOfWord) { word in
+            let text = String(String.UnicodeScalarView(word)).lowercased()
+            if Self.heralds.contains(text) {
+                isAwaited = true
+                return false
+            }
+            guard isAwaited, !Self.fillers.contains(text) else { return false }
+            isAwaited = false
+            return true
+        }
+        return String(String.UnicodeScalarView(shown))
+    }
+
+    /// Replaces some of the longest runs of certain scalars.
+    private static func replacing(
+        _ scalars: ArraySlice<Unicode.Scalar>, where isMember: (Unicode.Scalar) -> Bool,
+        if isHidden: (ArraySlice<Unicode.Scalar>) -> Bool
+    ) -> ArraySlice<Unicode.Scalar> {
+        var shown: [Unicode.Scalar] = []
+        var rest = scalars
+        while let first = rest.first {
+            guard isMember(first) else {
+                shown.append(rest.removeFirst())
+                continue
+            }
+            let run = rest.prefix(while: isMember)
+            rest = rest[run.endIndex...]
+            if isHidden(run) { shown.append("…") } else { shown += run }
+        }
+        return shown[...]
+    }
+
+    /// Hexadecimal, base64 in both alphabets, UUID.
+    private static func isOfIdentifier(_ scalar: Unicode.Scalar) -> Bool {
+        switch scalar {
+        case "a"..."z", "A"..."Z", "0"..."9", "+", "/", "=", "-", "_": true
+        default: false
+        }
+    }
+
+    /// All but blanks and what stands between a name and its value, or around a value.
+    private static func isOfWord(_ scalar: Unicode.Scalar) -> Bool {
+        switch scalar {
+        case " ", "\"", "'", ":", "=", "/", "(", ")", "<", ">", "[", "]", "{", "}", ",", ";": false
+        default: true
+        }
+    }
+}

@@ -1,0 +1,44 @@
+import Model
+import NIOCore
+
+/// Who waits for packages that are on their way, so that nobody's waiting keeps others from it.
+///
+/// A token says nothing about whether its order exists: whoever has one of an order that does not may ask for it again
+/// and again. Bounded: `Limits.requests` entries at most.
+struct HoldTable<Client: Hashable & Sendable>: Sendable {
+    /// How many requests may wait at once.
+    struct Limits: Sendable {
+        var requests = 1000
+        var perOrder = 4
+        var perClient = 100
+    }
+
+    private let limits: Limits
+    private var count = 0
+    private var orders: [OrderKey: Int] = [:]
+    private var clients: [Client: Int] = [:]
+
+    init(_ limits: Limits = Limits()) { self.limits = limits }
+
+    /// - Returns: whether a request may wait; `leave` follows then.
+    mutating func enter(_ order: OrderKey, _ client: Client) -> Bool {
+        let (ofOrder, ofClient) = (self.orders[order, default: 0], self.clients[client, default: 0])
+        guard self.count < self.limits.requests, ofOrder < self.limits.perOrder, ofClient < self.limits.perClient
+        else { return false }
+        self.count += 1
+        self.orders[order] = ofOrder + 1
+        self.clients[client] = ofClient + 1
+        return true
+    }
+
+    mutating func leave(_ order: OrderKey, _ client: Client) {
+        self.count -= 1
+        Self.takeOff(order, &self.orders)
+        Self.takeOff(client, &self.clients)
+    }
+
+    private static func takeOff<Key: Hashable>(_ key: Key, _ counts: inout [Key: Int]) {
+        guard let count = counts[key] else { return }
+        counts[key] = count > 1 ? count - 1 : nil
+    }
+}

@@ -1,0 +1,93 @@
+public import Model
+public import NIOCore
+import Redis
+
+/// What is read before somebody is refused.
+extension PackageReader {
+    /// What can be said of an order that is about to be refused.
+    public struct Standing: Sendable, Hashable {
+        /// Whether the view was complete when the order was looked for. If not, what is missing may exist, and what
+        /// stands may be old.
+        public let isComplete: Bool
+        /// Nil for an order that is unknown or removed.
+        public let stamp: Stamp?
+        /// Whether it was removed, and that lately enough for its trace to be here still.
+        public let isRemoved: Bool
+        /// The token that a removed order had.
+        public let removedToken: AuthenticationToken?
+
+        public init(
+            isComplete: Bool, stamp: Stamp?, isRemoved: Bool = false, removedToken: AuthenticationToken? = nil
+        ) {
+            self.isComplete = isComplete
+            self.stamp = stamp
+            self.isRemoved = isRemoved
+            self.removedToken = removedToken
+        }
+
+        /// - Parameter values: of the fields of a stamp.
+        init(isComplete: Bool, _ values: [RedisValue]) throws {
+            let isRemoved = values.count >= 5 && values[4].text == "1"
+            self.init(
+                isComplete: isComplete, stamp: try PackageReader.stamp(values), isRemoved: isRemoved,
+                removedToken: isRemoved ? values[0].text.flatMap { try? AuthenticationToken($0) } : nil)
+        }
+    }
+
+    /// Looks at an order without a byte of its package, for whoever may be about to refuse it.
+    ///
+    /// Two small commands in one go as long as the view is known to be complete, see `ViewMemory`.
+    /// - Returns: fails with `RedisError` or `StoreError`.
+    public func standing(of key: OrderKey, on eventLoop: any EventLoop) -> EventLoopFuture<Standing> {
+        guard let known = self.memory.known() else { return self.certainStanding(of: key, on: eventLoop) }
+        let name = StoreKeys.order(key)
+        let (anchors, checks) = self.memory.checks(known, of: [name])
+        let order = RedisCommand("HMGET", .string(name), Self.stampFields)
+        return self.redis.pipeline([order] + checks, checks: checks.count, on: eventLoop).flatMap { replies in
+            do {
+                let values = try Self.values(replies)
+                switch try self.memory.judge(replies.dropFirst(), of: anchors, against: known) {
+                case .complete: return eventLoop.makeSucceededFuture(try Standing(isComplete: true, values))
+                case .incomplete: return eventLoop.makeSucceededFuture(try Standing(isComplete: false, values))
+                case .another: return self.certainStanding(of: key, on: eventLoop)
+                }
+            } catch {
+                return eventLoop.makeFailedFuture(error)
+            }
+        }
+    }
+
+    /// Whether an order was removed that left no other trace: see `OrderStore.goneSeconds`.
+    ///
+    /// - Returns: fails with `RedisError` or `StoreError`.
+    public func isGone(_ key: OrderKey, on eventLoop: any EventLoop) -> EventLoopFuture<Bool> {
+        let command = RedisCommand("EXISTS", .string(StoreKeys.gone(key)))
+        return self.redis.pipeline([command], on: eventLoop).flatMapThrowing { replies in
+            guard let count = replies.first?.integer else {
+                throw StoreError(.unavailable, "looking for a removed order: an unexpected reply")
+            }
+            return count > 0
+        }
+    }
+
+    /// The same with a look at the histories of the servers.
+    ///
+    /// An order that was missing, and then restored, and then the view was complete: that is why the epoch is read on
+    /// both sides of it.
+    private func certainStanding(of key: OrderKey, on eventLoop: any EventLoop) -> EventLoopFuture<Standing> {
+        let (generation, now) = (self.redis.generation, NIODeadline.now())
+        let (anchors, epochs) = self.memory.view.epochReads
+        let order = RedisCommand("HMGET", .string(StoreKeys.order(key)), Self.stampFields)
+        let count = epochs.count
+        return self.redis.pipeline(epochs + [order] + epochs, checks: count, on: eventLoop).flatMapThrowing { replies in
+            guard replies.count == count * 2 + 1 else {
+                throw StoreError(.unavailable, "reading order: a reply is missing")
+            }
+            let values = try Self.values([replies[count]])
+            let before = try View.epochs(replies.prefix(count))
+            let isComplete = try before != nil && before == View.epochs(replies.suffix(count))
+            self.memory.remember(isComplete ? before : nil, of: anchors, generation, now)
+            return try Standing(isComplete: isComplete, values)
+        }
+    }
+}

@@ -1,0 +1,117 @@
+import NIOCore
+import Redis
+import Synchronization
+
+/// The epochs under which the view was complete when somebody looked last, for whoever says that something does not
+/// exist.
+///
+/// An epoch that went never comes back. So if an epoch was known before some data was read, and is still the same
+/// behind it, the view was complete when the data was read: one GET says so, where a look at the server's history
+/// takes a script before and one after. The history is looked at again after `life`, and whenever another server
+/// answers.
+/// Threads: any. Bounded: one set of epochs.
+public final class ViewMemory: Sendable {
+    /// How long a look at the histories of the servers serves.
+    static let life = TimeAmount.seconds(1)
+
+    /// What was known before some data was read.
+    struct Known: Sendable {
+        /// By the anchor of the place; the empty one is that of a single server.
+        let epochs: [String: String]
+        let generation: UInt64
+        var until: NIODeadline
+    }
+
+    /// What epochs say that were read behind some data.
+    enum Verdict: Hashable, Sendable {
+        /// The view was complete when the data was read.
+        case complete
+        /// It is not complete.
+        case incomplete
+        /// It is another one: only a look tells whether it is complete.
+        case another
+    }
+
+    let view: View
+    private let remembered = Mutex<Known?>(nil)
+
+    public init(_ view: View) { self.view = view }
+
+    /// What is known, for whoever is about to read; nil when it is time to look again.
+    func known(at now: NIODeadline = .now()) -> Known? {
+        let generation = self.view.redis.generation
+        return self.remembered.withLock { remembered in
+            guard let known = remembered, known.generation == generation, now < known.until else { return nil }
+            return known
+        }
+    }
+
+    /// Commands that read the epochs of the places where some keys are; `judge` takes the replies.
+    ///
+    /// In a cluster those of the masters that serve the keys, of all of them for a key that nobody serves.
+    func checks(_ known: Known, of keys: [String]) -> (anchors: [String], commands: [RedisCommand]) {
+        var anchors: Set<String> = []
+        for key in keys {
+            guard let anchor = self.view.redis.knownAnchor(of: key) else {
+                anchors = Set(known.epochs.keys)
+                break
+            }
+            anchors.insert(anchor)
+        }
+        let sorted = anchors.sorted()
+        return (
+            sorted,
+            sorted.map { RedisCommand("GET", .string(StoreKeys.epoch($0.isEmpty ? nil : $0))) }
+        )
+    }
+
+    /// Judges epochs that were read behind some data.
+    func judge(
+        _ replies: some Collection<RedisValue>, of anchors: [String], against known: Known
+    ) throws(StoreError) -> Verdict {
+        guard replies.count == anchors.count, !anchors.isEmpty else {
+            throw StoreError(.unavailable, "reading the epoch: a reply is missing")
+        }
+        var isSame = true
+        for (anchor, reply) in zip(anchors, replies) {
+            if case .error(let message) = reply { throw StoreError(.unavailable, "reading the epoch: \(message)") }
+            guard let text = reply.text else {
+                self.forget()
+                return .incomplete
+            }
+            if known.epochs[anchor] != text { isSame = false }
+        }
+        if isSame { return .complete }
+        self.forget()
+        return .another
+    }
+
+    /// Reads the epochs of all places, and with them the histories of the servers.
+    ///
+    /// - Returns: nil while the view is not complete; fails with `RedisError` or `StoreError`.
+    func look(on eventLoop: any EventLoop) -> EventLoopFuture<View.Epochs?> {
+        let generation = self.view.redis.generation
+        let now = NIODeadline.now()
+        let (anchors, commands) = self.view.epochReads
+        return self.view.redis.pipeline(commands, on: eventLoop).flatMapThrowing { replies in
+            let epochs = try View.epochs(replies)
+            self.remember(epochs, of: anchors, generation, now)
+            return epochs
+        }
+    }
+
+    /// Keeps epochs that were read with the histories of the servers.
+    ///
+    /// - Parameters:
+    ///   - generation: of the client before they were read.
+    ///   - now: when that began.
+    func remember(_ epochs: View.Epochs?, of anchors: [String], _ generation: UInt64, _ now: NIODeadline) {
+        guard let epochs, epochs.values.count == anchors.count else { return self.forget() }
+        let known = Known(
+            epochs: Dictionary(zip(anchors, epochs.values)) { first, _ in first }, generation: generation,
+            until: now + Self.life)
+        self.remembered.withLock { $0 = known }
+    }
+
+    private func forget() { self.remembered.withLock { $0 = nil } }
+}

@@ -1,0 +1,168 @@
+import Foundation
+import Model
+import NIOCore
+import Redis
+import Store
+import TestKit
+import Testing
+
+@testable import Gateway
+
+/// What Redis is asked for the sake of those who are refused. One after the other: each has servers of its own.
+@Suite(.serialized, .timeLimit(.minutes(2))) struct RefusalCostTests {
+    typealias Bench = GatewayBench
+
+    private static let limits: @Sendable () -> GatewayLimits = {
+        GatewayLimits(
+            backoff: .init(free: 3, forgiveness: .minutes(1), longest: .minutes(10), clients: 64),
+            lists: .init(free: 3, forgiveness: .minutes(1), longest: .minutes(10), clients: 64))
+    }
+
+    /// What Redis did, on all masters together.
+    private struct Cost {
+        let calls: [String: Int]
+        let sentBytes: Int
+        /// Looks at the histories of the servers that may have come due meanwhile.
+        let looks: Int
+
+        subscript(command: String) -> Int { self.calls[command, default: 0] }
+    }
+
+    /// Counts what Redis does for a body.
+    private func cost(_ bench: Bench, _ body: () async throws -> Void) async throws -> Cost {
+        func sent() async throws -> Int {
+            try await bench.server.everywhere("INFO", "stats").reduce(0) { sum, text in
+                sum + (text.firstMatch(of: /total_net_output_bytes:(\d+)/).flatMap { Int($0.output.1) } ?? 0)
+            }
+        }
+        try await bench.server.everywhere("CONFIG", "RESETSTAT")
+        let before = try await sent()
+        let start = ContinuousClock.now
+        try await body()
+        let seconds = (ContinuousClock.now - start) / .seconds(1)
+        let bytes = try await sent() - before
+        var calls: [String: Int] = [:]
+        for text in try await bench.server.everywhere("INFO", "commandstats") {
+            for match in text.matches(of: /cmdstat_(\w+):calls=(\d+)/) {
+                calls[String(match.output.1), default: 0] += Int(match.output.2) ?? 0
+            }
+        }
+        return Cost(calls: calls, sentBytes: bytes, looks: Int(seconds) + 1)
+    }
+
+    /// An order with a package that cannot be overlooked.
+    private func put(_ bench: Bench) async throws {
+        try await bench.put("1")
+        let large = RedisArgument.bytes([UInt8](repeating: 1, count: 100_000))
+        _ = try await bench.redis.send(
+            RedisCommand("HSET", .string("waybill:order:{\(try Bench.key("1"))}"), "head", large))
+    }
+
+    @Test func whoAsksForWhatIsTheirsCausesOneCommand() async throws {
+        try await Bench.with(.init(limits: Self.limits())) { bench in
+            try await self.put(bench)
+            try await bench.connected { connection in
+                let fetch = bench.request("GET", bench.package("1"), token: Bench.ownToken)
+                let condition = bench.request(
+                    "GET", bench.package("1"), token: Bench.ownToken, ["If-None-Match: \"tag-1\""])
+                #expect(try await connection.exchange(fetch).status == 200)
+                let whole = try await self.cost(bench) {
+                    for _ in 0..<20 { #expect(try await connection.exchange(fetch).status == 200) }
+                }
+                #expect(whole["hmget"] == 20 && whole["get"] == 0 && whole["eval"] == 0, "\(whole.calls)")
+                let fresh = try await self.cost(bench) {
+                    for _ in 0..<20 { #expect(try await connection.exchange(condition).status == 304) }
+                }
+                #expect(fresh["hmget"] == 20 && fresh["get"] == 0 && fresh["eval"] == 0, "\(fresh.calls)")
+            }
+        }
+    }
+
+    @Test(arguments: [false, true]) func aGuesserIsRefusedForTwoSmallReads(isCluster: Bool) async throws {
+        try await Bench.with(.init(limits: Self.limits(), isCluster: isCluster)) { bench in
+            try await self.put(bench)
+            try await bench.connected { connection in
+                func guess(_ order: String) async throws -> Int {
+                    try await connection.exchange(
+                        bench.request("GET", bench.package(order), token: "not-the-token-of-it")
+                    ).status
+                }
+                for _ in 0..<3 { #expect(try await guess("1") == 401) }
+                let masters = isCluster ? 3 : 1
+                for order in ["1", "unknown"] {
+                    let cost = try await self.cost(bench) {
+                        for _ in 0..<30 { #expect(try await guess(order) == 429) }
+                    }
+                    // Scripts count, and what they call. Each look is a script before and one after, on each master.
+                    let scripts = cost["eval"]
+                    #expect(scripts <= cost.looks * 2 * masters, "\(cost.calls), \(cost.looks)")
+                    #expect(cost["hmget"] == 30)
+                    #expect(cost["get"] == 30 - scripts / 2 / masters + scripts, "one master is asked: \(cost.calls)")
+                    #expect(cost.sentBytes < 30_000, "no package is read")
+                }
+                let right = bench.request("GET", bench.package("1"), token: Bench.ownToken)
+                let cost = try await self.cost(bench) { #expect(try await connection.exchange(right).status == 200) }
+                #expect(cost["hmget"] == 2, "its package was read behind its token")
+                let condition = bench.request(
+                    "GET", bench.package("1"), token: Bench.ownToken, ["If-None-Match: \"tag-1\""])
+                #expect(try await connection.exchange(condition).status == 304)
+                let derived = bench.request("GET", bench.package("2"), token: try bench.derived("2"))
+                try await connection.send(derived)
+                try await bench.put("2", token: try bench.derived("2"))
+                #expect(try await connection.response().status == 200, "a right token waits for its order as ever")
+            }
+        }
+    }
+
+    @Test(arguments: [false, true]) func listsOfUnknownDevicesAreRefusedForTwoSmallReads(isCluster: Bool) async throws {
+        try await Bench.with(.init(limits: Self.limits(), isCluster: isCluster)) { bench in
+            try await bench.put("1")
+            try await Registrations(redis: bench.redis).register(
+                .init(device: .init("known"), order: try Bench.key("1")),
+                .init(pushToken: .init("aa"), registeredEpochMilliseconds: 1))
+            let masters = isCluster ? 3 : 1
+            try await bench.connected { connection in
+                func list(_ device: String) async throws -> Int {
+                    try await connection.exchange(bench.request("GET", bench.list(device))).status
+                }
+                // The first makes known that the view is complete.
+                #expect(try await list("none") == 204)
+                let first = try await self.cost(bench) { #expect(try await list("nobody") == 204) }
+                #expect(first["smembers"] == 1 && first["hgetall"] == 1 && first["time"] == masters)
+                #expect(first["eval"] == 0 ? first["get"] == 1 : first["eval"] == 2 * masters, "\(first.calls)")
+                #expect(try await list("none") == 204)
+                let cost = try await self.cost(bench) {
+                    for number in 0..<30 { #expect(try await list("stranger-\(number)") == 429) }
+                }
+                let scripts = cost["eval"]
+                let looks = scripts / 2 / masters
+                #expect(
+                    looks <= cost.looks && cost["scard"] == 30 - looks && cost["smembers"] == looks, "\(cost.calls)")
+                #expect(cost["get"] == 30 - looks + scripts && cost["time"] == looks * masters, "\(cost.calls)")
+                #expect(try await list("known") == 200, "what changed is told to everybody")
+            }
+        }
+    }
+
+    /// The second in which a look counts must hide no loss.
+    @Test func whatIsLostIsNoticedWithTheNextRefusal() async throws {
+        try await Bench.with { bench in
+            for _ in 0..<20 {
+                #expect(try await bench.once("GET", bench.list("d")).status == 204)
+                #expect(try await bench.once("GET", bench.package("1"), token: "not-the-token-of-it").status == 401)
+                _ = try await bench.redis.send(RedisCommand("FLUSHALL"))
+                #expect(try await bench.once("GET", bench.list("d")).status == 503)
+                #expect(try await bench.once("GET", bench.package("1"), token: "not-the-token-of-it").status == 503)
+                try await bench.redis.completeView()
+                #expect(try await bench.once("GET", bench.list("d")).status == 204)
+                // Complete, but of another life of the server: only a look at its history tells.
+                let stranger = "test:0123456789abcdef0123456789abcdef01234567"
+                guard bench.redis.knownAnchors.isEmpty else { continue }
+                _ = try await bench.redis.send(RedisCommand("SET", "waybill:epoch", .string(stranger)))
+                #expect(try await bench.once("GET", bench.list("d")).status == 503)
+                _ = try await bench.redis.send(RedisCommand("DEL", "waybill:epoch"))
+                try await bench.redis.completeView()
+            }
+        }
+    }
+}
