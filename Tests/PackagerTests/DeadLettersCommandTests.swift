@@ -127,6 +127,33 @@ import Testing
         broker.close()
     }
 
+    @Test func anOrderThatWasRemovedSinceIsNotBroughtBack() async throws {
+        let broker = try Self.broker()
+        func change(_ order: Int, _ type: String) -> KafkaMessage {
+            let key = "order.com.example/\(order)"
+            return KafkaMessage(
+                topic: "waybill.order-changes", partition: 0, key: Array(key.utf8),
+                value: ChangeLog.event(type, subject: key, id: "\(order) \(type)", nil),
+                headers: [ChangeLog.contentType])
+        }
+        // Offsets 0 to 3 of partition 0; the letters are of 0, 1 and 3.
+        try await Self.fill(
+            broker,
+            [
+                change(1, "order.patched"), change(2, "order.patched"), change(1, "order.removed"),
+                change(1, "order.patched"), Self.letter(1, 0), Self.letter(2, 1), Self.letter(1, 3),
+            ])
+        let replay = try await Self.run(broker, ["replay", "--yes"])
+        #expect(replay.exit == .code(2), "\(replay.output)")
+        #expect(replay.output.contains("2 to put back\n1 are left out, as their orders were removed since"))
+        let changes = try await Self.records(broker, "waybill.order-changes")
+        let again = changes.filter { record in record.headers.contains { $0.name == DeadLetterHeader.replay } }
+        #expect(again.map { String(decoding: $0.value ?? [], as: UTF8.self) }.sorted() == ["{\"n\":1}", "{\"n\":3}"])
+        let more = try await Self.run(broker, ["replay", "--yes"])
+        #expect(more.exit == .code(2) && more.output.contains("0 to put back"), "\(more.output)")
+        broker.close()
+    }
+
     @Test func aReplayThatIsKilledGoesOnWhereItWas() async throws {
         let broker = try Self.broker()
         let count = 600

@@ -74,6 +74,51 @@ import Testing
         #expect(rounds == [[2, 1], [4, 3], [0]])
     }
 
+    @Test func whatWasRemovedSinceIsLeftOut() throws {
+        func entry(_ offset: Int64, key: String = "order.com.example/1") throws -> LetterLedger.Entry {
+            let ledger = self.ledger([self.record(offset, key: key, origin: "c/3/\(offset)")])
+            return try #require(ledger.entries.first)
+        }
+        func record(_ offset: Int64, type: String?, key: String = "order.com.example/1", milliseconds: Int64 = 0)
+            -> KafkaRecord
+        {
+            KafkaRecord(
+                topic: "c", partition: 3, offset: offset, timestampMilliseconds: milliseconds, key: Array(key.utf8),
+                value: type.map { ChangeLog.event($0, subject: key, id: "\(offset)", nil) },
+                headers: [ChangeLog.contentType])
+        }
+        let old = try entry(5)
+        let (before, after) = (try entry(20), try entry(40))
+        let other = try entry(21, key: "order.com.example/2")
+        let beyond = try entry(90)
+        let entries = [old, before, after, other, beyond]
+        var ledger = RemovalLedger([KafkaBounds(partition: 3, first: 10, end: 50)], entries)
+        #expect(ledger.ranges(entries).map { [$0.first, $0.end] } == [[10, 50]])
+        #expect(ledger.ranges([after]).map { [$0.first, $0.end] } == [[40, 50]] && ledger.ranges([beyond]).isEmpty)
+        #expect(entries.map(ledger.isCertain) == [false, true, true, true, false])
+        #expect(entries.map(ledger.verdict) == [.unknown, .stands, .stands, .stands, .stands])
+        ledger.take(change: record(30, type: "order.removed"))
+        ledger.take(change: record(31, type: "order.replaced", key: "order.com.example/2"))
+        ledger.take(change: record(32, type: nil, key: "order.com.example/2"))
+        #expect(entries.map(ledger.verdict) == [.removed, .removed, .stands, .stands, .stands])
+
+        // What the topic of changes has forgotten, the topic of orders may know. The letter is of 1005.
+        var orders = RemovalLedger([KafkaBounds(partition: 3, first: 10, end: 50)], [old])
+        orders.take(order: record(1, type: nil, milliseconds: 1004))
+        #expect(orders.verdict(old) == .stands, "removed before, and its letter came later")
+        orders.take(order: record(2, type: nil, milliseconds: 1006))
+        #expect(orders.verdict(old) == .removed)
+        orders.take(order: record(3, type: "order.replaced", milliseconds: 1007))
+        #expect(orders.verdict(old) == .removed, "another order of that name")
+        var standing = RemovalLedger([KafkaBounds(partition: 3, first: 10, end: 50)], [old])
+        standing.take(order: record(1, type: "order.replaced"))
+        #expect(standing.verdict(old) == .stands)
+
+        var plan = ReplayPlan(self.ledger([self.record(5, origin: "c/3/5"), self.record(40, origin: "c/3/40")]))
+        plan.leaveOut(ledger)
+        #expect(plan.entries.map(\.position.offset) == [40] && plan.removed == 1 && plan.left == 1)
+    }
+
     @Test func aLetterWithoutItsValueCannotGoBackButATombstoneCan() throws {
         let omitted = self.record(1, value: nil, headers: [KafkaHeader(name: DeadLetterHeader.omitted, text: "x")])
         let plan = ReplayPlan(self.ledger([omitted, self.record(2, value: nil, origin: "c/3/8")]))

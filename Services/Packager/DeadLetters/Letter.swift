@@ -79,9 +79,12 @@ struct Letter: Hashable, Sendable {
     }
 
     /// The same for all letters of an order.
-    var orderHash: UInt64 {
+    var orderHash: UInt64 { Self.orderHash(of: self.record) }
+
+    /// The same for all records of a key.
+    static func orderHash(of record: KafkaRecord) -> UInt64 {
         var hash = FNV()
-        hash.take(self.record.key)
+        hash.take(record.key)
         return hash.value
     }
 

@@ -26,7 +26,7 @@ struct LetterTopic: Sendable {
             }
         }
         let ledger = Mutex(LetterLedger(filter))
-        try await self.spread(bounds) { bounds in
+        try await Self.spread(bounds) { bounds in
             try await self.reader.read(
                 self.topic, partition: bounds.partition, from: bounds.first, to: bounds.end, records: 1000,
                 bytes: 1 << 20
@@ -52,7 +52,7 @@ struct LetterTopic: Sendable {
     ) async throws -> [LetterPosition: Value] {
         let wanted = Set(positions)
         let found = Mutex<[LetterPosition: Value]>([:])
-        try await self.spread(Self.runs(positions)) { runs in
+        try await Self.spread(Self.runs(positions)) { runs in
             for run in runs {
                 try await self.reader.read(
                     self.topic, partition: run.partition, from: run.first, to: run.end, records: 500, bytes: 1 << 20
@@ -86,7 +86,8 @@ struct LetterTopic: Sendable {
         return runs
     }
 
-    private func spread<Item: Sendable>(
+    /// Does something with each item, with `lanes` of them at once.
+    static func spread<Item: Sendable>(
         _ items: [Item], _ body: @escaping @Sendable (Item) async throws -> Void
     ) async throws {
         try await withThrowingTaskGroup(of: Void.self) { group in

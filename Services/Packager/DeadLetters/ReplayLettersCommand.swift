@@ -18,11 +18,12 @@ struct ReplayLettersCommand: AsyncParsableCommand {
             changes, with its usual rules: one whose source and id were applied meanwhile does nothing, and so does \
             one with a sequence below the last that was applied of its source. What still cannot be applied becomes a \
             new letter. Notifications that the pusher gave up are no changes and cannot be put back: the next change \
-            of any of the device's orders tells it of all that it missed. May be stopped or killed at any time and run \
-            again.
+            of any of the device's orders tells it of all that it missed. A letter whose order was removed after its \
+            change is left out, and so is one that is older than all that the topic of changes still has and whose \
+            order is not known. May be stopped or killed at any time and run again.
 
             Exit codes: 0 all done, 2 all done but some letters cannot be put back (their values were too large to be \
-            kept, they were deleted, or they are notifications), 3 stopped or given up before the end (run it again), \
+            kept, they were deleted, they are notifications, or their orders were removed since), 3 stopped or given up before the end (run it again), \
             1 it cannot start.
             """)
 
@@ -51,11 +52,12 @@ struct ReplayLettersCommand: AsyncParsableCommand {
         let desk = try DeadLettersCommand.Desk()
         filter.position = self.at
         let ledger = try await desk.survey(filter)
-        let plan = ReplayPlan(ledger)
+        var plan = ReplayPlan(ledger)
+        plan.leaveOut(try await desk.letters.removals(since: plan.entries, topics: desk.topics))
         DeadLettersCommand.say(Self.text(of: plan, ledger))
         if self.dryRun || plan.entries.isEmpty {
             await desk.reader.close()
-            if plan.omitted + plan.pushes > 0 { throw ExitCode(2) }
+            if plan.left > 0 { throw ExitCode(2) }
             return
         }
         guard self.yes || Self.isConfirmed(plan, desk.topics) else {
@@ -69,7 +71,7 @@ struct ReplayLettersCommand: AsyncParsableCommand {
             DeadLettersCommand.say(
                 "\(tally.replayed) letters put back; what their changes did, the packager's log and metrics tell: "
                     + "changes that their sources have overtaken are skipped by sequence")
-            if plan.omitted + plan.pushes + tally.refused + tally.gone > 0 { throw ExitCode(2) }
+            if plan.left + tally.refused + tally.gone > 0 { throw ExitCode(2) }
         case .stopped: throw ExitCode(3)
         case .gaveUp(let reason, _):
             logger.error("given up, run it again to go on", metadata: ["error": "\(reason)"])
@@ -110,6 +112,13 @@ struct ReplayLettersCommand: AsyncParsableCommand {
         if plan.pushes > 0 {
             lines.append(
                 "\(plan.pushes) cannot be put back, as they are notifications and no changes: \(LetterText.pushAdvice)")
+        }
+        if plan.removed > 0 { lines.append("\(plan.removed) are left out, as their orders were removed since") }
+        if plan.unknown > 0 {
+            lines.append(
+                "\(plan.unknown) are left out, as nobody can tell whether their orders were removed since: the changes "
+                    + "behind them are not kept any more, and the orders do not stand; publish them again if they shall"
+            )
         }
         return lines.joined(separator: "\n")
     }

@@ -3,13 +3,17 @@
 /// A letter may stand behind a later one of its order, when the later one's batch was sent first. They change places.
 struct ReplayPlan: Sendable {
     /// Letters to be put back, in order.
-    let entries: [LetterLedger.Entry]
+    private(set) var entries: [LetterLedger.Entry]
     /// Letters that were put back before.
     let replayed: Int
     /// Letters without their values.
     let omitted: Int
     /// Notifications, which are no changes.
     let pushes: Int
+    /// Letters whose orders were removed since.
+    private(set) var removed = 0
+    /// Letters of which nobody can tell whether their orders were removed since.
+    private(set) var unknown = 0
 
     init(_ ledger: LetterLedger) {
         let open = ledger.entries.filter { !ledger.isReplayed($0) }
@@ -20,6 +24,17 @@ struct ReplayPlan: Sendable {
         self.omitted = changes.count - candidates.count
         self.entries = Self.ordered(candidates)
     }
+
+    /// Leaves out what would bring back an order that was removed.
+    mutating func leaveOut(_ removals: RemovalLedger) {
+        let verdicts = self.entries.map(removals.verdict)
+        self.removed = verdicts.count { $0 == .removed }
+        self.unknown = verdicts.count { $0 == .unknown }
+        self.entries = zip(self.entries, verdicts).filter { $0.1 == .stands }.map(\.0)
+    }
+
+    /// Letters that are not put back though they were not before.
+    var left: Int { self.omitted + self.pushes + self.removed + self.unknown }
 
     /// The places of an order's letters stay; who stands there is sorted by origin.
     static func ordered(_ entries: [LetterLedger.Entry]) -> [LetterLedger.Entry] {
