@@ -105,7 +105,8 @@ import Testing
     }
 
     @Test func theHoldIsBoundedInTimeAndNumber() async throws {
-        let holding = PackageEndpoint.Hold(requests: 2, time: .milliseconds(600), step: .milliseconds(20))
+        let holding = PackageEndpoint.Hold(
+            limits: .init(requests: 2), time: .milliseconds(600), step: .milliseconds(20))
         try await Bench.with(.init(holding: holding)) { bench in
             func token(_ order: String) throws -> String { try bench.derived(order) }
             for _ in 0..<2 {
@@ -113,7 +114,8 @@ import Testing
                 try await bench.connected { first in
                     try await bench.connected { second in
                         try await first.send(bench.request("GET", bench.package("1"), token: token("1")))
-                        try await second.send(bench.request("GET", bench.package("2"), token: token("2"), ["If-None-Match: *"]))
+                        try await second.send(
+                            bench.request("GET", bench.package("2"), token: token("2"), ["If-None-Match: *"]))
                         // The third finds no room once the two are held.
                         var third = try await bench.once("GET", bench.package("3"), token: token("3"))
                         if ContinuousClock.now - started >= .milliseconds(600) {
@@ -143,7 +145,8 @@ import Testing
             }
             #expect(ContinuousClock.now - started < .seconds(4), "and is not waited for")
             #expect(
-                try await bench.once("POST", bench.registration("d", "1"), token: token, body: #"{"pushToken":"aa"}"#).status
+                try await bench.once("POST", bench.registration("d", "1"), token: token, body: #"{"pushToken":"aa"}"#)
+                    .status
                     == 401)
         }
     }

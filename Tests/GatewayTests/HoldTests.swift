@@ -93,7 +93,7 @@ import Testing
             try await bench.put("1", token: token)
             try await bench.put("1", version: 2, token: token, isRemoved: true)
             // As Redis does after a week.
-            _ = try await bench.redis.send(RedisCommand("DEL", "waybill:order:{\(Bench.orderType)/1}"))
+            _ = try await bench.redis.send(RedisCommand("DEL", .string("waybill:order:{\(Bench.orderType)/1}")))
             for _ in 0..<100 {
                 #expect(
                     try await bench.once("GET", bench.package("1"), token: token).status == 401, "right, and no guess")
