@@ -14,8 +14,9 @@ import Testing
 
     @Test(arguments: [
         ("1a2b3c4d5e6f7a8b", "…"), ("1a2b3c4d5e6f7a8", "1a2b3c4d5e6f7a8"), ("deadbeefdeadbeef", "…"),
-        ("id=550E8400-E29B-41D4-A716-446655440000.", "id=…."), ("dGhlIHRva2VuIG9mIGl0MQ==", "…"),
-        ("Authorization: AppleOrder short", "Authorization: … …"), ("APPLEORDER s3cret, next", "APPLEORDER …, next"),
+        ("id=550E8400-E29B-41D4-A716-446655440000.", "id=…."), ("dGhlIHRva2VuIG9mIGl0MQ==", "…=="),
+        ("Authorization: AppleOrder short", "Authorization: AppleOrder …"),
+        ("APPLEORDER s3cret, next", "APPLEORDER …, next"),
         ("(for device ab12, order type order.com.example.shop)", "(for device …, order type order.com.example.shop)"),
         ("device identifier: \"x 1\"", "device identifier: \"… 1\""), ("GET /v1/devices/ab/registrations", "GET …"),
         ("GET v1 devices/ab failed", "GET v1 devices/… failed"),

@@ -71,7 +71,7 @@ enum DeviceMessage {
     /// Hexadecimal, base64 in both alphabets, UUID.
     private static func isOfIdentifier(_ scalar: Unicode.Scalar) -> Bool {
         switch scalar {
-        case "a"..."z", "A"..."Z", "0"..."9", "+", "/", "=", "-", "_": true
+        case "a"..."z", "A"..."Z", "0"..."9", "+", "/", "-", "_": true
         default: false
         }
     }
