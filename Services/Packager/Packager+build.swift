@@ -36,6 +36,8 @@ extension Packager {
             metrics: PackagerMetrics(factory: environment.metrics), logger: environment.logger)
         processor.shelf = shelf
         processor.awaited = { [brands = settings.brands] in brands.reasonToAwait($0) }
+        let awaited = AwaitedTypes()
+        processor.isRestoring = { awaited.current.contains($0) }
         processor.view = watch
         var repackager = OrderRepackager(
             topics: common.topics, store: store, producer: producer, workshops: { workshops.current })
@@ -45,7 +47,7 @@ extension Packager {
             repackage: { [repackager] in _ = try await repackager.repackage($0) },
             hosts: { workshops.current[$0]?.pictureHosts ?? .none }, logger: environment.logger)
         let groups: @Sendable () -> [KeyGroup] = { [brands = settings.brands] in
-            brands.groups(served: workshops.orderTypes)
+            brands.groups(served: workshops.orderTypes, restoring: awaited.current)
         }
         let worker = try KeyedWorker(
             group: Self.group, topics: [common.topics.orderChanges], environment: environment,
@@ -59,7 +61,7 @@ extension Packager {
             await redis.close()
         }
         let reloader = BrandReloader(settings.brands, environment: environment) { workshops.update($0) }
-        let keeper = try Self.keeper(view, wakes, store, shelf, workshops, settings.brands, environment)
+        let keeper = try Self.keeper(view, wakes, awaited, store, shelf, workshops, settings.brands, environment)
         // Stopped in reverse: the worker closes what it shares with the others.
         let sweeper = AssetSweeper(
             sweep: AssetSweep(watch), metrics: AssetMetrics(factory: environment.metrics), logger: environment.logger)
@@ -69,8 +71,8 @@ extension Packager {
 
     /// Makes what looks after the view.
     private static func keeper(
-        _ view: View, _ wakes: ViewKeeper.Wakes, _ store: OrderStore, _ shelf: PictureShelf, _ workshops: Workshops,
-        _ brands: BrandLibrary, _ environment: ServiceEnvironment
+        _ view: View, _ wakes: ViewKeeper.Wakes, _ awaited: AwaitedTypes, _ store: OrderStore, _ shelf: PictureShelf,
+        _ workshops: Workshops, _ brands: BrandLibrary, _ environment: ServiceEnvironment
     ) throws -> ViewKeeper {
         let metrics = RestoreMetrics(factory: environment.metrics)
         let topics = environment.common.topics
@@ -82,7 +84,8 @@ extension Packager {
                 shelf: shelf, metrics: metrics, logger: environment.logger),
             registrations: RegistrationRestorer(
                 registrations: Registrations(redis: view.redis), metrics: metrics, logger: environment.logger),
-            metrics: metrics, readiness: environment.readiness, logger: environment.logger, wakes: wakes)
+            metrics: metrics, readiness: environment.readiness, logger: environment.logger, wakes: wakes,
+            awaited: awaited)
     }
 }
 
@@ -103,13 +106,18 @@ extension BrandLibrary {
 extension BrandLibrary {
     /// The order types that there are: each shares in what is in hand and waits alone while its brand cannot be loaded.
     ///
-    /// - Parameter served: those whose changes can be worked on.
-    func groups(served: Set<OrderTypeIdentifier>) -> [KeyGroup] {
+    /// - Parameters:
+    ///   - served: those whose changes can be worked on,
+    ///   - restoring: as soon as orders of these are restored.
+    func groups(served: Set<OrderTypeIdentifier>, restoring: Set<OrderTypeIdentifier> = []) -> [KeyGroup] {
         let failed = self.failures.map { $0.orderType?.rawValue ?? $0.folder }
         let names = Set(self.brands.orderTypes.map(\.rawValue) + failed + served.map(\.rawValue))
         let known = Set(served.map(\.rawValue))
         return names.sorted().map { name in
-            guard !known.contains(name) else { return KeyGroup(name: name, awaits: nil) }
+            if known.contains(name) {
+                let isRestoring = restoring.contains { $0.rawValue == name }
+                return KeyGroup(name: name, awaits: isRestoring ? "its orders are still to be restored" : nil)
+            }
             let reason = (try? OrderTypeIdentifier(name)).flatMap { self.reasonToAwait($0) }
             return KeyGroup(name: name, awaits: reason)
         }

@@ -70,7 +70,14 @@ extension OrderStore {
             throw StoreError("reading orders", error)
         }
         if let epochs { try self.view?.check(replies.dropFirst(keys.count), against: epochs) }
-        return zip(keys, replies).map { key, reply in Self.sight(key, reply) }
+        return zip(keys, replies).map { key, reply in
+            if let epochs, epochs.awaited.contains(key.orderType) {
+                // What is there may be older than what was published.
+                return .read(
+                    .failure(StoreError(.unavailable, "orders of \(key.orderType) are still to be restored")))
+            }
+            return Self.sight(key, reply)
+        }
     }
 
     /// What is read of an order.

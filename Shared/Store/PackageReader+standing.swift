@@ -6,8 +6,8 @@ import Redis
 extension PackageReader {
     /// What can be said of an order that is about to be refused.
     public struct Standing: Sendable, Hashable {
-        /// Whether the view was complete when the order was looked for. If not, what is missing may exist, and what
-        /// stands may be old.
+        /// Whether the view was complete when the order was looked for, and its type was not awaited. If not, what is
+        /// missing may exist, and what stands may be old.
         public let isComplete: Bool
         /// Nil for an order that is unknown or removed.
         public let stamp: Stamp?
@@ -47,7 +47,9 @@ extension PackageReader {
             do {
                 let values = try Self.values(replies)
                 switch try self.memory.judge(replies.dropFirst(), of: anchors, against: known) {
-                case .complete: return eventLoop.makeSucceededFuture(try Standing(isComplete: true, values))
+                case .complete:
+                    let isComplete = !known.awaited.contains(key.orderType)
+                    return eventLoop.makeSucceededFuture(try Standing(isComplete: isComplete, values))
                 case .incomplete: return eventLoop.makeSucceededFuture(try Standing(isComplete: false, values))
                 case .another: return self.certainStanding(of: key, on: eventLoop)
                 }
@@ -87,7 +89,8 @@ extension PackageReader {
             let before = try View.epochs(replies.prefix(count))
             let isComplete = try before != nil && before == View.epochs(replies.suffix(count))
             self.memory.remember(isComplete ? before : nil, of: anchors, generation, now)
-            return try Standing(isComplete: isComplete, values)
+            let isAwaited = before?.awaited.contains(key.orderType) ?? false
+            return try Standing(isComplete: isComplete && !isAwaited, values)
         }
     }
 }

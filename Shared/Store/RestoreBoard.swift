@@ -1,3 +1,4 @@
+public import Model
 import Redis
 
 /// The jobs of a restoring, shared by all packagers: each is in the hands of one as long as its lease lasts.
@@ -6,8 +7,13 @@ import Redis
 /// the board vanishes with it and all begins anew.
 public struct RestoreBoard: Sendable {
     private let view: View
+    private let key: String
 
-    public init(_ view: View) { self.view = view }
+    /// - Parameter type: nil for the jobs of the whole view.
+    public init(_ view: View, of type: OrderTypeIdentifier? = nil) {
+        self.view = view
+        self.key = type.map { StoreKeys.jobs($0) } ?? StoreKeys.jobs
+    }
 
     /// One partition to be read.
     public struct Job: Hashable, Sendable {
@@ -19,6 +25,8 @@ public struct RestoreBoard: Sendable {
         /// Where to go on.
         public var next: Int64
         public var isDone = false
+        /// Types of which orders could not be put back; the first of these orders stands at `next`.
+        public var awaited: Set<OrderTypeIdentifier> = []
 
         public init(name: String, from: Int64, to: Int64) {
             self.name = name
@@ -39,6 +47,9 @@ public struct RestoreBoard: Sendable {
         var text: String { "\(self.from):\(self.to):\(self.next):0:\(self.isDone ? "done" : "")" }
     }
 
+    /// Behind the name of a job, where its awaited types are. No topic has it in its name.
+    private static let awaitedSuffix = "#awaited"
+
     /// What asking for a job gave.
     public enum Claim: Hashable, Sendable {
         case job(Job)
@@ -55,7 +66,7 @@ public struct RestoreBoard: Sendable {
         _ = try await self.view.run(
             [
                 RedisInvocation(
-                    StoreScripts.noteJobs, keys: [StoreKeys.jobs],
+                    StoreScripts.noteJobs, keys: [self.key],
                     arguments: [.string(plan)] + jobs.flatMap { [.string($0.name), .string($0.text)] })
             ], "noting jobs")
     }
@@ -64,20 +75,25 @@ public struct RestoreBoard: Sendable {
     public func jobs(of plan: String) async throws(StoreError) -> [Job]? {
         let reply: RedisValue
         do {
-            reply = try await self.view.redis.send(RedisCommand("HGETALL", .string(StoreKeys.jobs)))
+            reply = try await self.view.redis.send(RedisCommand("HGETALL", .string(self.key)))
         } catch {
             throw StoreError("reading jobs", error)
         }
         let values = (reply.array ?? []).map { $0.text ?? "" }
         var found: String?
         var jobs: [Job] = []
+        var awaited: [String: Set<OrderTypeIdentifier>] = [:]
         for index in stride(from: 0, to: values.count - 1, by: 2) {
             if values[index] == "plan" {
                 found = values[index + 1]
+            } else if values[index].hasSuffix(Self.awaitedSuffix) {
+                let types = values[index + 1].split(separator: ",").compactMap { try? OrderTypeIdentifier(String($0)) }
+                awaited[String(values[index].dropLast(Self.awaitedSuffix.count))] = Set(types)
             } else if let job = Job(name: values[index], values[index + 1]) {
                 jobs.append(job)
             }
         }
+        for index in jobs.indices { jobs[index].awaited = awaited[jobs[index].name] ?? [] }
         return found == plan ? jobs : nil
     }
 
@@ -88,7 +104,7 @@ public struct RestoreBoard: Sendable {
         let reply = try await self.view.run(
             [
                 RedisInvocation(
-                    StoreScripts.claimJob, keys: [StoreKeys.jobs],
+                    StoreScripts.claimJob, keys: [self.key],
                     arguments: [.string(plan), .string(owner), .integer(lease.wholeMilliseconds)])
             ], "claiming a job"
         ).first
@@ -116,7 +132,7 @@ public struct RestoreBoard: Sendable {
     /// Forgets a plan that is over.
     public func forget(_ plan: String) async throws(StoreError) {
         _ = try await self.view.run(
-            [RedisInvocation(StoreScripts.forgetJobs, keys: [StoreKeys.jobs], arguments: [.string(plan)])],
+            [RedisInvocation(StoreScripts.forgetJobs, keys: [self.key], arguments: [.string(plan)])],
             "forgetting jobs")
     }
 
@@ -126,10 +142,12 @@ public struct RestoreBoard: Sendable {
         let reply = try await self.view.run(
             [
                 RedisInvocation(
-                    StoreScripts.noteJob, keys: [StoreKeys.jobs],
+                    StoreScripts.noteJob, keys: [self.key],
                     arguments: [
                         .string(plan), .string(job.name), .string(owner), .integer(job.next), .integer(job.to),
                         .integer(lease.wholeMilliseconds), .string(next),
+                        .string(job.awaited.map(\.rawValue).sorted().joined(separator: ",")),
+                        .string(job.name + Self.awaitedSuffix),
                     ])
             ], "noting a job")
         return reply.first?.integer == 1

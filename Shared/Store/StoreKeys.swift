@@ -62,6 +62,8 @@ enum StoreKeys {
     static func plan(_ anchor: String?) -> String { Self.anchored("waybill:restore:plan", anchor) }
     /// A hash: `plan` and, per partition that is read, who does it and how far they came.
     static let jobs = "waybill:restore:{jobs}"
+    /// The same for the orders of one type.
+    static func jobs(_ type: OrderTypeIdentifier) -> String { "waybill:restore:{\(type)}" }
 
     private static func anchored(_ key: String, _ anchor: String?) -> String {
         anchor.map { "\(key):{\($0)}" } ?? key

@@ -12,7 +12,7 @@ extension StoreScripts {
           local info = redis.pcall('INFO', 'replication')
           return type(info) == 'string' and string.match(info, 'master_replid:(%w+)') or ''
         end
-        local function isHere(value) return value and string.match(value, ':(.*)$') == history() end
+        local function isHere(value) return value and string.match(value, ':([^:]*)$') == history() end
 
         """
 
@@ -69,7 +69,8 @@ extension StoreScripts {
             return 1
             """)
 
-    /// Says that a view of another history is complete all the same.
+    /// Gives a place a new epoch, for it was judged: a view of another history is complete all the same, or orders that
+    /// were awaited are there.
     ///
     /// KEYS: epoch. ARGV: the epoch and the history that were judged, the new epoch.
     /// Returns 1 if so, 0 if either is another by now.
@@ -144,7 +145,8 @@ extension StoreScripts {
 // MARK: Jobs
 
 /// The jobs of a restoring stand in one hash: `plan`, and per job `<from>:<to>:<next>:<lease ends>:<owner>`, with the
-/// owner `done` for what is done. Milliseconds of the server's clock.
+/// owner `done` for what is done; beside it `<job>#awaited` with types, if orders of it are awaited. Milliseconds of
+/// the server's clock.
 extension StoreScripts {
     static let clock = """
         local time = redis.call('TIME')
@@ -189,7 +191,8 @@ extension StoreScripts {
 
     /// Notes how far a job came.
     ///
-    /// KEYS: jobs. ARGV: plan, job, owner, next, to, milliseconds of the lease, owner from now on.
+    /// KEYS: jobs. ARGV: plan, job, owner, next, to, milliseconds of the lease, owner from now on, the types that are
+    /// awaited, the field of these.
     /// Returns 1, or 0 when the job is somebody else's by now.
     static let noteJob = RedisScript(
         Self.clock + """
@@ -199,6 +202,11 @@ extension StoreScripts {
             if owner ~= ARGV[3] then return 0 end
             redis.call('HSET', KEYS[1], ARGV[2],
               string.format('%s:%s:%s:%.0f:%s', from, ARGV[5], ARGV[4], now + ARGV[6], ARGV[7]))
+            if ARGV[8] ~= '' then
+              redis.call('HSET', KEYS[1], ARGV[9], ARGV[8])
+            else
+              redis.call('HDEL', KEYS[1], ARGV[9])
+            end
             return 1
             """)
 

@@ -1,3 +1,4 @@
+public import Model
 public import Redis
 
 /// The view: what stands in Redis of what Kafka knows. Whether it is complete, and who says so.
@@ -45,6 +46,8 @@ public struct View: Sendable {
         let history: String
         /// Below these everything certainly stands in this place; by `<topic>/<partition>`.
         public let tails: [String: Int64]
+        /// Types of which orders may be missing though the view is complete: their brands could not be loaded.
+        public var awaited: Set<OrderTypeIdentifier> { self.epoch.map { ViewEpoch.awaited(in: $0) } ?? [] }
 
         public init(
             anchor: String? = nil, epoch: String?, isHere: Bool, plan: String?, history: String = "",
@@ -115,28 +118,54 @@ public struct View: Sendable {
 
     /// Says that the view is complete, wherever nothing happened since the plan began.
     ///
-    /// - Parameter tails: below which everything was restored.
+    /// - Parameters:
+    ///   - tails: below which everything was restored.
+    ///   - types: of which orders are missing still.
     /// - Returns: whether it is so in all places.
-    public func complete(_ plan: String, epoch: String, tails: [String: Int64]) async throws(StoreError) -> Bool {
+    public func complete(
+        _ plan: String, epoch: String, tails: [String: Int64], awaiting types: Set<OrderTypeIdentifier> = []
+    ) async throws(StoreError) -> Bool {
         let pairs = Self.pairs(tails)
         try await self.awaitPlaces()
         let replies = try await self.run(
             self.places.map {
                 RedisInvocation(
                     StoreScripts.completeRestore, keys: [StoreKeys.epoch($0), StoreKeys.plan($0), StoreKeys.tails($0)],
-                    arguments: [.string(plan), .string(epoch)] + pairs)
+                    arguments: [.string(plan), .string(ViewEpoch.text(epoch, awaiting: types))] + pairs)
             }, "completing the view")
         return replies.allSatisfy { $0.integer == 1 }
     }
 
     /// Says that places of another history turned out to be complete.
     public func confirm(_ places: [Place], epoch: String) async throws(StoreError) {
-        _ = try await self.run(
-            places.filter { !$0.isHere }.map { place in
+        _ = try await self.judged(places.filter { !$0.isHere }, epoch) { $0.awaited }
+    }
+
+    /// Says that the orders of a type are not missing any more.
+    ///
+    /// - Parameter places: all of them, as they were when the restoring of the type began: nothing may have happened to
+    ///   any since.
+    /// - Returns: whether it is so in all places.
+    public func release(
+        _ type: OrderTypeIdentifier, in places: [Place], epoch: String
+    ) async throws(StoreError) -> Bool {
+        try await self.judged(places, epoch) { $0.awaited.subtracting([type]) }
+    }
+
+    /// Gives places new epochs.
+    private func judged(
+        _ places: [Place], _ epoch: String, awaiting types: (Place) -> Set<OrderTypeIdentifier>
+    ) async throws(StoreError) -> Bool {
+        let replies = try await self.run(
+            places.map { place in
                 RedisInvocation(
                     StoreScripts.confirmView, keys: [StoreKeys.epoch(place.anchor)],
-                    arguments: [.string(place.epoch ?? ""), .string(place.history), .string(epoch)])
+                    arguments: [
+                        .string(place.epoch ?? ""), .string(place.history),
+                        .string(ViewEpoch.text(epoch, awaiting: types(place))),
+                    ])
             }, "confirming the view")
+        return replies.allSatisfy { $0.integer == 1 }
     }
 
     /// Moves the tails on.
@@ -174,6 +203,13 @@ extension View {
     /// The epochs of all places while the view is complete. The same value never comes again.
     public struct Epochs: Hashable, Sendable {
         let values: [String]
+        /// Types of which orders may be missing.
+        public let awaited: Set<OrderTypeIdentifier>
+
+        init(values: [String]) {
+            self.values = values
+            self.awaited = values.reduce(into: []) { $0.formUnion(ViewEpoch.awaited(in: $1)) }
+        }
     }
 
     /// Commands that read the epochs, to stand in a pipeline beside others, once `ViewWatch.known` has answered.

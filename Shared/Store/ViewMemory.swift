@@ -1,3 +1,4 @@
+import Model
 import NIOCore
 import Redis
 import Synchronization
@@ -18,8 +19,10 @@ public final class ViewMemory: Sendable {
     struct Known: Sendable {
         /// By the anchor of the place; the empty one is that of a single server.
         let epochs: [String: String]
+        /// Types of which orders may be missing.
+        let awaited: Set<OrderTypeIdentifier>
         let generation: UInt64
-        var until: NIODeadline
+        let until: NIODeadline
     }
 
     /// What epochs say that were read behind some data.
@@ -108,8 +111,8 @@ public final class ViewMemory: Sendable {
     func remember(_ epochs: View.Epochs?, of anchors: [String], _ generation: UInt64, _ now: NIODeadline) {
         guard let epochs, epochs.values.count == anchors.count else { return self.forget() }
         let known = Known(
-            epochs: Dictionary(zip(anchors, epochs.values)) { first, _ in first }, generation: generation,
-            until: now + Self.life)
+            epochs: Dictionary(zip(anchors, epochs.values)) { first, _ in first }, awaited: epochs.awaited,
+            generation: generation, until: now + Self.life)
         self.remembered.withLock { $0 = known }
     }
 

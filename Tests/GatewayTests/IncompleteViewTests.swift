@@ -1,3 +1,4 @@
+import Model
 import NIOCore
 import Redis
 import Store
@@ -47,6 +48,37 @@ import Testing
         }
     }
 
+    @Test func onlyOrdersOfATypeThatIsAwaitedMayBeMissing() async throws {
+        try await Bench.with(.init(isComplete: false)) { bench in
+            try await bench.put("1")
+            let view = View(redis: bench.redis)
+            func complete(awaiting type: String) async throws {
+                let places = try await view.look()
+                guard let plan = try await view.begin("test\(type.count)", seen: places) else { return }
+                _ = try await view.complete(
+                    plan, epoch: "e\(type.count)", tails: [:], awaiting: [try OrderTypeIdentifier(type)])
+            }
+            try await complete(awaiting: Bench.orderType)
+            let derived = try bench.derived("2")
+            #expect(try await bench.once("GET", bench.package("1"), token: Bench.ownToken).status == 200)
+            for _ in 0..<2 {
+                for order in ["1", "2"] {
+                    let answer = try await bench.once("GET", bench.package(order), token: "not-the-token-of-it")
+                    #expect(answer.status == 503 && answer["retry-after"] == "10")
+                }
+                #expect(try await bench.once("GET", bench.package("2"), token: derived).status == 503)
+                #expect(try await bench.once("DELETE", bench.registration("d", "2"), token: derived).status == 503)
+                #expect(try await bench.once("GET", bench.list("d")).status == 503)
+            }
+            #expect(bench.metricsText.contains("waybill_fetches_held_total 0\n"), "it is not on its way")
+            try await complete(awaiting: "order.com.example.other")
+            for _ in 0..<2 {
+                #expect(try await bench.once("GET", bench.package("1"), token: "not-the-token-of-it").status == 401)
+                #expect(try await bench.once("GET", bench.list("d")).status == 204)
+            }
+        }
+    }
+
     @Test func nothingIsServedOfAViewThatWasNeverSeenComplete() async throws {
         try await Bench.with(.init(isComplete: false)) { bench in
             try await bench.put("1")
@@ -70,7 +102,8 @@ import Testing
     }
 
     @Test func whoIsToldToWaitForARestoringHasNotGuessed() async throws {
-        let limits = GatewayLimits(backoff: .init(free: 3, forgiveness: .seconds(60), longest: .minutes(10), clients: 64))
+        let limits = GatewayLimits(
+            backoff: .init(free: 3, forgiveness: .seconds(60), longest: .minutes(10), clients: 64))
         try await Bench.with(.init(limits: limits, isComplete: false)) { bench in
             for _ in 0..<10 {
                 #expect(try await bench.once("GET", bench.package("1"), token: "not-the-token-of-it").status == 503)

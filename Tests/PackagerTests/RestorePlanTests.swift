@@ -20,9 +20,11 @@ import Testing
     }
 
     @Test func aPartitionIsReadFromWhereEveryPlaceHasIt() {
-        let bounds = ["orders": [
-            KafkaBounds(partition: 0, first: 10, end: 90), KafkaBounds(partition: 1, first: 0, end: 0),
-        ]]
+        let bounds = [
+            "orders": [
+                KafkaBounds(partition: 0, first: 10, end: 90), KafkaBounds(partition: 1, first: 0, end: 0),
+            ]
+        ]
         func from(_ tails: [[String: Int64]]) -> Int64 { RestorePlan.jobs(bounds, tails: tails)[0].from }
         #expect(from([]) == 10)
         #expect(from([["orders/0": 50]]) == 50)
@@ -55,18 +57,23 @@ import Testing
     @Test func progressSaysHowMuchHowFastAndHowLong() {
         var progress = RestoreProgress()
         let start = ContinuousClock.now
-        var jobs = [RestoreBoard.Job(name: "a/0", from: 100, to: 1100), RestoreBoard.Job(name: "a/1", from: 0, to: 1000)]
+        var jobs = [
+            RestoreBoard.Job(name: "a/0", from: 100, to: 1100), RestoreBoard.Job(name: "a/1", from: 0, to: 1000),
+        ]
         progress.take(jobs, at: start)
         #expect(progress.percent == 0 && progress.rate == 0 && progress.secondsLeft == nil)
         jobs[0].isDone = true
         progress.take(jobs, at: start + .seconds(10))
-        #expect(progress.percent == 50 && progress.rate == 100 && progress.secondsLeft == 10 && progress.remaining == 1000)
+        #expect(
+            progress.percent == 50 && progress.rate == 100 && progress.secondsLeft == 10 && progress.remaining == 1000)
         progress.take([], at: start + .seconds(11))
         #expect(progress.percent == 100)
     }
 
     @Test func theLastRecordOfAnOrderCounts() throws {
-        func record(_ offset: Int64, _ order: String, _ value: [UInt8]?, _ headers: [KafkaHeader] = []) throws -> KafkaRecord {
+        func record(_ offset: Int64, _ order: String, _ value: [UInt8]?, _ headers: [KafkaHeader] = []) throws
+            -> KafkaRecord
+        {
             KafkaRecord(
                 topic: "waybill.orders", partition: 0, offset: offset, timestampMilliseconds: 1000,
                 key: Array("\(try ChangeLog.key(order))".utf8), value: value, headers: headers)
@@ -86,7 +93,8 @@ import Testing
             try record(0, "a", try value("a", version: 1)), try record(1, "b", try value("b", version: 1)),
             try record(2, "a", try value("a", version: 2)), try record(3, "b", nil),
             try record(4, "c", nil, RemovedOrder.headers(of: gone)), try record(5, "d", Array("{".utf8)),
-            KafkaRecord(topic: "waybill.orders", partition: 0, offset: 6, timestampMilliseconds: 0, key: nil, value: nil),
+            KafkaRecord(
+                topic: "waybill.orders", partition: 0, offset: 6, timestampMilliseconds: 0, key: nil, value: nil),
             try record(7, "e", nil, [KafkaHeader(name: RemovedOrder.header, text: "[]")]),
         ])
         let shown = replay.items.map { item, offset in
@@ -99,5 +107,17 @@ import Testing
         #expect(shown == ["2 a 2", "3 b forgotten 1000", "4 c removed true"])
         #expect(replay.unreadable.map(\.origin) == ["waybill.orders/0/5", "waybill.orders/0/6", "waybill.orders/0/7"])
         #expect(RemovedOrder.headers(of: try state("a", version: 1)).isEmpty)
+    }
+
+    @Test func anAwaitedOrderHoldsTheTailOfItsPartitionAlone() throws {
+        var jobs = (0..<3).map { RestoreBoard.Job(name: "o/\($0)", from: 0, to: 9) }
+        for index in jobs.indices { (jobs[index].isDone, jobs[index].next) = (true, 9) }
+        jobs[1].next = 4
+        jobs[1].awaited = [try OrderTypeIdentifier("order.com.example.second")]
+        let tails = RestorePlan.tails(jobs)
+        #expect(tails == ["o/0": 9, "o/1": 4, "o/2": 9])
+        let certain: [String: Int64] = ["o/0": 20, "o/1": 20, "o/2": 20, "r/0": 20]
+        let places = [tails, ["o/0": 7, "o/1": 5]]
+        #expect(RestorePlan.tails(certain, holding: "o", as: places) == ["o/0": 7, "o/1": 4, "r/0": 20])
     }
 }

@@ -43,6 +43,31 @@ import Testing
         }
     }
 
+    @Test func aJobThatIsDoneRemembersWhatItCouldNotRestore() async throws {
+        try await StoreBench.with { bench in
+            let view = View(redis: bench.redis)
+            let type = try OrderTypeIdentifier(orderType)
+            let (whole, own) = (RestoreBoard(view), RestoreBoard(view, of: type))
+            let jobs = [Job(name: "waybill.orders/0", from: 0, to: 9), Job(name: "waybill.orders/1", from: 0, to: 9)]
+            try await whole.note(jobs, of: "p")
+            try await own.note([jobs[0]], of: "q")
+            for _ in jobs {
+                guard case .job(var job) = try await whole.claim(of: "p", by: "a", lease: .seconds(60)) else {
+                    continue
+                }
+                job.isDone = true
+                job.next = 3
+                job.awaited =
+                    job.name == jobs[0].name ? [type, try OrderTypeIdentifier("order.com.example.other")] : []
+                #expect(try await whole.keep(job, of: "p", by: "a", lease: .seconds(60)))
+            }
+            #expect(try await whole.claim(of: "p", by: "a", lease: .seconds(60)) == .allDone)
+            let done = try #require(try await whole.jobs(of: "p")).sorted { $0.name < $1.name }
+            #expect(done.map(\.awaited.count) == [2, 0] && done.allSatisfy(\.isDone) && done[0].next == 3)
+            #expect(try await own.jobs(of: "q") == [jobs[0]], "a type has a board of its own")
+        }
+    }
+
     @Test func aJobThatIsGivenBackIsTakenUpAgain() async throws {
         try await StoreBench.with { bench in
             let board = RestoreBoard(View(redis: bench.redis))
@@ -68,9 +93,10 @@ import Testing
             var other = try state("1", version: 4)
             other.modifiedEpochSeconds += 5
             #expect(try await store.restore([.version(other, somePackage)]) == 1, "of two of one version the later")
-            #expect(try await store.standing([try key("1"), try key("2")]) == [
-                .init(version: 4, modifiedEpochSeconds: other.modifiedEpochSeconds, isRemoved: false), nil,
-            ])
+            #expect(
+                try await store.standing([try key("1"), try key("2")]) == [
+                    .init(version: 4, modifiedEpochSeconds: other.modifiedEpochSeconds, isRemoved: false), nil,
+                ])
         }
     }
 
@@ -118,7 +144,8 @@ import Testing
             // Without its trace only the moment decides.
             let modified = try state("2", version: 3).modifiedEpochSeconds
             _ = try await bench.store.restore([.version(try state("2", version: 3), somePackage)])
-            #expect(try await bench.store.restore([.forgotten(try key("2"), epochMilliseconds: modified * 1000 - 1)]) == 0)
+            #expect(
+                try await bench.store.restore([.forgotten(try key("2"), epochMilliseconds: modified * 1000 - 1)]) == 0)
             #expect(try await bench.store.restore([.forgotten(try key("2"), epochMilliseconds: modified * 1000)]) == 1)
             #expect(try await bench.store.orders([try key("2")])[0].get() == nil)
         }
@@ -145,9 +172,10 @@ import Testing
             #expect(try await tokens() == ["aa", "cc"])
             try await registrations.restore([try item("a", "00", offset: 0), try item("c", nil, offset: 2)])
             #expect(try await tokens() == ["aa", "cc"], "older")
-            #expect(try await registrations.stand([try item("a", "00", offset: 0), try item("a", "11", offset: 5)]) == [
-                true, false,
-            ])
+            #expect(
+                try await registrations.stand([try item("a", "00", offset: 0), try item("a", "11", offset: 5)]) == [
+                    true, false,
+                ])
             try await registrations.restore([try item("a", "11", offset: 5), try item("c", nil, offset: 6)])
             #expect(try await tokens() == ["11"])
             let orders = try await registrations.orders(of: try DeviceIdentifier("c"), type: try .init(orderType))

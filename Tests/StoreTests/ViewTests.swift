@@ -120,6 +120,66 @@ import Testing
         }
     }
 
+    @Test func aViewIsCompleteButForTypesThatItAwaits() async throws {
+        try await StoreBench.with { bench in
+            let view = View(redis: bench.redis)
+            let (type, other) = (try OrderTypeIdentifier(orderType), try OrderTypeIdentifier("order.com.example.other"))
+            let elsewhere = try OrderKey("order.com.example.third/1")
+            let device = try DeviceIdentifier("d")
+            let plan = try #require(try await view.begin("plan", seen: try await view.look()))
+            #expect(try await view.complete(plan, epoch: "one", tails: [:], awaiting: [type, other]))
+            let watch = ViewWatch(view)
+            let store = OrderStore(redis: bench.redis, view: watch)
+            let reader = bench.reader
+            let lists = DeviceOrders(redis: bench.redis, memory: reader.memory)
+            func expect(awaited: Set<OrderTypeIdentifier>) async throws {
+                let places = try await view.look()
+                #expect(places.allSatisfy { $0.isHere && $0.awaited == awaited })
+                #expect(try await watch.known().awaited == awaited)
+                let orders = try await store.eachOrder([key("1"), elsewhere])
+                #expect(try orders[1].get() == nil)
+                switch orders[0] {
+                case .success(let order): #expect(order == nil && !awaited.contains(type))
+                case .failure(let error): #expect(error.code == .unavailable && awaited.contains(type))
+                }
+                // Twice: with a look at the history, and with what is remembered of it.
+                for _ in 0..<2 {
+                    #expect(
+                        try await reader.standing(of: key("1"), on: bench.loop).get().isComplete
+                            != awaited.contains(type))
+                    #expect(try await reader.standing(of: elsewhere, on: bench.loop).get().isComplete)
+                    let list = try await lists.listing(of: device, type: type, since: "", on: bench.loop).get()
+                    #expect(list == (awaited.contains(type) ? .uncertain : .unknown))
+                    let brief = try await lists.listing(
+                        of: device, type: elsewhere.orderType, since: "", isBrief: true, on: bench.loop
+                    ).get()
+                    #expect(brief == .unknown)
+                }
+            }
+            try await expect(awaited: [type, other])
+            let first = try await view.look()
+            #expect(try await view.release(other, in: first, epoch: "two"))
+            #expect(try await !view.release(type, in: first, epoch: "late"), "something happened since")
+            await #expect(throws: StoreError.self) { _ = try await store.orders([elsewhere]) }
+            try await expect(awaited: [type])
+            // Another history: what is confirmed is what it was.
+            for place in try await view.look() {
+                let epoch = try #require(place.epoch).split(separator: ":").dropLast().joined(separator: ":")
+                try await bench.raw(
+                    "SET", StoreKeys.epoch(place.anchor), "\(epoch):0123456789abcdef0123456789abcdef01234567")
+            }
+            let doubted = try await view.look()
+            #expect(doubted.allSatisfy { !$0.isHere && $0.awaited == [type] })
+            #expect(try await !reader.standing(of: elsewhere, on: bench.loop).get().isComplete)
+            try await view.confirm(doubted, epoch: "three")
+            await #expect(throws: StoreError.self) { _ = try await store.orders([elsewhere]) }
+            try await expect(awaited: [type])
+            #expect(try await view.release(type, in: try await view.look(), epoch: "four"))
+            await #expect(throws: StoreError.self) { _ = try await store.orders([elsewhere]) }
+            try await expect(awaited: [])
+        }
+    }
+
     @Test func anOrderIsOnlyUnknownWhenTheViewIsComplete() async throws {
         try await StoreBench.with { bench in
             let view = View(redis: bench.redis)

@@ -27,6 +27,8 @@ struct ChangeProcessor: Sendable {
     var shelf: PictureShelf?
     /// Why an order type without a workshop is waited for; nil if it is nobody's, and its changes are dead letters.
     var awaited: @Sendable (OrderTypeIdentifier) -> String? = { _ in nil }
+    /// Whether the orders of a type are still to be restored; no brand can do anything about them before.
+    var isRestoring: @Sendable (OrderTypeIdentifier) -> Bool = { _ in false }
     /// Sees to it that what was done stands in the view that is served; nil believes it.
     var view: ViewWatch?
     /// Milliseconds since 1970.
@@ -80,6 +82,9 @@ struct ChangeProcessor: Sendable {
     /// - Returns: one outcome for each piece of work, in order.
     func process(_ works: [KeyedWork]) async -> [KeyedWork.Outcome] {
         let batch = ChangeBatch(works) { type in
+            if self.isRestoring(type) {
+                return .awaited(self.awaited(type) ?? "the orders of \(type) are still to be restored")
+            }
             if self.workshops[type] != nil { return .served }
             return self.awaited(type).map { .awaited($0) } ?? .unknown
         }

@@ -1,5 +1,4 @@
 import Model
-import Store
 import Synchronization
 
 /// Orders of one partition that cannot be packaged until their brands load.
@@ -14,20 +13,13 @@ struct AwaitedOrders: Hashable, Sendable {
     }
 }
 
-/// Which brands a restoring waits for, so far as one packager has seen; by job.
+/// Types of which orders are still to be restored, as the view says; kept by `ViewKeeper`.
 ///
-/// Another packager may go on with a job, so what is told leaves out jobs that are done.
-final class AwaitedBrands: Sendable {
-    private let types = Mutex<[String: Set<OrderTypeIdentifier>]>([:])
+/// For whoever can put work off early. What it says may be a second old: `OrderStore` reads no order of such a type.
+final class AwaitedTypes: Sendable {
+    private let types = Mutex<Set<OrderTypeIdentifier>>([])
 
-    /// - Parameter awaited: of a job that was read to its end; nil if nothing of it waits.
-    func note(_ awaited: AwaitedOrders?, of job: String) {
-        self.types.withLock { $0[job] = awaited?.types }
-    }
+    var current: Set<OrderTypeIdentifier> { self.types.withLock { $0 } }
 
-    /// The brands that jobs wait for which are not done, sorted.
-    func labels(_ jobs: [RestoreBoard.Job]) -> [String] {
-        let types = self.types.withLock { $0 }
-        return Set(jobs.filter { !$0.isDone }.flatMap { types[$0.name] ?? [] }).map(\.rawValue).sorted()
-    }
+    func update(_ types: Set<OrderTypeIdentifier>) { self.types.withLock { $0 = types } }
 }

@@ -31,9 +31,10 @@ struct OrderRestorer: Sendable {
 
     /// Whether all of the records are to be seen in Redis, or something newer is.
     ///
+    /// - Parameter awaited: types of which orders may be missing.
     /// Throws whatever type: with a typed throw the optimizer of Swift 6.3.1 crashes where this is inlined.
-    func stand(_ records: [KafkaRecord]) async throws -> Bool {
-        let items = OrderReplay(records).items.map(\.item)
+    func stand(_ records: [KafkaRecord], but awaited: Set<OrderTypeIdentifier> = []) async throws -> Bool {
+        let items = OrderReplay(records).items.map(\.item).filter { !awaited.contains($0.key.orderType) }
         let workshops = self.workshops()
         for (item, standing) in zip(items, try await self.store.standing(items.map(\.key))) {
             // What would not be put back is not missed.
@@ -53,6 +54,11 @@ struct OrderRestorer: Sendable {
         case .forgotten(_, let milliseconds):
             standing.map { $0.isRemoved || $0.modifiedEpochSeconds > milliseconds / 1000 } ?? true
         }
+    }
+
+    /// Whether the orders of a type can be put back, or passed over since no brand is there for it.
+    func canRestore(_ type: OrderTypeIdentifier) -> Bool {
+        self.workshops()[type] != nil || !self.isAwaited(type)
     }
 
     /// Puts orders back.

@@ -32,8 +32,25 @@ enum RestorePlan {
         }
     }
 
-    /// Below which offsets everything stands when all jobs are done.
+    /// Below which offsets everything stands when all jobs are done: an order that is awaited holds its partition's.
     static func tails(_ jobs: [RestoreBoard.Job]) -> [String: Int64] {
-        Dictionary(jobs.map { ($0.name, $0.to) }) { first, _ in first }
+        Dictionary(jobs.map { ($0.name, $0.awaited.isEmpty ? $0.to : $0.next) }) { first, _ in first }
+    }
+
+    /// The tails that may be moved on as long as orders of some types are awaited: the others stay as they are.
+    ///
+    /// - Parameters:
+    ///   - certain: offsets that have become certain.
+    ///   - ordersTopic: where the awaited orders stand.
+    ///   - places: the tails of each place; what one lacks stays away from all.
+    static func tails(
+        _ certain: [String: Int64], holding ordersTopic: String, as places: [[String: Int64]]
+    ) -> [String: Int64] {
+        var tails = certain
+        for name in certain.keys where Self.partition(name)?.topic == ordersTopic {
+            let held = places.map { $0[name] }
+            tails[name] = held.contains(nil) ? nil : held.compactMap(\.self).min()
+        }
+        return tails
     }
 }

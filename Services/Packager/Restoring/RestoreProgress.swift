@@ -1,3 +1,4 @@
+import Model
 import Store
 
 /// How far all packagers together have come with a restoring, and how fast they are.
@@ -14,10 +15,8 @@ struct RestoreProgress {
     private(set) var awaitedBrands: [String] = []
 
     /// Takes in how the jobs stand.
-    mutating func take(
-        _ jobs: [RestoreBoard.Job], awaiting brands: [String] = [], at now: ContinuousClock.Instant
-    ) {
-        self.awaitedBrands = brands
+    mutating func take(_ jobs: [RestoreBoard.Job], at now: ContinuousClock.Instant) {
+        self.awaitedBrands = Set(jobs.flatMap(\.awaited)).map(\.rawValue).sorted()
         self.total = jobs.reduce(0) { $0 &+ ($1.to - $1.from) }
         self.done = jobs.reduce(0) { $0 &+ (($1.isDone ? $1.to : $1.next) - $1.from) }
         self.history.append((now, self.done))

@@ -1,6 +1,7 @@
 import CoreMetrics
 import Kafka
 import Logging
+import Model
 import Operations
 import Store
 
@@ -19,9 +20,6 @@ struct RestoreRun: Sendable {
     /// How often the end of a partition is looked at again before the job counts as done.
     private static let endLimit = 3
     private static let idle: Duration = .milliseconds(250)
-    /// How long an order waits for its brand before it is looked at again.
-    private static let brandPause: Duration = .seconds(5)
-
     let plan: String
     let board: RestoreBoard
     let reader: KafkaReader
@@ -30,12 +28,18 @@ struct RestoreRun: Sendable {
     let registrations: RegistrationRestorer
     let metrics: RestoreMetrics
     let logger: Logger
-    let awaited = AwaitedBrands()
+    /// The type whose orders are read, and no others; nil for all.
+    var type: OrderTypeIdentifier?
+    /// Jobs in hand at once.
+    var lanes = RestoreRun.lanes
     /// Called every second with how far it is.
     let report: @Sendable (RestoreProgress) -> Void
 
     /// The job is in others' hands, or the plan is over.
     private struct Lost: Error {}
+
+    /// The brand that is restored alone cannot be loaded any more.
+    private struct BrandIsGone: Error {}
 
     /// - Returns: the jobs when all are done; nil when the plan is over.
     /// - Throws: `CancellationError`
@@ -45,12 +49,11 @@ struct RestoreRun: Sendable {
             try await withThrowingTaskGroup(of: Void.self) { lanes in
                 // Letters and digits, as the board wants them; who begins alike is one packager.
                 let name = ViewKeeper.randomName()
-                for lane in 0..<Self.lanes { lanes.addTask { try await self.work(as: "\(name)x\(lane)") } }
+                for lane in 0..<self.lanes { lanes.addTask { try await self.work(as: "\(name)x\(lane)") } }
                 try await lanes.waitForAll()
             }
             group.cancelAll()
         }
-        self.metrics.waiting.record(0)
         guard let jobs = try await self.board.jobs(of: self.plan), jobs.allSatisfy(\.isDone) else { return nil }
         return jobs
     }
@@ -59,8 +62,8 @@ struct RestoreRun: Sendable {
         var progress = RestoreProgress()
         while !Task.isCancelled {
             if let jobs = try? await self.board.jobs(of: self.plan) {
-                progress.take(jobs, awaiting: self.awaited.labels(jobs), at: .now)
-                self.metrics.waiting.record(progress.awaitedBrands.isEmpty ? 0 : 1)
+                progress.take(jobs, at: .now)
+                if !progress.awaitedBrands.isEmpty { self.metrics.waiting.record(1) }
                 self.metrics.remaining.record(progress.remaining)
                 self.report(progress)
             }
@@ -81,6 +84,8 @@ struct RestoreRun: Sendable {
                 failures = 0
             } catch is Lost {
                 continue
+            } catch is BrandIsGone {
+                return
             } catch {
                 try Task.checkCancellation()
                 failures += 1
@@ -125,7 +130,10 @@ struct RestoreRun: Sendable {
                 bytes: Self.chunkBytes
             ) { records in
                 if topic == self.ordersTopic {
-                    if let more = try await self.orders.restore(records) { awaited = more.merging(awaited) }
+                    if let more = try await self.orders.restore(self.chosen(records)) {
+                        guard self.type == nil else { throw BrandIsGone() }
+                        awaited = more.merging(awaited)
+                    }
                 } else {
                     try await self.registrations.restore(records)
                 }
@@ -140,24 +148,17 @@ struct RestoreRun: Sendable {
             guard let bounds = try await self.bounds(of: job), bounds.end > job.to else { break }
             job.to = bounds.end
         }
-        self.awaited.note(awaited, of: job.name)
-        if let awaited {
-            self.warn(awaited)
-            job.next = awaited.offset
-            try await self.board.giveBack(job, of: self.plan, by: owner, pause: Self.brandPause)
-            return
-        }
-        job.next = job.to
+        // What waits for its brand is read again when that is loaded, see `LateRestoring`.
+        job.next = awaited?.offset ?? job.to
+        job.awaited = awaited?.types ?? []
         job.isDone = true
         try await self.keep(job, owner)
     }
 
-    private func warn(_ awaited: AwaitedOrders) {
-        for type in awaited.types {
-            self.logger.error(
-                "restoring waits for a brand that cannot be loaded: mend it, or remove its directory to go on without",
-                metadata: ["brand": "\(type)"])
-        }
+    private func chosen(_ records: [KafkaRecord]) -> [KafkaRecord] {
+        guard let type = self.type else { return records }
+        let prefix = "\(type)/".utf8
+        return records.filter { $0.key?.starts(with: prefix) ?? false }
     }
 
     private func bounds(of job: RestoreBoard.Job) async throws -> KafkaBounds? {

@@ -2,6 +2,7 @@ import CoreMetrics
 import Foundation
 import Kafka
 import Logging
+import Model
 import Operations
 import Redis
 import ServiceLifecycle
@@ -33,13 +34,16 @@ final class ViewKeeper: Service {
     private let wakes: AsyncStream<Void>
     private let waker: AsyncStream<Void>.Continuation
     private let logged = Mutex<ContinuousClock.Instant?>(nil)
+    private let awaited: AwaitedTypes
 
+    /// - Parameter awaited: is told which types' orders are still to be restored.
     init(
         view: View, ordersTopic: String, registrationsTopic: String, reader: KafkaReader, orders: OrderRestorer,
         registrations: RegistrationRestorer, metrics: RestoreMetrics, readiness: Readiness, logger: Logger,
-        wakes: Wakes
+        wakes: Wakes, awaited: AwaitedTypes
     ) {
         self.view = view
+        self.awaited = awaited
         self.topics = [ordersTopic, registrationsTopic]
         self.reader = reader
         self.orders = orders
@@ -76,11 +80,29 @@ final class ViewKeeper: Service {
                     }
                 }
                 group.addTask { try await self.look() }
+                group.addTask { try await self.restoreLate() }
                 // Neither ends but by cancellation.
                 try await group.waitForAll()
             }
         }
         await self.reader.close()
+    }
+
+    /// Restores the orders of brands that can be loaded at last.
+    private func restoreLate() async throws {
+        let late = LateRestoring(
+            view: self.view, ordersTopic: self.topics[0], reader: self.reader, orders: self.orders,
+            registrations: self.registrations, metrics: self.metrics, logger: self.logger)
+        while true {
+            try await Task.sleep(for: Self.interval)
+            do {
+                try await late.restore(self.awaited.current)
+            } catch {
+                try Task.checkCancellation()
+                self.logger.warning(
+                    "orders of a brand cannot be restored, trying again", metadata: ["error": "\(error)"])
+            }
+        }
     }
 
     private func look() async throws {
@@ -119,6 +141,7 @@ final class ViewKeeper: Service {
         case .complete:
             self.readiness.met(Self.condition)
             self.metrics.viewComplete.record(1)
+            self.note(awaited: Self.awaited(places))
             try await self.keepTails(&samples, places)
             return true
         case .doubtful:
@@ -138,6 +161,23 @@ final class ViewKeeper: Service {
         }
     }
 
+    private static func awaited(_ places: [View.Place]) -> Set<OrderTypeIdentifier> {
+        places.reduce(into: []) { $0.formUnion($1.awaited) }
+    }
+
+    private func note(awaited types: Set<OrderTypeIdentifier>) {
+        self.metrics.waiting.record(types.isEmpty ? 0 : 1)
+        let names = types.map(\.rawValue).sorted().joined(separator: ", ")
+        if types != self.awaited.current, !types.isEmpty {
+            self.logger.error(
+                "orders wait to be restored with their brands: mend these, or remove their directories to go on without",
+                metadata: ["brands": "\(names)"])
+        }
+        self.awaited.update(types)
+        self.readiness.note(
+            Self.condition, types.isEmpty ? nil : "orders wait to be restored with their brands: \(names)")
+    }
+
     private func unmet(_ reason: String) {
         self.readiness.unmet(Self.condition, reason)
         self.metrics.viewComplete.record(0)
@@ -147,22 +187,23 @@ final class ViewKeeper: Service {
     ///
     /// Under load that concerns every partition, so as many are read at once as in restoring.
     private func verify(_ places: [View.Place]) async throws -> Bool {
+        let awaited = Self.awaited(places)
         var open = RestorePlan.jobs(try await self.bounds(), tails: places.map(\.tails)).filter { !$0.isDone }[...]
         return try await withThrowingTaskGroup(of: Bool.self) { group in
-            for job in open.prefix(RestoreRun.lanes) { group.addTask { try await self.verify(job) } }
+            for job in open.prefix(RestoreRun.lanes) { group.addTask { try await self.verify(job, awaited) } }
             open = open.dropFirst(RestoreRun.lanes)
             while let stands = try await group.next() {
                 guard stands else {
                     group.cancelAll()
                     return false
                 }
-                if let job = open.popFirst() { group.addTask { try await self.verify(job) } }
+                if let job = open.popFirst() { group.addTask { try await self.verify(job, awaited) } }
             }
             return true
         }
     }
 
-    private func verify(_ job: RestoreBoard.Job) async throws -> Bool {
+    private func verify(_ job: RestoreBoard.Job, _ awaited: Set<OrderTypeIdentifier>) async throws -> Bool {
         guard let (topic, partition) = RestorePlan.partition(job.name) else { return true }
         do {
             try await self.reader.read(
@@ -171,7 +212,7 @@ final class ViewKeeper: Service {
             ) { records in
                 let isThere =
                     topic == self.topics[0]
-                    ? try await self.orders.stand(records) : try await self.registrations.stand(records)
+                    ? try await self.orders.stand(records, but: awaited) : try await self.registrations.stand(records)
                 if !isThere { throw FellBack() }
             }
             return true
@@ -199,7 +240,10 @@ final class ViewKeeper: Service {
             registrations: self.registrations, metrics: self.metrics, logger: self.logger
         ) { self.report($0) }
         guard let jobs = try await run.run() else { return }
-        if try await self.view.complete(plan, epoch: Self.randomName(), tails: RestorePlan.tails(jobs)) {
+        let types = jobs.reduce(into: Set()) { $0.formUnion($1.awaited) }
+        if try await self.view.complete(
+            plan, epoch: Self.randomName(), tails: RestorePlan.tails(jobs), awaiting: types)
+        {
             try await board.forget(plan)
             let records = jobs.reduce(0) { $0 &+ ($1.to - $1.from) }
             self.logger.info("the view is restored", metadata: ["records": "\(records)"])
@@ -235,7 +279,10 @@ final class ViewKeeper: Service {
             bounds.map { (RestorePlan.name(topic, $0.partition), $0.end) }
         }
         if let tails = samples.take(Dictionary(ends) { first, _ in first }, in: places, at: now) {
-            try await self.view.keep(tails: tails, in: places)
+            let held =
+                Self.awaited(places).isEmpty
+                ? tails : RestorePlan.tails(tails, holding: self.topics[0], as: places.map(\.tails))
+            try await self.view.keep(tails: held, in: places)
         }
     }
 

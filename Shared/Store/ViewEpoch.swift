@@ -1,0 +1,20 @@
+import Model
+
+/// The text of an epoch: `<name>:<history>`, or `<name>:<type>,<type>:<history>` while orders of types are awaited.
+///
+/// The types are part of the value, so whoever compares epochs compares them too, and each place of a cluster has them
+/// under the same discipline. A program that knows the first form only takes the second one for that of another
+/// history, and says nothing of what is missing.
+enum ViewEpoch {
+    /// What stands before the history.
+    static func text(_ name: String, awaiting types: Set<OrderTypeIdentifier>) -> String {
+        types.isEmpty ? name : "\(name):\(types.map(\.rawValue).sorted().joined(separator: ","))"
+    }
+
+    /// The types of a whole epoch.
+    static func awaited(in epoch: String) -> Set<OrderTypeIdentifier> {
+        let parts = epoch.split(separator: ":", omittingEmptySubsequences: false)
+        guard parts.count == 3 else { return [] }
+        return Set(parts[1].split(separator: ",").compactMap { try? OrderTypeIdentifier(String($0)) })
+    }
+}
