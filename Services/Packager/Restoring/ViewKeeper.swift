@@ -93,12 +93,16 @@ final class ViewKeeper: Service {
         let late = LateRestoring(
             view: self.view, ordersTopic: self.topics[0], reader: self.reader, orders: self.orders,
             registrations: self.registrations, metrics: self.metrics, logger: self.logger)
+        var failures = 0
         while true {
-            try await Task.sleep(for: Self.interval)
+            try await Task.sleep(
+                for: failures == 0 ? Self.interval : backoff(attempt: failures, random: { Double.random(in: $0) }))
             do {
                 try await late.restore(self.awaited.current)
+                failures = 0
             } catch {
                 try Task.checkCancellation()
+                failures += 1
                 self.logger.warning(
                     "orders of a brand cannot be restored, trying again", metadata: ["error": "\(error)"])
             }
