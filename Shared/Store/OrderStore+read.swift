@@ -4,9 +4,9 @@ import Redis
 /// Reading orders with a bound on what is in memory at once.
 extension OrderStore {
     /// A document of at most so many bytes comes with the first answer; of a larger one only its size does.
-    static let smallDocument = 16 << 10
+    public static let smallDocument = 16 << 10
     /// Most bytes of larger documents that are read at once. One alone may be larger.
-    static let pageBytes = 4 << 20
+    public static let pageBytes = 4 << 20
 
     /// What a first look at an order gives.
     public enum Sight: Sendable {
