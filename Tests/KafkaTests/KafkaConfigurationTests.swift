@@ -52,6 +52,36 @@ struct KafkaConfigurationTests {
         }
     }
 
+    @Test(arguments: [
+        ("acks", "1", ["all", "ALL", "-1"]), ("request.required.acks", "0", ["-1"]),
+        ("enable.idempotence", "false", ["true", "1"]), ("enable.gapless.guarantee", "true", ["false"]),
+        ("max.in.flight", "6", ["5", "1"]), ("max.in.flight.requests.per.connection", "1000000", ["5"]),
+        ("partitioner", "consistent_random", ["murmur2_random"]), ("delivery.report.only.error", "true", ["false"]),
+        ("isolation.level", "read_uncommitted", ["read_committed"]), ("auto.offset.reset", "latest", ["earliest"]),
+    ])
+    func aFileMayRepeatAGuaranteeAndNotTakeItAway(name: String, bad: String, good: [String]) async throws {
+        let file = "/etc/corporate.properties"
+        let refused = KafkaConfiguration(bootstrap: "127.0.0.1:1", properties: [name: bad], file: file)
+        let error = #expect(throws: KafkaError(.configuration, "")) { try KafkaProducer(refused) }
+        let message = error?.message ?? ""
+        #expect(message.contains("\(name)=\(bad): it must be "), "\(message)")
+        #expect(message.contains(", since ") && message.contains("remove this line"), "\(message)")
+        #expect(message.hasSuffix(", see \(file)"), "\(message)")
+        for value in good {
+            let taken = KafkaConfiguration(bootstrap: "127.0.0.1:1", properties: [name: value], file: file)
+            let producer = try KafkaProducer(taken)
+            await producer.close()
+            let reader = try KafkaReader(taken)
+            await reader.close()
+        }
+    }
+
+    @Test func theBootstrapAddressHasNoPlaceInTheFile() {
+        let configuration = KafkaConfiguration(bootstrap: "127.0.0.1:1", properties: ["bootstrap.servers": "x:1"])
+        let error = #expect(throws: KafkaError(.configuration, "")) { try configuration.check() }
+        #expect(error?.message.contains("remove this line") == true)
+    }
+
     @Test(arguments: ["ssl.key.pem", "ssl.key.password", "sasl.password", "sasl.oauthbearer.client.secret"])
     func aSecretNeverStandsInAMessage(name: String) {
         #expect(KafkaConfiguration.isSecret(name))

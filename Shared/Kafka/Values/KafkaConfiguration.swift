@@ -2,7 +2,7 @@
 public struct KafkaConfiguration: Sendable {
     /// `host:port`, several with commas.
     public var bootstrap: String
-    /// librdkafka properties; they override the wrapper's defaults except the reserved ones.
+    /// librdkafka properties; they override the wrapper's defaults, except the reserved ones and `guarantees`.
     public var properties: [String: String]
     /// Where the properties were read from, for messages.
     public var file: String?
@@ -23,15 +23,69 @@ public struct KafkaConfiguration: Sendable {
 
     /// Properties that this module sets by itself because its promises hang on them.
     static let reserved: [String: String] = [
-        "bootstrap.servers": "the bootstrap address is given apart from the properties",
-        "metadata.broker.list": "the bootstrap address is given apart from the properties",
+        "bootstrap.servers": "remove this line, the bootstrap address is given apart from the properties",
+        "metadata.broker.list": "remove this line, the bootstrap address is given apart from the properties",
         "group.id": "the group is named by the service",
         "group.instance.id": "the member is named by the service",
         "enable.auto.commit": "positions are committed when their work is done",
         "enable.auto.offset.store": "positions are committed when their work is done",
         "log.queue": "log lines go to the service's log",
+        "enabled_events": "events go to the service's log",
         "transactional.id": "transactions are not used",
     ]
+
+    /// A property that may only have some values, since a promise hangs on it.
+    struct Guarantee {
+        let names: [String]
+        /// Lower case.
+        let values: Set<String>
+        let reason: String
+    }
+
+    /// The properties that a file shared with other programs may repeat, and not change.
+    ///
+    /// Source: librdkafka CONFIGURATION.md, with its aliases and other spellings of a value
+    static let guarantees: [Guarantee] = [
+        Guarantee(
+            names: ["acks", "request.required.acks"], values: ["all", "-1"],
+            reason: "what is acknowledged must outlive a broker"),
+        Guarantee(
+            names: ["enable.idempotence"], values: ["true", "t", "1"],
+            reason: "what is sent again must be written once and in order"),
+        Guarantee(
+            names: ["enable.gapless.guarantee"], values: ["false", "f", "0"],
+            reason: "a message that fails must not end the producer"),
+        Guarantee(
+            names: ["max.in.flight", "max.in.flight.requests.per.connection"], values: ["1", "2", "3", "4", "5"],
+            reason: "with more requests under way an idempotent producer cannot keep their order"),
+        Guarantee(
+            names: ["partitioner"], values: ["murmur2_random"],
+            reason: "a key must stay in its partition, whoever produces it"),
+        Guarantee(
+            names: ["delivery.report.only.error"], values: ["false", "f", "0"],
+            reason: "success must be told as well, or nothing is ever done"),
+        Guarantee(
+            names: ["isolation.level"], values: ["read_committed"],
+            reason: "what an aborted transaction wrote must not be applied"),
+        Guarantee(
+            names: ["auto.offset.reset"], values: ["earliest", "smallest", "beginning"],
+            reason: "a new group must not pass over what waits"),
+    ]
+
+    /// - Throws: `.configuration` naming property, value and reason.
+    private func checkGuarantees() throws(KafkaError) {
+        for guarantee in Self.guarantees {
+            for name in guarantee.names {
+                guard let value = self.properties[name], !guarantee.values.contains(value.lowercased()) else {
+                    continue
+                }
+                throw KafkaError(
+                    .configuration,
+                    "setting \(name)=\(value): it must be \(guarantee.values.sorted().joined(separator: " or ")), "
+                        + "since \(guarantee.reason); remove this line")
+            }
+        }
+    }
 
     /// True for properties whose value may never stand in a message.
     static func isSecret(_ name: String) -> Bool {
@@ -59,12 +113,14 @@ public struct KafkaConfiguration: Sendable {
 
     /// The properties of a handle, in a fixed order: defaults, then the caller's, then what is fixed.
     ///
-    /// - Throws: `.configuration` for a reserved property or an empty bootstrap address.
+    /// - Throws: `.configuration` for a reserved property, a value that breaks a guarantee, or an empty bootstrap
+    ///   address.
     func resolved(defaults: [String: String], fixed: [String: String]) throws(KafkaError) -> [(String, String)] {
         guard !self.bootstrap.isEmpty else { throw KafkaError(.configuration, "reading the bootstrap address: empty") }
         for (name, reason) in Self.reserved.sorted(by: { $0.key < $1.key }) where self.properties[name] != nil {
             throw KafkaError(.configuration, "setting \(name): \(reason)")
         }
+        try self.checkGuarantees()
         var all = defaults
         // Aliases of one setting: the caller's spelling wins over the default's.
         for (alias, name) in Self.aliases where self.properties[alias] != nil { all[name] = nil }
