@@ -13,7 +13,7 @@ struct PublishCommand: AsyncParsableCommand {
             (order.json): what Waybill owns is taken off, and it is published as waybill.order.replaced.
             """)
 
-    @Option(help: "Kafka bootstrap servers.") var bootstrap: String
+    @OptionGroup var kafka: KafkaOptions
     @Option(help: "Order type identifier.") var orderType: String
     @Option(help: "Prefix of the topics.") var topicPrefix = "waybill."
     @Flag(help: "CloudEvents binary mode instead of structured.") var binary = false
@@ -24,7 +24,7 @@ struct PublishCommand: AsyncParsableCommand {
 
     func run() async throws {
         let orderType = try OrderTypeIdentifier(self.orderType)
-        let producer = try KafkaProducer(KafkaConfiguration(bootstrap: self.bootstrap))
+        let producer = try KafkaProducer(self.kafka.configuration())
         do {
             if self.type == CloudEvent.ChangeType.removed.rawValue, self.files == ["-"] {
                 try await self.publish(nil, orderType, producer)

@@ -5,13 +5,10 @@ import Model
 /// `waybill-dev topics`: makes the topics with the settings that Waybill needs.
 struct TopicsCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "topics", abstract: "Creates the topics on a Kafka cluster; those that exist are left as they are.")
+        commandName: "topics", abstract: "Creates the topics on a Kafka cluster; those that exist are left as they are."
+    )
 
-    @Option(help: "Kafka's address, host:port.")
-    var bootstrap: String
-
-    @Option(help: "A librdkafka properties file (TLS, SASL).")
-    var properties: String?
+    @OptionGroup var kafka: KafkaOptions
 
     @Option(help: "What all topics start with.")
     var topicPrefix = "waybill."
@@ -26,15 +23,16 @@ struct TopicsCommand: AsyncParsableCommand {
     private static let messageBytes = "4194304"
 
     func run() async throws {
-        let properties = try self.properties.map { path throws in try KafkaConfiguration.properties(file: path) } ?? [:]
-        let admin = try KafkaAdmin(KafkaConfiguration(bootstrap: self.bootstrap, properties: properties))
+        let admin = try KafkaAdmin(self.kafka.configuration())
         let topics = Topics(prefix: self.topicPrefix)
         let compacted = ["cleanup.policy": "compact", "max.message.bytes": Self.messageBytes]
         let kept = ["cleanup.policy": "delete", "max.message.bytes": Self.messageBytes]
         do {
             try await admin.createTopics(
-                [(topics.orderChanges, kept), (topics.deadLetters, kept), (topics.orders, compacted),
-                    (topics.registrations, compacted)].map {
+                [
+                    (topics.orderChanges, kept), (topics.deadLetters, kept), (topics.orders, compacted),
+                    (topics.registrations, compacted),
+                ].map {
                     KafkaTopic(
                         name: $0, partitions: self.partitions, replication: self.replication, configuration: $1)
                 })

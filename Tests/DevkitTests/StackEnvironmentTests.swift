@@ -1,3 +1,4 @@
+import Kafka
 import Model
 import TestKit
 import Testing
@@ -22,8 +23,18 @@ import Testing
         #expect(stack.apnsAdmin == "http://127.0.0.1:3" && stack.orderType.rawValue == "order.com.example.shop")
         #expect(stack.tokenSecrets == "/s=1/secrets.json" && stack.roots == "/root.pem")
         #expect(stack.webServiceURL == nil)
+        #expect(try stack.kafkaConfiguration().properties == [:])
         let named = try Self.read((Self.lines + ["WEB_SERVICE_URL=https://wallet.example.com"]).joined(separator: "\n"))
         #expect(named.webServiceURL == "https://wallet.example.com")
+    }
+
+    @Test func theToolsTalkToKafkaAsTheServicesDo() throws {
+        let directory = try TemporaryDirectory("environment")
+        let file = try directory.write("services.properties", "security.protocol=ssl\n")
+        let kafka = try Self.read((Self.lines + ["KAFKA_PROPERTIES=\(file)"]).joined(separator: "\n"))
+            .kafkaConfiguration()
+        #expect(kafka.bootstrap == "127.0.0.1:2" && kafka.file == file)
+        #expect(kafka.properties == ["security.protocol": "ssl"])
     }
 
     @Test(arguments: lines.indices)

@@ -25,7 +25,7 @@ struct CommitScheduleTests {
         #expect(schedule.served < ticket)
         _ = schedule.end(urgent, nil, jitter: 1, now: self.now)
         #expect(schedule.served == ticket)
-        #expect(self.request(schedule.next(self.positions, in: 1, now: self.now + CommitSchedule.pause)) != nil)
+        #expect(self.request(schedule.next(self.positions, in: 1, now: self.now + schedule.pause)) != nil)
     }
 
     @Test func whoAsksWhenNothingIsToBeCommittedIsServed() {

@@ -1,3 +1,4 @@
+import Synchronization
 import TestKit
 import Testing
 
@@ -39,6 +40,32 @@ struct KafkaConsumerTests {
         #expect(consumer.quietTime == nil)
         await admin.close()
         await consumer.close()
+    }
+
+    /// One interval lasts longer than the test, so only the first commit and the last one come.
+    @Test func commitsGatherForAnIntervalAndTheEndWaitsForNone() async throws {
+        let broker = try await KafkaBroker.shared(topics: [.init("orders", partitions: 1)])
+        let orders = broker.topics[0].name
+        try await fill(broker, orders, 10, partition: 0)
+        let chosen = Mutex<[Int64]>([])
+        let consumer = try KafkaConsumer(
+            configuration(broker, ["auto.commit.interval.ms": "600000"]), group: broker.group, topics: [orders],
+            onCommit: { moment in
+                if case .chosen(let positions) = moment { chosen.withLock { $0 += positions.map(\.offset) } }
+            })
+        let records = try await read(consumer, 10)
+        consumer.finished([records[0]])
+        try await eventually("the first commit") { chosen.withLock { !$0.isEmpty } }
+        for record in records.dropFirst() {
+            consumer.finished([record])
+            try await Task.sleep(for: .milliseconds(20))
+        }
+        #expect(chosen.withLock { $0 } == [1])
+        await consumer.close()
+        #expect(chosen.withLock { $0 } == [1, 10])
+        let admin = try KafkaAdmin(configuration(broker))
+        #expect(try await admin.committed(group: broker.group, topic: orders) == [0: 10])
+        await admin.close()
     }
 
     @Test func twoConsumersShareThePartitionsAndARevokeWaitsForTheBatchInHand() async throws {

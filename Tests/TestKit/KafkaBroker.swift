@@ -15,8 +15,14 @@ import Synchronization
 /// `KafkaBroker.shared` gives the cluster that the environment names, for tests that neither stop nor break it.
 @safe
 public final class KafkaBroker: Sendable {
-    /// Consumer properties that make rebalances of the mock as quick as they get.
-    public static let quick = ["session.timeout.ms": "4000", "heartbeat.interval.ms": "200"]
+    /// Consumer properties that make rebalances, fetches and commits with the mock as quick as they get.
+    ///
+    /// It waits `fetch.wait.max.ms` out before it answers that there is nothing, also when something comes meanwhile.
+    /// Source: rdkafka_mock_handlers.c at v2.0.2, rd_kafka_mock_handle_Fetch
+    public static let quick = [
+        "session.timeout.ms": "4000", "heartbeat.interval.ms": "200", "fetch.wait.max.ms": "5",
+        "topic.metadata.refresh.interval.ms": "5000", "auto.commit.interval.ms": "50",
+    ]
 
     /// A topic and how many partitions it has.
     public struct Topic: Sendable, Hashable {
@@ -41,7 +47,10 @@ public final class KafkaBroker: Sendable {
         self.bootstrap = bootstrap
         self.topics = topics
         // Below 6 s a real broker refuses. Source: Kafka broker setting group.min.session.timeout.ms
-        self.properties = ["session.timeout.ms": "6000", "heartbeat.interval.ms": "500"]
+        self.properties = [
+            "session.timeout.ms": "6000", "heartbeat.interval.ms": "500",
+            "topic.metadata.refresh.interval.ms": "5000", "auto.commit.interval.ms": "50",
+        ]
     }
 
     private struct Cluster {

@@ -30,7 +30,7 @@ struct CommitSchedule {
     }
 
     /// How long to gather before the next commit, if nobody waits for it.
-    static let pause = Duration.milliseconds(50)
+    let pause: Duration
     /// How late the thread may notice that a waiter's time is over.
     static let tick = 100
 
@@ -45,6 +45,8 @@ struct CommitSchedule {
     private var isAsleep = false
     private var isEnding = false
     private var lastError: KafkaError?
+
+    init(pause: Duration = .seconds(1)) { self.pause = pause }
 
     /// - Returns: whether the thread sleeps and wants a signal.
     mutating func wake() -> Bool {
@@ -111,7 +113,7 @@ struct CommitSchedule {
         } else {
             self.attempt = 0
             self.served = max(self.served, request.ticket)
-            self.notBefore = now + Self.pause
+            self.notBefore = now + self.pause
         }
         return self.tell(now: now)
     }

@@ -23,7 +23,7 @@ public final class KafkaConsumer: Sendable {
 
     /// Joins the group; returns before it has.
     ///
-    /// Topics that do not exist yet are looked for every 5 s.
+    /// Topics that do not exist yet are looked for every 30 s.
     /// - Parameters:
     ///   - instance: a name of this member that outlives restarts (static membership); nil: an ordinary member.
     ///   - revokeWait: below `max.poll.interval.ms` (300 s). Default 10 s.
@@ -43,14 +43,9 @@ public final class KafkaConsumer: Sendable {
     ) throws(KafkaError) {
         guard !topics.isEmpty else { throw KafkaError(.configuration, "subscribing: no topics") }
         var fixed = ["group.id": group, "enable.auto.commit": "false", "enable.auto.offset.store": "false"]
-        var defaults = Self.defaults
-        if let instance {
-            fixed["group.instance.id"] = instance
-            // A member that restarts within this time finds its partitions as they were.
-            defaults["session.timeout.ms"] = "45000"
-        }
+        if let instance { fixed["group.instance.id"] = instance }
         let properties = try configuration.naming { () throws(KafkaError) in
-            try configuration.resolved(defaults: defaults, fixed: fixed)
+            try configuration.resolved(defaults: Self.defaults, fixed: fixed)
         }
         self.thread = try configuration.naming { () throws(KafkaError) in
             try ConsumerThread(
@@ -72,20 +67,25 @@ public final class KafkaConsumer: Sendable {
         // same.
         "partition.assignment.strategy": "range,roundrobin",
         "auto.offset.reset": "earliest",
-        "session.timeout.ms": "10000",
+        // Kafka's own default. A member that is killed keeps its partitions for so long; one that restarts under its
+        // instance name within this time finds them as they were. Source: KIP-735
+        "session.timeout.ms": "45000",
+        // Done work gathers for so long before it is committed; nothing waits when partitions leave or the consumer
+        // closes. librdkafka's own commits, which this property is for elsewhere, are off.
+        "auto.commit.interval.ms": "1000",
         // Together with what is read ahead and in hand below 48 MB. One answer may reach over it by its whole size,
         // which is 50 MB by default.
         "queued.max.messages.kbytes": "8192",
         "fetch.max.bytes": "4194304",
         "queued.min.messages": "10000",
-        // A broker answers as soon as it has a byte; a short wait only matters for partitions that were not part of
-        // the fetch under way, and for the mock broker, which always waits its time out.
-        "fetch.wait.max.ms": "5",
+        // A broker answers as soon as it has a byte, so a long wait costs no latency and an idle consumer asks twice a
+        // second. Only librdkafka's embedded broker waits the time out: what runs it sets 5.
+        "fetch.wait.max.ms": "500",
         "fetch.error.backoff.ms": "100",
         "socket.nagle.disable": "true",
         "allow.auto.create.topics": "false",
-        // Finds a topic that is created late. librdkafka's own default is 300 s.
-        "topic.metadata.refresh.interval.ms": "5000",
+        // Finds a topic or partitions that are created late. librdkafka's own default is 300 s.
+        "topic.metadata.refresh.interval.ms": "30000",
         "reconnect.backoff.max.ms": "2000",
     ]
 

@@ -62,7 +62,8 @@ public final class KafkaReader: Sendable {
     static let defaults = [
         "client.id": "waybill",
         "queued.min.messages": "1000",
-        "fetch.wait.max.ms": "10",
+        // A fetch that finds nothing delays the partition that is read next by this much.
+        "fetch.wait.max.ms": "100",
         "fetch.error.backoff.ms": "100",
         "socket.nagle.disable": "true",
         "allow.auto.create.topics": "false",
@@ -83,7 +84,7 @@ public final class KafkaReader: Sendable {
         return try await self.line.run { () throws(KafkaError) in
             try unsafe handle.use { raw throws(KafkaError) in
                 let wait: Int32 = 10_000
-                let count = try unsafe OffsetQuery.partitions(raw, topic, timeoutMilliseconds: wait)
+                let count = try unsafe TopicQuery.partitions(raw, topic, timeoutMilliseconds: wait).count
                 // The beginning first: an end that is asked for later cannot lie before it.
                 let first = try unsafe OffsetQuery.offsets(
                     raw, topic, count, at: Int64(RD_KAFKA_OFFSET_BEGINNING), timeoutMilliseconds: wait)

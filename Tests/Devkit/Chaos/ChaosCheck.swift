@@ -201,7 +201,7 @@ struct ChaosCheck: Sendable {
         var left = try await self.run.admin.endOffsets(topic).values.reduce(0, +)
         left -= try await self.run.admin.beginningOffsets(topic).values.reduce(0, +)
         let consumer = try KafkaConsumer(
-            KafkaConfiguration(bootstrap: self.run.stack.kafka), group: "waybill-chaos-\(randomHex(bytes: 6))",
+            self.run.stack.kafkaConfiguration(), group: "waybill-chaos-\(randomHex(bytes: 6))",
             topics: [topic])
         let end = ContinuousClock.now + .seconds(120)
         while left > 0, .now < end {

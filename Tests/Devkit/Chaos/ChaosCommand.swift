@@ -47,7 +47,7 @@ struct ChaosCommand: AsyncParsableCommand {
         }
         let plan = ChaosPlan(orders, orderType: stack.orderType, count: count, seed: self.seed)
         if self.embedded {
-            let admin = try KafkaAdmin(KafkaConfiguration(bootstrap: stack.kafka))
+            let admin = try KafkaAdmin(stack.kafkaConfiguration())
             let partitions = try await admin.partitions(Topics().orders)
             await admin.close()
             let bounds = ChaosBounds(
@@ -67,7 +67,9 @@ struct ChaosCommand: AsyncParsableCommand {
         run.tally.count("changes", by: plan.steps.count)
         run.tally.count("pushes", by: Int(run.journal.delivered))
         let (differences, explained) = run.tally.differences
-        for (name, number) in run.tally.counts.sorted(by: { $0.key < $1.key }) { Console.line("count \(name) \(number)") }
+        for (name, number) in run.tally.counts.sorted(by: { $0.key < $1.key }) {
+            Console.line("count \(name) \(number)")
+        }
         for difference in explained { Console.line("difference \(difference)") }
         Console.line("count differences \(differences)")
         guard differences == 0 else { throw ExitCode(1) }

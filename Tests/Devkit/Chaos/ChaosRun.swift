@@ -48,7 +48,7 @@ struct ChaosRun: Sendable {
         self.tokens = try DerivedTokens(file: stack.tokenSecrets)
         let verifier = try PackageVerifier(rootsPEM: readFile(stack.roots))
         self.verifier = verifier
-        let kafka = KafkaConfiguration(bootstrap: stack.kafka)
+        let kafka = try stack.kafkaConfiguration()
         self.admin = try KafkaAdmin(kafka)
         let journal = APNSJournal(admin: stack.apnsAdmin, http: http)
         self.journal = journal

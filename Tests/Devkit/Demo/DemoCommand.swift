@@ -6,7 +6,8 @@ import Model
 /// `waybill-dev demo`: the transcript of `compose/demo`.
 struct DemoCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "demo", abstract: "Send the example orders and updates through a stack, and be the Wallet that follows.")
+        commandName: "demo",
+        abstract: "Send the example orders and updates through a stack, and be the Wallet that follows.")
 
     @Option(help: "The stack.env of a running stack.") var stack: String
     @Option(help: "The directory with the example orders.") var examples: String
@@ -25,7 +26,7 @@ struct DemoCommand: AsyncParsableCommand {
             gateway: stack.gateway, orderType: stack.orderType, http: http,
             verifier: try PackageVerifier(rootsPEM: readFile(stack.roots)))
         let walk = DemoWalk(
-            stack: stack, phone: phone, producer: try KafkaProducer(KafkaConfiguration(bootstrap: stack.kafka)),
+            stack: stack, phone: phone, producer: try KafkaProducer(stack.kafkaConfiguration()),
             journal: journal, pushes: DemoPushes(journal.subscribe(phone.pushToken)),
             tokens: try DerivedTokens(file: stack.tokenSecrets), patience: Self.patience)
         try await journal.start()

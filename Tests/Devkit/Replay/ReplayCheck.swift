@@ -106,12 +106,12 @@ struct ReplayCheck: Sendable {
         _ broken: [String: BrokenRecord], since offsets: [Int32: Int64], _ report: inout ReplayReport
     ) async throws {
         let topic = Topics().deadLetters
-        let admin = try KafkaAdmin(KafkaConfiguration(bootstrap: self.stack.kafka))
+        let admin = try KafkaAdmin(self.stack.kafkaConfiguration())
         let ends = try await admin.endOffsets(topic)
         await admin.close()
         var missing = ends.reduce(Int64(0)) { $0 + $1.value }
         let consumer = try KafkaConsumer(
-            KafkaConfiguration(bootstrap: self.stack.kafka), group: "waybill-replay-\(randomHex(bytes: 6))",
+            self.stack.kafkaConfiguration(), group: "waybill-replay-\(randomHex(bytes: 6))",
             topics: [topic])
         var left = broken
         var judged: Set<String> = []

@@ -30,7 +30,7 @@ final class ReplayRun: Sendable {
         self.seed = seed
         self.http = try HTTPClient(connectionsPerHost: 64)
         self.tokens = try DerivedTokens(file: stack.tokenSecrets)
-        let kafka = KafkaConfiguration(bootstrap: stack.kafka)
+        let kafka = try stack.kafkaConfiguration()
         self.producer = try KafkaProducer(kafka)
         self.admin = try KafkaAdmin(kafka)
         self.journal = APNSJournal(admin: stack.apnsAdmin, http: self.http)

@@ -1,9 +1,12 @@
+import Kafka
 import Model
 
 /// The addresses of a stack, as `compose/stack` writes them to `stack.env`. Source: DESIGN §9
 struct StackEnvironment: Sendable {
     let gateway: String
     let kafka: String
+    /// Path of the properties that the services talk to Kafka with; nil where the file does not say.
+    let kafkaProperties: String?
     let apnsAdmin: String
     /// nil where the file does not say.
     let redis: String?
@@ -23,11 +26,14 @@ struct StackEnvironment: Sendable {
             if parts.count == 2 { values[String(parts[0])] = String(parts[1]) }
         }
         func value(_ name: String) throws(ToolError) -> String {
-            guard let value = values[name], !value.isEmpty else { throw ToolError(.input, "reading \(file): \(name) is missing") }
+            guard let value = values[name], !value.isEmpty else {
+                throw ToolError(.input, "reading \(file): \(name) is missing")
+            }
             return value
         }
         self.gateway = try value("GATEWAY_URL")
         self.kafka = try value("KAFKA_BOOTSTRAP")
+        self.kafkaProperties = values["KAFKA_PROPERTIES"].flatMap { $0.isEmpty ? nil : $0 }
         self.apnsAdmin = try value("APNS_ADMIN_URL")
         do {
             self.orderType = try OrderTypeIdentifier(try value("ORDER_TYPE"))
@@ -38,5 +44,10 @@ struct StackEnvironment: Sendable {
         self.webServiceURL = values["WEB_SERVICE_URL"].flatMap { $0.isEmpty ? nil : $0 }
         self.tokenSecrets = try value("TOKEN_SECRETS")
         self.roots = try value("ROOT_CA")
+    }
+
+    /// How the tools talk to the stack's Kafka: as its services do.
+    func kafkaConfiguration() throws -> KafkaConfiguration {
+        try KafkaConfiguration.ofTool(bootstrap: self.kafka, file: self.kafkaProperties)
     }
 }

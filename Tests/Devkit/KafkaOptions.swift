@@ -1,0 +1,35 @@
+import ArgumentParser
+import Kafka
+import Synchronization
+
+/// How a tool finds Kafka and proves itself to it.
+struct KafkaOptions: ParsableArguments {
+    @Option(help: "Kafka's address, host:port.") var bootstrap: String
+    @Option(help: "A librdkafka properties file (TLS, SASL).") var properties: String?
+
+    func configuration() throws -> KafkaConfiguration {
+        try KafkaConfiguration.ofTool(bootstrap: self.bootstrap, file: self.properties)
+    }
+}
+
+extension KafkaConfiguration {
+    /// With what brokers refuse on standard error, each refusal once: the tool itself only sees that no answer comes.
+    static func ofTool(bootstrap: String, file: String?) throws -> KafkaConfiguration {
+        var configuration = KafkaConfiguration(bootstrap: bootstrap, file: file)
+        if let file { configuration.properties = try Self.properties(file: file) }
+        let told = Refusals()
+        configuration.onEvent = { event in
+            guard event.kind == .denied, told.isNew(event.message) else { return }
+            Console.progress("waybill-dev: \(event.message)")
+        }
+        return configuration
+    }
+
+    private final class Refusals: Sendable {
+        private let told = Mutex<Set<String>>([])
+
+        func isNew(_ text: String) -> Bool {
+            self.told.withLock { $0.count < 100 && $0.insert(text).inserted }
+        }
+    }
+}
