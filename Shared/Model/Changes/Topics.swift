@@ -1,7 +1,12 @@
-/// The names of Waybill's topics.
+/// The names of Waybill's topics, and of the consumer groups that read them.
 ///
 /// Source: DESIGN.md §3
 public struct Topics: Hashable, Sendable {
+    /// The prefix of an installation that has a Kafka cluster to itself.
+    public static let defaultPrefix = "waybill."
+
+    /// The beginning of all names.
+    public let prefix: String
     /// Changes from upstream, key `<type>/<id>`.
     public let orderChanges: String
     /// Compacted: the version that stands of each order, key `<type>/<id>`.
@@ -12,10 +17,21 @@ public struct Topics: Hashable, Sendable {
     public let deadLetters: String
 
     /// - Parameter prefix: what all names begin with, its separator included.
-    public init(prefix: String = "waybill.") {
+    public init(prefix: String = Topics.defaultPrefix) {
+        self.prefix = prefix
         self.orderChanges = "\(prefix)order-changes"
         self.orders = "\(prefix)orders"
         self.registrations = "\(prefix)registrations"
         self.deadLetters = "\(prefix)dead-letters"
+    }
+
+    /// The consumer group of a service: its own name, with any other prefix than the default in front of it.
+    ///
+    /// Two installations on one cluster therefore share no group, and an access list that goes by prefix covers topics
+    /// and groups alike.
+    ///
+    /// - Parameter service: `waybill-packager` or `waybill-pusher`.
+    public func group(of service: String) -> String {
+        self.prefix == Self.defaultPrefix ? service : self.prefix + service
     }
 }

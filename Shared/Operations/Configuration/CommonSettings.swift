@@ -25,7 +25,7 @@ public struct CommonSettings: Sendable {
     /// - Throws: `SettingsError` naming key and value.
     public init(_ settings: Settings) throws(SettingsError) {
         self.kafka = try settings.kafka()
-        let prefix = settings.text(.topicPrefix, default: "waybill.")
+        let prefix = settings.text(.topicPrefix, default: Topics.defaultPrefix)
         guard prefix.utf8.count <= 200, prefix.utf8.allSatisfy(Self.isTopicCharacter) else {
             throw SettingsError(.topicPrefix, value: prefix, "may have letters, digits, '.', '_' and '-' only")
         }
