@@ -72,8 +72,12 @@ import Testing
     }
 
     @Test func aNameThatStandsTwiceIsRefused() {
-        #expect { try JSON(parsing: Array(#"{"a":1,"b":2,"\u0061":3}"#.utf8)) } throws: {
-            ($0 as? JSONError)?.code == .duplicateName
+        for (text, place) in [
+            (#"{"a":1,"b":2,"\u0061":3}"#, 13), (#"[{"x":{"b":[{"b":1}], "c":{"b":2},"b" : 3 } }]"#, 34),
+        ] {
+            #expect { try JSON(parsing: Array(text.utf8)) } throws: {
+                ($0 as? JSONError)?.code == .duplicateName && ($0 as? JSONError)?.offset == place
+            }
         }
     }
 

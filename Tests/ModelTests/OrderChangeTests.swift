@@ -179,6 +179,16 @@ private struct Record {
         #expect(name == "specversion" || fault.reason.contains("header ce_\(name) "))
     }
 
+    /// The likeliest first mistakes.
+    @Test func aPlainOrderAndHeadersOfTheOtherBindingAreToldWhatIsExpected() throws {
+        let plain = try #require(Record.structured(try Examples.order(1)).fault)
+        #expect(plain.code == .invalidEvent && plain.reason.contains("must be a CloudEvent"), "\(plain)")
+        #expect(!plain.reason.contains("underscore"))
+        var dashed = Record.binary()
+        dashed.headers = dashed.headers.map { ($0.name.replacing("ce_", with: "ce-"), $0.value) }
+        #expect(dashed.fault?.reason.contains("ce_… with an underscore") == true, "\(dashed.fault.debugDescription)")
+    }
+
     @Test func aWrongAttributeIsRefused() {
         for (name, value): (String, JSON) in [
             ("specversion", "0.3"), ("specversion", 1), ("time", "yesterday"), ("time", 5), ("sequence", "1a"),

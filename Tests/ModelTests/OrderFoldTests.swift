@@ -209,6 +209,20 @@ import Testing
         #expect(removed == FoldResult(state: nil, effect: .none, outcomes: [.unchanged]))
     }
 
+    @Test func aMistypedIdentifierIsToldWhenWhatWasAppendedForItIsRefused() throws {
+        for (kind, told): (OrderChange.Kind, String) in [
+            (.fulfillmentUpdated(identifier: "sihp-1", ["fulfillmentIdentifier": "sihp-1"]), "fulfillment \"sihp-1\""),
+            (.returnUpdated(identifier: "r", ["returnIdentifier": "r"]), "return \"r\""),
+        ] {
+            let result = try self.fold(try Examples.state(1), [kind])
+            guard case .refused(let fault)? = result.outcomes.first else {
+                Issue.record("\(result.outcomes)")
+                continue
+            }
+            #expect(fault.reason.contains("the order had no \(told), so it was taken for a new one"), "\(fault)")
+        }
+    }
+
     @Test func aRemovedOrderIsATombstoneThatOnlyANewDocumentBringsBack() throws {
         let state = try Examples.state(1)
         let removed = try self.fold(state, [.removed])

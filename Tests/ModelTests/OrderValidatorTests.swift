@@ -86,6 +86,9 @@ import Testing
         #expect(
             try self.first(1, "lineItems.0.price.currency", "EUR")
                 == "$.lineItems[0].price.currency is \"EUR\", the order's other amounts are in USD")
+        #expect(
+            try self.first(1, "payment.total.currency", "EUR")
+                == "$.payment.total.currency is \"EUR\", the order's other amounts are in USD")
         let returned = try Examples.order(3).setting("2025-01-02T00:00:00Z", "returns.0.initiatedAt")
         #expect(
             self.violations(returned.setting("2025-01-01T23:59:59Z", "returns.0.dropOffBy")).map(\.description)

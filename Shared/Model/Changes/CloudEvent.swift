@@ -21,14 +21,17 @@ struct CloudEvent {
         if !isStructured, headers.contains(where: { $0.name == "ce_specversion" }) {
             try self.init(binary: value, headers: headers, contentType: contentType)
         } else {
-            try self.init(structured: value, contentType: contentType)
+            let isDashed = headers.contains { $0.name.lowercased().hasPrefix("ce-") }
+            try self.init(structured: value, contentType: contentType, isDashed: isDashed)
         }
     }
 
     /// How an attribute is called towards people.
     func path(_ attribute: String) -> String { self.isBinary ? "header ce_\(attribute)" : "$.\(attribute)" }
 
-    private init(structured value: [UInt8]?, contentType: String?) throws(ChangeFault) {
+    /// - Parameter isDashed: whether the record has the headers of the binding for HTTP.
+    private init(structured value: [UInt8]?, contentType: String?, isDashed: Bool) throws(ChangeFault) {
+        let dashed = "; headers ce-… are HTTP's, in Kafka they are ce_… with an underscore"
         guard let value, !value.isEmpty else {
             throw ChangeFault(code: .missingValue, reason: "the record has no value, a CloudEvent is expected there")
         }
@@ -36,11 +39,19 @@ struct CloudEvent {
             throw ChangeFault(
                 code: .invalidEvent,
                 reason: "header content-type is \"\(clipped(contentType))\": send application/cloudevents+json, "
-                    + "or the attributes in ce_ headers")
+                    + "or the attributes in ce_ headers" + (isDashed ? dashed : ""))
         }
         let json = try Self.json(value, "the value")
         guard case .object(let members) = json else {
             throw ChangeFault(code: .invalidEvent, reason: "$ must be a CloudEvent (an object), it is \(json.kind)")
+        }
+        if members["specversion"] == nil {
+            throw ChangeFault(
+                code: .invalidEvent,
+                reason:
+                    "$.specversion is missing or empty: the value must be a CloudEvent, an object with specversion, "
+                    + "id, source, type and subject, and an order document goes into its data"
+                    + (isDashed ? dashed : ""))
         }
         try self.init(isBinary: false) { (name) throws(ChangeFault) in
             switch members[name] {

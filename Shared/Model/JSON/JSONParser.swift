@@ -115,12 +115,34 @@ private struct JSONParser {
                 var duplicate: String?
                 let object = JSONObject(unsorted: consume members, duplicate: &duplicate)
                 if let duplicate {
-                    throw self.error("member \"\(duplicate)\" stands twice in one object", .duplicateName, at: start)
+                    let place = try self.second(duplicate, bytes, from: start, depth: depth)
+                    throw self.error("member \"\(duplicate)\" stands twice in one object", .duplicateName, at: place)
                 }
                 return object
             default: throw self.error("',' or '}' is expected in an object")
             }
         }
+    }
+
+    /// Where a member stands for the second time, in an object that was read before.
+    private mutating func second(
+        _ wanted: String, _ bytes: Span<UInt8>, from start: Int, depth: Int
+    ) throws(JSONError) -> Int {
+        self.position = start
+        var count = 0
+        while self.current(bytes) != UInt8(ascii: "}") {
+            // Behind the brace or the comma.
+            self.position += 1
+            self.skipSpace(bytes)
+            let place = self.position
+            if try self.string(bytes).utf8.elementsEqual(wanted.utf8) { count += 1 }
+            if count == 2 { return place }
+            self.skipSpace(bytes)
+            self.position += 1
+            _ = try self.value(bytes, depth: depth + 1)
+            self.skipSpace(bytes)
+        }
+        return start
     }
 
     private mutating func array(_ bytes: Span<UInt8>, depth: Int) throws(JSONError) -> [JSON] {

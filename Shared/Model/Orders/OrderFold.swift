@@ -62,6 +62,8 @@ public struct OrderFold: Sendable {
     private func apply(_ change: OrderChange, to work: inout FoldWork, _ now: Int64) throws(ChangeFault) -> Bool {
         var document: JSONObject
         let owned: OwnedMembers
+        // An element that was not there, for the reason of a refusal: its identifier may be mistyped.
+        var appended: String?
         switch change.kind {
         case .removed:
             guard work.document != nil else { return false }
@@ -78,17 +80,28 @@ public struct OrderFold: Sendable {
         case .fulfillmentUpdated(let identifier, let patch):
             document = try self.existing(work, change).members
             owned = .none
-            document.merge(patch, intoElementOf: "fulfillments", with: "fulfillmentIdentifier", identifier)
+            if document.merge(patch, intoElementOf: "fulfillments", with: "fulfillmentIdentifier", identifier) {
+                appended = "fulfillment \"\(clipped(identifier))\""
+            }
         case .returnUpdated(let identifier, let patch):
             document = try self.existing(work, change).members
             owned = .none
-            document.merge(patch, intoElementOf: "returns", with: "returnIdentifier", identifier)
+            if document.merge(patch, intoElementOf: "returns", with: "returnIdentifier", identifier) {
+                appended = "return \"\(clipped(identifier))\""
+            }
         }
         guard owned.violations.isEmpty else { throw Self.fault(owned.violations) }
         let token = owned.token ?? work.token ?? self.deriveToken(change.key)
         let new = OrderDocument(members: document)
         if let old = work.document, token == work.token, old == new { return false }
-        try self.validate(new, change.key, token, work.modified, now)
+        do throws(ChangeFault) {
+            try self.validate(new, change.key, token, work.modified, now)
+        } catch {
+            guard let appended else { throw error }
+            throw ChangeFault(
+                code: error.code,
+                reason: "\(error.reason); the order had no \(appended), so it was taken for a new one")
+        }
         work.document = new
         work.token = token
         work.isTouched = true
@@ -190,17 +203,20 @@ private struct FoldWork {
 extension JSONObject {
     /// Merges a patch into the element of an array that has an identifier; appends one when there is none.
     ///
+    /// - Returns: whether it was appended.
     /// Source: DESIGN.md §3, `waybill.fulfillment.updated` and `waybill.return.updated`
     fileprivate mutating func merge(
         _ patch: JSONObject, intoElementOf array: String, with member: String, _ identifier: String
-    ) {
+    ) -> Bool {
         var elements = self[array]?.array ?? []
         let wanted = JSON.string(identifier)
-        if let index = elements.firstIndex(where: { $0.object?[member] == wanted }) {
+        let index = elements.firstIndex { $0.object?[member] == wanted }
+        if let index {
             elements[index] = .object((elements[index].object ?? JSONObject()).merging(patch))
         } else {
             elements.append(.object(JSONObject().merging(patch)))
         }
         self[array] = .array(elements)
+        return index == nil
     }
 }

@@ -84,7 +84,7 @@ enum OrderSchema {
         .optional("subtitle", .text(.filled)),
         .required("title", .text(.filled)))
 
-    private static let merchant = ObjectSchema(
+    static let merchant = ObjectSchema(
         "a merchant",
         .optional("address", .object(Self.address)),
         .optional("businessChatURL", .text(.url)),
@@ -134,7 +134,7 @@ enum OrderSchema {
         .required("status", .choice(["open", "onTheWay", "processing", "issue", "completed", "cancelled"])),
         .optional("statusDescription", .text(.filled)))
 
-    private static let returnInfo = ObjectSchema(
+    static let returnInfo = ObjectSchema(
         "a return info",
         .optional("displayCountdown", .boolean),
         .optional("returnDeadline", .text(.dateTime)),

@@ -28,11 +28,52 @@ public enum OrderValidator {
         guard case .object(let order) = orderJSON else {
             return [Violation(path: "$", message: "must be an object, it is \(orderJSON.kind)")]
         }
+        func walk(currency: String?) -> ValidationWalk {
+            var walk = ValidationWalk(
+                of: order, allowUnknownMembers: allowUnknownMembers, images: images, currency: currency)
+            walk.object(order, OrderSchema.order)
+            walk.checkRules(of: order, nowEpochSeconds: nowEpochSeconds)
+            return walk
+        }
+        let total = order["payment"]?.object?["total"]?.object?["currency"]?.string
+        let first = walk(currency: total)
+        guard first.isMixedInCurrency, let common = Self.commonCurrency(of: orderJSON, total: total), common != total
+        else { return first.violations }
+        // The odd ones are told, also when the total is one of them.
+        return walk(currency: common).violations
+    }
+
+    /// Checks what a brand gives to orders that have no such member of their own.
+    ///
+    /// - Returns: paths begin with `$`, which is the member's value.
+    public static func violations(
+        in object: JSONObject, ofDefault member: Default, allowUnknownMembers: Bool
+    ) -> [Violation] {
         var walk = ValidationWalk(
-            of: order, allowUnknownMembers: allowUnknownMembers, images: images,
-            currency: order["payment"]?.object?["total"]?.object?["currency"]?.string)
-        walk.object(order, OrderSchema.order)
-        walk.checkRules(of: order, nowEpochSeconds: nowEpochSeconds)
+            of: object, allowUnknownMembers: allowUnknownMembers, images: .filesAndURLs, currency: nil)
+        walk.object(object, member == .merchant ? OrderSchema.merchant : OrderSchema.returnInfo)
         return walk.violations
+    }
+
+    /// A member that orders get from their brand.
+    public enum Default: String, Hashable, Sendable { case merchant, returnInfo }
+
+    /// The currency of most amounts; of the total if as many are in that. The parser bounds the depth.
+    private static func commonCurrency(of order: JSON, total: String?) -> String? {
+        var counts: [String: Int] = [:]
+        func count(_ value: JSON) {
+            switch value {
+            case .object(let object):
+                if object["amount"] != nil, let currency = object["currency"]?.string {
+                    counts[currency, default: 0] += 2
+                }
+                for member in object.members { count(member.value) }
+            case .array(let elements): for element in elements { count(element) }
+            case .null, .bool, .number, .string: break
+            }
+        }
+        count(order)
+        if let total { counts[total, default: 0] += 1 }
+        return counts.max { ($0.value, $1.key) < ($1.value, $0.key) }?.key
     }
 }

@@ -8,6 +8,8 @@ struct ValidationWalk {
     private let images: OrderValidator.Images
     /// The currency of the order: that of its total, else the first one that is met.
     private var currency: String?
+    /// An amount is in another currency.
+    private(set) var isMixedInCurrency = false
 
     /// How deep an order may nest where unknown members are let through: well below what the parser takes, so that
     /// records that hold an order can be read back.
@@ -154,6 +156,7 @@ struct ValidationWalk {
             return
         }
         if found != currency {
+            self.isMixedInCurrency = true
             self.report(
                 "is \"\(clipped(found))\", the order's other amounts are in \(clipped(currency))", at: "currency")
         }
