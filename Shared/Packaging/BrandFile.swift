@@ -41,6 +41,18 @@ struct BrandFile {
         self.passUnknownMembers = try root.bool("passUnknownMembers") ?? false
         self.pictureHosts = try Self.pictureHosts(root.optionalMembers("pictures"))
         try root.refuseRest()
+        try self.checkDefault(.merchant, self.merchant)
+        try self.checkDefault(.returnInfo, self.returnInfo)
+    }
+
+    /// A fault in it would otherwise be told of each order that takes it.
+    private func checkDefault(_ member: OrderValidator.Default, _ object: JSONObject?) throws(BrandError) {
+        guard let object else { return }
+        let violations = OrderValidator.violations(
+            in: object, ofDefault: member, allowUnknownMembers: self.passUnknownMembers)
+        if violations.isEmpty { return }
+        let texts = violations.map { "$.defaults.\(member.rawValue)\($0.description.dropFirst())" }
+        throw BrandError(.configuration, texts.joined(separator: "; "))
     }
 
     private static func pictureHosts(_ given: BrandMembers?) throws(BrandError) -> PictureHosts {

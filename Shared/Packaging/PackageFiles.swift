@@ -68,7 +68,7 @@ struct PackageFileFinder: Sendable {
                 if place.isPicture, !refused.contains(name), self.hosts.allows(url: name) {
                     if !files.missingPictures.contains(name) { files.missingPictures.append(name) }
                 } else {
-                    files.omitted.append(Self.describe(name, place, isTooLarge: refused.contains(name)))
+                    files.omitted.append(self.describe(name, place, isTooLarge: refused.contains(name)))
                 }
             }
         }
@@ -93,9 +93,12 @@ struct PackageFileFinder: Sendable {
         return (files, shown)
     }
 
-    /// A URL is not repeated: it may carry a key that gives access to the picture.
-    private static func describe(_ name: String, _ place: FilePlace, isTooLarge: Bool) -> String {
+    /// Of a URL only the host is repeated: it may carry a key that gives access to the picture.
+    private func describe(_ name: String, _ place: FilePlace, isTooLarge: Bool) -> String {
         guard name.hasPrefix("https://") else { return "\(place.text): \(name)" }
-        return "\(place.text): a URL" + (isTooLarge ? " whose picture makes the package too large" : "")
+        if isTooLarge { return "\(place.text): a URL whose picture makes the package too large" }
+        guard place.isPicture else { return "\(place.text): a URL, where only a file's name may stand" }
+        guard let host = PictureHosts.host(of: name) else { return "\(place.text): a URL without a plain host" }
+        return "\(place.text): a URL of \(host), which pictures.hosts in brand.json does not list"
     }
 }

@@ -71,12 +71,20 @@ public struct PictureHosts: Hashable, Sendable {
     ///
     /// Who fetches judges again, by what is connected to.
     public func allows(url: String) -> Bool {
-        guard !self.isEmpty, url.hasPrefix("https://"), url.utf8.count <= Self.urlLimit,
-            url.utf8.allSatisfy({ (0x21...0x7E).contains($0) })
-        else { return false }
-        let authority = url.dropFirst(8).prefix { !"/?#\\".contains($0) }
-        guard let (host, port) = Self.hostAndPort(authority) else { return false }
+        guard !self.isEmpty, let (host, port) = Self.place(of: url) else { return false }
         return self.allows(host: host, port: port)
+    }
+
+    /// The host of a URL, with a port that is not 443, as the list would name it; nil for anything unusual.
+    static func host(of url: String) -> String? {
+        Self.place(of: url).map { $0.port == 443 ? $0.host : "\($0.host):\($0.port)" }
+    }
+
+    private static func place(of url: String) -> (host: String, port: Int)? {
+        guard url.hasPrefix("https://"), url.utf8.count <= Self.urlLimit,
+            url.utf8.allSatisfy({ (0x21...0x7E).contains($0) })
+        else { return nil }
+        return Self.hostAndPort(url.dropFirst(8).prefix { !"/?#\\".contains($0) })
     }
 
     /// Takes a DNS name and a port apart; nil for anything else, also for user names and addresses in brackets.

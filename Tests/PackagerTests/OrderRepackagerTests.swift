@@ -124,7 +124,7 @@ import Testing
             try await scene.processor(workshop: workshop).process([
                 log.change("order.replaced", "a", .object(document))
             ])
-            try renewed.write(defaults: ["merchant": ["displayName": 5]])
+            try renewed.write(defaults: [:])
             let repackager = try self.repackager(scene, try renewed.load())
             guard case .refused(let reason)? = try await repackager.repackage([try ChangeLog.key("a")]).first else {
                 Issue.record("not refused")

@@ -61,7 +61,7 @@ final class RenewedBrand: Sendable {
         try FileManager.default.removeItem(atPath: "\(self.path)/assets/\(name)")
     }
 
-    /// Gives the brand a default merchant, or a wrong one.
+    /// Gives the brand other defaults, or none.
     func write(defaults: JSON) throws { try self.write("defaults", defaults) }
 
     /// Lets the brand's pictures come from some hosts.

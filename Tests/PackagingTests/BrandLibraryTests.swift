@@ -88,7 +88,8 @@ import Testing
             try files.createDirectory(atPath: volume + "/shop", withIntermediateDirectories: true)
             try files.copyItem(atPath: brands + "/shop", toPath: volume + "/shop/..1")
             try files.copyItem(atPath: brands + "/shop", toPath: volume + "/shop/..2")
-            try Data(BrandFolder.content(of: "second.png")).write(to: URL(filePath: volume + "/shop/..2/assets/second.png"))
+            try Data(BrandFolder.content(of: "second.png")).write(
+                to: URL(filePath: volume + "/shop/..2/assets/second.png"))
             try files.createSymbolicLink(atPath: volume + "/shop/..data", withDestinationPath: "..1")
             for name in ["brand.json", "certificate.pem", "key.pem", "intermediate.pem", "assets"] {
                 try files.createSymbolicLink(
@@ -169,11 +170,14 @@ import Testing
             let second = try folder.load()
             #expect(second.stamp != first.stamp && second.signer == first.signer)
             var object = BrandFolder.configuration().object ?? JSONObject()
-            object["defaults"] = ["merchant": ["displayName": "Shop"]]
+            let merchant: JSON = [
+                "merchantIdentifier": "merchant.com.example", "displayName": "Shop", "url": "https://x.example",
+            ]
+            object["defaults"] = ["merchant": merchant]
             try folder.write("brand.json", JSON.object(object).serialized)
             let third = try folder.load()
             #expect(third.stamp != second.stamp)
-            object["defaults"] = ["merchant": ["displayName": "Shop"], "changeNotifications": "disabledIfAppInstalled"]
+            object["defaults"] = ["merchant": merchant, "changeNotifications": "disabledIfAppInstalled"]
             try folder.write("brand.json", JSON.object(object).serialized)
             let fourth = try folder.load()
             #expect(fourth.stamp != third.stamp)

@@ -16,7 +16,8 @@ import Testing
                      "key": "key.pem", "intermediate": "intermediate.pem",
                      "push": {"authentication": "token", "key": "provider-key.p8", "keyIdentifier": "KEY1234567",
                               "teamIdentifier": "TEAM123456"},
-                     "defaults": {"merchant": {"displayName": "Shop"},
+                     "defaults": {"merchant": {"merchantIdentifier": "merchant.com.example", "displayName": "Shop",
+                                               "url": "https://x.example"},
                                   "returnInfo": {"returnPolicyURL": "https://x.example"}},
                      "passUnknownMembers": true}
                     """)
@@ -135,6 +136,8 @@ import Testing
             "$.push.collapseIdentifier: may have visible ASCII characters only"
         ),
         ("defaults", ["merchants": [:]], "$.defaults.merchants is not known here"),
+        ("defaults", ["merchant": ["displayName": "Shop"]], "$.defaults.merchant.merchantIdentifier is missing"),
+        ("defaults", ["returnInfo": [:]], "$.defaults.returnInfo.returnPolicyURL is missing"),
         (
             "defaults", ["changeNotifications": "disabled"],
             "$.defaults.changeNotifications: \"disabled\" must be \"enabled\" or \"disabledIfAppInstalled\""

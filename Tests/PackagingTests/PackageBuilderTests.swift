@@ -60,7 +60,8 @@ import Testing
             let package = try PackageBuilder(brand).build(order, signingEpochSeconds: BrandFolder.moment)
             #expect(
                 package.omittedFiles == [
-                    "$.merchant.logo: a URL", "$.lineItems[0].image: trail5.jpg",
+                    "$.merchant.logo: a URL of cdn.example.com, which pictures.hosts in brand.json does not list",
+                    "$.lineItems[0].image: trail5.jpg",
                     "$.returns[0].returnLabel: return-label.pdf",
                     "$.payment.transactions[0].receipt: receipt-purchase.pdf",
                     "$.payment.transactions[1].receipt: receipt-refund.pdf",

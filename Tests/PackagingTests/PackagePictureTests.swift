@@ -36,7 +36,9 @@ import Testing
         try self.withBuilder { builder, _ in
             let sizes: [Int64] = [900_000, 999_999, 950_000, 1_000_000, 990_000, 980_000]
             var pictures: [String: PictureFile] = [:]
-            for (number, size) in sizes.enumerated() { pictures[self.url(number)] = try self.picture(number, size: size) }
+            for (number, size) in sizes.enumerated() {
+                pictures[self.url(number)] = try self.picture(number, size: size)
+            }
             let order = self.order(sizes.indices.map(self.url))
             let package = try builder.build(order, pictures: pictures, signingEpochSeconds: BrandFolder.moment)
             #expect(package.size <= OrderPackage.sizeLimit)
@@ -57,7 +59,11 @@ import Testing
                 order, pictures: [self.url(2): try self.picture(2, size: 1000)],
                 signingEpochSeconds: BrandFolder.moment)
             #expect(package.missingPictures == [self.url(1)])
-            #expect(package.omittedFiles == ["$.lineItems[3].image: a URL", "$.lineItems[4].image: none.png"])
+            #expect(
+                package.omittedFiles == [
+                    "$.lineItems[3].image: a URL of other.example.com, which pictures.hosts in brand.json does not list",
+                    "$.lineItems[4].image: none.png",
+                ])
             #expect(package.assets.count == 1)
             #expect(brand.pictureHosts.urls(in: order) == [self.url(1), self.url(2)])
         }
