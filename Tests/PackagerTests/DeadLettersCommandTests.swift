@@ -48,6 +48,32 @@ import Testing
         await producer.close()
     }
 
+    @Test func standardOutputIsTheResultAloneHoweverMuchIsLogged() async throws {
+        let broker = try Self.broker()
+        let reason = String(repeating: "long ", count: 200) + "end"
+        let record = KafkaRecord(
+            topic: "waybill.order-changes", partition: 0, offset: 1, timestampMilliseconds: 1, key: Array("k".utf8),
+            value: [1], headers: [])
+        try await Self.fill(
+            broker,
+            [
+                DeadLetter.message(
+                    of: record, fault: ChangeFault(code: .invalidKey, reason: reason), topics: Topics())
+            ])
+        let directory = try TemporaryDirectory("dead-letters")
+        let child = try ChildProcess(
+            "sh", ["-c", "exec '\(Self.program)' dead-letters list --json 2>/dev/null"],
+            environment: [
+                "WAYBILL_KAFKA_BOOTSTRAP": broker.bootstrap, "WAYBILL_LOG_LEVEL": "trace",
+                "WAYBILL_KAFKA_PROPERTIES": try directory.write("kafka.properties", "debug=all\n"),
+            ])
+        #expect(try await child.exit(within: .seconds(60)) == .code(0))
+        let lines = try child.output.split(separator: "\n").map { try JSON(parsing: Array($0.utf8)).object }
+        #expect(lines.count == 2, "\(child.output.prefix(2000))")
+        #expect(lines.first??["reason"]?.string?.hasSuffix("long end") == true)
+        broker.close()
+    }
+
     private static func records(_ broker: KafkaBroker, _ topic: String) async throws -> [KafkaRecord] {
         let reader = try KafkaReader(KafkaConfiguration(bootstrap: broker.bootstrap))
         var all: [KafkaRecord] = []

@@ -27,7 +27,8 @@ struct DeadLettersCommand: AsyncParsableCommand {
         init(_ values: [String: String] = ProcessInfo.processInfo.environment) throws {
             let common = try CommonSettings(Settings(environment: values))
             let logger = Logger(label: "waybill-packager") { label in
-                LineLogHandler(label: label, format: common.logFormat, level: common.logLevel)
+                LineLogHandler(
+                    label: label, format: common.logFormat, level: common.logLevel, toStandardError: true)
             }
             self.environment = ServiceEnvironment(
                 common: common, group: .singleton, metrics: MetricsRegistry(), readiness: Readiness(conditions: []),

@@ -21,7 +21,7 @@ enum LetterText {
             self.milliseconds = letter.record.timestampMilliseconds
             self.code = LetterText.shortened(letter.code, 40)
             self.order = LetterText.shortened(letter.order, 300)
-            self.reason = LetterText.shortened(letter.reason, 300)
+            self.reason = LetterText.shortened(letter.reason, ChangeFault.reasonLimit)
             self.origin = LetterText.shortened(letter.origin, 300)
         }
     }
@@ -65,8 +65,10 @@ enum LetterText {
 
     static func summaryJSON(_ ledger: LetterLedger) -> JSON {
         let codes = ledger.counts.map { count -> JSON in
-            ["code": .string(count.code), "letters": .integer(Int64(count.letters)),
-                "replayed": .integer(Int64(count.replayed))]
+            [
+                "code": .string(count.code), "letters": .integer(Int64(count.letters)),
+                "replayed": .integer(Int64(count.replayed)),
+            ]
         }
         return ["counts": .array(codes), "letters": .integer(Int64(ledger.entries.count))]
     }

@@ -102,7 +102,8 @@ final class ResignRun: Service {
                     named += 1
                     self.logger.warning("order refused", metadata: ["order": "\(key)", "reason": "\(reason)"])
                 }
-                self.report(line(), false)
+                // The last line of all comes when the run is done.
+                if page.next != nil || first + Self.chunk < page.orders.count { self.report(line(), false) }
                 let work = outcomes.count { $0 != .current && $0 != .absent }
                 let wait = pace.wait(after: work, now: self.clock.now - start)
                 // Ends at once when told to stop; the guard above does the rest.

@@ -1,17 +1,22 @@
 import Foundation
 public import Logging
 
-/// Writes each log event as one line to standard output: JSON for machines, text for people.
+/// Writes each log event as one line: JSON for machines, text for people.
 ///
 /// Log lines are written in one `write` each, so lines of several threads do not mix.
 public struct LineLogHandler: LogHandler {
     private let label: String
     private let format: CommonSettings.LogFormat
+    private let isError: Bool
     public var metadata: Logger.Metadata = [:]
     public var metadataProvider: Logger.MetadataProvider?
     public var logLevel: Logger.Level
 
-    public init(label: String, format: CommonSettings.LogFormat, level: Logger.Level) {
+    /// - Parameter toStandardError: for a command whose standard output is its result.
+    public init(
+        label: String, format: CommonSettings.LogFormat, level: Logger.Level, toStandardError: Bool = false
+    ) {
+        self.isError = toStandardError
         self.label = label
         self.format = format
         self.logLevel = level
@@ -31,7 +36,8 @@ public struct LineLogHandler: LogHandler {
             time: Date().formatted(.iso8601.year().month().day().time(includingFractionalSeconds: true)),
             level: event.level, message: "\(event.message)", fields: fields)
         // A log that cannot be written must not stop an order: there is nobody left to tell.
-        try? FileHandle.standardOutput.write(contentsOf: Data(line.utf8))
+        let file = self.isError ? FileHandle.standardError : FileHandle.standardOutput
+        try? file.write(contentsOf: Data(line.utf8))
     }
 
     /// One line with its line end; control characters in values cannot forge another one.
