@@ -14,6 +14,7 @@ struct Gateway: AsyncParsableCommand {
     func run() async throws {
         try await ServiceRun.run(
             name: "waybill-gateway", checkOnly: self.checkConfig, conditions: GatewayServer.conditions,
+            dependence: .part, needs: GatewayServer.needs,
             read: { settings, common in try GatewaySettings(settings, common: common) },
             build: { settings, environment in try await GatewayServer.build(settings, environment) })
     }

@@ -8,8 +8,24 @@ import ServiceLifecycle
 import Store
 
 extension Packager {
-    /// The consumer group of all packagers.
+    /// The consumer group of all packagers, for the default prefix of topics: see `Topics.group`.
     static let group = "waybill-packager"
+
+    /// The packager's demands on Kafka's topics.
+    ///
+    /// A change has up to 1 MiB and so has an order; escapes, what stands beside it, and the headers of a dead letter
+    /// may make more of it.
+    static func needs(_ topics: Topics) -> [KafkaTopicNeed] {
+        [
+            KafkaTopicNeed(topics.orderChanges, isRead: true),
+            KafkaTopicNeed(
+                topics.orders, isRead: true, isWritten: true, isCompacted: true, messageBytes: 1 << 20,
+                largestBytes: 4 << 20),
+            KafkaTopicNeed(
+                topics.registrations, isRead: true, isWritten: true, isCompacted: true, messageBytes: 4096),
+            KafkaTopicNeed(topics.deadLetters, isWritten: true, messageBytes: 1 << 20, largestBytes: 4 << 20),
+        ]
+    }
 
     /// Makes the worker and what it works with.
     ///
@@ -50,7 +66,7 @@ extension Packager {
             brands.groups(served: workshops.orderTypes, restoring: awaited.current)
         }
         let worker = try KeyedWorker(
-            group: Self.group, topics: [common.topics.orderChanges], environment: environment,
+            group: common.topics.group(of: Self.group), topics: [common.topics.orderChanges], environment: environment,
             limits: limits, groups: groups, onCommit: CrashPoint.commits
         ) { [processor] works in
             var processor = processor

@@ -21,7 +21,7 @@ struct RunCommand: AsyncParsableCommand {
     func run() async throws {
         try await ServiceRun.run(
             name: "waybill-packager", checkOnly: self.checkConfig,
-            conditions: [WorkerCondition.joined, ViewKeeper.condition], refusesEviction: true,
+            conditions: [WorkerCondition.joined, ViewKeeper.condition], refusesEviction: true, needs: Packager.needs,
             read: { settings, common in try PackagerSettings(settings, common: common) },
             build: { settings, environment in try Packager.build(settings, environment) })
     }

@@ -12,8 +12,18 @@ import Store
 import Synchronization
 
 extension Pusher {
-    /// The consumer group of all pushers.
+    /// The consumer group of all pushers, for the default prefix of topics: see `Topics.group`.
     static let group = "waybill-pusher"
+
+    /// The pusher's demands on Kafka's topics. A registration takes some hundred bytes, a letter some thousand.
+    static func needs(_ topics: Topics) -> [KafkaTopicNeed] {
+        [
+            KafkaTopicNeed(topics.orders, isRead: true, isCompacted: true),
+            KafkaTopicNeed(
+                topics.registrations, isRead: true, isWritten: true, isCompacted: true, messageBytes: 4096),
+            KafkaTopicNeed(topics.deadLetters, isWritten: true, messageBytes: 65_536),
+        ]
+    }
 
     /// Makes the worker and what it works with.
     ///
@@ -35,9 +45,10 @@ extension Pusher {
             limits: limits, wallClock: { Int64(Date().timeIntervalSince1970 * 1000) },
             onFinished: { finished.finish($0) }, onChange: { journal.changed("\($0)", $1) })
         let parking = PushParking(limits: limits)
+        let group = common.topics.group(of: Self.group)
         let consumer = try KafkaConsumer(
-            environment.joining, group: Self.group, topics: [common.topics.orders, common.topics.registrations],
-            instance: common.instance(of: Self.group), onLeaving: { dispatch.drop($0) + parking.drop($0) })
+            environment.joining, group: group, topics: [common.topics.orders, common.topics.registrations],
+            instance: common.instance(of: group), onLeaving: { dispatch.drop($0) + parking.drop($0) })
         finished.consumer.withLock { $0 = consumer }
         let view = ViewWatch(View(redis: redis))
         let registrations = Registrations(redis: redis)

@@ -14,6 +14,7 @@ struct Pusher: AsyncParsableCommand {
     func run() async throws {
         try await ServiceRun.run(
             name: "waybill-pusher", checkOnly: self.checkConfig, conditions: [WorkerCondition.joined],
+            needs: Self.needs,
             read: { settings, common in try PusherSettings(settings, common: common) },
             build: { settings, environment in try Self.build(settings, environment) })
     }

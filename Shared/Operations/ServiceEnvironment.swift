@@ -9,6 +9,8 @@ public struct ServiceEnvironment: Sendable {
     public let metrics: MetricsRegistry
     public let readiness: Readiness
     public let logger: Logger
+    /// The refusals of brokers, whichever handle met them.
+    let refusals = KafkaRefusalBook()
 
     public init(
         common: CommonSettings, group: MultiThreadedEventLoopGroup, metrics: MetricsRegistry, readiness: Readiness,
@@ -25,7 +27,8 @@ public struct ServiceEnvironment: Sendable {
     public var kafka: KafkaConfiguration {
         var configuration = self.common.kafka
         let file = configuration.file ?? "a file that \(SettingKey.kafkaProperties.rawValue) names"
-        configuration.onEvent = { [logger] event in
+        configuration.onEvent = { [logger, refusals] event in
+            guard refusals.note(event) else { return }
             let level: Logger.Level =
                 switch event.severity {
                 case .error: .error
@@ -34,7 +37,10 @@ public struct ServiceEnvironment: Sendable {
                 case .debug: .debug
                 }
             var metadata: Logger.Metadata = ["kind": "\(event.kind.rawValue)", "text": "\(event.message)"]
-            if event.kind == .denied { metadata["mend"] = "security.protocol, sasl.* and ssl.* in \(file)" }
+            if event.kind == .denied {
+                metadata["mend"] =
+                    "\(event.denial?.right.map { "grant \($0)" } ?? "security.protocol, sasl.* and ssl.* in \(file)")"
+            }
             logger.log(level: level, "kafka", metadata: metadata)
         }
         return configuration

@@ -1,5 +1,6 @@
 import Foundation
 import Logging
+public import Model
 import NIOPosix
 public import ServiceLifecycle
 import UnixSignals
@@ -11,21 +12,27 @@ public enum ServiceRun {
     /// - Parameters:
     ///   - name: of the service, as in log lines: `waybill-gateway`.
     ///   - checkOnly: print the effective configuration and return.
-    ///   - conditions: what readiness waits for.
+    ///   - conditions: what readiness waits for besides Kafka.
     ///   - refusesEviction: whether the start is refused with a Redis that may delete any key to make room.
+    ///   - dependence: how the service depends on Kafka.
+    ///   - needs: what it needs of which topics.
     ///   - read: the service's own settings; it throws what stops the start.
     ///   - build: makes the services in the order of dependence; they are stopped in reverse.
     public static func run<Own>(
         name: String, checkOnly: Bool, conditions: [String], refusesEviction: Bool = false,
+        dependence: KafkaStanding.Dependence = .whole, needs: (Topics) -> [KafkaTopicNeed],
         read: (Settings, CommonSettings) throws -> Own,
         build: (Own, ServiceEnvironment) async throws -> [any Service]
     ) async throws {
-        let settings = try Settings(environment: ProcessInfo.processInfo.environment, isCheck: checkOnly)
+        let variables = ProcessInfo.processInfo.environment
+        let settings = try Settings(environment: variables, isCheck: checkOnly)
         let common = try CommonSettings(settings)
         let own = try read(settings, common)
         if checkOnly {
             let lines = settings.effective.map { "\($0.key.rawValue)=\($0.value)\n" }.joined()
             try FileHandle.standardOutput.write(contentsOf: Data(lines.utf8))
+            let warnings = UnknownVariable.all(in: variables).map { "warning: \($0)\n" }.joined()
+            try FileHandle.standardError.write(contentsOf: Data(warnings.utf8))
             return
         }
         let logger = Logger(label: name) { _ in
@@ -34,19 +41,24 @@ public enum ServiceRun {
         for (key, value) in settings.effective {
             logger.info("configuration", metadata: ["key": "\(key.rawValue)", "value": "\(value)"])
         }
+        for variable in UnknownVariable.all(in: variables) {
+            logger.warning("configuration", metadata: ["key": "\(variable.name)", "text": "\(variable)"])
+        }
         let group = MultiThreadedEventLoopGroup.singleton
         let environment = ServiceEnvironment(
-            common: common, group: group, metrics: MetricsRegistry(), readiness: Readiness(conditions: conditions),
+            common: common, group: group, metrics: MetricsRegistry(),
+            readiness: Readiness(conditions: conditions + [KafkaWatch.condition]),
             logger: logger)
         let operations = OperationsServer(
             address: common.operationsListen, readiness: environment.readiness, metrics: environment.metrics,
             group: group, logger: logger)
         try await RedisMonitor.check(environment, refusesEviction: refusesEviction)
+        let watch = KafkaWatch(needs: needs(common.topics), dependence: dependence, environment: environment)
         let services = try await build(own, environment)
         // Last, so stopped first.
         let end = ShutdownEnd(limit: common.shutdownLimit, logger: logger)
         var configuration = ServiceGroupConfiguration(
-            services: ([operations] + services + [end]).map { .init(service: $0) },
+            services: ([operations, watch] + services + [end]).map { .init(service: $0) },
             gracefulShutdownSignals: [.sigterm, .sigint], logger: logger)
         configuration.maximumGracefulShutdownDuration = ShutdownEnd.patience(of: common.shutdownLimit)
         try await ServiceGroup(configuration: configuration).run()

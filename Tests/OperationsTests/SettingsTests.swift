@@ -27,6 +27,29 @@ import Testing
         #expect(common.logLevel == .info && common.logFormat == .json)
     }
 
+    @Test(arguments: [
+        ("waybill.", "waybill-packager", "waybill-packager-0"), ("a.", "a.waybill-packager", "a.waybill-packager-0"),
+        ("waybill-", "waybill-waybill-packager", "waybill-waybill-packager-0"),
+    ])
+    func groupsAndMembersCarryThePrefixOfTheTopics(prefix: String, group: String, member: String) throws {
+        let common = try CommonSettings(
+            Settings(environment: ["WAYBILL_TOPIC_PREFIX": prefix, "WAYBILL_GROUP_INSTANCE": "0"]))
+        #expect(common.topics.group(of: "waybill-packager") == group)
+        #expect(common.instance(of: group) == member)
+    }
+
+    @Test func aMistypedVariableIsToldWithTheKeyThatWasMeant() {
+        let found = UnknownVariable.all(in: [
+            "WAYBILL_LOG_LEVL": "debug", "WAYBILL_SOMETHING_ELSE_ALTOGETHER": "1", "WAYBILL_CONFIG": "", "HOME": "/",
+            "WAYBILL_BRANDS": "b", "WAYBILL_GATEWAY_SERVICE_HOST": "10.0.0.1", "WAYBILL_GATEWAY_PORT_80_TCP_ADDR": "",
+        ])
+        #expect(
+            found.map(\.description) == [
+                "WAYBILL_LOG_LEVL is no key and is ignored: is WAYBILL_LOG_LEVEL meant?",
+                "WAYBILL_SOMETHING_ELSE_ALTOGETHER is no key and is ignored",
+            ])
+    }
+
     @Test func anEmptyVariableIsAbsentAndDoesNotHideTheFile() throws {
         let settings = try settings(["WAYBILL_BRANDS": ""], file: #"{"WAYBILL_BRANDS": "/srv/brands"}"#)
         #expect(settings.text(.brands) == "/srv/brands")
@@ -115,7 +138,9 @@ import Testing
         #expect(ListenAddress("[::1]:0") == ListenAddress(host: "::1", port: 0))
         #expect(ListenAddress("localhost:65535")?.description == "localhost:65535")
         #expect(ListenAddress("[::1]:80")?.description == "[::1]:80")
-        for text in ["", ":", "80", ":80", "a:", "a:65536", "a:-1", "a:x", "::1:80", "[::1:80", "[]:80", "a:80:", "a: 80"] {
+        for text in [
+            "", ":", "80", ":80", "a:", "a:65536", "a:-1", "a:x", "::1:80", "[::1:80", "[]:80", "a:80:", "a: 80",
+        ] {
             #expect(ListenAddress(text) == nil, "\(text)")
         }
     }

@@ -7,6 +7,11 @@ import ServiceLifecycle
 import Store
 
 extension GatewayServer {
+    /// The gateway's demands on Kafka's topics. A registration takes some hundred bytes.
+    static func needs(_ topics: Topics) -> [KafkaTopicNeed] {
+        [KafkaTopicNeed(topics.registrations, isWritten: true, isCompacted: true, messageBytes: 4096)]
+    }
+
     /// Makes the server and what it works with.
     static func build(_ settings: GatewaySettings, _ environment: ServiceEnvironment) async throws -> [any Service] {
         let common = environment.common

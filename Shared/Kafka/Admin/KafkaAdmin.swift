@@ -36,6 +36,7 @@ public final class KafkaAdmin: Sendable {
 
     private static let defaults = [
         "client.id": "waybill", "socket.nagle.disable": "true", "reconnect.backoff.max.ms": "2000",
+        "allow.auto.create.topics": "false",
     ]
 
     /// Creates topics; one that exists already is fine, whatever its settings.
@@ -56,10 +57,31 @@ public final class KafkaAdmin: Sendable {
     ///
     /// - Throws: `.unknownTopic`
     public func partitions(_ topic: String) async throws(KafkaError) -> Int {
+        try await self.partitionStates(topic).count
+    }
+
+    /// The partitions of a topic.
+    ///
+    /// - Throws: `.unknownTopic`; `.authorization` when nothing may be done with the topic.
+    public func partitionStates(_ topic: String) async throws(KafkaError) -> [KafkaPartitionState] {
         let (handle, timeout) = (self.handle, self.timeout)
         return try await self.line.run { () throws(KafkaError) in
             try unsafe handle.use { raw throws(KafkaError) in
-                try unsafe OffsetQuery.partitions(raw, topic, timeoutMilliseconds: timeout)
+                try unsafe TopicQuery.partitions(raw, topic, timeoutMilliseconds: timeout)
+            }
+        }
+    }
+
+    /// The settings in effect of some topics, by topic; a failure where the broker does not tell those of one.
+    ///
+    /// - Throws: `.unsupported` where the broker has no DescribeConfigs (the mock broker).
+    public func settings(
+        of topics: [String]
+    ) async throws(KafkaError) -> [String: Result<[String: String], KafkaError>] {
+        let (handle, timeout) = (self.handle, self.timeout)
+        return try await self.line.run { () throws(KafkaError) in
+            try unsafe handle.use { raw throws(KafkaError) in
+                try unsafe TopicQuery.settings(raw, topics, timeoutMilliseconds: timeout)
             }
         }
     }
@@ -81,7 +103,7 @@ public final class KafkaAdmin: Sendable {
         let (given, onEvent, handle, timeout) = (properties, self.configuration.onEvent, self.handle, self.timeout)
         return try await self.line.run { () throws(KafkaError) in
             let count = try unsafe handle.use { raw throws(KafkaError) in
-                try unsafe OffsetQuery.partitions(raw, topic, timeoutMilliseconds: timeout)
+                try unsafe TopicQuery.partitions(raw, topic, timeoutMilliseconds: timeout).count
             }
             // Only a handle with this group.id may ask; it never subscribes, so it does not join.
             let member = try unsafe KafkaHandle(
@@ -121,7 +143,7 @@ public final class KafkaAdmin: Sendable {
         let (handle, timeout) = (self.handle, self.timeout)
         return try await self.line.run { () throws(KafkaError) in
             try unsafe handle.use { raw throws(KafkaError) in
-                let count = try unsafe OffsetQuery.partitions(raw, topic, timeoutMilliseconds: timeout)
+                let count = try unsafe TopicQuery.partitions(raw, topic, timeoutMilliseconds: timeout).count
                 return try unsafe OffsetQuery.offsets(raw, topic, count, at: moment, timeoutMilliseconds: timeout)
             }
         }

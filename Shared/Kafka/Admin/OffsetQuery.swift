@@ -2,29 +2,6 @@ import CRDKafka
 
 /// Blocking questions about partitions and offsets.
 enum OffsetQuery {
-    /// Source: rdkafka.h, rd_kafka_metadata
-    static func partitions(
-        _ raw: OpaquePointer, _ topic: String, timeoutMilliseconds: Int32
-    ) throws(KafkaError) -> Int {
-        let action = "asking for the partitions of \(topic)"
-        guard let handle = unsafe rd_kafka_topic_new(raw, topic, nil) else {
-            throw KafkaError(rd_kafka_last_error(), action)
-        }
-        defer { unsafe rd_kafka_topic_destroy(handle) }
-
-        var metadata: UnsafePointer<rd_kafka_metadata>?
-        let code = unsafe rd_kafka_metadata(raw, 0, handle, &metadata, timeoutMilliseconds)
-        guard code == RD_KAFKA_RESP_ERR_NO_ERROR, let found = unsafe metadata else { throw KafkaError(code, action) }
-        defer { unsafe rd_kafka_metadata_destroy(found) }
-
-        guard unsafe found.pointee.topic_cnt > 0, let first = unsafe found.pointee.topics else {
-            throw KafkaError(RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC, action)
-        }
-        let topicCode = unsafe first.pointee.err
-        guard topicCode == RD_KAFKA_RESP_ERR_NO_ERROR else { throw KafkaError(topicCode, action) }
-        return unsafe Int(first.pointee.partition_cnt)
-    }
-
     /// The first or the next offset of each partition, one request a broker.
     ///
     /// librdkafka passes the moment on as the timestamp of ListOffsets, where -1 is the end and -2 the beginning.

@@ -4,9 +4,9 @@ import CRDKafka
 enum TopicCreation {
     /// Blocks until the controller has answered, at most `timeoutMilliseconds` and a little.
     static func run(_ raw: OpaquePointer, _ topics: [KafkaTopic], timeoutMilliseconds: Int32) throws(KafkaError) {
-        try unsafe Self.findController(raw, timeoutMilliseconds)
+        try unsafe Self.findController(raw, "creating topics", timeoutMilliseconds)
         var wanted: [OpaquePointer?] = unsafe []
-        defer { unsafe wanted.forEach { unsafe rd_kafka_NewTopic_destroy($0) } }
+        defer { for index in unsafe wanted.indices { unsafe rd_kafka_NewTopic_destroy(wanted[index]) } }
         for topic in topics { unsafe wanted.append(try unsafe Self.make(topic)) }
 
         guard let queue = unsafe rd_kafka_queue_new(raw) else { throw KafkaError(.outOfMemory, "making a queue") }
@@ -34,19 +34,21 @@ enum TopicCreation {
         try unsafe Self.check(event)
     }
 
-    /// Only the controller makes topics. The mock broker names none of its own, and librdkafka would wait
-    /// for it. Source: rdkafka.h, rd_kafka_controllerid; rdkafka_mock_handlers.c at v2.0.2
-    private static func findController(_ raw: OpaquePointer, _ timeoutMilliseconds: Int32) throws(KafkaError) {
+    /// Only the controller makes topics and is asked for their settings. The mock broker names none of its own, and
+    /// librdkafka would wait for it. Source: rdkafka.h, rd_kafka_controllerid; rdkafka_mock_handlers.c at v2.0.2
+    static func findController(
+        _ raw: OpaquePointer, _ action: String, _ timeoutMilliseconds: Int32
+    ) throws(KafkaError) {
         var metadata: UnsafePointer<rd_kafka_metadata>?
         let code = unsafe rd_kafka_metadata(raw, 0, nil, &metadata, timeoutMilliseconds)
         guard code == RD_KAFKA_RESP_ERR_NO_ERROR, let found = unsafe metadata else {
-            throw KafkaError(code, "creating topics")
+            throw KafkaError(code, action)
         }
         defer { unsafe rd_kafka_metadata_destroy(found) }
         let controller = unsafe rd_kafka_controllerid(raw, timeoutMilliseconds)
         let brokers = unsafe UnsafeBufferPointer(start: found.pointee.brokers, count: Int(found.pointee.broker_cnt))
         if unsafe brokers.contains(where: { unsafe $0.id == controller }) { return }
-        throw KafkaError(.unsupported, "creating topics: controller \(controller) is none of the cluster's brokers")
+        throw KafkaError(.unsupported, "\(action): controller \(controller) is none of the cluster's brokers")
     }
 
     private static func make(_ topic: KafkaTopic) throws(KafkaError) -> OpaquePointer {

@@ -5,6 +5,7 @@ import CRDKafka
 final class KafkaCallbacks: Sendable {
     /// From threads of librdkafka (log lines) and the polling thread (errors).
     let onEvent: (@Sendable (KafkaEvent) -> Void)?
+    private let role: KafkaRole
     /// From the polling thread. The list belongs to librdkafka and ends with the call.
     let onRebalance:
         (
@@ -15,7 +16,7 @@ final class KafkaCallbacks: Sendable {
     let onFatal: (@Sendable (KafkaError) -> Void)?
 
     init(
-        onEvent: (@Sendable (KafkaEvent) -> Void)?,
+        onEvent: (@Sendable (KafkaEvent) -> Void)?, role: KafkaRole = .other,
         onRebalance: (
             @Sendable (OpaquePointer, rd_kafka_resp_err_t, UnsafeMutablePointer<rd_kafka_topic_partition_list_t>?)
                 -> Void
@@ -23,6 +24,7 @@ final class KafkaCallbacks: Sendable {
         onFatal: (@Sendable (KafkaError) -> Void)? = nil
     ) {
         self.onEvent = onEvent
+        self.role = role
         unsafe self.onRebalance = onRebalance
         self.onFatal = onFatal
     }
@@ -34,8 +36,10 @@ final class KafkaCallbacks: Sendable {
         guard let onEvent = self.onEvent else { return }
         // One properties file serves consumers and producers; that each ignores the other's is as meant.
         // An old broker (the mock broker too) cannot be told not to create topics, and it is said with every request.
+        // A refusal comes as an error too, which says what it is about.
         let isExpected =
             facility == "AUTOCREATE" || facility == "CONFWARN" && line.contains("will be ignored by this")
+            || line.contains("uthorization failed") || line.contains("uthentication failed")
         let severity: KafkaEvent.Severity =
             if isExpected { .debug } else if level <= 3 { .error } else if level <= 4 { .warning } else if level <= 6 {
                 .info
@@ -45,8 +49,6 @@ final class KafkaCallbacks: Sendable {
 
     /// Passes an error on that librdkafka survives by itself.
     func error(_ code: rd_kafka_resp_err_t, reason: String) {
-        let error = KafkaError(code, "talking with Kafka", reason: reason)
-        let kind: KafkaEvent.Kind = error.code == .authorization ? .denied : .error
-        self.onEvent?(KafkaEvent(severity: .error, kind: kind, message: error.message))
+        self.onEvent?(KafkaEvent(.error, KafkaError(code, "talking with Kafka", reason: reason), self.role))
     }
 }

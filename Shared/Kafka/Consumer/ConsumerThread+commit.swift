@@ -72,7 +72,7 @@ extension ConsumerThread {
             return (told, polls, state.commits.isFailureTold)
         }
         if let failure {
-            if failure.isFatal { self.fail(failure) } else if isLogged { self.tell(.warning, .error, failure.message) }
+            if failure.isFatal { self.fail(failure) } else if isLogged { self.tell(failure) }
         }
         Self.tell(told)
         if polls { self.wake.signal() }

@@ -28,6 +28,10 @@ final class ConsumerThread: Sendable {
     let onLeaving: @Sendable (Set<KafkaPartition>) -> [KafkaReceipt]
     let onCommit: (@Sendable (KafkaConsumer.CommitMoment) -> Void)?
     private let onEvent: (@Sendable (KafkaEvent) -> Void)?
+    private let role: KafkaRole
+    /// Topics of which a broker gives us no records.
+    private let refused = Mutex<Set<String>>([])
+    private let isRefused = Atomic<Bool>(false)
     let wake = DispatchSemaphore(value: 0)
     /// The same for the committing thread, and that it has ended.
     let commitWake = DispatchSemaphore(value: 0)
@@ -39,17 +43,20 @@ final class ConsumerThread: Sendable {
         onCommit: (@Sendable (KafkaConsumer.CommitMoment) -> Void)? = nil,
         onEvent: (@Sendable (KafkaEvent) -> Void)?
     ) throws(KafkaError) {
-        self.state = Mutex(ConsumerState(pauseAfter: pauseAfter, readAhead: readAhead))
+        var state = ConsumerState(pauseAfter: pauseAfter, readAhead: readAhead)
+        state.commits = CommitSchedule(pause: Self.commitPause(properties))
+        self.state = Mutex(state)
         self.topics = topics
         self.revokeWait = revokeWait
         self.onLeaving = onLeaving
         self.onCommit = onCommit
         self.onEvent = onEvent
+        self.role = .member(group: properties.first { $0.0 == "group.id" }?.1 ?? "", topics: topics)
         let relay = ConsumerRelay()
         self.handle = try unsafe KafkaHandle(
             RD_KAFKA_CONSUMER, properties: properties,
             callbacks: KafkaCallbacks(
-                onEvent: onEvent, onRebalance: { unsafe relay.thread?.rebalance($0, $1, $2) },
+                onEvent: onEvent, role: self.role, onRebalance: { unsafe relay.thread?.rebalance($0, $1, $2) },
                 onFatal: { relay.thread?.fail($0) }))
         do throws(KafkaError) {
             try self.subscribe()
@@ -66,6 +73,12 @@ final class ConsumerThread: Sendable {
             self.commitWake.signal()
             throw error
         }
+    }
+
+    /// Source: librdkafka CONFIGURATION.md, auto.commit.interval.ms: 0 to 86,400,000
+    private static func commitPause(_ properties: [(String, String)]) -> Duration {
+        let given = properties.first { $0.0 == "auto.commit.interval.ms" }.flatMap { Int($0.1) }
+        return .milliseconds(given ?? 1000)
     }
 
     private func subscribe() throws(KafkaError) {
@@ -131,6 +144,7 @@ final class ConsumerThread: Sendable {
                 if unsafe message.pointee.err == RD_KAFKA_RESP_ERR_NO_ERROR {
                     let record = unsafe KafkaRecord(message, topics: self.topics)
                     isFull = self.state.withLock { $0.take(record) }
+                    if self.isRefused.load(ordering: .relaxed) { self.granted(record.topic) }
                 } else {
                     unsafe self.report(message, raw)
                     isFull = false
@@ -152,8 +166,30 @@ final class ConsumerThread: Sendable {
         }
         let reason = unsafe rd_kafka_message_errstr(message).map { unsafe String(cString: $0) }
         let error = KafkaError(code, "consuming \(self.topics.joined(separator: ", "))", reason: reason)
-        self.tell(.warning, .error, error.message)
+        let topic = unsafe message.pointee.rkt.flatMap { unsafe rd_kafka_topic_name($0) }
+            .map { unsafe String(cString: $0) }
+        let event = KafkaEvent(.warning, error, self.role, topic: topic)
+        if case .read(let topic) = event.denial {
+            self.refused.withLock { _ = $0.insert(topic) }
+            self.isRefused.store(true, ordering: .relaxed)
+        }
+        self.onEvent?(event)
     }
+
+    /// A record came: its topic is refused no more.
+    private func granted(_ topic: String) {
+        let wasRefused = self.refused.withLock { refused in
+            let wasRefused = refused.remove(topic) != nil
+            self.isRefused.store(!refused.isEmpty, ordering: .relaxed)
+            return wasRefused
+        }
+        guard wasRefused else { return }
+        self.onEvent?(
+            KafkaEvent(severity: .info, kind: .granted, message: "consuming \(topic)", denial: .read(topic: topic)))
+    }
+
+    /// Passes on an error that is survived by trying again.
+    func tell(_ error: KafkaError) { self.onEvent?(KafkaEvent(.warning, error, self.role)) }
 
     func fail(_ error: KafkaError) {
         self.state.withLock { $0.fail(error) }

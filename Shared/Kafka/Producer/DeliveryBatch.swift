@@ -87,7 +87,14 @@ final class DeliveryBatch: Sendable {
     private static func outcome(_ message: UnsafePointer<rd_kafka_message_t>) -> Outcome {
         let name = unsafe rd_kafka_topic_name(message.pointee.rkt).map { unsafe String(cString: $0) } ?? ""
         let code = unsafe message.pointee.err
-        guard code == RD_KAFKA_RESP_ERR_NO_ERROR else { return .failure(KafkaError(code, "producing to \(name)")) }
+        guard code == RD_KAFKA_RESP_ERR_NO_ERROR else {
+            // Ours is message.max.bytes, which is told before a message is queued.
+            let isTooLarge = code == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE
+            return .failure(
+                KafkaError(
+                    code, "producing to \(name)",
+                    reason: isTooLarge ? "the message is larger than the topic's max.message.bytes" : nil))
+        }
         // The offset is unknown (-1001) when an idempotent retry turned out to be there already.
         let offset = unsafe max(-1, message.pointee.offset)
         return unsafe .success(KafkaPosition(topic: name, partition: message.pointee.partition, offset: offset))

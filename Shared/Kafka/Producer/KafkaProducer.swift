@@ -94,6 +94,8 @@ public final class KafkaProducer: Sendable {
         "partitioner": "murmur2_random",
         "socket.nagle.disable": "true",
         "reconnect.backoff.max.ms": "2000",
+        // A topic that a producer makes would have the cluster's settings, and not be compacted.
+        "allow.auto.create.topics": "false",
     ]
 
     /// Produces and waits until every message is acknowledged or given up: one result each, in order.
@@ -120,7 +122,20 @@ public final class KafkaProducer: Sendable {
                 break
             }
         }
-        return unsafe await batch.outcomes(slots)
+        let outcomes = unsafe await batch.outcomes(slots)
+        self.tellRefusals(outcomes, messages)
+        return outcomes
+    }
+
+    /// Says which topics we may not write to, once for all messages.
+    private func tellRefusals(_ outcomes: [Result<KafkaPosition, KafkaError>], _ messages: [KafkaMessage]) {
+        var told: Set<String> = []
+        for (index, outcome) in outcomes.enumerated() {
+            guard case .failure(let error) = outcome, error.code == .authorization,
+                told.insert(messages[index].topic).inserted
+            else { continue }
+            self.onEvent?(KafkaEvent(.error, error, .producer(topics: self.topics), topic: messages[index].topic))
+        }
     }
 
     /// Produces one message and waits until it is acknowledged.

@@ -30,7 +30,7 @@ final class ProducerThread: Sendable {
         self.topics = topics
         let failure = self.failure
         let callbacks = unsafe KafkaCallbacks(
-            onEvent: onEvent,
+            onEvent: onEvent, role: .producer(topics: topics),
             onFatal: { error in
                 failure.isThere.store(true, ordering: .relaxed)
                 onEvent?(KafkaEvent(severity: .error, kind: .error, message: error.message))
@@ -91,7 +91,7 @@ final class ProducerThread: Sendable {
             _ = unsafe rd_kafka_purge(raw, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT)
             _ = unsafe rd_kafka_flush(raw, wait)
         }
-        unsafe handles.forEach { unsafe rd_kafka_topic_destroy($0) }
+        for index in unsafe handles.indices { unsafe rd_kafka_topic_destroy(handles[index]) }
         self.handle.destroy()
         let closers = self.state.withLock { state in
             state.isEnded = true

@@ -11,6 +11,8 @@ public struct KafkaEvent: Sendable, CustomStringConvertible {
         case error
         /// The same, because TLS, SASL or an access list said no: somebody must mend the configuration.
         case denied
+        /// A refused thing works.
+        case granted
         /// Partitions came to this consumer.
         case assigned
         /// Partitions were taken from this consumer in good order.
@@ -27,6 +29,8 @@ public struct KafkaEvent: Sendable, CustomStringConvertible {
     public let kind: Kind
     /// One line, no secrets.
     public let message: String
+    /// The right that is denied or granted.
+    public var denial: KafkaDenial?
 
     public var description: String { "\(self.severity.rawValue) \(self.kind.rawValue): \(self.message)" }
 }

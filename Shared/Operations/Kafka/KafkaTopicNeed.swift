@@ -1,0 +1,138 @@
+import Kafka
+
+/// The demands of a service on a topic.
+public struct KafkaTopicNeed: Sendable {
+    let name: String
+    let isRead: Bool
+    let isWritten: Bool
+    /// The last record of each key must stay for ever; otherwise no record may go because another one of its key
+    /// came.
+    let isCompacted: Bool
+    /// The largest record that must fit, in bytes.
+    let messageBytes: Int
+    /// The largest record that may come, in bytes: a topic that does not take it gets a warning.
+    let largestBytes: Int
+
+    public init(
+        _ name: String, isRead: Bool = false, isWritten: Bool = false, isCompacted: Bool = false, messageBytes: Int = 0,
+        largestBytes: Int = 0
+    ) {
+        self.name = name
+        self.isRead = isRead
+        self.isWritten = isWritten
+        self.isCompacted = isCompacted
+        self.messageBytes = messageBytes
+        self.largestBytes = largestBytes
+    }
+
+    var rights: String {
+        [self.isRead ? "Read" : nil, self.isWritten ? "Write" : nil].compactMap(\.self).joined(separator: " and ")
+    }
+}
+
+/// Something about a topic that keeps a service from its work.
+struct KafkaFault: Hashable, Sendable {
+    enum Kind: Hashable, Sendable {
+        /// Records would be lost: a service must not start.
+        case fatal
+        /// Nothing goes on until somebody mends it.
+        case refused
+        /// Nothing goes on until brokers are back.
+        case passing
+        /// The work goes on.
+        case warning
+    }
+
+    let kind: Kind
+    /// One line, with what to do.
+    let text: String
+}
+
+extension KafkaTopicNeed {
+    /// Judges what the cluster tells of the topic.
+    ///
+    /// - Parameters:
+    ///   - partitions: a failure other than a refusal or a missing topic says nothing.
+    ///   - settings: in effect; nil where the broker does not tell.
+    func faults(
+        _ partitions: Result<[KafkaPartitionState], KafkaError>, settings: [String: String]?
+    ) -> [KafkaFault] {
+        let found: [KafkaPartitionState]
+        switch partitions {
+        case .success(let partitions): found = partitions
+        case .failure(let error) where error.code == .unknownTopic:
+            return [KafkaFault(kind: .refused, text: "topic \(self.name) does not exist: create it")]
+        case .failure(let error) where error.code == .authorization:
+            return [
+                KafkaFault(
+                    kind: .refused,
+                    text: "topic \(self.name) is refused or does not exist: grant \(self.rights) on topic \(self.name)")
+            ]
+        case .failure: return []
+        }
+        guard let settings else { return [] }
+        return self.cleanup(settings) + self.replicas(found, settings) + self.sizes(settings)
+    }
+
+    private func cleanup(_ settings: [String: String]) -> [KafkaFault] {
+        guard let policy = settings["cleanup.policy"] else { return [] }
+        let parts = Set(policy.split(separator: ",").map { $0.filter { !$0.isWhitespace } })
+        if self.isCompacted {
+            guard parts != ["compact"] else { return [] }
+            return [
+                KafkaFault(
+                    kind: .fatal,
+                    text: "topic \(self.name): cleanup.policy=\(policy) lets Kafka delete what must stay: "
+                        + self.command("cleanup.policy=compact"))
+            ]
+        }
+        guard parts.contains("compact") else { return [] }
+        return [
+            KafkaFault(
+                kind: .refused,
+                text: "topic \(self.name): cleanup.policy=\(policy) lets a record replace those before it, which are "
+                    + "no less needed: \(self.command("cleanup.policy=delete"))")
+        ]
+    }
+
+    private func replicas(_ partitions: [KafkaPartitionState], _ settings: [String: String]) -> [KafkaFault] {
+        guard self.isWritten, let least = settings["min.insync.replicas"].flatMap({ Int($0) }) else { return [] }
+        let all = "\(partitions.count) partitions"
+        let never = partitions.count { $0.replicas < least }
+        if never > 0 {
+            return [
+                KafkaFault(
+                    kind: .refused,
+                    text:
+                        "topic \(self.name): min.insync.replicas=\(least), but \(never) of \(all) have fewer replicas "
+                        + "and take no writes: add replicas, or \(self.command("min.insync.replicas=1"))")
+            ]
+        }
+        let now = partitions.count { $0.inSync < least }
+        guard now > 0 else { return [] }
+        return [
+            KafkaFault(
+                kind: .passing,
+                text: "topic \(self.name): \(now) of \(all) have fewer replicas in sync than min.insync.replicas="
+                    + "\(least) and take no writes until brokers are back")
+        ]
+    }
+
+    private func sizes(_ settings: [String: String]) -> [KafkaFault] {
+        guard self.isWritten, let most = settings["max.message.bytes"].flatMap({ Int($0) }) else { return [] }
+        let wanted = max(self.messageBytes, self.largestBytes)
+        guard most < wanted else { return [] }
+        return [
+            KafkaFault(
+                kind: most < self.messageBytes ? .refused : .warning,
+                text: "topic \(self.name): max.message.bytes=\(most) is too small for the largest records: "
+                    + self.command("max.message.bytes=\(wanted)"))
+        ]
+    }
+
+    /// Source: Kafka's own tool, "Updating topic configs"
+    private func command(_ setting: String) -> String {
+        "kafka-configs.sh --bootstrap-server … --alter --entity-type topics --entity-name \(self.name) "
+            + "--add-config \(setting)"
+    }
+}

@@ -1,0 +1,152 @@
+import Kafka
+import Logging
+import ServiceLifecycle
+
+/// Looks at the start and every so often whether Kafka lets a service do its work, and tells readiness and the log.
+///
+/// Owner: `run`. Thread: a task, and the one of its `KafkaAdmin`. Bounded: a question by `timeout`; one look at a time.
+struct KafkaWatch: Service {
+    /// The condition of readiness.
+    static let condition = "kafka"
+    /// How long a question may take.
+    static let timeout = Duration.seconds(2)
+    /// From one look at the topics to the next: while all is well, and while it is not.
+    static let (pause, impatience) = (Duration.seconds(30), Duration.seconds(5))
+    /// How often readiness hears of what handles met meanwhile.
+    static let tick = Duration.milliseconds(250)
+
+    let needs: [KafkaTopicNeed]
+    let dependence: KafkaStanding.Dependence
+    let environment: ServiceEnvironment
+
+    /// The result of one look.
+    private struct Found {
+        var faults: [KafkaFault]?
+        var silence = ""
+        /// The broker told the settings of a topic at least.
+        var hasSettings = false
+        /// The reason why it told none.
+        var hidden: KafkaError?
+    }
+
+    /// - Throws: `KafkaFaultError` when the first look at the topics' settings finds that records would be lost.
+    func run() async throws {
+        let admin = try KafkaAdmin(self.environment.kafka, timeout: Self.timeout)
+        do {
+            try await cancelWhenGracefulShutdown { try await self.watch(admin) }
+        } catch is CancellationError {
+            await admin.close()
+        } catch {
+            await admin.close()
+            throw error
+        }
+    }
+
+    private func watch(_ admin: KafkaAdmin) async throws {
+        let began = ContinuousClock.now
+        var standing = KafkaStanding(self.dependence)
+        var journal = Journal(logger: self.environment.logger)
+        var lookAt = began
+        var isChecked = false
+        while true {
+            var look = KafkaStanding.Look()
+            if .now >= lookAt {
+                let found = await self.look(admin, wantsSettings: journal.wantsSettings)
+                (look.faults, look.silence) = (found.faults, found.silence)
+                if let faults = found.faults {
+                    journal.note(faults, hidden: found.hidden)
+                    if found.hasSettings, !isChecked {
+                        isChecked = true
+                        let fatal = faults.filter { $0.kind == .fatal }.map(\.text)
+                        guard fatal.isEmpty else { throw KafkaFaultError(faults: fatal) }
+                    }
+                }
+                let isWell = found.faults?.allSatisfy { $0.kind == .warning } ?? false
+                lookAt = .now + (isWell ? Self.pause : Self.impatience)
+            }
+            look.refusals = self.environment.refusals.reasons
+            switch standing.judge(look, age: .now - began) {
+            case .ready: self.environment.readiness.met(Self.condition)
+            case .unready(let reason): self.environment.readiness.unmet(Self.condition, reason)
+            case .open: break
+            }
+            try await Task.sleep(for: Self.tick)
+        }
+    }
+
+    private func look(_ admin: KafkaAdmin, wantsSettings: Bool) async -> Found {
+        var found = Found()
+        var partitions: [Result<[KafkaPartitionState], KafkaError>] = []
+        for need in self.needs {
+            let asked = ContinuousClock.now
+            do throws(KafkaError) {
+                partitions.append(.success(try await admin.partitionStates(need.name)))
+                self.environment.refusals.admitted(asked: asked)
+            } catch {
+                guard error.code == .unknownTopic || error.code == .authorization else {
+                    found.silence = error.message
+                    return found
+                }
+                partitions.append(.failure(error))
+            }
+        }
+        var settings: [String: Result<[String: String], KafkaError>] = [:]
+        if wantsSettings {
+            do throws(KafkaError) {
+                settings = try await admin.settings(of: self.needs.map(\.name))
+            } catch {
+                found.hidden = error
+            }
+        }
+        found.faults = zip(self.needs, partitions).flatMap { need, partitions in
+            switch settings[need.name] {
+            case .success(let values):
+                found.hasSettings = true
+                return need.faults(partitions, settings: values)
+            case .failure(let error):
+                if error.code != .unknownTopic { found.hidden = error }
+                return need.faults(partitions, settings: nil)
+            case nil: return need.faults(partitions, settings: nil)
+            }
+        }
+        return found
+    }
+
+    /// Remembers what the log was told of the topics.
+    private struct Journal {
+        let logger: Logger
+        private var told: Set<KafkaFault> = []
+        private var isHidden = false
+        /// A broker that has no such request will not have it later.
+        private(set) var wantsSettings = true
+
+        init(logger: Logger) { self.logger = logger }
+
+        /// Tells what is new and what is over, once each.
+        mutating func note(_ faults: [KafkaFault], hidden: KafkaError?) {
+            let now = Set(faults)
+            for fault in faults where !self.told.contains(fault) {
+                let level: Logger.Level = fault.kind == .warning ? .warning : .error
+                self.logger.log(level: level, "kafka topic", metadata: ["text": "\(fault.text)"])
+            }
+            for fault in self.told.subtracting(now) where fault.kind != .warning {
+                self.logger.notice("kafka topic mended", metadata: ["was": "\(fault.text)"])
+            }
+            self.told = now
+            guard let hidden else { return }
+            if hidden.code == .unsupported { self.wantsSettings = false }
+            if self.isHidden { return }
+            self.isHidden = true
+            self.logger.info(
+                "kafka does not tell the settings of topics, they are not checked: grant DescribeConfigs on them",
+                metadata: ["error": "\(hidden.message)"])
+        }
+    }
+}
+
+/// Settings of topics with which a service must not start.
+struct KafkaFaultError: Error, CustomStringConvertible {
+    let faults: [String]
+
+    var description: String { self.faults.joined(separator: "; ") }
+}

@@ -1,0 +1,160 @@
+import Foundation
+
+/// A server that answers what is asked about topics and their settings, as it is told: librdkafka's own broker knows no
+/// DescribeConfigs and has no access lists.
+///
+/// Source: Kafka protocol guide, ApiVersions 0-3, Metadata 1, InitProducerId 0, DescribeConfigs 1
+public final class ScriptedKafka: Sendable {
+    /// Its answers about a topic.
+    public struct Topic: Sendable {
+        /// Kafka's error code for the topic: 3 unknown, 29 refused.
+        public var error = 0
+        /// Copies of each partition, and how many of them are in sync.
+        public var partitions: [(replicas: Int, inSync: Int)] = [(3, 3)]
+        /// Settings in effect; nil: it refuses to tell.
+        public var settings: [String: String]?
+
+        public init(settings: [String: String]? = nil) { self.settings = settings }
+    }
+
+    /// `127.0.0.1:<port>`.
+    public let bootstrap: String
+    private let directory: TemporaryDirectory
+    private let child: ChildProcess
+
+    private init(bootstrap: String, directory: TemporaryDirectory, child: ChildProcess) {
+        self.bootstrap = bootstrap
+        self.directory = directory
+        self.child = child
+    }
+
+    /// Starts it and returns when it listens.
+    public static func start(_ topics: [String: Topic]) async throws -> ScriptedKafka {
+        let directory = try TemporaryDirectory("scripted-kafka")
+        let script = try directory.write("script.json", try Self.text(topics))
+        let child = try ChildProcess("python3", ["-u", "-c", Self.program, script])
+        let line = try await child.line(containing: "listening")
+        return ScriptedKafka(
+            bootstrap: "127.0.0.1:\(line.split(separator: " ").last ?? "")", directory: directory, child: child)
+    }
+
+    /// Says something else from now on.
+    public func tell(_ topics: [String: Topic]) throws {
+        try self.directory.write("script.json", try Self.text(topics))
+    }
+
+    /// Ends it.
+    public func stop() async { await self.child.stop() }
+
+    private static func text(_ topics: [String: Topic]) throws -> String {
+        let object = topics.mapValues { topic in
+            let partitions = topic.partitions.map { [$0.replicas, $0.inSync] }
+            return ["error": topic.error, "partitions": partitions, "settings": topic.settings ?? false]
+                as [String: Any]
+        }
+        return String(decoding: try JSONSerialization.data(withJSONObject: object), as: UTF8.self)
+    }
+
+    private static let program = #"""
+        import json, socket, struct, sys, threading
+
+        VERSIONS = [(3, 0, 1), (18, 0, 3), (22, 0, 0), (32, 0, 1)]
+
+        def read(connection, count):
+            data = b""
+            while len(data) < count:
+                more = connection.recv(count - len(data))
+                if not more:
+                    raise EOFError
+                data += more
+            return data
+
+        def text(value):
+            return struct.pack(">h", len(value)) + value.encode()
+
+        def array(items):
+            return struct.pack(">i", len(items)) + b"".join(items)
+
+        def versions(version):
+            rows = [struct.pack(">hhh", *row) for row in VERSIONS]
+            if version < 3:
+                return struct.pack(">h", 0) + array(rows) + (struct.pack(">i", 0) if version > 0 else b"")
+            rest = b"".join(row + b"\0" for row in rows)
+            return struct.pack(">hB", 0, len(rows) + 1) + rest + struct.pack(">ib", 0, 0)
+
+        def names(rest):
+            count, = struct.unpack(">i", rest[:4])
+            rest, found = rest[4:], []
+            for _ in range(max(count, 0)):
+                length, = struct.unpack(">h", rest[:2])
+                found.append(rest[2:2 + length].decode())
+                rest = rest[2 + length:]
+            return found
+
+        def metadata(rest):
+            brokers = array([struct.pack(">i", 1) + text("127.0.0.1") + struct.pack(">ih", port, -1)])
+            topics = []
+            for name in names(rest):
+                topic = script().get(name, {"error": 3, "partitions": []})
+                found = [] if topic["error"] else topic["partitions"]
+                partitions = [
+                    struct.pack(">hii", 0, index, 1) + array([struct.pack(">i", n + 1) for n in range(replicas)])
+                    + array([struct.pack(">i", n + 1) for n in range(synced)])
+                    for index, (replicas, synced) in enumerate(found)]
+                topics.append(struct.pack(">h", topic["error"]) + text(name) + b"\0" + array(partitions))
+            return brokers + struct.pack(">i", 1) + array(topics)
+
+        def settings(rest):
+            count, = struct.unpack(">i", rest[:4])
+            rest, results = rest[4:], []
+            for _ in range(count):
+                kind, length = struct.unpack(">bh", rest[:3])
+                name = rest[3:3 + length].decode()
+                rest = rest[3 + length:]
+                keys, = struct.unpack(">i", rest[:4])
+                rest = rest[4:]
+                for _ in range(max(keys, 0)):
+                    rest = rest[2 + struct.unpack(">h", rest[:2])[0]:]
+                values = script().get(name, {"settings": False})["settings"]
+                error = 29 if values is False else 0
+                entries = [
+                    text(key) + text(value) + struct.pack(">bbbi", 0, 5, 0, 0)
+                    for key, value in sorted((values or {}).items())]
+                results.append(struct.pack(">hhb", error, -1, kind) + text(name) + array(entries))
+            return struct.pack(">i", 0) + array(results)
+
+        def serve(connection):
+            while True:
+                body = read(connection, struct.unpack(">i", read(connection, 4))[0])
+                api, version, number, length = struct.unpack(">hhih", body[:10])
+                rest = body[10 + max(length, 0):]
+                if api == 18:
+                    answer = versions(version)
+                elif api == 3:
+                    answer = metadata(rest)
+                elif api == 22:
+                    answer = struct.pack(">ihqh", 0, 0, 1, 0)
+                elif api == 32:
+                    answer = settings(rest)
+                else:
+                    continue
+                connection.sendall(struct.pack(">ii", len(answer) + 4, number) + answer)
+
+        def welcome(connection):
+            try:
+                with connection:
+                    serve(connection)
+            except (OSError, EOFError):
+                pass
+
+        def script():
+            with open(sys.argv[1]) as file:
+                return json.load(file)
+
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            port = server.getsockname()[1]
+            print("listening", port)
+            while True:
+                threading.Thread(target=welcome, args=(server.accept()[0],), daemon=True).start()
+        """#
+}
