@@ -2,11 +2,11 @@ import Kafka
 import Model
 import Operations
 import Redis
-import Store
 import TestKit
 import Testing
 
 @testable import Packager
+@testable import Store
 
 /// Large orders with small changes: memory follows what is read, and what Kafka would not take is refused in time.
 @Suite(.timeLimit(.minutes(3))) struct LargeOrderTests {
