@@ -39,6 +39,26 @@ import Testing
         }
     }
 
+    @Test func assetsAreReadOnceForAllWhoAskAtTheSameTime() async throws {
+        try await Bench.with { bench in
+            try await bench.put("1")
+            let request = bench.request("GET", bench.package("1"), token: Bench.ownToken)
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for _ in 0..<40 {
+                    group.addTask {
+                        let body = try await bench.connected { try await $0.exchange(request).body }
+                        #expect(body == Bench.package)
+                    }
+                }
+                try await group.waitForAll()
+            }
+            let replies = try await bench.redis.pipeline([RedisCommand("INFO", "stats")])
+            let sent = replies.first?.text?.split(separator: "\r\n").first { $0.hasPrefix("total_net_output_bytes:") }
+            let bytes = try #require(sent.flatMap { Int($0.split(separator: ":")[1]) })
+            #expect(bytes < 2 * Bench.package.count, "\(bytes) bytes read for a package of \(Bench.package.count)")
+        }
+    }
+
     @Test func anUnknownOrderAndAWrongTokenLookTheSame() async throws {
         try await Bench.with { bench in
             try await bench.put("1")

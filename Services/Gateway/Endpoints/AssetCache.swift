@@ -3,34 +3,51 @@ import Synchronization
 
 /// Assets that were read lately, by digest, bounded in bytes.
 ///
-/// An asset never changes under its digest, so nothing here can be stale. Which one goes when room is needed: the one
-/// used least lately. The orders of a shop show the same few combinations, so the lists that stand in orders are kept
-/// as well and need not be taken apart for each request.
+/// An asset never changes under its digest, so nothing here can be stale. When room is needed, the asset that was used
+/// least lately goes. The orders of a shop show the same few combinations, so the lists that stand in orders are kept
+/// as well and need not be taken apart for each request. A missing asset is loaded once for all who wait for it.
 final class AssetCache: Sendable {
+    fileprivate struct Asset {
+        let entry: ByteBuffer
+        /// The places of the lists that it is part of. They keep its bytes in memory, so they go with it.
+        var lists: Set<Int> = []
+    }
+
     /// Assets that stand together in an order.
-    private struct List {
-        let digests: [String]
+    fileprivate struct List {
         /// In one piece if they are small.
         let entries: [ByteBuffer]
-        var used: UInt64
+        /// Bytes that the piece takes besides the assets.
+        let joinedBytes: Int
+        let assets: [Int]
+        /// How many assets had been inserted when the list's assets were last counted as used.
+        var insertions: Int
     }
 
-    private struct State {
-        var entries: [String: (entry: ByteBuffer, used: UInt64)] = [:]
+    fileprivate struct State {
+        var assets = RecencyMap<String, Asset>()
         var bytes = 0
-        var clock: UInt64 = 0
-        /// Each only as long as all of its assets are in `entries`.
-        var lists: [String: List] = [:]
+        var lists = RecencyMap<String, List>()
         /// Of the lists that are kept in one piece.
         var joinedBytes = 0
+        /// Assets that were ever inserted.
+        var insertions = 0
+        /// Who waits for an asset that is being loaded.
+        var loads: [String: [EventLoopPromise<ByteBuffer>]] = [:]
     }
 
-    /// Lists that are kept. More are found asset by asset.
+    /// Lists that are kept.
     private static let listLimit = 4096
     /// Up to this size the assets of a list are kept once more in one piece: one write instead of several.
     private static let joinedSize = 64 << 10
     /// Most bytes of all that is kept so: this part of the limit, and besides it.
     private static let joinedShare = 4
+
+    /// Loading gave fewer entries than there are digests.
+    private struct Incomplete: Error, CustomStringConvertible {
+        let digest: String
+        var description: String { "reading asset \(self.digest): it is missing" }
+    }
 
     private let limit: Int
     private let state = Mutex(State())
@@ -42,72 +59,113 @@ final class AssetCache: Sendable {
     ///
     /// - Parameter list: digests separated by spaces.
     func entries(list: String) -> [ByteBuffer]? {
-        self.state.withLock { state in
-            guard let index = state.lists.index(forKey: list) else { return nil }
-            state.clock += 1
-            state.lists.values[index].used = state.clock
-            return state.lists.values[index].entries
+        self.state.withLock { state -> [ByteBuffer]? in
+            guard let place = state.lists.place(of: list) else { return nil }
+            state.lists.touch(place)
+            // Between two insertions nothing goes, so it is enough that an asset counts as used once.
+            if state.lists[place]?.insertions != state.insertions { state.useAssets(ofListAt: place) }
+            return state.lists[place]?.entries
+        }
+    }
+
+    /// The entries of assets, in order. Those that are not here are loaded, or waited for if somebody loads them.
+    ///
+    /// - Parameter load: gives one entry per digest, in order. Its failure is that of all who wait.
+    func entries(
+        _ digests: [String], on eventLoop: any EventLoop, load: ([String]) -> EventLoopFuture<[ByteBuffer]>
+    ) -> EventLoopFuture<[ByteBuffer]> {
+        var missing: [String] = []
+        let futures = self.state.withLock { state in
+            digests.map { digest in
+                if let entry = state.use(digest) { return eventLoop.makeSucceededFuture(entry) }
+                let promise = eventLoop.makePromise(of: ByteBuffer.self)
+                if state.loads[digest] == nil { missing.append(digest) }
+                state.loads[digest, default: []].append(promise)
+                return promise.futureResult
+            }
+        }
+        if !missing.isEmpty {
+            load(missing).whenComplete { [missing] result in self.loaded(missing, result) }
+        }
+        return EventLoopFuture.whenAllSucceed(futures, on: eventLoop)
+    }
+
+    private func loaded(_ digests: [String], _ result: Result<[ByteBuffer], any Error>) {
+        for (index, digest) in digests.enumerated() {
+            let entry = result.flatMap { entries -> Result<ByteBuffer, any Error> in
+                guard index < entries.count else {
+                    return .failure(Incomplete(digest: digest))
+                }
+                return .success(entries[index])
+            }
+            let waiting = self.state.withLock { state in
+                if case .success(let entry) = entry { state.insert(digest, entry, limit: self.limit) }
+                return state.loads.removeValue(forKey: digest) ?? []
+            }
+            for promise in waiting { promise.completeWith(entry) }
         }
     }
 
     /// Keeps a list, if all of its assets are here.
-    func keep(list: String, _ digests: [String]) {
+    ///
+    /// - Parameter entries: of the digests, in order.
+    func keep(list: String, _ digests: [String], _ entries: [ByteBuffer]) {
+        let joined = Self.joined(entries)
         self.state.withLock { state in
-            let entries = digests.compactMap { state.entries[$0]?.entry }
-            guard entries.count == digests.count, state.lists.count < Self.listLimit else { return }
-            state.lists[list] = List(digests: digests, entries: self.joined(entries, &state), used: state.clock)
+            let assets = digests.compactMap { state.assets.place(of: $0) }
+            guard assets.count == digests.count, state.lists.place(of: list) == nil else { return }
+            if state.lists.count >= Self.listLimit, let oldest = state.lists.oldestPlace { state.dropList(oldest) }
+            let size = joined?.readableBytes ?? 0
+            let isJoined = size > 0 && state.joinedBytes + size <= self.limit / Self.joinedShare
+            let kept = List(
+                entries: isJoined ? joined.map { [$0] } ?? entries : entries, joinedBytes: isJoined ? size : 0,
+                assets: assets, insertions: state.insertions)
+            state.joinedBytes += kept.joinedBytes
+            let place = state.lists.insert(kept, for: list)
+            for asset in assets { state.assets[asset]?.lists.insert(place) }
         }
     }
 
-    private func joined(_ entries: [ByteBuffer], _ state: inout State) -> [ByteBuffer] {
+    /// The entries in one piece; nil if they are large, or one already.
+    private static func joined(_ entries: [ByteBuffer]) -> ByteBuffer? {
         let size = entries.reduce(0) { $0 + $1.readableBytes }
-        guard size <= Self.joinedSize, entries.count > 1,
-            state.joinedBytes + size <= self.limit / Self.joinedShare
-        else { return entries }
-        state.joinedBytes += size
+        guard size <= Self.joinedSize, entries.count > 1 else { return nil }
         var joined = ByteBufferAllocator().buffer(capacity: size)
         for entry in entries { joined.writeImmutableBuffer(entry) }
-        return [joined]
+        return joined
+    }
+}
+
+extension AssetCache.State {
+    /// An entry, which counts as used.
+    fileprivate mutating func use(_ digest: String) -> ByteBuffer? {
+        guard let place = self.assets.place(of: digest) else { return nil }
+        self.assets.touch(place)
+        return self.assets[place]?.entry
     }
 
-    /// - Returns: the entries in order, or nil where one is not here.
-    func entries(_ digests: [String]) -> [ByteBuffer?] {
-        self.state.withLock { state in
-            state.clock += 1
-            return digests.map { digest in
-                guard let index = state.entries.index(forKey: digest) else { return nil }
-                state.entries.values[index].used = state.clock
-                return state.entries.values[index].entry
-            }
-        }
+    fileprivate mutating func useAssets(ofListAt place: Int) {
+        for asset in self.lists[place]?.assets ?? [] { self.assets.touch(asset) }
+        self.lists[place]?.insertions = self.insertions
     }
 
-    func insert(_ digest: String, _ entry: ByteBuffer) {
-        guard entry.readableBytes <= self.limit else { return }
-        self.state.withLock { state in
-            guard state.entries[digest] == nil else { return }
-            if state.bytes + entry.readableBytes > self.limit { Self.dissolveLists(&state) }
-            while state.bytes + entry.readableBytes > self.limit,
-                let oldest = state.entries.min(by: { $0.value.used < $1.value.used })
-            {
-                state.bytes -= oldest.value.entry.readableBytes
-                state.entries[oldest.key] = nil
-            }
-            state.clock += 1
-            state.entries[digest] = (entry, state.clock)
-            state.bytes += entry.readableBytes
-        }
+    fileprivate mutating func insert(_ digest: String, _ entry: ByteBuffer, limit: Int) {
+        guard entry.readableBytes <= limit, self.assets.place(of: digest) == nil else { return }
+        while self.bytes + entry.readableBytes > limit, let oldest = self.assets.oldestPlace { self.dropAsset(oldest) }
+        self.assets.insert(AssetCache.Asset(entry: entry), for: digest)
+        self.bytes += entry.readableBytes
+        self.insertions += 1
     }
 
-    /// Before assets go: their lists would keep them in memory. An asset was used when a list with it was.
-    private static func dissolveLists(_ state: inout State) {
-        for list in state.lists.values {
-            for digest in list.digests {
-                guard let index = state.entries.index(forKey: digest) else { continue }
-                state.entries.values[index].used = max(state.entries.values[index].used, list.used)
-            }
-        }
-        state.lists.removeAll(keepingCapacity: true)
-        state.joinedBytes = 0
+    private mutating func dropAsset(_ place: Int) {
+        guard let asset = self.assets.remove(place) else { return }
+        self.bytes -= asset.entry.readableBytes
+        for list in asset.lists { self.dropList(list) }
+    }
+
+    fileprivate mutating func dropList(_ place: Int) {
+        guard let list = self.lists.remove(place) else { return }
+        self.joinedBytes -= list.joinedBytes
+        for asset in list.assets { self.assets[asset]?.lists.remove(place) }
     }
 }

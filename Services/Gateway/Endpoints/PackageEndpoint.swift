@@ -185,16 +185,10 @@ final class PackageEndpoint: Sendable {
         of spans: PackageReader.Spans, on eventLoop: any EventLoop
     ) -> EventLoopFuture<[ByteBuffer]> {
         let digests = spans.assets
-        let cached = self.cache.entries(digests)
-        let missing = zip(digests, cached).filter { $0.1 == nil }.map(\.0)
-        return self.reader.assets(missing, on: eventLoop).map { entries in
-            var found: [String: ByteBuffer] = [:]
-            for (digest, entry) in zip(missing, entries) {
-                self.cache.insert(digest, entry)
-                found[digest] = entry
-            }
-            self.cache.keep(list: spans.assetList, digests)
-            return zip(digests, cached).compactMap { digest, entry in entry ?? found[digest] }
+        let entries = self.cache.entries(digests, on: eventLoop) { self.reader.assets($0, on: eventLoop) }
+        return entries.map { entries in
+            self.cache.keep(list: spans.assetList, digests, entries)
+            return entries
         }
     }
 
