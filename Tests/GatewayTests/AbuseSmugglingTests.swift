@@ -48,6 +48,9 @@ import Testing
         ("a name of other letters", head + "Tränsfer: x\r\n\r\n", 400), ("no colon", head + "abc\r\n\r\n", 400),
         ("no name", head + ": x\r\n\r\n", 400),
         ("a tab in the request line", "GET\t/v1/log HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+        ("a target without a slash", "GET v1/log HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+        ("a URL without a host", "GET http:///v1/log HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+        ("more than an asterisk", "OPTIONS */v1/log HTTP/1.1\r\nHost: a\r\n\r\n", 400),
         ("no version", "GET /v1/log\r\nHost: a\r\n\r\n", 400),
         ("a small version", "GET / http/1.1\r\nHost: a\r\n\r\n", 400),
         ("a long version", "GET / HTTP/1.10\r\nHost: a\r\n\r\n", 400),
@@ -62,6 +65,14 @@ import Testing
         ("a chunk longer than said", chunked + "2\r\n[]abc\r\n0\r\n\r\n", 400),
         ("a chunk with a bare line feed", chunked + "2\n[]\r\n0\r\n\r\n", 400),
         ("an extension with a bare line feed", chunked + "2;x\n[]\r\n0\r\n\r\n", 400),
+        ("a blank behind a size", chunked + "2 \r\n[]\r\n0\r\n\r\n", 400),
+        ("a blank before an extension", chunked + "2 ;x\r\n[]\r\n0\r\n\r\n", 400),
+        ("an extension without a name", chunked + "2;\r\n[]\r\n0\r\n\r\n", 400),
+        ("an extension with an open quote", chunked + "2;x=\"y\r\n[]\r\n0\r\n\r\n", 400),
+        ("a trailer with a bare carriage return", chunked + "0\r\nx: a\rb\r\n\r\n", 400),
+        ("a trailer without a colon", chunked + "0\r\nabc\r\n\r\n", 400),
+        ("a length behind the body", chunked + "0\r\nContent-Length: 3\r\n\r\n", 400),
+        ("a folded trailer", chunked + "0\r\nx: y\r\n z\r\n\r\n", 400),
         ("an endless extension", chunked + "2;" + String(repeating: "x", count: 5000), 400),
         ("endless trailers", chunked + "0\r\n" + String(repeating: "x: y\r\n", count: 5000), 400),
     ]
@@ -132,7 +143,7 @@ import Testing
                 ("/v1/orders/\(type.uppercased())/1", [404]), ("/v1/orders/\(type)./1", [400]),
                 ("/../../etc/passwd", [404]),
                 ("/%2e%2e/%2e%2e/etc/passwd", [404]), ("/v1/orders/{\(type)/1", [400]), ("/v1/orders/\(type)/*", [400]),
-                ("/v1/orders/\(type)/1\u{7F}", [400]), ("file:///v1/orders/\(type)/1", [404]),
+                ("/v1/orders/\(type)/1\u{7F}", [400]), ("file:///v1/orders/\(type)/1", [400]),
                 ("//host/v1/orders/\(type)/1", [404]),
             ]
             try await bench.connected { connection in

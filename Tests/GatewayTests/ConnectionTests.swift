@@ -35,7 +35,8 @@ import Testing
                         try await bench.connected { connection in
                             let requests = (0..<10).map { index in
                                 index % 3 == number % 3
-                                    ? bench.request("GET", bench.package("1"), token: Bench.ownToken, ["If-None-Match: *"])
+                                    ? bench.request(
+                                        "GET", bench.package("1"), token: Bench.ownToken, ["If-None-Match: *"])
                                     : bench.request("GET", bench.list("device-\(index)"))
                             }
                             try await connection.send(requests.joined())
@@ -122,9 +123,12 @@ import Testing
     @Test func aRequestMayComeInPiecesOfAnySize() async throws {
         try await Bench.with { bench in
             try await bench.put("1")
-            let chunked = bench.request("POST", "/v1/log", ["Transfer-Encoding: chunked"]) + "1\r\n[\r\n1;x=y\r\n]\r\n0\r\nt: u\r\n\r\n"
+            let chunked =
+                bench.request("POST", "/v1/log", ["Transfer-Encoding: chunked"])
+                + "1\r\n[\r\n1;x=y\r\n]\r\n0\r\nt: u\r\n\r\n"
             let get = bench.request("GET", bench.package("1"), token: Bench.ownToken)
-            let stream = Array(("\r\n" + get + bench.request("POST", "/v1/log", body: "[]") + "\r\n" + chunked + get).utf8)
+            let stream = Array(
+                ("\r\n" + get + bench.request("POST", "/v1/log", body: "[]") + "\r\n" + chunked + get).utf8)
             for size in [1, 2, 3, 7, 100] {
                 try await bench.connected { connection in
                     for start in stride(from: 0, to: stream.count, by: size) {
@@ -158,7 +162,8 @@ import Testing
             for bytes: [UInt8] in [[0xFF, 0xFE], [0xC3], [0xF0, 0x9F, 0x91, 0xA9], [0x09, 0x20, 0x41]] {
                 try await bench.connected { connection in
                     let head = "GET \(bench.package("1")) HTTP/1.1\r\nHost: a\r\nAuthorization: AppleOrder "
-                    try await connection.send(Array(head.utf8) + bytes + Array("\r\nIf-None-Match: ".utf8) + bytes + [13, 10, 13, 10])
+                    try await connection.send(
+                        Array(head.utf8) + bytes + Array("\r\nIf-None-Match: ".utf8) + bytes + [13, 10, 13, 10])
                     #expect(try await connection.response().status == 401)
                 }
             }
@@ -175,6 +180,26 @@ import Testing
                     try await connection.send("[\"a\"]")
                     #expect(try await connection.response().status == 200)
                 }
+            }
+        }
+    }
+
+    @Test func whoAsksFirstBehindManyRequestsMaySendItsBody() async throws {
+        try await Bench.with { bench in
+            let token = try bench.derived("1")
+            try await bench.connected { connection in
+                // The first one is held until more than the limit has come, so that reading pauses.
+                let one = bench.request("GET", "/nothing", ["x: \(String(repeating: "y", count: 1000))"])
+                let count = 2 * ConnectionHandler.readAheadLimit / one.utf8.count
+                try await connection.send(
+                    bench.request("GET", bench.package("1"), token: token) + String(repeating: one, count: count)
+                        + bench.request("POST", "/v1/log", ["Expect: 100-Continue", "Content-Length: 5"]))
+                try await bench.put("1", token: token)
+                #expect(try await connection.response().status == 200)
+                for _ in 0..<count { #expect(try await connection.response().status == 404) }
+                #expect(try await connection.response().status == 100)
+                try await connection.send("[\"a\"]")
+                #expect(try await connection.response().status == 200)
             }
         }
     }

@@ -3,7 +3,7 @@ import NIOHTTP1
 
 /// Takes the data out of a chunked body, as the bytes come.
 ///
-/// Chunk extensions and trailers are passed over; nobody here asks for them. Source: RFC 9112 §7.1
+/// Chunk extensions and trailers are checked and passed over; nobody here asks for them. Source: RFC 9112 §7.1
 struct ChunkedDecoder {
     private enum State {
         /// Goes to `data`, or to `trailer` behind the last chunk.
@@ -53,7 +53,11 @@ struct ChunkedDecoder {
                 guard let line = try Self.line(&buffer) else { return false }
                 self.trailerBytes += line.readableBytes
                 guard self.trailerBytes <= Self.lineLimit else { throw .malformed("the trailers are too long") }
-                if line.readableBytes == 0 { self.state = .done }
+                if line.readableBytes == 0 {
+                    self.state = .done
+                } else if !Self.isTrailer(line) {
+                    throw .malformed("a trailer is no field, or one that must come before the body")
+                }
             case .done: return true
             }
         }
@@ -74,16 +78,65 @@ struct ChunkedDecoder {
         return line
     }
 
-    /// The number at the start of a size line. Behind it may stand an extension.
+    /// The number at the start of a size line.
     private static func size(_ line: ByteBuffer) throws(RequestFault) -> Int {
         let bytes = line.readableBytesView
         let digits = bytes.prefix { $0.hexadecimalValue != nil }
-        let rest = bytes.dropFirst(digits.count).drop { $0.isBlank }
-        guard (1...15).contains(digits.count), rest.isEmpty || rest.first == UInt8(ascii: ";"),
-            rest.allSatisfy({ $0.isFieldCharacter })
-        else { throw .malformed("the size of a chunk must be a hexadecimal number") }
+        guard (1...15).contains(digits.count), Self.areExtensions(bytes.dropFirst(digits.count)) else {
+            throw .malformed("the size of a chunk must be a hexadecimal number")
+        }
         return digits.reduce(0) { $0 << 4 | Int($1.hexadecimalValue ?? 0) }
     }
+
+    /// Whether the rest of a size line is empty or extensions: `;name`, `;name=token` or `;name="text"`, any number.
+    ///
+    /// Blanks around them are refused, as other servers do. Source: RFC 9112 §7.1.1
+    private static func areExtensions(_ bytes: ByteBufferView) -> Bool {
+        var rest = bytes
+        while let first = rest.popFirst() {
+            guard first == UInt8(ascii: ";"), Self.dropToken(&rest) else { return false }
+            guard rest.first == UInt8(ascii: "=") else { continue }
+            rest.removeFirst()
+            guard rest.first == UInt8(ascii: "\"") ? Self.dropQuoted(&rest) : Self.dropToken(&rest) else {
+                return false
+            }
+        }
+        return true
+    }
+
+    /// Takes a token from the front; false if there is none.
+    private static func dropToken(_ bytes: inout ByteBufferView) -> Bool {
+        let rest = bytes.drop { $0.isTokenCharacter }
+        defer { bytes = rest }
+        return rest.count < bytes.count
+    }
+
+    /// Takes a quoted string from the front, whose first quote is known to be there. Source: RFC 9110 §5.6.4
+    private static func dropQuoted(_ bytes: inout ByteBufferView) -> Bool {
+        bytes.removeFirst()
+        while let byte = bytes.popFirst() {
+            if byte == UInt8(ascii: "\"") { return true }
+            guard byte.isFieldCharacter else { return false }
+            if byte == UInt8(ascii: "\\") {
+                guard let escaped = bytes.popFirst(), escaped.isFieldCharacter else { return false }
+            }
+        }
+        return false
+    }
+
+    /// Whether a line is a field that may come after a body: one about the message's end or its connection may not,
+    /// since another reader could obey it. Source: RFC 9112 §5, RFC 9110 §6.5.1
+    private static func isTrailer(_ line: ByteBuffer) -> Bool {
+        let bytes = line.readableBytesView
+        var rest = bytes
+        guard Self.dropToken(&rest), rest.first == UInt8(ascii: ":") else { return false }
+        let name = String(decoding: bytes.prefix(bytes.count - rest.count), as: UTF8.self).lowercased()
+        return !Self.forbiddenTrailers.contains(name) && rest.allSatisfy { $0.isFieldCharacter }
+    }
+
+    private static let forbiddenTrailers: Set = [
+        "connection", "content-length", "host", "proxy-connection", "transfer-encoding", "upgrade",
+    ]
 }
 
 extension RequestFault {

@@ -33,6 +33,9 @@ struct RequestDecoder {
     /// Bytes that came and belong to no request that was given out.
     var bufferedBytes: Int { self.buffer.readableBytes }
 
+    /// Bytes of memory that the buffer takes, whatever is in it.
+    var storageBytes: Int { self.buffer.storageCapacity }
+
     /// Whether a part of a request has come.
     var isInsideRequest: Bool {
         if case .body = self.state { return true }
@@ -43,18 +46,41 @@ struct RequestDecoder {
         if self.buffer.readableBytes == 0 {
             self.buffer = bytes
         } else {
+            // A buffer that grows keeps what was read from it; so that goes first.
+            if bytes.readableBytes > self.buffer.writableBytes { self.buffer.discardReadBytes() }
             self.buffer.writeImmutableBuffer(bytes)
         }
     }
 
     /// - Returns: nil if more bytes are needed.
-    /// - Throws: behind it nothing of the connection can be understood any more.
+    /// - Throws: after it nothing of the connection can be understood any more.
     mutating func next() throws(RequestFault) -> Event? {
+        let event: Event?
         switch self.state {
-        case .head(let scanned): return try self.head(scanned: scanned)
-        case .body(let head, let request, let chunks): return try self.body(head, request, chunks)
+        case .head(let scanned): event = try self.head(scanned: scanned)
+        case .body(let head, let request, let chunks):
+            // The state gives its copy up: two owners of a body would copy it with each part.
+            self.state = .head(scanned: 0)
+            event = try self.body(head, request, chunks)
+        }
+        self.trim()
+        return event
+    }
+
+    /// Gives back memory that is much larger than what is left in it: a connection may stay idle for a long time.
+    ///
+    /// A copy is made only when three quarters of the storage are of no use, so each byte is copied about once.
+    private mutating func trim() {
+        let count = self.buffer.readableBytes
+        if count == 0 {
+            self.buffer = ByteBuffer()
+        } else if self.buffer.storageCapacity > max(Self.keptStorage, 4 * count) {
+            self.buffer = ByteBuffer(bytes: self.buffer.readableBytesView)
         }
     }
+
+    /// Storage of a partial request that is not worth a copy.
+    private static let keptStorage = 4 << 10
 
     private mutating func head(scanned: Int) throws(RequestFault) -> Event? {
         var scanned = scanned
@@ -86,7 +112,10 @@ struct RequestDecoder {
         var (request, chunks) = (request, chunks)
         switch head.framing {
         case .length(let length):
-            guard let body = self.buffer.readSlice(length: length) else { return nil }
+            guard let body = self.buffer.readSlice(length: length) else {
+                self.state = .body(head, request, chunks)
+                return nil
+            }
             request.body = body
         case .chunked:
             let isComplete = try chunks.decode(&self.buffer, into: &request.body, limit: self.bodyLimit)
@@ -100,7 +129,6 @@ struct RequestDecoder {
 
     private mutating func finished(_ request: Request, _ head: RequestHead) -> Event {
         self.state = .head(scanned: 0)
-        if self.buffer.readableBytes == 0 { self.buffer = ByteBuffer() }
         return .request(request, head)
     }
 
@@ -110,11 +138,7 @@ struct RequestDecoder {
         while self.buffer.getInteger(at: self.buffer.readerIndex, as: UInt16.self) == 0x0D0A {
             self.buffer.moveReaderIndex(forwardBy: 2)
         }
-        guard let first = self.buffer.getInteger(at: self.buffer.readerIndex, as: UInt8.self) else {
-            // Gives the storage back: a connection may stay idle for a long time.
-            self.buffer = ByteBuffer()
-            return true
-        }
+        guard let first = self.buffer.getInteger(at: self.buffer.readerIndex, as: UInt8.self) else { return true }
         if first == .carriageReturn, self.buffer.readableBytes == 1 { return true }
         // Said at once to a client that speaks TLS or something else, which would wait for an answer.
         guard first.isTokenCharacter else { throw .malformed("this is not HTTP/1.1; is it TLS on the plain port?") }

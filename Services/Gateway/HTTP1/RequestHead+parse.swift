@@ -38,12 +38,16 @@ extension RequestHead {
             throw .malformed("the request line does not begin with a method and a space")
         }
         self.method = Self.method(bytes.extracting(0..<cursor))
+        let isConnect = bytes.extracting(0..<cursor).isEqual("CONNECT")
         cursor += 1
         let start = cursor
         while (0x21...0x7E).contains(bytes[cursor]) { cursor += 1 }
         guard cursor - start <= limits.line else { throw Self.lineTooLong(limits) }
         guard cursor > start, bytes[cursor] == .space else {
             throw .malformed("the request target is empty or has characters that must be percent-encoded")
+        }
+        guard isConnect || Self.isTarget(bytes.extracting(start..<cursor)) else {
+            throw .malformed("the request target must be a path, a URL or *")
         }
         self.target = start..<cursor
         cursor += 1
@@ -58,6 +62,21 @@ extension RequestHead {
         }
         self.isVersion11 = bytes[cursor + 7] != UInt8(ascii: "0")
         return cursor + 10
+    }
+
+    /// Whether a target begins with a slash, or with scheme and host, or is the asterisk. Source: RFC 9112 §3.2
+    private static func isTarget(_ bytes: Span<UInt8>) -> Bool {
+        if bytes[0] == UInt8(ascii: "/") { return true }
+        if bytes[0] == UInt8(ascii: "*") { return bytes.count == 1 }
+        var cursor = 0
+        while cursor < bytes.count, bytes[cursor].isLetter { cursor += 1 }
+        guard cursor > 0, bytes.count > cursor + 3, bytes.extracting(cursor..<cursor + 3).isEqual("://") else {
+            return false
+        }
+        let host = cursor + 3
+        cursor = host
+        while cursor < bytes.count, bytes[cursor].isHostCharacter { cursor += 1 }
+        return cursor > host && (cursor == bytes.count || bytes[cursor] == UInt8(ascii: "/"))
     }
 
     static func lineTooLong(_ limits: HeadLimits) -> RequestFault {

@@ -10,6 +10,11 @@ extension UInt8 {
 
     var isDigit: Bool { self &- 0x30 < 10 }
 
+    var isLetter: Bool { self.lowercasedASCII &- 0x61 < 26 }
+
+    /// Of a host with its port, also of an address in brackets. User information is not for requests of ours.
+    var isHostCharacter: Bool { self.isLetter || self.isDigit || "-._:[]".utf8.contains(self) }
+
     /// Of names and methods. Source: RFC 9110 §5.6.2
     var isTokenCharacter: Bool { tokenCharacters[Int(self)] }
 

@@ -81,6 +81,7 @@ final class ConnectionHandler: ChannelDuplexHandler {
             case .request(let request, let head): self.answer(request, head, context)
             case .expectsContinue:
                 context.writeAndFlush(self.wrapOutboundOut(Self.continueLine), promise: nil)
+                self.releaseRead(context)
             case nil:
                 if self.isInputClosed { context.close(promise: nil) } else { self.releaseRead(context) }
             }

@@ -1,0 +1,52 @@
+import Foundation
+import TestKit
+
+/// The gateway as a process of its own, whose memory can be looked at. Neither Redis nor Kafka is there.
+final class GatewayProcess: Sendable {
+    let port: Int
+    private let child: ChildProcess
+    private let directory: TemporaryDirectory
+    private let reserved: ReservedPort
+
+    init() async throws {
+        self.directory = try TemporaryDirectory("gateway")
+        let certificates = try DevelopmentCertificates.make(
+            in: self.directory.path("certificates"), orderType: GatewayBench.orderType)
+        try DevelopmentBrand.make(
+            in: self.directory.path("brands/shop"), orderType: GatewayBench.orderType, certificates: certificates)
+        let secrets = self.directory.path("token-secrets")
+        try Data("the only secret of the test\n".utf8).write(to: URL(filePath: secrets))
+        self.reserved = try ReservedPort()
+        self.port = self.reserved.number
+        // It stands beside the tests' executable.
+        let tests = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
+        let program = URL(filePath: tests).deletingLastPathComponent().appending(path: "waybill-gateway").path()
+        let nobody = "127.0.0.1:1"
+        self.child = try ChildProcess(
+            program,
+            environment: [
+                "WAYBILL_LISTEN": "127.0.0.1:\(self.port)", "WAYBILL_OPERATIONS_LISTEN": "127.0.0.1:0",
+                "WAYBILL_WEB_SERVICE_URL": "https://wallet.example/apple", "WAYBILL_TOKEN_SECRETS": secrets,
+                "WAYBILL_BRANDS": self.directory.path("brands"), "WAYBILL_REDIS_URL": "redis://\(nobody)/0",
+                "WAYBILL_KAFKA_BOOTSTRAP": nobody,
+            ])
+        try await self.child.line { $0.contains("\"listening\"") && $0.contains(":\(self.port)") }
+    }
+
+    /// Resident memory in bytes.
+    func residentBytes() throws -> Int {
+        let path = "/proc/\(self.child.processIdentifier)/status"
+        let status = try String(contentsOfFile: path, encoding: .utf8)
+        let line = status.split(separator: "\n").first { $0.hasPrefix("VmRSS:") }
+        let words = (line ?? "").split(whereSeparator: \.isWhitespace)
+        guard words.count == 3, let kilobytes = Int(words[1]) else {
+            throw RawConnectionFailure(description: "no VmRSS in \(path)")
+        }
+        return kilobytes << 10
+    }
+
+    func stop() async {
+        _ = await self.child.stop()
+        self.reserved.release()
+    }
+}

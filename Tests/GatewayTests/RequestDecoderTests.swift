@@ -1,0 +1,75 @@
+import NIOCore
+import Testing
+
+@testable import Gateway
+
+@Suite struct RequestDecoderTests {
+    /// Most storage of a connection that has one partial request: a head of 16 KiB in a buffer that grew.
+    static let storageLimit = 64 << 10
+
+    func decoder() -> RequestDecoder {
+        RequestDecoder(peer: TrustedProxies.none.peer(nil), bodyLimit: ConnectionHandler.bodyLimit)
+    }
+
+    /// Feeds a stream of requests so that one byte of the next one is always there.
+    ///
+    /// - Returns: the most storage that was held after a request, and the number of requests.
+    func pipeline(_ request: [UInt8], rounds: Int) throws -> (storage: Int, requests: Int) {
+        var decoder = self.decoder()
+        var (storage, requests) = (0, 0)
+        decoder.feed(ByteBuffer(bytes: request.prefix(1)))
+        let part = ByteBuffer(bytes: request.dropFirst() + request.prefix(1))
+        for _ in 0..<rounds {
+            decoder.feed(part)
+            while case .request? = try decoder.next() { requests += 1 }
+            storage = max(storage, decoder.storageBytes)
+            #expect(decoder.bufferedBytes == 1)
+        }
+        return (storage, requests)
+    }
+
+    @Test func whatWasTakenIsGivenBackThoughTheNextRequestHasBegun() throws {
+        let body = String(repeating: "b", count: 60_000)
+        let large = Array("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 60000\r\n\r\n\(body)".utf8)
+        // 300 MB.
+        let (storage, requests) = try self.pipeline(large, rounds: 5_000)
+        #expect(requests == 5_000 && storage <= Self.storageLimit, "\(storage)")
+        let small = try self.pipeline(Array("GET /x HTTP/1.1\r\nHost: a\r\n\r\n".utf8), rounds: 20_000)
+        #expect(small.requests == 20_000 && small.storage <= 4 << 10, "\(small.storage)")
+    }
+
+    @Test func manySmallChunksKeepNoMoreThanTheBody() throws {
+        var decoder = self.decoder()
+        decoder.feed(ByteBuffer(string: "POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1"))
+        // Each chunk brings one byte in a kilobyte, and the first byte of the next.
+        let chunk = ByteBuffer(string: ";x=\(String(repeating: "y", count: 1_000))\r\nb\r\n1")
+        for _ in 0..<10_000 {
+            decoder.feed(chunk)
+            let event = try decoder.next()
+            #expect(event == nil)
+            #expect(decoder.storageBytes <= Self.storageLimit)
+        }
+        decoder.feed(ByteBuffer(string: "\r\nb\r\n0\r\n\r\n"))
+        guard case .request(let request, _)? = try decoder.next() else {
+            Issue.record("no request")
+            return
+        }
+        #expect(request.body.readableBytes == 10_001)
+    }
+
+    @Test func manyRequestsInOneReadAreGivenBackAsTheyAreTaken() throws {
+        var decoder = self.decoder()
+        let request = "GET /x HTTP/1.1\r\nHost: a\r\n\r\n"
+        decoder.feed(ByteBuffer(string: String(repeating: request, count: 4_000) + "G"))
+        for number in 1...4_000 {
+            guard case .request? = try decoder.next() else {
+                Issue.record("request \(number) is missing")
+                return
+            }
+            #expect(decoder.storageBytes <= max(4 << 10, 4 * decoder.bufferedBytes))
+        }
+        let event = try decoder.next()
+        #expect(event == nil)
+        #expect(decoder.bufferedBytes == 1 && decoder.storageBytes <= 4 << 10)
+    }
+}
