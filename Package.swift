@@ -31,7 +31,6 @@ extension Target.Dependency {
     static let nioPosix = Self.product(name: "NIOPosix", package: "swift-nio")
     static let nioEmbedded = Self.product(name: "NIOEmbedded", package: "swift-nio")
     static let nioHTTP1 = Self.product(name: "NIOHTTP1", package: "swift-nio")
-    static let nioExtras = Self.product(name: "NIOExtras", package: "swift-nio-extras")
     static let nioSSL = Self.product(name: "NIOSSL", package: "swift-nio-ssl")
     static let nioTLS = Self.product(name: "NIOTLS", package: "swift-nio")
     static let nioHTTP2 = Self.product(name: "NIOHTTP2", package: "swift-nio-http2")
@@ -60,7 +59,6 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-nio", exact: "2.101.2"),
         .package(url: "https://github.com/apple/swift-nio-ssl", exact: "2.37.6"),
         .package(url: "https://github.com/apple/swift-nio-http2", exact: "1.46.0"),
-        .package(url: "https://github.com/apple/swift-nio-extras", exact: "1.35.2"),
         .package(url: "https://github.com/apple/swift-log", exact: "1.16.2"),
         .package(url: "https://github.com/apple/swift-metrics", exact: "2.13.0"),
         .package(url: "https://github.com/swift-server/swift-service-lifecycle", exact: "2.13.0"),
@@ -94,7 +92,7 @@ let package = Package(
             "Gateway",
             [
                 "Model", "Kafka", "Redis", "Cryptography", "Packaging", "Store", "Operations", .nioCore, .nioPosix,
-                .nioHTTP1, .nioHTTP2, .nioHPACK, .nioSSL, .nioTLS, .nioExtras, .logging, .coreMetrics,
+                .nioHTTP1, .nioHTTP2, .nioHPACK, .nioSSL, .nioTLS, .logging, .coreMetrics,
                 .serviceLifecycle, .unixSignals, .argumentParser,
             ]),
         service(
@@ -141,7 +139,7 @@ let package = Package(
             "OperationsTests",
             [
                 "Operations", "Kafka", "Redis", "Model", "Packaging", "TestKit", .configuration, .coreMetrics, .logging,
-                .serviceLifecycle, .serviceLifecycleTestKit, .nioCore, .nioPosix,
+                .serviceLifecycle, .serviceLifecycleTestKit, .nioCore, .nioPosix, .nioEmbedded, .nioHTTP1,
             ]),
         tests(
             "GatewayTests",

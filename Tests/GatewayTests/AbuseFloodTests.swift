@@ -149,7 +149,11 @@ import Testing
 
     @Test func connectionsAboveTheLimitsAreClosedAndCounted() async throws {
         var options = Bench.Options()
-        options.edge = { $0.limits = ConnectionLimits(total: 100, perAddress: 5) }
+        options.edge = { edge in
+            edge.limits = ConnectionLimits(total: 100, perAddress: 5)
+            // None gives way.
+            edge.idleGrace = .hours(1)
+        }
         try await Bench.with(options) { bench in
             var open: [RawConnection] = []
             for _ in 0..<5 {
@@ -177,6 +181,7 @@ import Testing
         var options = Bench.Options()
         options.edge = { edge in
             edge.limits = ConnectionLimits(total: 4, perAddress: 1)
+            edge.idleGrace = .hours(1)
             edge.proxies = TrustedProxies("127.0.0.0/8") ?? .none
         }
         try await Bench.with(options) { bench in

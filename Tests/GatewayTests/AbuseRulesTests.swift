@@ -19,6 +19,24 @@ import Testing
         #expect(limits.count == 4)
     }
 
+    @Test(arguments: [
+        // Each time another address of the network: the /24 of IPv4, the /48 of IPv6.
+        ((0..<40).map { "192.0.2.\($0)" }, "192.0.3.1"),
+        ((0..<40).map { "2001:db8:1:\($0)::1" }, "2001:db8:2::1"),
+    ])
+    func aNetworkHasALimit(addresses: [String], stranger: String) throws {
+        var limits = ConnectionLimits(total: 1000, perAddress: 2)
+        let clients = try addresses.map { ClientAddress(try #require(IPAddress($0))) }
+        for client in clients.prefix(8) { #expect(limits.admit(client) == nil) }
+        for client in clients { #expect(limits.admit(client) == .network) }
+        #expect(limits.admit(ClientAddress(try #require(IPAddress(stranger)))) == nil)
+        #expect(limits.fullness(for: clients[39]) == 1)
+        limits.leave(clients[0])
+        #expect(limits.fullness(for: clients[39]) == 7.0 / 8)
+        #expect(limits.admit(clients[39]) == nil)
+        #expect(limits.fullness(for: nil) == 9.0 / 1000)
+    }
+
     @Test func aProxyHasNoLimitOfItsOwn() {
         var limits = ConnectionLimits(total: 3, perAddress: 1)
         for _ in 0..<3 { #expect(limits.admit(nil) == nil) }
@@ -30,11 +48,11 @@ import Testing
     @Test func nothingIsKeptOfWhoWasRefusedOrHasLeft() {
         var limits = ConnectionLimits(total: 10, perAddress: 1)
         for number in 0..<1000 where limits.admit(self.client(UInt32(number))) == nil {
-            #expect(limits.addresses == limits.count)
+            #expect(limits.addressCount == limits.count)
         }
-        #expect(limits.addresses == 10)
+        #expect(limits.addressCount == 10)
         for number in 0..<10 { limits.leave(self.client(UInt32(number))) }
-        #expect(limits.addresses == 0 && limits.count == 0)
+        #expect(limits.addressCount == 0 && limits.count == 0)
     }
 
     @Test func connectionsFitIntoTheOpenFiles() {

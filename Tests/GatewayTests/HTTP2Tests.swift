@@ -300,6 +300,61 @@ import Testing
         }
     }
 
+    @Test func requestsThatComeTogetherAreNotAllAnsweredForAClientThatTakesNone() async throws {
+        try await Bench.with(try TLSSupport.options()) { bench in
+            try await bench.put("1")
+            try await bench.http2(streamWindow: 0) { wire in
+                let fields = Wire.fields("GET", bench.package("1"), token: Bench.ownToken)
+                let requests = try (0..<100).flatMap { try wire.request(UInt32(2 * $0 + 1), fields) }
+                try await wire.connection.send(requests)
+                let most = HTTP2Limits().unwritten / HTTP2Limits().estimate
+                let deadline = ContinuousClock.now + .seconds(10)
+                while self.packages(bench) < most, deadline > .now { try await Task.sleep(for: .milliseconds(5)) }
+                try await Task.sleep(for: .milliseconds(300))
+                #expect(self.packages(bench) == most)
+            }
+            #expect(try await self.isAlive(bench))
+        }
+    }
+
+    @Test func bodiesOfRequestsThatWaitCountUntilTheirStreamsAreReset() async throws {
+        try await Bench.with(try TLSSupport.options()) { bench in
+            try await bench.put("1")
+            try await bench.http2(streamWindow: 0) { wire in
+                for number in 0..<40 {
+                    let fields = Wire.fields("GET", bench.package("1"), token: Bench.ownToken)
+                    try await wire.connection.send(try wire.request(UInt32(2 * number + 1), fields))
+                }
+                let deadline = ContinuousClock.now + .seconds(10)
+                while self.packages(bench) < 10, deadline > .now { try await Task.sleep(for: .milliseconds(5)) }
+                var stream: UInt32 = 101
+                func post() async throws {
+                    let head = try wire.block(Wire.fields("POST", "/v1/log"))
+                    try await wire.connection.send(
+                        Wire.bytes(Wire.headers, flags: Wire.endHeaders, stream: stream, head))
+                    try await wire.send(body: 60_000, of: 0x20, on: stream, isComplete: true)
+                    stream += 2
+                }
+                // 512 KiB of bodies may wait.
+                for _ in 0..<9 { try await post() }
+                let refused = try await wire.frame(Wire.reset)
+                #expect(refused.stream == stream - 2 && refused.errorCode == 0xB)
+                for number in 101..<(stream - 2) where number % 2 == 1 {
+                    try await wire.connection.send(Wire.bytes(Wire.reset, stream: number, [0, 0, 0, 8]))
+                }
+                for _ in 0..<8 { try await post() }
+                try await wire.connection.send(Wire.bytes(Wire.ping, [1, 2, 3, 4, 5, 6, 7, 8]))
+                while true {
+                    let frame = try await wire.frame()
+                    #expect(frame.type != Wire.reset, "what was reset does not count any more")
+                    if frame.type == Wire.ping { break }
+                }
+                try await post()
+                #expect(try await wire.frame(Wire.reset).stream == stream - 2)
+            }
+        }
+    }
+
     func packages(_ bench: Bench) -> Int {
         let line = bench.metricsText.split(separator: "\n").first {
             $0.hasPrefix("waybill_responses_total{endpoint=\"package\",status=\"200\"}")

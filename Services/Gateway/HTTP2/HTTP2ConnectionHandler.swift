@@ -8,25 +8,39 @@ final class HTTP2ConnectionHandler: ChannelInboundHandler {
     typealias InboundIn = HTTP2Frame
 
     private let limits: HTTP2Limits
+    private let slot: ConnectionSlot
+    /// What a GET counts with until its answer is there.
+    private let estimate: Int
     private var streams: [ObjectIdentifier: HTTP2StreamHandler] = [:]
     /// Since when there is no stream, or since when the connection is to end.
     private var quietSince = NIODeadline.now()
     private var isStopping = false
+    /// Whether the connection ends for the sake of others, so that requests which have not arrived yet are given up.
+    private var isGivingWay = false
     private var timer: Scheduled<Void>?
     private var dates = DateLine()
-    /// Requests that wait until answers were taken; not more than there may be streams.
-    private var waiting: [() -> Void] = []
+    /// Streams whose requests wait until answers were taken; not more than there may be streams.
+    private var waiting: [HTTP2StreamHandler] = []
+    /// Requests that arrived and whose streams are still there.
+    private var requests = 0
 
-    /// Bytes of bodies that are incomplete.
+    /// Bytes of bodies whose requests are not worked on yet.
     var bodyBytes = 0
-    /// Bytes of answers that the client has not taken yet.
+    /// Bytes of answers that the client has not taken yet, and estimates of those that are being made.
     var unwritten = 0
 
-    init(limits: HTTP2Limits) { self.limits = limits }
+    init(limits: HTTP2Limits, slot: ConnectionSlot, peer: Peer) {
+        self.limits = limits
+        self.slot = slot
+        // A proxy brings many clients, and one that waits for its package must not keep the others waiting.
+        self.estimate = peer.isTrusted ? 0 : limits.estimate
+    }
 
     /// Fills the pipeline of a connection on which HTTP/2 was agreed upon.
-    static func add(to channel: any Channel, endpoints: Endpoints, peer: Peer, limits: HTTP2Limits) throws {
-        let connection = HTTP2ConnectionHandler(limits: limits)
+    static func add(
+        to channel: any Channel, slot: ConnectionSlot, endpoints: Endpoints, peer: Peer, limits: HTTP2Limits
+    ) throws {
+        let connection = HTTP2ConnectionHandler(limits: limits, slot: slot, peer: peer)
         let bound = NIOLoopBound(connection, eventLoop: channel.eventLoop)
         let management = NIOHTTP2ServerConnectionManagementHandler(
             eventLoop: channel.eventLoop,
@@ -58,25 +72,41 @@ final class HTTP2ConnectionHandler: ChannelInboundHandler {
     /// The text of the `Date` header.
     var date: String { self.dates.text() }
 
-    /// Whether the bodies that are incomplete take too much.
+    /// Whether the bodies of requests that are not worked on yet take too much.
     var hasTooManyBodies: Bool { self.bodyBytes > self.limits.bodies }
 
-    func opened(_ stream: HTTP2StreamHandler) { self.streams[ObjectIdentifier(stream)] = stream }
+    func opened(_ stream: HTTP2StreamHandler) {
+        self.streams[ObjectIdentifier(stream)] = stream
+        // A connection whose requests only ever begin is idle as well.
+        if self.streams.count == 1 { self.slot.ended(at: .now()) }
+    }
 
     func closed(_ stream: HTTP2StreamHandler) {
         self.streams[ObjectIdentifier(stream)] = nil
         if self.streams.isEmpty, !self.isStopping { self.quietSince = .now() }
     }
 
-    /// Does something at once, or when the client has taken enough of its answers.
-    func whenItMay(_ work: @escaping () -> Void) {
-        self.waiting.append(work)
+    /// A stream's request has arrived. It is worked on at once, or when the client has taken enough of its answers.
+    func arrived(_ stream: HTTP2StreamHandler) {
+        self.requests += 1
+        if self.requests == 1 { self.slot.began() }
+        self.waiting.append(stream)
+        self.goOn()
+    }
+
+    /// A stream whose request had arrived has come to its end, maybe without an answer.
+    func ended(_ stream: HTTP2StreamHandler) {
+        self.requests -= 1
+        if self.requests == 0 { self.slot.ended(at: .now()) }
+        self.waiting.removeAll { $0 === stream }
         self.goOn()
     }
 
     /// Lets requests go on that waited.
     func goOn() {
-        while self.unwritten < self.limits.unwritten, !self.waiting.isEmpty { self.waiting.removeFirst()() }
+        while self.unwritten < self.limits.unwritten, !self.waiting.isEmpty {
+            self.waiting.removeFirst().work(reserving: self.estimate)
+        }
     }
 
     // MARK: Time and the end
@@ -88,7 +118,7 @@ final class HTTP2ConnectionHandler: ChannelInboundHandler {
         self.timer = context.eventLoop.assumeIsolated().scheduleTask(in: part) {
             let now = NIODeadline.now()
             for stream in Array(self.streams.values) { stream.look(now, self.limits) }
-            if self.streams.isEmpty {
+            if self.streams.isEmpty || self.isGivingWay && self.requests == 0 {
                 if self.isStopping {
                     if now - self.quietSince >= self.limits.lingering { return context.close(promise: nil) }
                 } else if now - self.quietSince >= self.limits.requestLimit {
@@ -101,6 +131,13 @@ final class HTTP2ConnectionHandler: ChannelInboundHandler {
     }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+        if event is ConnectionSlot.GiveWay {
+            guard self.slot.isGivingWay else { return }
+            self.isGivingWay = true
+            guard !self.isStopping else { return }
+            // As when the server stops: the handler in front says GOAWAY.
+            return context.pipeline.fireUserInboundEventTriggered(ChannelShouldQuiesceEvent())
+        }
         guard event is ChannelShouldQuiesceEvent else { return context.fireUserInboundEventTriggered(event) }
         guard !self.isStopping else { return }
         self.isStopping = true

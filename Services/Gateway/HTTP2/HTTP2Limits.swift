@@ -11,10 +11,12 @@ struct HTTP2Limits: Sendable {
     /// Bytes of a request's fields, as HPACK counts them. More ends the connection: its compression state is lost.
     /// Source: RFC 9113 §6.5.2, §10.5.1
     var headerList = HeadLimits().head
-    /// Bytes of all bodies that are still incomplete. One body may have `ConnectionHandler.bodyLimit`.
+    /// Bytes of all bodies whose requests are not worked on yet. One body may have `ConnectionHandler.bodyLimit`.
     var bodies = 512 << 10
     /// Bytes of answers that the client has not taken yet, behind which no further request is worked on.
     var unwritten = 1 << 20
+    /// Bytes that a GET counts with until its answer is there; a package has 20 kB to some hundred.
+    var estimate = 32 << 10
     /// How long a request may take to arrive, and how long a connection may be without one.
     var requestLimit = GatewayServer.idleLimit
     /// How long a client may take to read an answer.

@@ -29,6 +29,12 @@ final class HTTP2StreamHandler: ChannelInboundHandler {
     private var since = NIODeadline.now()
     /// Bytes of this request's body that the connection counts.
     private var bodyBytes = 0
+    /// Bytes of the answer that the connection counts, though it is not there yet.
+    private var reserved = 0
+    /// The request, from its arrival until it is worked on.
+    private var request: Request?
+    /// Whether the connection counts a request of this stream.
+    private var isCounted = false
     private var context: ChannelHandlerContext?
     private let presence = Presence()
 
@@ -60,7 +66,17 @@ final class HTTP2StreamHandler: ChannelInboundHandler {
     private func end() {
         self.state = .ended
         self.presence.leave()
+        self.request = nil
         self.giveBackBody()
+        self.giveBackReserved()
+        guard self.isCounted else { return }
+        self.isCounted = false
+        self.connection.ended(self)
+    }
+
+    private func giveBackReserved() {
+        self.connection.unwritten -= self.reserved
+        self.reserved = 0
     }
 
     private func giveBackBody() {
@@ -92,10 +108,10 @@ final class HTTP2StreamHandler: ChannelInboundHandler {
             case .expectsContinue:
                 let head = HTTP2Frame.FramePayload.headers(.init(headers: [":status": "100"]))
                 context.writeAndFlush(self.wrapOutboundOut(head), promise: nil)
-            case nil:
-                // Many bodies that never end, on one connection.
-                if self.connection.hasTooManyBodies { self.reset(.enhanceYourCalm, context) }
+            case nil: break
             }
+            // Many bodies on one connection that never end, or whose answers nobody takes.
+            if self.bodyBytes > 0, self.connection.hasTooManyBodies { self.reset(.enhanceYourCalm, context) }
         } catch {
             self.refuse(error, context)
         }
@@ -103,13 +119,22 @@ final class HTTP2StreamHandler: ChannelInboundHandler {
 
     private func received(_ request: Request) {
         self.state = .answering(request.method)
-        self.giveBackBody()
-        self.connection.whenItMay { self.answer(request) }
+        self.request = request
+        self.isCounted = true
+        self.connection.arrived(self)
     }
 
-    private func answer(_ request: Request) {
-        guard case .answering = self.state, let context = self.context else { return }
-        var request = request
+    /// Has the request answered, which has waited until it might.
+    ///
+    /// - Parameter estimate: counts instead of the answer's bytes until they are there. Only packages are large.
+    func work(reserving estimate: Int) {
+        guard case .answering = self.state, let context = self.context, var request = self.request,
+            context.channel.parent?.isActive == true
+        else { return }
+        self.request = nil
+        self.giveBackBody()
+        self.reserved = request.method == .get ? estimate : 0
+        self.connection.unwritten += self.reserved
         request.presence = self.presence
         let answer = self.endpoints.answer(request, on: context.eventLoop)
         // Nothing is captured but what belongs to this loop, on which the answer comes.
@@ -137,6 +162,7 @@ final class HTTP2StreamHandler: ChannelInboundHandler {
         self.since = .now()
         let parts = withBody ? answer.body.filter { $0.readableBytes > 0 } : []
         let length = parts.reduce(0) { $0 + $1.readableBytes }
+        self.giveBackReserved()
         self.connection.unwritten += length
         let written = context.eventLoop.makePromise(of: Void.self)
         written.futureResult.assumeIsolated().whenComplete { result in

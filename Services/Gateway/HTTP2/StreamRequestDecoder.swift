@@ -30,7 +30,9 @@ struct StreamRequestDecoder {
     mutating func take(_ headers: HPACKHeaders, isLast: Bool) throws(RequestFault) -> Event? {
         if let request = self.request {
             // Trailers; nobody here asks for them, and they end the stream.
-            return isLast ? .request(request) : nil
+            guard isLast else { return nil }
+            self.request = nil
+            return .request(request)
         }
         var head = Head()
         for (name, value, _) in headers { try head.note(name, value, self.bodyLimit) }
@@ -59,6 +61,8 @@ struct StreamRequestDecoder {
         guard data.readableBytes <= self.bodyLimit - length else { throw .tooLarge(self.bodyLimit) }
         self.request?.body.writeImmutableBuffer(data)
         guard isLast, let request = self.request else { return nil }
+        // Nothing follows, so nothing is kept.
+        self.request = nil
         return .request(request)
     }
 

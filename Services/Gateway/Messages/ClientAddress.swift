@@ -21,8 +21,25 @@ struct ClientAddress: Hashable, Sendable {
         self.init(address)
     }
 
+    /// Who the address belongs to, more or less.
+    var network: ClientNetwork { ClientNetwork(IPAddress(bits: self.key)) }
+
     private init(key: UInt128) { self.key = key }
 
     /// All clients whose address is not known. No address has this key: a network's last 64 bits are zero.
     static let unknown = ClientAddress(key: 1)
+}
+
+/// The neighbours of a client, for limits that one customer of a network must not get around by taking many addresses:
+/// the /48 of an IPv6 address, the /24 of an IPv4 address.
+///
+/// A /48 is what a site is given, with 65,536 of the /64 that count as one address. A /24 is the smallest IPv4 network
+/// that is routed by itself, so the smallest that is rented; strangers may share one, such as the customers behind a
+/// carrier's translators. Source: RFC 6177 §2, RFC 7454 §6.1.3
+struct ClientNetwork: Hashable, Sendable {
+    private let prefix: UInt128
+
+    init(_ address: IPAddress) {
+        self.prefix = address.bits & UInt128.max << (address.isVersion4 ? 8 : 80)
+    }
 }

@@ -6,12 +6,26 @@ import Synchronization
 ///
 /// Stands in the pipeline of the listening socket, on whose loop it decides; connections leave from loops of their own.
 final class ConnectionGate: Sendable {
-    private let limits: Mutex<ConnectionLimits>
+    /// How often all connections are looked at for those that give way.
+    static let interval = TimeAmount.milliseconds(250)
+
+    private struct State {
+        var limits: ConnectionLimits
+        var slots: [ObjectIdentifier: ConnectionSlot] = [:]
+        /// When all connections may be looked at again.
+        var nextLook = NIODeadline.now()
+        /// Set when nobody is let in any more; kept when the last one has gone.
+        var quiet: EventLoopPromise<Void>?
+    }
+
+    private let state: Mutex<State>
+    private let idle: IdleConnections
     private let proxies: TrustedProxies
     private let metrics: EdgeMetrics
 
-    init(limits: ConnectionLimits, proxies: TrustedProxies, metrics: EdgeMetrics) {
-        self.limits = Mutex(limits)
+    init(limits: ConnectionLimits, idle: IdleConnections, proxies: TrustedProxies, metrics: EdgeMetrics) {
+        self.state = Mutex(State(limits: limits))
+        self.idle = idle
         self.proxies = proxies
         self.metrics = metrics
     }
@@ -19,19 +33,69 @@ final class ConnectionGate: Sendable {
     /// The handler for the listening socket's pipeline.
     func handler() -> some ChannelInboundHandler { Handler(gate: self) }
 
+    /// The slot of a connection that was let in; nil if it is to be closed, since the server stops.
+    func slot(of channel: any Channel) -> ConnectionSlot? {
+        self.state.withLock { state in state.quiet == nil ? state.slots[ObjectIdentifier(channel)] : nil }
+    }
+
+    /// Closes the listening socket, and tells all connections to end when their requests are answered.
+    ///
+    /// - Returns: succeeds when the last one has gone.
+    func stop(_ listener: any Channel) -> EventLoopFuture<Void> {
+        listener.close(promise: nil)
+        let (quiet, slots) = self.state.withLock { state in
+            if let quiet = state.quiet { return (quiet, [ConnectionSlot]()) }
+            let quiet = listener.eventLoop.makePromise(of: Void.self)
+            state.quiet = quiet
+            if state.slots.isEmpty { quiet.succeed() }
+            return (quiet, Array(state.slots.values))
+        }
+        for slot in slots { slot.quiesce() }
+        return quiet.futureResult
+    }
+
     private func admit(_ channel: any Channel) -> Bool {
         let peer = self.proxies.peer(channel.remoteAddress)
         let client = peer.isTrusted ? nil : peer.client
-        if let refusal = self.limits.withLock({ $0.admit(client) }) {
-            self.metrics.refused(refusal)
-            return false
+        let now = NIODeadline.now()
+        let slot = ConnectionSlot(channel, client: client, at: now)
+        let (isAdmitted, isCrowded) = self.state.withLock { state in
+            guard state.quiet == nil else { return (false, false) }
+            let refusal = state.limits.admit(client)
+            if let refusal { self.metrics.refused(refusal) } else { state.slots[ObjectIdentifier(channel)] = slot }
+            let isCrowded =
+                now >= state.nextLook && state.limits.fullness(for: client) > IdleConnections.pressure
+            if isCrowded { state.nextLook = now + Self.interval }
+            return (refusal == nil, isCrowded)
         }
-        self.metrics.connections.increment()
-        channel.closeFuture.whenComplete { _ in
-            self.limits.withLock { $0.leave(client) }
-            self.metrics.connections.decrement()
+        if isAdmitted {
+            self.metrics.connections.increment()
+            channel.closeFuture.whenComplete { _ in self.leave(channel, client) }
         }
-        return true
+        if isCrowded { self.makeRoom(at: now) }
+        return isAdmitted
+    }
+
+    private func leave(_ channel: any Channel, _ client: ClientAddress?) {
+        self.metrics.connections.decrement()
+        let quiet = self.state.withLock { state in
+            state.limits.leave(client)
+            state.slots[ObjectIdentifier(channel)] = nil
+            return state.slots.isEmpty ? state.quiet : nil
+        }
+        quiet?.succeed()
+    }
+
+    /// Tells those connections to go that have been idle for longer than there is room for.
+    private func makeRoom(at now: NIODeadline) {
+        let (slots, limits) = self.state.withLock { (Array($0.slots.values), $0.limits) }
+        let judged = slots.compactMap { slot in slot.candidate.map { (slot: slot, candidate: $0) } }
+        for index in self.idle.givingWay(among: judged.map(\.candidate), limits: limits, at: now) {
+            guard let since = judged[index].candidate.idleSince, judged[index].slot.giveWay(idleSince: since) else {
+                continue
+            }
+            self.metrics.gaveWay.increment()
+        }
     }
 
     private final class Handler: ChannelInboundHandler {

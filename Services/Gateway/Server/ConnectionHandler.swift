@@ -34,6 +34,7 @@ final class ConnectionHandler: ChannelDuplexHandler {
     }
 
     private let endpoints: Endpoints
+    private let slot: ConnectionSlot
     private let requestLimit: TimeAmount
     private var decoder: RequestDecoder
     private var state = State.receiving
@@ -42,6 +43,8 @@ final class ConnectionHandler: ChannelDuplexHandler {
     private var timer: Scheduled<Void>?
     /// A read that was asked for while there is enough to do.
     private var isReadHeld = false
+    /// Whether a part of the next request was noted in the slot.
+    private var hasBegun = false
     /// Nothing more will come, but what came is answered.
     private var isInputClosed = false
     /// The server takes no further requests.
@@ -50,8 +53,9 @@ final class ConnectionHandler: ChannelDuplexHandler {
     private let presence = Presence()
 
     /// - Parameter requestLimit: from the connection or the last answer to the last byte of a request.
-    init(endpoints: Endpoints, peer: Peer, requestLimit: TimeAmount) {
+    init(endpoints: Endpoints, slot: ConnectionSlot, peer: Peer, requestLimit: TimeAmount) {
         self.endpoints = endpoints
+        self.slot = slot
         self.requestLimit = requestLimit
         self.decoder = RequestDecoder(peer: peer, bodyLimit: Self.bodyLimit)
         self.deadline = .now() + requestLimit
@@ -83,6 +87,7 @@ final class ConnectionHandler: ChannelDuplexHandler {
                 context.writeAndFlush(self.wrapOutboundOut(Self.continueLine), promise: nil)
                 self.releaseRead(context)
             case nil:
+                self.noteStart()
                 if self.isInputClosed { context.close(promise: nil) } else { self.releaseRead(context) }
             }
         } catch {
@@ -90,11 +95,19 @@ final class ConnectionHandler: ChannelDuplexHandler {
         }
     }
 
+    /// A request that has begun is not idle for as long as the connection was, but it may not drip for ever either.
+    private func noteStart() {
+        guard !self.hasBegun, self.decoder.isInsideRequest else { return }
+        self.hasBegun = true
+        self.slot.ended(at: .now())
+    }
+
     /// Source: RFC 9110 §10.1.1
     private static let continueLine = ByteBuffer(string: "HTTP/1.1 100 Continue\r\n\r\n")
 
     private func answer(_ request: Request, _ head: RequestHead, _ context: ChannelHandlerContext) {
         self.state = .answering
+        self.slot.began()
         var request = request
         request.presence = self.presence
         let answer = self.endpoints.answer(request, on: context.eventLoop)
@@ -110,7 +123,11 @@ final class ConnectionHandler: ChannelDuplexHandler {
     private func answered(isLast: Bool, _ context: ChannelHandlerContext) {
         guard !isLast else { return self.close(context) }
         self.state = .receiving
-        self.deadline = .now() + (context.channel.isWritable ? self.requestLimit : Self.answerLimit)
+        self.hasBegun = false
+        let now = NIODeadline.now()
+        // Who still takes the answer is not idle.
+        if context.channel.isWritable { self.slot.ended(at: now) }
+        self.deadline = now + (context.channel.isWritable ? self.requestLimit : Self.answerLimit)
         guard self.decoder.bufferedBytes > 0 else { return self.releaseRead(context) }
         // Not at once: answers that are there already would nest ever deeper.
         context.eventLoop.assumeIsolated().execute { self.proceed(context) }
@@ -176,7 +193,11 @@ final class ConnectionHandler: ChannelDuplexHandler {
 
     func channelWritabilityChanged(context: ChannelHandlerContext) {
         let isWritable = context.channel.isWritable
-        if case .receiving = self.state { self.deadline = .now() + (isWritable ? self.requestLimit : Self.answerLimit) }
+        if case .receiving = self.state {
+            let now = NIODeadline.now()
+            if isWritable { self.slot.ended(at: now) }
+            self.deadline = now + (isWritable ? self.requestLimit : Self.answerLimit)
+        }
         if isWritable { self.proceed(context) }
         context.fireChannelWritabilityChanged()
     }
@@ -205,6 +226,8 @@ final class ConnectionHandler: ChannelDuplexHandler {
         case is ChannelShouldQuiesceEvent:
             self.isStopping = true
             if case .receiving = self.state, !self.decoder.isInsideRequest { context.close(promise: nil) }
+        case is ConnectionSlot.GiveWay:
+            if self.slot.isGivingWay, case .receiving = self.state { context.close(promise: nil) }
         default: context.fireUserInboundEventTriggered(event)
         }
     }

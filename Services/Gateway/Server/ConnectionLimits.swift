@@ -1,5 +1,9 @@
-/// How many connections there may be, and how many there are. Bounded by itself: it knows no more addresses than it
-/// admitted connections.
+import NIOCore
+
+/// How many connections there may be, how many there are, and which give way to others.
+///
+/// A connection counts in three scopes: in all, for its client, and for its client's network. Bounded by itself: it
+/// knows no more addresses than it admitted connections.
 struct ConnectionLimits: Sendable {
     /// Why a connection was not admitted.
     enum Refusal: String, CaseIterable, Sendable {
@@ -7,22 +11,30 @@ struct ConnectionLimits: Sendable {
         case total
         /// There are too many from that address.
         case address
+        /// There are too many from that address' network.
+        case network
     }
 
     static let defaultTotal = 20_000
     static let defaultPerAddress = 1_000
+    /// How many times as many connections a network may have as one of its addresses.
+    static let networkShare = 4
 
     /// Most connections in all.
     let total: Int
     /// Most connections from one address.
     let perAddress: Int
+    /// Most connections from one network.
+    let perNetwork: Int
     /// The connections that are open.
     private(set) var count = 0
-    private var counts: [ClientAddress: Int] = [:]
+    private var addresses: [ClientAddress: Int] = [:]
+    private var networks: [ClientNetwork: Int] = [:]
 
     init(total: Int = ConnectionLimits.defaultTotal, perAddress: Int = ConnectionLimits.defaultPerAddress) {
         self.total = total
         self.perAddress = perAddress
+        self.perNetwork = perAddress * Self.networkShare
     }
 
     /// Counts a connection that has come, unless there are too many.
@@ -32,9 +44,11 @@ struct ConnectionLimits: Sendable {
     mutating func admit(_ client: ClientAddress?) -> Refusal? {
         guard self.count < self.total else { return .total }
         if let client {
-            let present = self.counts[client, default: 0]
-            guard present < self.perAddress else { return .address }
-            self.counts[client] = present + 1
+            let (address, network) = self.present(client)
+            guard address < self.perAddress else { return .address }
+            guard network < self.perNetwork else { return .network }
+            self.addresses[client] = address + 1
+            self.networks[client.network] = network + 1
         }
         self.count += 1
         return nil
@@ -43,10 +57,24 @@ struct ConnectionLimits: Sendable {
     /// An admitted connection has gone.
     mutating func leave(_ client: ClientAddress?) {
         self.count -= 1
-        guard let client, let present = self.counts[client] else { return }
-        self.counts[client] = present > 1 ? present - 1 : nil
+        guard let client else { return }
+        let (address, network) = self.present(client)
+        self.addresses[client] = address > 1 ? address - 1 : nil
+        self.networks[client.network] = network > 1 ? network - 1 : nil
+    }
+
+    /// How full the fullest scope of a client is: 1 when no more of its connections are admitted.
+    func fullness(for client: ClientAddress?) -> Double {
+        let all = Double(self.count) / Double(self.total)
+        guard let client else { return all }
+        let (address, network) = self.present(client)
+        return max(all, Double(address) / Double(self.perAddress), Double(network) / Double(self.perNetwork))
     }
 
     /// How many addresses have connections.
-    var addresses: Int { self.counts.count }
+    var addressCount: Int { self.addresses.count }
+
+    private func present(_ client: ClientAddress) -> (address: Int, network: Int) {
+        (self.addresses[client, default: 0], self.networks[client.network, default: 0])
+    }
 }

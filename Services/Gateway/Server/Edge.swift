@@ -10,20 +10,24 @@ struct Edge: Sendable {
     var handshakeLimit = TLSHandshakeHandler.limit
     /// How long a connection may stay without a complete request.
     var requestLimit = GatewayServer.idleLimit
+    /// How long a connection may be without a request whoever else wants to come in.
+    var idleGrace = IdleConnections().grace
     let metrics: EdgeMetrics
 
     init(metrics: EdgeMetrics) { self.metrics = metrics }
 
     /// Lets connections in.
     func gate() -> ConnectionGate {
-        ConnectionGate(limits: self.limits, proxies: self.proxies, metrics: self.metrics)
+        ConnectionGate(
+            limits: self.limits, idle: IdleConnections(limit: self.requestLimit, grace: self.idleGrace),
+            proxies: self.proxies, metrics: self.metrics)
     }
 
     /// Fills the pipeline of a connection that was let in; on its loop.
-    func setUp(_ channel: any Channel, _ endpoints: Endpoints) throws {
+    func setUp(_ channel: any Channel, _ slot: ConnectionSlot, _ endpoints: Endpoints) throws {
         let peer = self.proxies.peer(channel.remoteAddress)
         guard let certificate = self.certificates?.certificate else {
-            return try self.addHTTP1(channel, endpoints, peer)
+            return try self.addHTTP1(channel, slot, endpoints, peer)
         }
         // Who says that TLS is over is gone (RFC 9112 §9.8). With halves of connections NIOSSL would also wait for its
         // whole time limit whenever we close first, though the client has agreed.
@@ -31,16 +35,20 @@ struct Edge: Sendable {
         let pipeline = channel.pipeline.syncOperations
         try pipeline.addHandler(NIOSSLServerHandler(context: certificate.context))
         let handshake = TLSHandshakeHandler(limit: self.handshakeLimit, metrics: self.metrics) { name, channel in
-            guard name == ServerCertificate.http2 else { return try self.addHTTP1(channel, endpoints, peer) }
+            // The request may be on its way.
+            slot.ended(at: .now())
+            guard name == ServerCertificate.http2 else { return try self.addHTTP1(channel, slot, endpoints, peer) }
             var limits = HTTP2Limits()
             limits.requestLimit = self.requestLimit
-            try HTTP2ConnectionHandler.add(to: channel, endpoints: endpoints, peer: peer, limits: limits)
+            try HTTP2ConnectionHandler.add(to: channel, slot: slot, endpoints: endpoints, peer: peer, limits: limits)
         }
         try pipeline.addHandler(handshake)
     }
 
-    private func addHTTP1(_ channel: any Channel, _ endpoints: Endpoints, _ peer: Peer) throws {
+    private func addHTTP1(
+        _ channel: any Channel, _ slot: ConnectionSlot, _ endpoints: Endpoints, _ peer: Peer
+    ) throws {
         try channel.pipeline.syncOperations.addHandler(
-            ConnectionHandler(endpoints: endpoints, peer: peer, requestLimit: self.requestLimit))
+            ConnectionHandler(endpoints: endpoints, slot: slot, peer: peer, requestLimit: self.requestLimit))
     }
 }

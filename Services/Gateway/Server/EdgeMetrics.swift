@@ -4,6 +4,8 @@ import CoreMetrics
 struct EdgeMetrics: Sendable {
     /// Connections that are open.
     let connections: Meter
+    /// Connections that were closed while they were idle, to make room.
+    let gaveWay: Counter
     /// TLS handshakes that came to nothing.
     let handshakesFailed: Counter
     /// Days until the served certificate expires.
@@ -16,6 +18,7 @@ struct EdgeMetrics: Sendable {
 
     init(factory: any MetricsFactory) {
         self.connections = Meter(label: "waybill_connections", factory: factory)
+        self.gaveWay = Counter(label: "waybill_connections_gave_way_total", factory: factory)
         self.handshakesFailed = Counter(label: "waybill_tls_handshakes_failed_total", factory: factory)
         self.certificateDays = Meter(label: "waybill_tls_certificate_expiry_days", factory: factory)
         let reloads = "waybill_tls_certificate_reloads_total"

@@ -1,6 +1,5 @@
 import Logging
 import NIOCore
-import NIOExtras
 import NIOPosix
 import Operations
 import ServiceLifecycle
@@ -44,7 +43,6 @@ final class GatewayServer: Service {
     }
 
     func run() async throws {
-        let quiescing = ServerQuiescingHelper(group: self.environment.group)
         let gate = self.edge.gate()
         let channel = try await ServerBootstrap(group: self.environment.group)
             .serverChannelOption(.backlog, value: 1024)
@@ -54,22 +52,22 @@ final class GatewayServer: Service {
                     let pipeline = channel.pipeline.syncOperations
                     try pipeline.addHandler(AcceptBackoffHandler { _ in Self.acceptPause })
                     try pipeline.addHandler(gate.handler())
-                    try pipeline.addHandler(quiescing.makeServerChannelHandler(channel: channel))
                 }
             }
             .childChannelOption(.tcpOption(.tcp_nodelay), value: 1)
             .childChannelOption(.allowRemoteHalfClosure, value: true)
             .childChannelInitializer { [endpoints, edge] channel in
-                channel.eventLoop.makeCompletedFuture { try edge.setUp(channel, endpoints) }
+                channel.eventLoop.makeCompletedFuture {
+                    guard let slot = gate.slot(of: channel) else { throw ChannelError.ioOnClosedChannel }
+                    try edge.setUp(channel, slot, endpoints)
+                }
             }
             .bind(host: self.address.host, port: self.address.port).get()
         let logger = self.environment.logger
         logger.info("listening", metadata: ["address": "\(channel.localAddress?.description ?? "")"])
         self.environment.readiness.met(Self.listening)
         self.onListening(channel.localAddress?.port ?? 0)
-        let quiet = channel.eventLoop.makePromise(of: Void.self)
         let stopped = channel.eventLoop.makePromise(of: Void.self)
-        quiet.futureResult.cascade(to: stopped)
         let isStopping = Atomic(false)
         channel.closeFuture.whenComplete { _ in
             // Nobody listens any more, and nobody wanted that: better the service ends than goes on deaf.
@@ -90,7 +88,7 @@ final class GatewayServer: Service {
         } onCancelOrGracefulShutdown: {
             isStopping.store(true, ordering: .releasing)
             self.environment.readiness.unmet(Self.listening, "stopping")
-            quiescing.initiateShutdown(promise: quiet)
+            gate.stop(channel).cascade(to: stopped)
         }
         await self.onStopped()
         if let failure { throw failure }

@@ -31,6 +31,10 @@ final class TLSHandshakeHandler: ChannelInboundHandler, RemovableChannelHandler 
     func handlerRemoved(context: ChannelHandlerContext) { self.timer?.cancel() }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+        if event is ChannelShouldQuiesceEvent || event is ConnectionSlot.GiveWay {
+            self.timer?.cancel()
+            return context.close(promise: nil)
+        }
         guard case .some(.handshakeCompleted(let name)) = event as? TLSUserEvent else {
             return context.fireUserInboundEventTriggered(event)
         }
