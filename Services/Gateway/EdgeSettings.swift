@@ -46,6 +46,7 @@ struct EdgeSettings: Sendable {
             return nil
         }
         let files = TLSFiles(certificate: certificate, key: key)
+        settings.checkSecrecy(of: key)
         do {
             return (files, try files.load(nowEpochSeconds: Int64(time(nil))))
         } catch {

@@ -29,6 +29,12 @@ struct GatewaySettings {
         self.basePath = Self.path(of: url)
         self.edge = try EdgeSettings(settings)
         self.logsDevices = try settings.choice(.deviceLogs, default: Choice.off) == .on
+        if self.edge.tls == nil, self.edge.proxies == .none, !self.listen.isLoopback {
+            settings.warn(
+                "\(SettingKey.listen.rawValue)=\(self.listen): tokens travel in clear; set "
+                    + "\(SettingKey.tlsCertificate.rawValue), or name the proxy that speaks TLS in "
+                    + SettingKey.trustedProxies.rawValue)
+        }
     }
 
     /// The path of a URL that starts with `https://`.

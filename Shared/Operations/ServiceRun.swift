@@ -31,7 +31,8 @@ public enum ServiceRun {
         if checkOnly {
             let lines = settings.effective.map { "\($0.key.rawValue)=\($0.value)\n" }.joined()
             try FileHandle.standardOutput.write(contentsOf: Data(lines.utf8))
-            let warnings = UnknownVariable.all(in: variables).map { "warning: \($0)\n" }.joined()
+            let texts = UnknownVariable.all(in: variables).map { "\($0)" } + settings.warnings
+            let warnings = texts.map { "warning: \($0)\n" }.joined()
             try FileHandle.standardError.write(contentsOf: Data(warnings.utf8))
             return
         }
@@ -43,6 +44,9 @@ public enum ServiceRun {
         }
         for variable in UnknownVariable.all(in: variables) {
             logger.warning("configuration", metadata: ["key": "\(variable.name)", "text": "\(variable)"])
+        }
+        for warning in settings.warnings {
+            logger.warning("configuration could be safer", metadata: ["problem": "\(warning)"])
         }
         let group = MultiThreadedEventLoopGroup.singleton
         let environment = ServiceEnvironment(

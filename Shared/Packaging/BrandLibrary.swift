@@ -48,6 +48,18 @@ public final class BrandLibrary: Sendable {
         self.catalog = Mutex(catalog)
     }
 
+    /// Paths of the private keys that the brands of a directory name, as far as that can be read.
+    public static func keyFiles(in directory: String) -> [String] {
+        let names = (try? BrandDirectory.names(in: directory)) ?? []
+        return names.flatMap { name -> [String] in
+            let folder = "\(directory)/\(name)"
+            guard let bytes = try? BrandDirectory(path: folder).file("brand.json"), let file = try? BrandFile(bytes)
+            else { return [] }
+            guard case .token(let key, _, _) = file.push else { return ["\(folder)/\(file.key)"] }
+            return ["\(folder)/\(file.key)", "\(folder)/\(key)"]
+        }
+    }
+
     /// Brands that never change.
     public init(_ brands: Brands) {
         self.directory = nil

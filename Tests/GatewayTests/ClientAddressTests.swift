@@ -25,6 +25,11 @@ import Testing
         #expect(try self.client("::192.0.2.1") != self.client("192.0.2.1"), "the old compatible form is not mapped")
     }
 
+    @Test func theZoneOfALinkLocalAddressDoesNotCount() throws {
+        #expect(try self.client("fe80::1:2%lo") == self.client("fe80::1:2"))
+        #expect(try self.client("fe80::1:2%lo") != .unknown)
+    }
+
     @Test func clientsWithoutAnAddressAreOne() throws {
         let local = try SocketAddress(unixDomainSocketPath: "/tmp/socket")
         #expect(ClientAddress(local) == ClientAddress(nil) && ClientAddress(nil) == .unknown)

@@ -13,7 +13,8 @@ import Testing
 
     static var now: Int64 { Int64(Date().timeIntervalSince1970) }
 
-    func link(_ bench: Bench, _ order: String, in seconds: Int64 = 600, _ secrets: TokenSecrets? = nil) throws -> String {
+    func link(_ bench: Bench, _ order: String, in seconds: Int64 = 600, _ secrets: TokenSecrets? = nil) throws -> String
+    {
         let link = PackageLink(key: try Bench.key(order), expiresEpochSeconds: Self.now + seconds)
         let signature = link.signature(secrets ?? bench.secrets)
         return "\(bench.package(order))/package?expires=\(link.expiresEpochSeconds)&signature=\(signature)"
@@ -30,6 +31,7 @@ import Testing
                 #expect(answer.body == (method == "GET" ? Bench.package : []))
                 #expect(answer["content-type"] == "application/vnd.apple.finance.order")
                 #expect(answer["content-disposition"] == "inline; filename=\"1.order\"")
+                #expect(answer["x-content-type-options"] == "nosniff")
                 #expect(answer["cache-control"] == "private, no-store")
                 #expect(answer["etag"] == nil && answer["last-modified"] == nil)
             }
@@ -57,8 +59,11 @@ import Testing
             let good = try self.link(bench, "1")
             answers.append(try await bench.once("GET", "\(bench.package("1"))/package"))
             answers.append(try await bench.once("GET", "\(bench.package("1"))/package", token: Bench.ownToken))
-            answers.append(try await bench.once("GET", good.replacing("expires=", with: "expires=0")
-                .replacing("=01", with: "=1").replacing("signature=", with: "signature=x")))
+            answers.append(
+                try await bench.once(
+                    "GET",
+                    good.replacing("expires=", with: "expires=0")
+                        .replacing("=01", with: "=1").replacing("signature=", with: "signature=x")))
             answers.append(try await bench.once("GET", good.replacing("expires=", with: "expires=+")))
             answers.append(try await bench.once("GET", good.replacing("/1/", with: "/2/")))
             for answer in answers {
@@ -108,7 +113,8 @@ import Testing
         _ = try directory.write("token-secrets", "the first secret of the test\nthe second secret\n")
         try await Bench.with { bench in
             func run(_ line: String) async throws -> String {
-                let script = "cd '\(directory.path("."))' && export WAYBILL_WEB_SERVICE_URL='https://wallet.example/apple' && \(line)"
+                let script =
+                    "cd '\(directory.path("."))' && export WAYBILL_WEB_SERVICE_URL='https://wallet.example/apple' && \(line)"
                 let printed = try Program.run("sh", ["-c", script])
                 #expect(printed.hasSuffix("\n") && printed.split(separator: "\n").count == 1)
                 return String(printed.dropLast())

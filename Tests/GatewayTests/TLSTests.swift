@@ -88,6 +88,28 @@ import Testing
         }
     }
 
+    @Test func onlyAuthenticatedEncryptionIsAgreedUpon() async throws {
+        try await Bench.with(try TLSSupport.options()) { bench in
+            func connect(_ arguments: [String]) async throws -> String {
+                let common = ["s_client", "-brief", "-connect", "127.0.0.1:\(bench.port)"]
+                return try await self.run("openssl", common + arguments)
+            }
+            for suite in ["ECDHE-RSA-AES128-GCM-SHA256", "ECDHE-RSA-AES256-GCM-SHA384", "ECDHE-RSA-CHACHA20-POLY1305"] {
+                let said = try await connect(["-tls1_2", "-cipher", suite])
+                #expect(said.contains("Ciphersuite: \(suite)"), "\(said)")
+            }
+            for suite in [
+                "ECDHE-RSA-AES128-SHA", "ECDHE-RSA-AES256-SHA", "ECDHE-RSA-AES128-SHA256", "AES128-SHA", "AES256-SHA",
+                "AES128-GCM-SHA256",
+            ] {
+                await #expect(throws: ProgramError.self, "\(suite)") {
+                    _ = try await connect(["-tls1_2", "-cipher", "\(suite)@SECLEVEL=0"])
+                }
+            }
+            #expect(try await connect(["-tls1_3"]).contains("Protocol version: TLSv1.3"))
+        }
+    }
+
     @Test func aHandshakeThatIsNotFinishedIsGivenUpInTime() async throws {
         let options = try TLSSupport.options { $0.handshakeLimit = .milliseconds(300) }
         try await Bench.with(options) { bench in
@@ -267,6 +289,30 @@ import Testing
         ])
         #expect(settings.tls?.files.key == made.serverKey)
         #expect(settings.limits.total == 7 && settings.limits.perAddress == 3 && settings.proxies != .none)
+    }
+
+    @Test(arguments: [
+        (["WAYBILL_LISTEN": "0.0.0.0:8080"], true), (["WAYBILL_LISTEN": "[::]:8080"], true),
+        (["WAYBILL_LISTEN": "127.0.0.1:8080"], false), ([:], false),
+        (["WAYBILL_LISTEN": "0.0.0.0:8080", "WAYBILL_TRUSTED_PROXIES": "10.0.0.0/8"], false),
+        (["WAYBILL_LISTEN": "0.0.0.0:8080", "tls": "yes"], false),
+    ])
+    func tokensInClearAreWarnedOf(values: [String: String], isWarned: Bool) throws {
+        let directory = try TemporaryDirectory("settings")
+        let made = try TLSSupport.made.get().first
+        let type = GatewayBench.orderType
+        try DevelopmentBrand.make(in: directory.path("brands/shop"), orderType: type, certificates: made)
+        var environment = values
+        if environment.removeValue(forKey: "tls") != nil {
+            environment["WAYBILL_TLS_CERTIFICATE"] = made.serverCertificate
+            environment["WAYBILL_TLS_KEY"] = made.serverKey
+        }
+        environment["WAYBILL_TOKEN_SECRETS"] = try directory.write("secrets", String(repeating: "x", count: 32))
+        environment["WAYBILL_WEB_SERVICE_URL"] = "https://wallet.example"
+        environment["WAYBILL_BRANDS"] = directory.path("brands")
+        let settings = try Settings(environment: environment)
+        _ = try GatewaySettings(settings, common: try CommonSettings(settings))
+        #expect(settings.warnings.contains { $0.contains("in clear") } == isWarned)
     }
 
     @Test func aWrongValueStopsTheStartWithKeyAndReason() throws {

@@ -6,8 +6,10 @@ import Testing
 
 @Suite struct LineLogHandlerTests {
     static let nasty = [
-        "plain", "", "a \"quote\" and a \\", "two\nlines\r\nand\u{0}nul\u{1B}[31m\u{7F}", "tab\there", "ü 漢字 👩‍👩‍👧 e\u{301}",
-        "\u{2028}\u{2029}\u{85}", "\u{1F}\u{8}\u{C}", #"{"level":"critical"}"#,
+        "plain", "", "a \"quote\" and a \\", "two\nlines\r\nand\u{0}nul\u{1B}[31m\u{7F}", "tab\there",
+        "ü 漢字 👩‍👩‍👧 e\u{301}",
+        "\u{2028}\u{2029}\u{85}", "\u{1F}\u{8}\u{C}",
+        "paid \u{202E}0001\u{202C} \u{2066}x\u{2069}\u{200F}", #"{"level":"critical"}"#,
     ]
 
     @Test(arguments: nasty)
@@ -29,7 +31,8 @@ import Testing
         let handler = LineLogHandler(label: "waybill-x", format: .text, level: .info)
         let line = handler.line(time: "now", level: .warning, message: text, fields: [("a", text)])
         #expect(line.hasPrefix("now WARNING ") && line.hasSuffix("\n"))
-        #expect(!line.dropLast().unicodeScalars.contains { $0.properties.generalCategory == .control })
+        let forbidden: Set<Unicode.GeneralCategory> = [.control, .format, .lineSeparator, .paragraphSeparator]
+        #expect(!line.dropLast().unicodeScalars.contains { forbidden.contains($0.properties.generalCategory) })
     }
 
     @Test func metadataOfTheCallWinsOverTheLoggersOwn() {

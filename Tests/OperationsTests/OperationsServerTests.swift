@@ -1,4 +1,7 @@
 import Logging
+import NIOCore
+import NIOEmbedded
+import NIOHTTP1
 import NIOPosix
 import ServiceLifecycle
 import ServiceLifecycleTestKit
@@ -66,6 +69,48 @@ import Testing
             #expect(try await connection.isClosedByServer())
             await connection.close()
         }
+    }
+
+    @Test func whoCameFirstGivesWayWhenThereAreTooMany() async throws {
+        try await self.with { port in
+            let request = "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
+            var open: [RawConnection] = []
+            for _ in 0..<OperationsServer.connectionLimit + 3 {
+                open.append(try await RawConnection.open(port: port))
+                #expect(try await open[open.count - 1].exchange(request).status == 200)
+            }
+            for connection in open[..<3] { #expect(try await connection.isClosedByServer()) }
+            for connection in open[3...] { #expect(try await connection.exchange(request).status == 200) }
+            for connection in open { await connection.close() }
+        }
+    }
+
+    @Test(arguments: [
+        ("127.0.0.1", true), ("127.8.9.1", true), ("::1", true), ("::ffff:127.0.0.1", true), ("10.1.2.4", false),
+        ("2001:db8::1", false), ("::ffff:10.1.2.4", false),
+    ])
+    func reasonsAreToldToThisMachineAlone(address: String, isLocal: Bool) throws {
+        let readiness = Readiness(conditions: ["redis", "view"])
+        readiness.unmet("redis", "connecting to 10.1.2.3:6379: refused")
+        let channel = EmbeddedChannel()
+        channel.remoteAddress = try SocketAddress(ipAddress: address, port: 1)
+        try channel.pipeline.syncOperations.addHandler(
+            OperationsHandler(readiness: readiness, metrics: MetricsRegistry()))
+        func ask() throws -> (HTTPResponseStatus, String) {
+            try channel.writeInbound(
+                HTTPServerRequestPart.head(.init(version: .http1_1, method: .GET, uri: "/readyz")))
+            try channel.writeInbound(HTTPServerRequestPart.end(nil))
+            guard case .head(let head)? = try channel.readOutbound(as: HTTPServerResponsePart.self),
+                case .body(.byteBuffer(let body))? = try channel.readOutbound(as: HTTPServerResponsePart.self)
+            else { throw CancellationError() }
+            _ = try channel.readOutbound(as: HTTPServerResponsePart.self)
+            return (head.status, String(buffer: body))
+        }
+        let reasons = isLocal ? "redis: connecting to 10.1.2.3:6379: refused\nview: not yet\n" : "redis\nview\n"
+        #expect(try ask() == (.serviceUnavailable, reasons))
+        for condition in ["redis", "view"] { readiness.met(condition) }
+        #expect(try ask() == (.ok, "ready\n"))
+        _ = try channel.finish()
     }
 
     @Test func brokenRequestsDoNotEndIt() async throws {

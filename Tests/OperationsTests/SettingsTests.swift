@@ -1,6 +1,8 @@
+import Foundation
 import Kafka
 import Logging
 import Model
+import Packaging
 import TestKit
 import Testing
 
@@ -130,6 +132,50 @@ import Testing
         let large = try directory.write("large", String(repeating: "x", count: 5000))
         #expect(throws: SettingsError.self) {
             _ = try Settings(environment: ["WAYBILL_REDIS_PASSWORD_FILE": large]).redis()
+        }
+    }
+
+    @Test func aSecretThatEverybodyCanReadIsWarnedOf() throws {
+        let directory = try TemporaryDirectory("settings")
+        let path = try directory.write("password", "hunter2\n")
+        for (mode, isSafe) in [(0o600, true), (0o640, true), (0o644, false), (0o604, false)] {
+            try FileManager.default.setAttributes([.posixPermissions: mode], ofItemAtPath: path)
+            let settings = try Settings(environment: ["WAYBILL_REDIS_PASSWORD_FILE": path])
+            _ = try settings.redis()
+            #expect(settings.warnings.isEmpty == isSafe, "\(String(mode, radix: 8))")
+            #expect(settings.warnings.allSatisfy { $0.hasPrefix("\(path): ") && !$0.contains("hunter2") })
+        }
+        let secrets = try directory.write("secrets", String(repeating: "x", count: 32))
+        try FileManager.default.setAttributes([.posixPermissions: 0o644], ofItemAtPath: secrets)
+        let settings = try Settings(environment: ["WAYBILL_TOKEN_SECRETS": secrets])
+        _ = try settings.tokenSecrets()
+        #expect(settings.warnings.count == 1)
+    }
+
+    @Test func keysOfBrandsThatEverybodyCanReadAreWarnedOf() throws {
+        let directory = try TemporaryDirectory("settings")
+        let type = "order.com.example.shop"
+        let certificates = try DevelopmentCertificates.make(in: directory.path("certificates"), orderType: type)
+        let folder = directory.path("brands/shop")
+        try DevelopmentBrand.make(in: folder, orderType: type, certificates: certificates)
+        let keys = BrandLibrary.keyFiles(in: directory.path("brands"))
+        #expect(!keys.isEmpty && keys.allSatisfy { $0.hasPrefix("\(folder)/") })
+        for (mode, count) in [(0o600, 0), (0o644, keys.count)] {
+            for key in keys {
+                try FileManager.default.setAttributes([.posixPermissions: mode], ofItemAtPath: key)
+            }
+            let settings = try Settings(environment: [:])
+            _ = try settings.brands(in: directory.path("brands"), webServiceURL: "https://wallet.example")
+            #expect(settings.warnings.count == count)
+        }
+    }
+
+    @Test func loopbackAddressesAreKnown() {
+        for host in ["127.0.0.1", "127.0.0.53", "localhost", "::1"] {
+            #expect(ListenAddress(host: host, port: 1).isLoopback, "\(host)")
+        }
+        for host in ["0.0.0.0", "::", "10.0.0.1", "wallet.example"] {
+            #expect(!ListenAddress(host: host, port: 1).isLoopback, "\(host)")
         }
     }
 

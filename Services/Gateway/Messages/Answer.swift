@@ -32,6 +32,7 @@ struct Answer: Sendable {
         var headers = headers
         headers.replaceOrAdd(name: "content-type", value: "application/json")
         headers.replaceOrAdd(name: "cache-control", value: "no-store")
+        headers.replaceOrAdd(name: "x-content-type-options", value: "nosniff")
         return Answer(status, headers: headers, body: [ByteBuffer(bytes: bytes)])
     }
 

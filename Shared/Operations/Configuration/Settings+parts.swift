@@ -24,6 +24,7 @@ extension Settings {
         var password: String?
         if let path = self.text(.redisPasswordFile) {
             let content = try self.content(.redisPasswordFile, of: path, limit: 4096)
+            self.checkSecrecy(of: path)
             let line = content.prefix { $0 != UInt8(ascii: "\n") && $0 != UInt8(ascii: "\r") }
             guard !line.isEmpty else {
                 throw SettingsError(.redisPasswordFile, value: path, "the first line must be the password, it is empty")
@@ -60,6 +61,7 @@ extension Settings {
     public func tokenSecrets() throws(SettingsError) -> TokenSecrets {
         let path = try self.required(.tokenSecrets, "path of a file with one secret a line")
         let content = try self.content(.tokenSecrets, of: path)
+        self.checkSecrecy(of: path)
         do {
             return try TokenSecrets(file: content)
         } catch {
@@ -72,6 +74,7 @@ extension Settings {
         do {
             let library = try BrandLibrary(directory: directory, webServiceURL: webServiceURL)
             if self.isCheck, let failure = library.failures.first { throw failure.error }
+            for path in BrandLibrary.keyFiles(in: directory) { self.checkSecrecy(of: path) }
             return library
         } catch {
             throw SettingsError(.brands, value: directory, "\(error)")

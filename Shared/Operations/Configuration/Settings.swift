@@ -1,5 +1,6 @@
 public import Configuration
 import Foundation
+import Glibc
 import Model
 
 /// What is wrong with the configuration: the key, the value and what would be right.
@@ -21,6 +22,8 @@ public final class Settings {
     private let reader: ConfigReader
     /// Whether the configuration is only checked; then nothing is overlooked that a service could live with.
     public let isCheck: Bool
+    /// What works but should not stay so, for the log.
+    public private(set) var warnings: [String] = []
     /// The values that were read so far, in the order of reading, secrets redacted.
     public private(set) var effective: [(key: SettingKey, value: String)] = []
 
@@ -144,6 +147,18 @@ public final class Settings {
         } catch {
             throw SettingsError(key, value: path, "cannot read the file: \(error.localizedDescription)")
         }
+    }
+
+    /// Notes what works but should not stay so.
+    public func warn(_ text: String) { self.warnings.append(text) }
+
+    /// Warns if a file with a secret can be read by everybody on the machine.
+    ///
+    /// A group may read it: that is how Kubernetes gives secrets to a pod that is not root.
+    public func checkSecrecy(of path: String) {
+        var status = stat()
+        guard unsafe stat(path, &status) == 0, status.st_mode & S_IROTH != 0 else { return }
+        self.warn("\(path): everybody on this machine can read this secret; take that right away: chmod o-r")
     }
 
     private func remember(_ key: SettingKey, _ value: String?) {

@@ -40,7 +40,7 @@ public struct LineLogHandler: LogHandler {
         try? file.write(contentsOf: Data(line.utf8))
     }
 
-    /// One line with its line end; control characters in values cannot forge another one.
+    /// One line with its line end; what is in values cannot forge another one.
     func line(time: String, level: Logger.Level, message: String, fields: [(String, String)]) -> String {
         switch self.format {
         case .text:
@@ -53,8 +53,16 @@ public struct LineLogHandler: LogHandler {
         }
     }
 
+    /// Without what ends a line, drives a terminal, or turns the direction of writing around.
     private static func visible(_ text: String) -> String {
-        String(text.unicodeScalars.map { $0.properties.generalCategory == .control ? " " : Character($0) })
+        var visible = String.UnicodeScalarView()
+        for scalar in text.unicodeScalars {
+            switch scalar.properties.generalCategory {
+            case .control, .format, .lineSeparator, .paragraphSeparator: visible.append(" ")
+            default: visible.append(scalar)
+            }
+        }
+        return String(visible)
     }
 
     /// Source: RFC 8259 §7

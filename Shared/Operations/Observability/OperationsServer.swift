@@ -6,8 +6,13 @@ public import ServiceLifecycle
 
 /// Answers `/livez`, `/readyz` and `/metrics` on a port of its own, for whoever runs the fleet.
 ///
-/// Bodies of requests are not read, each connection is closed after an idle minute.
+/// Bodies of requests are not read, each connection is closed after an idle minute. Of 64 connections the one that came
+/// first gives way to the next, so a probe always gets in. The reasons of `/readyz` have addresses of Kafka and Redis
+/// in them and are told to this machine alone; others get the names of what is missing.
 public final class OperationsServer: Service {
+    /// Most connections at once.
+    static let connectionLimit = 64
+
     private let address: ListenAddress
     private let readiness: Readiness
     private let metrics: MetricsRegistry
@@ -31,6 +36,11 @@ public final class OperationsServer: Service {
     public func run() async throws {
         let channel = try await ServerBootstrap(group: self.group)
             .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
+            .serverChannelInitializer { channel in
+                channel.eventLoop.makeCompletedFuture {
+                    try channel.pipeline.syncOperations.addHandler(OldestGivesWay(limit: Self.connectionLimit))
+                }
+            }
             .childChannelInitializer { [readiness, metrics] channel in
                 channel.eventLoop.makeCompletedFuture {
                     let pipeline = channel.pipeline.syncOperations
@@ -53,8 +63,28 @@ public final class OperationsServer: Service {
     }
 }
 
+/// Keeps the number of connections to a limit by closing the one that came first.
+private final class OldestGivesWay: ChannelInboundHandler {
+    typealias InboundIn = any Channel
+
+    private let limit: Int
+    private var open: [any Channel] = []
+
+    init(limit: Int) { self.limit = limit }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        let channel = self.unwrapInboundIn(data)
+        if self.open.count >= self.limit { self.open.removeFirst().close(promise: nil) }
+        self.open.append(channel)
+        channel.closeFuture.hop(to: context.eventLoop).assumeIsolated().whenComplete { _ in
+            self.open.removeAll { $0 === channel }
+        }
+        context.fireChannelRead(data)
+    }
+}
+
 /// One connection to the operations endpoint.
-private final class OperationsHandler: ChannelInboundHandler {
+final class OperationsHandler: ChannelInboundHandler {
     typealias InboundIn = HTTPServerRequestPart
     typealias OutboundOut = HTTPServerResponsePart
 
@@ -79,7 +109,8 @@ private final class OperationsHandler: ChannelInboundHandler {
     }
 
     private func answer(_ head: HTTPRequestHead, context: ChannelHandlerContext) {
-        let (status, body) = self.content(head)
+        let isLocal = context.channel.remoteAddress.map(Self.isLoopback) ?? false
+        let (status, body) = self.content(head, isLocal: isLocal)
         var headers: HTTPHeaders = [
             "content-type": "text/plain; version=0.0.4; charset=utf-8", "content-length": String(body.utf8.count),
         ]
@@ -93,13 +124,19 @@ private final class OperationsHandler: ChannelInboundHandler {
         if !head.isKeepAlive { done.assumeIsolated().whenComplete { _ in context.close(promise: nil) } }
     }
 
-    private func content(_ head: HTTPRequestHead) -> (HTTPResponseStatus, String) {
+    /// Whether an address is this machine's own.
+    private static func isLoopback(_ address: SocketAddress) -> Bool {
+        guard let text = address.ipAddress else { return true }
+        return text == "::1" || text.hasPrefix("127.") || text.hasPrefix("::ffff:127.")
+    }
+
+    private func content(_ head: HTTPRequestHead, isLocal: Bool) -> (HTTPResponseStatus, String) {
         guard head.method == .GET || head.method == .HEAD else { return (.methodNotAllowed, "use GET\n") }
         switch head.uri.prefix(while: { $0 != "?" }) {
         case "/livez": return (.ok, "alive\n")
         case "/readyz":
-            let reasons = self.readiness.reasons
-            let lines = (reasons.isEmpty ? ["ready"] : reasons) + self.readiness.remarks
+            let reasons = isLocal ? self.readiness.reasons : self.readiness.missingConditions
+            let lines = (reasons.isEmpty ? ["ready"] : reasons) + (isLocal ? self.readiness.remarks : [])
             return (reasons.isEmpty ? .ok : .serviceUnavailable, lines.map { "\($0)\n" }.joined())
         case "/metrics": return (.ok, self.metrics.text)
         default: return (.notFound, "/livez, /readyz and /metrics are here\n")

@@ -30,6 +30,9 @@ public final class Readiness: Sendable {
         self.notes.withLock { $0.sorted { $0.key < $1.key }.map { "\($0.key): \($0.value)" } }
     }
 
+    /// The names of what is missing, sorted; empty when ready.
+    public var missingConditions: [String] { self.missing.withLock { $0.keys.sorted() } }
+
     /// What is missing, `name: reason` sorted; empty when ready.
     public var reasons: [String] {
         self.missing.withLock { $0.sorted { $0.key < $1.key }.map { "\($0.key): \($0.value)" } }
