@@ -1,0 +1,223 @@
+"""
+Hostile clients of a gateway on this machine, until SIGTERM; then says in a line of JSON what became of it.
+
+One thread, which writes batches of requests ten times a second and reads what comes, so that it costs less than what it
+asks for. It connects to 127.0.0.1 only, from twenty addresses, each in a network of its own.
+"""
+
+import argparse
+import errno
+import json
+import os
+import random
+import re
+import resource
+import select
+import signal
+import socket
+import time
+
+ADDRESSES = [f"127.{10 + number}.0.2" for number in range(20)]
+TICK = 0.1
+# Requests of a batch on one connection, of which each address has one a kind.
+WRONG_TOKENS, LISTS, REGISTRATIONS = 10, 10, 3
+# Bodies of pipelined requests, and how many a batch has: 12 MB a second of all addresses.
+BODY, BODIES = 60_000, 1
+# Connections of an address that send a byte of a head a second, and that send nothing.
+SLOW, IDLE = 50, 900
+# Connections that are opened in a tick, most of them again.
+OPENED = 40
+STATUS = re.compile(rb"HTTP/1\.1 (\d\d\d) ")
+
+
+class Peer:
+    """One hostile connection."""
+
+    def __init__(self, kind, address):
+        self.kind, self.address, self.socket, self.unsent = kind, address, None, b""
+
+    def open(self, port):
+        self.socket = socket.socket()
+        self.socket.setblocking(False)
+        self.socket.bind((self.address, 0))
+        code = self.socket.connect_ex(("127.0.0.1", port))
+        if code not in (0, errno.EINPROGRESS):
+            self.close()
+            return False
+        self.unsent = b""
+        return True
+
+    def close(self):
+        self.socket.close()
+        self.socket = None
+
+    def send(self, data):
+        """What the gateway does not take is sent later, in front of what comes then."""
+        self.unsent += data
+        try:
+            sent = self.socket.send(self.unsent)
+        except (BlockingIOError, InterruptedError):
+            return 0
+        self.unsent = self.unsent[sent:]
+        return sent
+
+
+class Kind:
+    """Connections that do the same, and what became of them."""
+
+    def __init__(self, name, count, batch):
+        # batch: gives the bytes for a connection in a tick and the number of requests in them.
+        self.name, self.batch = name, batch
+        self.peers = [Peer(self, address) for address in ADDRESSES for _ in range(count)]
+        self.sent, self.bytes, self.closed, self.answers = 0, 0, 0, {}
+
+    def told(self):
+        return {
+            "sent": self.sent, "megabytes": self.bytes / 1e6, "closed": self.closed, "answers": self.answers,
+            "open": sum(1 for peer in self.peers if peer.socket),
+        }
+
+
+class Flood:
+    def __init__(self, arguments, files):
+        self.port, self.type, self.token = arguments.port, arguments.type, arguments.token
+        self.random = random.Random(1)
+        self.tick = 0
+        pipelined = b"POST /x HTTP/1.1\r\nhost: a\r\ncontent-length: %d\r\n\r\n%s" % (BODY, b"x" * BODY)
+        # Each batch ends with the first byte of the next one.
+        self.pipelined = pipelined[1:] + pipelined[:1]
+        self.kinds = [
+            Kind("wrong tokens", 1, self.wrong_tokens), Kind("lists of changes", 1, self.lists),
+            Kind("registrations", 1, self.registrations), Kind("pipelined bodies", 1, self.bodies),
+            Kind("slow", SLOW, self.slow), Kind("idle", min(IDLE, files // len(ADDRESSES) - 2 * SLOW), None),
+        ]
+        self.poll = select.epoll()
+        self.open = {}
+        self.closed = [peer for kind in self.kinds for peer in kind.peers]
+
+    # --- what they send ----------------------------------------------------------------------------------------------
+
+    def request(self, method, path, lines="", body=""):
+        return f"{method} {path} HTTP/1.1\r\nhost: a\r\n{lines}content-length: {len(body)}\r\n\r\n{body}"
+
+    def joined(self, requests):
+        return "".join(requests).encode(), len(requests)
+
+    def hexadecimal(self):
+        return f"{self.random.getrandbits(128):032x}"
+
+    def wrong_tokens(self, peer):
+        return self.joined([
+            self.request(
+                "GET", f"/v1/orders/{self.type}/bench-{self.random.randrange(200)}",
+                f"authorization: AppleOrder {self.hexadecimal()}\r\n")
+            for _ in range(WRONG_TOKENS)])
+
+    def lists(self, peer):
+        return self.joined([
+            self.request("GET", f"/v1/devices/{self.hexadecimal()}/registrations/{self.type}") for _ in range(LISTS)])
+
+    def registrations(self, peer):
+        """Made-up devices of a customer's own order."""
+        return self.joined([
+            self.request(
+                "POST", f"/v1/devices/{self.hexadecimal()}/registrations/{self.type}/bench-1",
+                f"authorization: AppleOrder {self.token}\r\n", f'{{"pushToken":"{self.hexadecimal()}"}}')
+            for _ in range(REGISTRATIONS)])
+
+    def bodies(self, peer):
+        return self.pipelined * BODIES, BODIES
+
+    def slow(self, peer):
+        if self.tick % 10:
+            return b"", 0
+        return b"y", 0
+
+    # --- how ---------------------------------------------------------------------------------------------------------
+
+    def run(self):
+        began = time.monotonic()
+        while True:
+            self.connect()
+            for kind in self.kinds:
+                if kind.batch:
+                    self.write(kind)
+            self.tick += 1
+            due = began + self.tick * TICK
+            # Whoever is late skips what was missed: it would come in one lump.
+            began += max(0, time.monotonic() - due)
+            self.read(began + self.tick * TICK)
+
+    def connect(self):
+        self.random.shuffle(self.closed)
+        for _ in range(min(OPENED, len(self.closed))):
+            peer = self.closed.pop()
+            if not peer.open(self.port):
+                self.closed.append(peer)
+                return
+            self.open[peer.socket.fileno()] = peer
+            self.poll.register(peer.socket.fileno(), select.EPOLLIN | select.EPOLLRDHUP)
+            if peer.kind.name == "pipelined bodies":
+                peer.unsent = b"P"
+            elif peer.kind.name == "slow":
+                peer.unsent = b"GET /x HTTP/1.1\r\nhost: a\r\nx: "
+
+    def write(self, kind):
+        for peer in kind.peers:
+            # A connection that is not read from is not written to either: one batch at a time.
+            if not peer.socket or (peer.unsent and len(peer.unsent) > BODY):
+                continue
+            data, count = kind.batch(peer)
+            if not data and not peer.unsent:
+                continue
+            try:
+                kind.bytes += peer.send(data)
+                kind.sent += count
+            except OSError:
+                self.drop(peer)
+
+    def read(self, until):
+        while (rest := until - time.monotonic()) > 0:
+            for number, _ in self.poll.poll(rest, 512):
+                peer = self.open[number]
+                try:
+                    data = peer.socket.recv(1 << 16)
+                except BlockingIOError:
+                    continue
+                except OSError:
+                    data = b""
+                for status in STATUS.findall(data):
+                    answers, name = peer.kind.answers, status.decode()
+                    answers[name] = answers.get(name, 0) + 1
+                if not data:
+                    self.drop(peer)
+
+    def drop(self, peer):
+        peer.kind.closed += 1
+        self.poll.unregister(peer.socket.fileno())
+        del self.open[peer.socket.fileno()]
+        peer.close()
+        self.closed.append(peer)
+
+    def tell(self):
+        print(json.dumps({kind.name: kind.told() for kind in self.kinds}), flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--type", required=True)
+    parser.add_argument("--token", required=True)
+    _, files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
+    flood = Flood(parser.parse_args(), files)
+
+    def stop(*_):
+        flood.tell()
+        os._exit(0)
+
+    signal.signal(signal.SIGTERM, stop)
+    flood.run()
+
+
+main()
