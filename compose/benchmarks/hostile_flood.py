@@ -6,6 +6,7 @@ asks for. It connects to 127.0.0.1 only, from twenty addresses, each in a networ
 """
 
 import argparse
+import collections
 import errno
 import json
 import os
@@ -93,7 +94,8 @@ class Flood:
         ]
         self.poll = select.epoll()
         self.open = {}
-        self.closed = [peer for kind in self.kinds for peer in kind.peers]
+        # The next one is on the right: first those that ask, then who was closed longest ago.
+        self.closed = collections.deque(peer for kind in reversed(self.kinds) for peer in kind.peers)
 
     # --- what they send ----------------------------------------------------------------------------------------------
 
@@ -149,11 +151,10 @@ class Flood:
             self.read(began + self.tick * TICK)
 
     def connect(self):
-        self.random.shuffle(self.closed)
         for _ in range(min(OPENED, len(self.closed))):
             peer = self.closed.pop()
             if not peer.open(self.port):
-                self.closed.append(peer)
+                self.closed.appendleft(peer)
                 return
             self.open[peer.socket.fileno()] = peer
             self.poll.register(peer.socket.fileno(), select.EPOLLIN | select.EPOLLRDHUP)
@@ -197,7 +198,7 @@ class Flood:
         self.poll.unregister(peer.socket.fileno())
         del self.open[peer.socket.fileno()]
         peer.close()
-        self.closed.append(peer)
+        self.closed.appendleft(peer)
 
     def tell(self):
         print(json.dumps({kind.name: kind.told() for kind in self.kinds}), flush=True)
