@@ -100,8 +100,8 @@ extension StoreScripts {
     /// The revision is a moment and not a count: who read the order before it was lost must not find the number again
     /// that they read. The stamp is above every tag that was handed out for this version, also by a server whose clock
     /// was ahead of this one's.
-    /// KEYS: as for `write`. ARGV: version, modification second, mode, seconds to keep a removed order, the last millisecond
-    /// at which it may be written (0: any), then field, value, …
+    /// KEYS: as for `write`. ARGV: version, modification second, mode, seconds to keep a removed order, the last
+    /// millisecond at which it may be written (0: any), then field, value, …
     /// Returns 1 if written, 0 if what stands is as new; an error `OOM` when Redis is full and the order would grow.
     static let restoreOrder = RedisScript(
         Self.put + """

@@ -9,8 +9,8 @@ enum StoreScripts {
     /// change that said nothing new.
     /// The stamp comes from the server's clock inside the script, where nothing else runs, and grows with each version:
     /// whatever becomes visible later has a higher one.
-    /// KEYS: the order, what stays of it for long when it is removed. ARGV: expected revision (0: none), mode, seconds to
-    /// keep a removed order, the last millisecond at which it may be written (0: any), then field, value, …
+    /// KEYS: the order, what stays of it for long when it is removed. ARGV: expected revision (0: none), mode, seconds
+    /// to keep a removed order, the last millisecond at which it may be written (0: any), then field, value, …
     /// What is unannounced stays so: who wrote it may publish later than the version that follows, and only then can
     /// anybody tell that the last record is the right one.
     /// Returns 1 if written, 0 if the revision differs; an error `OOM` when Redis is full and the order would grow.
