@@ -14,6 +14,8 @@ final class PushJournal: Sendable {
         case lookups
         /// Redis and Kafka, for registrations that are taken off and letters.
         case errands
+        /// Kafka, for what moves to the pending topic and back.
+        case pending
     }
 
     private struct Outage {
@@ -87,6 +89,18 @@ final class PushJournal: Sendable {
         for (reason, count) in due.sorted(by: { $0.key < $1.key }) {
             self.logger.error("notifications given up", metadata: ["count": "\(count)", "reason": "\(reason)"])
         }
+    }
+
+    /// What `/readyz` says when what waits cannot be written anywhere.
+    static let pendingTopic = "push-pending"
+
+    /// Whether what waits can be written.
+    ///
+    /// - Parameter reason: why it cannot; nil: it can.
+    func pendingTopicFails(_ reason: String?) {
+        self.readiness.note(Self.pendingTopic, reason)
+        guard let reason else { return }
+        self.logger.warning("what waits for apns holds its offsets back", metadata: ["error": "\(reason)"])
     }
 
     /// A record cannot be understood.

@@ -72,7 +72,7 @@ extension PushWorker {
             push.receipts = zip(push.receipts, isOurs).compactMap { $1 ? $0 : nil }
             if !push.receipts.isEmpty { pushes.append(push) }
         }
-        self.parking.park(pushes, due: due)
+        self.pending.park(pushes, due: due)
     }
 
     // MARK: parked records

@@ -20,6 +20,7 @@ final class PushWorker: Service {
     let consumer: KafkaConsumer
     let dispatch: PushDispatch
     let parking: PushParking
+    let pending: PendingPushes
     let lookup: PushLookup
     private let errands: PushErrands
     private let clients: PushClients
@@ -31,6 +32,7 @@ final class PushWorker: Service {
     let mostRecords: Int
     private let window: Duration
     private let shutdownLimit: Duration
+    private let joinPending: @Sendable () throws(KafkaError) -> KafkaConsumer
     let random: @Sendable (ClosedRange<Double>) -> Double
     private let onStopped: @Sendable () async -> Void
 
@@ -39,6 +41,9 @@ final class PushWorker: Service {
         let consumer: KafkaConsumer
         let dispatch: PushDispatch
         let parking: PushParking
+        let pending: PendingPushes
+        /// Joins the group of those who read the pending topic.
+        let joinPending: @Sendable () throws(KafkaError) -> KafkaConsumer
         let lookup: PushLookup
         let errands: PushErrands
         let clients: PushClients
@@ -55,6 +60,8 @@ final class PushWorker: Service {
         self.consumer = parts.consumer
         self.dispatch = parts.dispatch
         self.parking = parts.parking
+        self.pending = parts.pending
+        self.joinPending = parts.joinPending
         self.lookup = parts.lookup
         self.errands = parts.errands
         self.clients = parts.clients
@@ -74,11 +81,14 @@ final class PushWorker: Service {
         await withTaskGroup { group in
             for _ in 0..<PushErrands.lanes { group.addTask { await self.errands.work() } }
             group.addTask { await self.watch() }
+            group.addTask { await self.pending.note() }
             do {
                 // Only the taking ends with a graceful shutdown.
                 try await cancelWhenGracefulShutdown {
                     try await withThrowingTaskGroup(of: Void.self) { group in
                         group.addTask { try await self.drain() }
+                        group.addTask { try await self.pending.read(self.joinPending) }
+                        group.addTask { try await self.pending.write { self.dispatch.staleBefore } }
                         group.addTask { try await self.take() }
                         defer { group.cancelAll() }
                         while try await group.next() != nil {}
@@ -94,7 +104,7 @@ final class PushWorker: Service {
             self.dispatch.stop()
             // Every client gives every notification its verdict before it is closed.
             await self.clients.close()
-            while self.errands.queue.count > 0, .now - began < self.shutdownLimit * 2 / 5 {
+            while self.errands.queue.count + self.pending.openNotes > 0, .now - began < self.shutdownLimit * 2 / 5 {
                 try? await Task.sleep(for: .milliseconds(10))
             }
             self.errands.queue.end()
@@ -106,6 +116,7 @@ final class PushWorker: Service {
         } catch {
             self.journal.warn("offsets not committed", error)
         }
+        await self.pending.close()
         await self.consumer.close()
         await self.onStopped()
         if let failure { throw failure }
@@ -137,5 +148,6 @@ final class PushWorker: Service {
         }
         self.metrics.report(self.dispatch.census, quiet: self.consumer.quietTime)
         self.metrics.recordsParked.set(self.parking.recordCount)
+        self.metrics.pendingTopic.set(self.pending.isInUse ? 1 : 0)
     }
 }

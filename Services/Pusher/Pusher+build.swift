@@ -41,10 +41,14 @@ extension Pusher {
         let journal = PushJournal(logger: environment.logger, readiness: environment.readiness)
         // The consumer asks the desk, and the desk tells the consumer.
         let finished = LateConsumer()
+        let wallClock = { @Sendable in Int64(Date().timeIntervalSince1970 * 1000) }
+        let parking = PushParking(limits: limits, topics: common.topics)
+        let pending = PendingPushes(
+            parking: parking, topics: common.topics, kafka: environment.kafka, producer: producer, shared: finished,
+            metrics: metrics, journal: journal, limits: limits, wallClock: wallClock)
         let dispatch = PushDispatch(
-            limits: limits, wallClock: { Int64(Date().timeIntervalSince1970 * 1000) },
-            onFinished: { finished.finish($0) }, onChange: { journal.changed("\($0)", $1) })
-        let parking = PushParking(limits: limits)
+            limits: limits, wallClock: wallClock, onFinished: { pending.finished($0) },
+            onChange: { journal.changed("\($0)", $1) })
         let group = common.topics.group(of: Self.group)
         let consumer = try KafkaConsumer(
             environment.joining, group: group, topics: [common.topics.orders, common.topics.registrations],
@@ -80,7 +84,10 @@ extension Pusher {
             onDone: { dispatch.done($0, standing: $1) })
         let worker = PushWorker(
             PushWorker.Parts(
-                consumer: consumer, dispatch: dispatch, parking: parking,
+                consumer: consumer, dispatch: dispatch, parking: parking, pending: pending,
+                joinPending: { () throws(KafkaError) in
+                    try Self.joinPending(environment, dispatch: dispatch, parking: parking, pending: pending)
+                },
                 lookup: PushLookup(registrations: registrations, view: view), errands: errands, clients: clients,
                 metrics: metrics, journal: journal),
             limits: limits, environment: environment
@@ -105,6 +112,38 @@ extension Pusher {
             reloader, CredentialGauges(metrics: metrics, dispatch: dispatch, parking: parking), worker,
             RedisMonitor(redis, environment, holdsReadiness: false),
         ]
+    }
+}
+
+extension Pusher {
+    /// The consumer group of those who read the pending topic, for the default prefix of topics: apart, so that it can
+    /// be read more slowly.
+    static let pendingGroup = "waybill-pusher-pending"
+
+    /// Joins the group of those who read the pending topic. When it has let this process in, somebody reads what is
+    /// written there.
+    fileprivate static func joinPending(
+        _ environment: ServiceEnvironment, dispatch: PushDispatch, parking: PushParking, pending: PendingPushes
+    ) throws(KafkaError) -> KafkaConsumer {
+        let topic = environment.common.topics.pushPending
+        let group = environment.common.topics.group(of: Self.pendingGroup)
+        var configuration = environment.kafka
+        let log = configuration.onEvent
+        configuration.onEvent = { [weak dispatch, weak pending] event in
+            if event.kind == .assigned {
+                dispatch?.suspend(to: topic)
+                pending?.begin()
+            }
+            log?(event)
+        }
+        // Nobody waits for a record that waits: fewer and smaller fetches.
+        let slower = [
+            "fetch.wait.max.ms": "100", "queued.max.messages.kbytes": "1024", "fetch.max.bytes": "1048576",
+        ]
+        configuration.properties.merge(slower) { given, _ in given }
+        return try KafkaConsumer(
+            configuration, group: group, topics: [topic], instance: environment.common.instance(of: group),
+            onLeaving: { dispatch.drop($0) + parking.drop($0) })
     }
 }
 

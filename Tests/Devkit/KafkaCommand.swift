@@ -17,6 +17,7 @@ struct KafkaCommand: AsyncParsableCommand {
     /// Source: DESIGN.md §9
     static let defaultTopics = [
         "waybill.order-changes", "waybill.orders", "waybill.registrations", "waybill.dead-letters",
+        "waybill.push-pending",
     ].map { KafkaBroker.Topic($0, partitions: 64) }
 
     @Option(

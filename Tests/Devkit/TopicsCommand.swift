@@ -31,7 +31,7 @@ struct TopicsCommand: AsyncParsableCommand {
             try await admin.createTopics(
                 [
                     (topics.orderChanges, kept), (topics.deadLetters, kept), (topics.orders, compacted),
-                    (topics.registrations, compacted),
+                    (topics.registrations, compacted), (topics.pushPending, compacted),
                 ].map {
                     KafkaTopic(
                         name: $0, partitions: self.partitions, replication: self.replication, configuration: $1)
@@ -39,7 +39,9 @@ struct TopicsCommand: AsyncParsableCommand {
         } catch {
             guard error.code == .unsupported else { throw error }
             // librdkafka's own broker has no such request: its topics come to be when they are asked for.
-            for topic in [topics.orderChanges, topics.deadLetters, topics.orders, topics.registrations] {
+            for topic in [
+                topics.orderChanges, topics.deadLetters, topics.orders, topics.registrations, topics.pushPending,
+            ] {
                 let found = try await admin.partitions(topic)
                 Console.line("the broker cannot create topics; \(topic) has \(found) partitions")
             }

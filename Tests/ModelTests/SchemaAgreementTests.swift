@@ -188,7 +188,8 @@ import Testing
         let record = try JSON(parsing: OrderRecord(state, recipe: RecordTests.recipe).encoded)
         let registration: JSON = ["pushToken": "00FFee", "registered": 1_767_268_800_000]
         var cases: [SchemaCase] = []
-        for (schema, json) in [("order-record", record), ("registration", registration)] {
+        let pending: JSON = ["registered": 1_767_268_700_000, "since": 1_767_268_800_000]
+        for (schema, json) in [("order-record", record), ("registration", registration), ("pending-push", pending)] {
             cases.append(SchemaCase(schema: schema, name: "as written", instance: json, isValid: true))
             cases.append(SchemaCase(schema: schema, name: "later", instance: json.setting(1, "later"), isValid: true))
             for path in json.paths where !path.hasPrefix("document.") {
@@ -252,13 +253,15 @@ import Testing
         let text = String(decoding: try Examples.bytes("asyncapi.yaml"), as: UTF8.self)
         #expect(text.hasPrefix("asyncapi: 3.0.0\n"))
         let topics = Topics()
-        for topic in [topics.orderChanges, topics.orders, topics.registrations, topics.deadLetters] {
+        for topic in [
+            topics.orderChanges, topics.orders, topics.registrations, topics.deadLetters, topics.pushPending,
+        ] {
             #expect(text.contains("address: \(topic)\n"))
         }
         let files = text.split(separator: "'").compactMap { part -> String? in
             part.hasPrefix("./") ? String(part.dropFirst(2).prefix { $0 != "#" }) : nil
         }
-        #expect(Set(files).count == 6)
+        #expect(Set(files).count == 7)
         for file in Set(files) { #expect(throws: Never.self) { try JSON(parsing: Examples.bytes(file)) } }
     }
 }

@@ -47,6 +47,7 @@ struct SwiftJudge {
             return self.isApplied(change, self.state)
         case "order-record": return (try? OrderRecord.decode(item.instance.serialized)) != nil
         case "registration": return (try? RegistrationRecord.decode(item.instance.serialized)) != nil
+        case "pending-push": return (try? PendingPushRecord.decode(item.instance.serialized)) != nil
         default: throw SchemaProgramError()
         }
     }

@@ -110,12 +110,50 @@ import Testing
         #expect(scene.desk.takeFinished().count == 2)
     }
 
-    @Test func aStoppedCredentialFillsNoMoreThanHalfTheDesk() throws {
-        var scene = try self.stopped(8) { $0.targets = 10 }
-        let effects = scene.desk.giveUpStuck(now: scene.now, most: 10)
-        #expect(!effects.isEmpty)
+    @Test func whatWaitsForAStoppedCredentialMovesToThePendingTopic() throws {
+        var scene = try self.stopped(5)
+        scene.desk.pendingTopic = "pending"
+        #expect(scene.desk.suspendStuck(now: scene.now, most: 10).isEmpty, "it may heal")
+        scene.time += 5000
+        var effects: [PushEffect] = []
+        for _ in 0..<3 { effects += scene.desk.suspendStuck(now: scene.now, most: 4) }
+        let keys = effects.flatMap { effect -> [String] in
+            guard case .suspend(let pushes) = effect.work else { return [] }
+            return pushes.map(\.key.text)
+        }
+        #expect(Set(keys) == Set((0..<5).map { "d\($0)/\(DeskScene.order)/o" }))
+        #expect(keys.count == 5)
+        #expect(scene.desk.takeFinished().isEmpty, "not before they stand there")
         for effect in effects { scene.done(effect) }
-        #expect(!scene.desk.isCrowded)
+        #expect(scene.desk.takeFinished().count == 5)
+        #expect(scene.desk.census == PushCensus())
+    }
+
+    @Test func whatCameFromThePendingTopicWaitsAtTheDesk() throws {
+        var scene = try self.stopped(2)
+        scene.desk.pendingTopic = "orders"
+        let late = try scene.change(for: [7])
+        scene.time += 60_000
+        let effects = (0..<3).flatMap { _ in scene.desk.suspendStuck(now: scene.now, most: 10) }
+        #expect(effects.count == 2)
+        for effect in effects { scene.done(effect) }
+        #expect(!scene.desk.takeFinished().contains(late))
+        #expect(scene.desk.targetCount == 1)
+    }
+
+    @Test func whatFailsForTheServicesFaultMovesToThePendingTopicAndWhatFailsForItsOwnGetsALetter() throws {
+        var scene = try DeskScene {
+            $0.window = .zero
+            $0.attempts = 1
+            $0.hold = .seconds(10)
+        }
+        scene.desk.pendingTopic = "pending"
+        try scene.change(for: [1])
+        let busy = scene.reply(scene.send()[0].number, DeskScene.busyDevice)
+        #expect(self.code(busy) == .undeliverable)
+        #expect(DeskScene.answer(503, "ServiceUnavailable").isOfTheService)
+        #expect(DeskScene.away.isOfTheService)
+        #expect(!DeskScene.busyDevice.isOfTheService && !DeskScene.delivered.isOfTheService)
     }
 
     @Test func whatAnOldCredentialWasToldDoesNotStopTheNewOne() throws {

@@ -9,24 +9,6 @@ import Testing
 
 /// The program itself, stopped and killed while notifications are on their way.
 @Suite(.timeLimit(.minutes(2))) struct PusherProcessTests {
-    /// Starts a pusher on a scene's servers. It stands beside the tests' executable.
-    private func child(
-        _ scene: PusherScene, _ directory: TemporaryDirectory, _ settings: [String: String] = [:]
-    ) throws -> ChildProcess {
-        let fixture = try PusherFixture.shared.get()
-        let tests = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
-        let program = URL(filePath: tests).deletingLastPathComponent().appending(path: "waybill-pusher").path()
-        let quick = KafkaBroker.quick.map { "\($0)=\($1)\n" }.joined()
-        let environment = [
-            "WAYBILL_KAFKA_BOOTSTRAP": scene.broker.bootstrap, "WAYBILL_REDIS_URL": scene.server.url,
-            "WAYBILL_KAFKA_PROPERTIES": try directory.write("kafka.properties", quick),
-            "WAYBILL_BRANDS": try fixture.write(into: directory), "WAYBILL_APNS_URL": scene.apns.url,
-            "WAYBILL_APNS_ROOTS": try directory.write("roots.pem", fixture.rootPEM),
-            "WAYBILL_PUSH_WINDOW_MILLISECONDS": "50", "WAYBILL_OPERATIONS_LISTEN": "127.0.0.1:0",
-        ]
-        return try ChildProcess(program, environment: environment.merging(settings) { $1 })
-    }
-
     private func publish(_ scene: PusherScene, _ orders: Range<Int>) async throws {
         for outcome in await scene.producer.produce(
             try orders.map { number in
@@ -57,7 +39,7 @@ import Testing
         try await PusherScene.run { scene in
             let directory = try TemporaryDirectory("pusher-process")
             try await self.publishThree(scene, busy: 0)
-            let first = try self.child(scene, directory)
+            let first = try scene.child(directory)
             try await eventually("two attempts for the first, one for each other") {
                 let told = try await scene.told()
                 return told.count { $0 == PusherScene.token(0) } >= 2 && Set(told).count == 3
@@ -66,7 +48,7 @@ import Testing
             _ = try await first.exit(within: .seconds(10))
             #expect(try await self.lag(scene) == 3, "nothing is committed in front of what has no verdict")
             try await scene.apns.clearFaults()
-            let second = try self.child(scene, directory)
+            let second = try scene.child(directory)
             try await eventually("committed", within: .seconds(60)) { try await self.lag(scene) == 0 }
             #expect(await second.stop(grace: .seconds(20)) == .code(0))
             let deliveries = try await scene.apns.deliveries().deliveries
@@ -78,7 +60,7 @@ import Testing
         try await PusherScene.run { scene in
             let directory = try TemporaryDirectory("pusher-process")
             try await self.publishThree(scene, busy: 1)
-            let pusher = try self.child(scene, directory, ["WAYBILL_PUSH_ATTEMPTS": "2"])
+            let pusher = try scene.child(directory, ["WAYBILL_PUSH_ATTEMPTS": "2"])
             try await eventually("committed") { try await self.lag(scene) == 0 }
             #expect(await pusher.stop(grace: .seconds(20)) == .code(0))
             let letter = try #require(try await scene.letters(1).first)
@@ -96,7 +78,7 @@ import Testing
             try await scene.apns.add(
                 APNSSimulatorFault(.answer(APNSSimulatorAnswer(200), delayMilliseconds: 2000)))
             try await self.publish(scene, 0..<20)
-            let pusher = try self.child(scene, directory)
+            let pusher = try scene.child(directory)
             try await eventually("all in flight") {
                 try await scene.apns.connections().map(\.openStreams).reduce(0, +) == 20
             }
@@ -113,7 +95,7 @@ import Testing
             try await scene.redis.completeView()
             try await scene.register("d", for: "o0", token: 0)
             try await self.publish(scene, 0..<1)
-            let pusher = try self.child(scene, directory)
+            let pusher = try scene.child(directory)
             try await eventually("committed") { try await self.lag(scene) == 0 }
             // User and system time in hundredths of a second. Source: proc(5)
             func used() throws -> Int {
@@ -128,5 +110,25 @@ import Testing
             #expect(try used() - before <= 16)
             #expect(await pusher.stop(grace: .seconds(20)) == .code(0))
         }
+    }
+}
+
+extension PusherScene {
+    /// Starts a pusher on the scene's servers. It stands beside the tests' executable.
+    func child(
+        _ directory: TemporaryDirectory, _ settings: [String: String] = [:], brands: [String] = ["shop"]
+    ) throws -> ChildProcess {
+        let fixture = try PusherFixture.shared.get()
+        let tests = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
+        let program = URL(filePath: tests).deletingLastPathComponent().appending(path: "waybill-pusher").path()
+        let quick = KafkaBroker.quick.map { "\($0)=\($1)\n" }.joined()
+        let environment = [
+            "WAYBILL_KAFKA_BOOTSTRAP": self.broker.bootstrap, "WAYBILL_REDIS_URL": self.server.url,
+            "WAYBILL_KAFKA_PROPERTIES": try directory.write("kafka.properties", quick),
+            "WAYBILL_BRANDS": try fixture.write(brands, into: directory), "WAYBILL_APNS_URL": self.apns.url,
+            "WAYBILL_APNS_ROOTS": try directory.write("roots.pem", fixture.rootPEM),
+            "WAYBILL_PUSH_WINDOW_MILLISECONDS": "50", "WAYBILL_OPERATIONS_LISTEN": "127.0.0.1:0",
+        ]
+        return try ChildProcess(program, environment: environment.merging(settings) { $1 })
     }
 }

@@ -57,6 +57,11 @@ extension PusherScene {
         try await self.admin.lag(group: Pusher.group, topic: self.topics.orders).values.reduce(0, +)
     }
 
+    /// How many records of the pending topic its readers have not committed.
+    func pendingLag() async throws -> Int64 {
+        try await self.admin.lag(group: Pusher.pendingGroup, topic: self.topics.pushPending).values.reduce(0, +)
+    }
+
     /// Tells the topic that orders changed, in one piece.
     func publish(_ orders: [String]) async throws {
         let messages = try orders.map { order in

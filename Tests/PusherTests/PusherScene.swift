@@ -31,12 +31,13 @@ struct PusherScene: Sendable {
     var registrations: Registrations { Registrations(redis: self.redis) }
 
     static func run(
-        producer properties: [String: String] = [:], partitions: Int = 1,
+        producer properties: [String: String] = [:], partitions: Int = 1, hasPendingTopic: Bool = true,
         _ body: @Sendable (PusherScene) async throws -> Void
     ) async throws {
         let fixture = try PusherFixture.shared.get()
         let topics = Topics()
-        let names = [topics.orders, topics.registrations, topics.deadLetters]
+        let names =
+            [topics.orders, topics.registrations, topics.deadLetters] + (hasPendingTopic ? [topics.pushPending] : [])
         let broker = try KafkaBroker(topics: names.map { .init($0, partitions: partitions) })
         let kafka = KafkaConfiguration(bootstrap: broker.bootstrap)
         let server = try await Self.redis()

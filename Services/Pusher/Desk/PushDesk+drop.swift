@@ -20,8 +20,11 @@ extension PushDesk {
                 self.letGo(index)
             }
         }
-        defer { self.lateDrops = [] }
-        return self.lateDrops
+        // Another consumer, of other topics, has to be told of its own.
+        let topics = Set(partitions.map(\.topic))
+        let dropped = self.lateDrops.filter { topics.isEmpty || topics.contains($0.topic) }
+        self.lateDrops.removeAll { topics.isEmpty || topics.contains($0.topic) }
+        return dropped
     }
 
     /// Takes the links of leaving records off what a target waits for, and the target away when nothing is left.

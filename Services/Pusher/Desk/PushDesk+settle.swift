@@ -34,6 +34,8 @@ extension PushDesk {
         case .keep(let reason):
             self.lanes[lane].tally.unknown += 1
             return self.giveUp(slot, .tokenUnknown, reason)
+        case .giveUp where self.pendingTopic != nil && reply.outcome.isOfTheService:
+            return self.suspend(slot)
         case .giveUp(let reason):
             return self.giveUp(slot, .undeliverable, reason)
         case .drop(let reason):
@@ -42,8 +44,7 @@ extension PushDesk {
         return nil
     }
 
-    /// Gives up what cannot be sent with a credential that is stopped: what waited for too long, and what is in the
-    /// way of others.
+    /// Where there is no pending topic, gives up what waited for too long for a credential that is stopped.
     ///
     /// - Returns: at most `most` letters to be written.
     mutating func giveUpStuck(now: ContinuousClock.Instant, most: Int) -> [PushEffect] {
@@ -52,7 +53,7 @@ extension PushDesk {
             guard let (stopped, reason) = self.lanes[lane].stop else { continue }
             while effects.count < most, let slot = self.nextReady(lane) {
                 let since = max(self.targets[slot].since, stopped)
-                guard self.isCrowded || now - since >= self.limits.hold else {
+                guard now - since >= self.limits.hold else {
                     self.lanes[lane].ready.prepend((Int32(slot), self.targets[slot].ticket))
                     break
                 }
@@ -63,7 +64,7 @@ extension PushDesk {
         return effects
     }
 
-    /// Gives up what waits for brands that are not there.
+    /// Gives up what waits for brands that are not there, where there is no pending topic.
     ///
     /// - Returns: at most `most` letters to be written.
     mutating func giveUpBrandless(most: Int) -> [PushEffect] {
@@ -95,7 +96,7 @@ extension PushDesk {
         return self.settleLater(slot, .report(letter))
     }
 
-    private mutating func settleLater(_ slot: Int, _ work: PushEffect.Work) -> PushEffect {
+    mutating func settleLater(_ slot: Int, _ work: PushEffect.Work) -> PushEffect {
         self.targets[slot].place = .settling
         self.settlingCount += 1
         return PushEffect(number: Self.number(slot, self.newTicket(slot)), work: work)

@@ -11,7 +11,12 @@ extension PushDesk {
     var parkedTypes: Set<OrderTypeIdentifier> {
         var types: Set<OrderTypeIdentifier> = []
         let share = self.share
-        for lane in self.lanes.indices where self.lanes[lane].isTroubled || self.lanes[lane].links >= share {
+        let parksBrandless = self.pendingTopic != nil
+        for lane in self.lanes.indices {
+            guard
+                self.lanes[lane].isTroubled || self.lanes[lane].links >= share
+                    || (parksBrandless && !self.lanes[lane].isOpen)
+            else { continue }
             types.insert(self.lanes[lane].orderType)
         }
         return types

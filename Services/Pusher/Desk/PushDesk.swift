@@ -19,6 +19,8 @@ struct PushDesk {
         let receipt: KafkaReceipt
         /// When the change was published, milliseconds since 1970; -1: not known, or no change.
         let epochMilliseconds: Int64
+        /// It stands in a topic where it may wait for long.
+        let isPending: Bool
         /// How many devices wait to be told, and one for a lookup that is not done.
         var open: Int32
         /// Its devices are not all known yet.
@@ -95,6 +97,10 @@ struct PushDesk {
     static let brandless = "no brand is loaded for the order type"
 
     let limits: PushLimits
+    /// The topic to which those move who wait for too long; nil: there is none, they stay.
+    var pendingTopic: String?
+    /// Where the search goes on for those who wait for too long.
+    var suspendCursor = 0
     var records: [Record] = []
     private var freeRecords: [Int32] = []
     var targets: [Target] = []
@@ -124,11 +130,6 @@ struct PushDesk {
 
     var recordCount: Int { self.records.count - self.freeRecords.count }
     var targetCount: Int { self.targets.count - self.freeTargets.count }
-    /// More than half full: what cannot be sent must not keep the rest out.
-    var isCrowded: Bool {
-        self.targetCount * 2 > self.limits.targets || self.linkCount * 2 > self.limits.links
-            || self.recordCount * 2 > self.limits.records
-    }
 
     /// How many records may come in.
     var room: Int {
@@ -178,7 +179,9 @@ struct PushDesk {
     /// - Returns: their numbers, in order; `endLookup` must be called for each.
     mutating func take(_ taken: [(receipt: KafkaReceipt, epochMilliseconds: Int64)]) -> [Int32] {
         taken.map { receipt, milliseconds in
-            let record = Record(receipt: receipt, epochMilliseconds: milliseconds, open: 1)
+            let record = Record(
+                receipt: receipt, epochMilliseconds: milliseconds, isPending: receipt.topic == self.pendingTopic,
+                open: 1)
             if let free = self.freeRecords.popLast() {
                 self.records[Int(free)] = record
                 return free

@@ -7,6 +7,8 @@ struct PushEffect: Sendable {
         case retire(DeadToken)
         /// Publish that a device was not told.
         case report(PushLetter)
+        /// Note that some devices have yet to be told.
+        case suspend([ParkedPush])
     }
 
     /// Of the target, to be given back when it is done.

@@ -18,10 +18,16 @@ struct PushLimits: Hashable, Sendable {
     var links = 200_000
     /// Links of a lane for which nothing but probes can be sent.
     var probes = 64
-    /// Most keys that are parked.
+    /// Most keys that are parked because of records of shared topics.
     var parkedKeys = 100_000
-    /// Most records that are parked.
+    /// Most records of shared topics that are parked.
     var parkedRecords = 500_000
+    /// Most keys that wait in the pending topic and are known here.
+    var pendingKeys = 200_000
+    /// How long records of shared topics wait for the service's fault before they move to the pending topic.
+    var parkedHold = Duration.seconds(5)
+    /// The same for a device at the desk whose credential is well: for its turn, or for another try.
+    var deskHold = Duration.seconds(30)
 
     init() {}
 

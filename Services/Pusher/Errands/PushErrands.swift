@@ -1,4 +1,5 @@
 import CoreMetrics
+import Foundation
 import Kafka
 import Model
 import Operations
@@ -42,6 +43,11 @@ struct PushErrands: Sendable {
                 case .report(let letter):
                     _ = try await self.producer.produce(letter.message(self.topics))
                     self.metrics.of(letter).deadLetter(letter.code)
+                case .suspend(let pushes):
+                    let now = Int64(Date().timeIntervalSince1970 * 1000)
+                    let messages = pushes.map { $0.message(self.topics.pushPending, nowEpochMilliseconds: now) }
+                    for outcome in await self.producer.produce(messages) { _ = try outcome.get() }
+                    self.metrics.pendingWritten.increment(by: pushes.count)
                 }
                 if attempt > 0 { self.journal.isBack(.errands) }
                 return standing

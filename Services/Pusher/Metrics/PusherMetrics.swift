@@ -15,6 +15,12 @@ final class PusherMetrics: Sendable {
     let recordsStale: Counter
     /// Records that wait until their credential has room.
     let recordsParked: Meter
+    /// Orders, or devices of them, that were written to the pending topic.
+    let pendingWritten: Counter
+    /// Those that were done since.
+    let pendingTold: Counter
+    /// 1 when the pending topic is in use, 0 when what waits stays in memory.
+    let pendingTopic: Meter
     /// Lookups that failed and are tried again.
     let lookupRetries: Counter
     private let recordsInHand: Meter
@@ -36,6 +42,9 @@ final class PusherMetrics: Sendable {
         self.recordsUnreadable = Counter(label: "waybill_records_unreadable_total", factory: factory)
         self.recordsStale = Counter(label: "waybill_push_records_stale_total", factory: factory)
         self.recordsParked = Meter(label: "waybill_push_records_parked", factory: factory)
+        self.pendingWritten = Counter(label: "waybill_push_pending_written_total", factory: factory)
+        self.pendingTold = Counter(label: "waybill_push_pending_told_total", factory: factory)
+        self.pendingTopic = Meter(label: "waybill_push_pending_topic", factory: factory)
         self.lookupRetries = Counter(label: "waybill_batch_retries_total", factory: factory)
         func targets(_ state: String) -> Meter {
             Meter(label: "waybill_push_targets", dimensions: [("state", state)], factory: factory)

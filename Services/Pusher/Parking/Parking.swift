@@ -6,13 +6,33 @@ import Model
 ///
 /// The desk holds devices; this holds what they will be looked up by, so that it takes less, costs no lookup before
 /// somebody can be told, and finds the push tokens that stand then. A key leaves when its lane has room.
-/// Bounded: `room` says how many more records may come.
+///
+/// A key waits for records of the shared topics, whose offsets stand still meanwhile, or for one of the pending topic,
+/// whose offset may stand still for days. After a few seconds the former are written to the pending topic and done.
+/// Bounded: `room` and `pendingRoom` say how many more records may come.
 struct Parking {
+    struct Limits {
+        /// Most keys that wait for records of shared topics alone, and most of these records.
+        var keys: Int
+        var records: Int
+        /// Most keys that wait for a record of the pending topic.
+        var pending: Int
+    }
+
     private struct Entry {
         var push: ParkedPush
-        /// Grows whenever the slot is used for something else.
+        /// What waits of the pending topic: its newest record.
+        var pending: KafkaReceipt?
+        /// Records of `push` that are being written to the pending topic; it is not taken out meanwhile.
+        var writing: [KafkaReceipt] = []
+        /// Grows whenever the slot is used for something else, or leaves its queue.
         var ticket: UInt32
-        var isTaken: Bool
+        var isUsed = true
+        /// It waits until its partition of the pending topic was read to the end.
+        var isHeld = false
+
+        var isWriting: Bool { !self.writing.isEmpty }
+        var isEmpty: Bool { self.push.receipts.isEmpty && self.writing.isEmpty && self.pending == nil }
     }
 
     private struct Lane {
@@ -21,47 +41,92 @@ struct Parking {
         var count = 0
     }
 
-    private let mostKeys: Int
-    private let mostRecords: Int
+    private let limits: Limits
+    let pendingTopic: String
     private var entries: [Entry] = []
     private var free: [Int32] = []
     private var slots: [PendingPushKey: Int32] = [:]
     private var lanes: [OrderTypeIdentifier: Lane] = [:]
     /// Those whose lookup failed, until they may be looked up again.
     private var resting = DueTimes()
-    /// Records that are parked.
+    /// Keys with records of shared topics, and since when they have them.
+    private var unwritten: Deque<(key: PendingPushKey, since: ContinuousClock.Instant)> = []
+    /// Records of the pending topic that were taken out, and their keys.
+    private var taken: [Place: PendingPushKey] = [:]
+    /// Records of shared topics that are parked.
     private(set) var recordCount = 0
+    /// Keys that have a record of the pending topic.
+    private(set) var pendingCount = 0
+    private(set) var folds = PendingFolds()
 
-    init(keys: Int, records: Int) {
-        self.mostKeys = keys
-        self.mostRecords = records
+    /// Where a record of the pending topic stands.
+    private struct Place: Hashable {
+        let partition: Int32
+        let offset: Int64
+
+        init(_ receipt: KafkaReceipt) {
+            self.partition = receipt.partition
+            self.offset = receipt.offset
+        }
+    }
+
+    init(_ limits: Limits, pendingTopic: String) {
+        self.limits = limits
+        self.pendingTopic = pendingTopic
     }
 
     var isEmpty: Bool { self.slots.isEmpty }
     /// Keys that are parked.
     var count: Int { self.slots.count }
-    /// How many records may come.
-    var room: Int { max(0, min(self.mostRecords - self.recordCount, self.mostKeys - self.slots.count)) }
+    /// How many records of shared topics may come.
+    var room: Int {
+        max(0, min(self.limits.records - self.recordCount, self.limits.keys - (self.slots.count - self.pendingCount)))
+    }
+    /// How many records of the pending topic may come.
+    var pendingRoom: Int { max(0, self.limits.pending - self.pendingCount) }
     /// Keys of each order type.
     var counts: [OrderTypeIdentifier: Int] { self.lanes.mapValues(\.count) }
+    /// Whether records of the pending topic were taken out and are not done.
+    var hasTaken: Bool { !self.taken.isEmpty }
 
     func contains(_ key: PendingPushKey) -> Bool { self.slots[key] != nil }
 
     /// Keeps records until their key is taken out; those of a key that is here already wait with it.
     ///
     /// - Parameter due: when it may be taken out; nil: when there is room for it.
-    mutating func park(_ push: ParkedPush, due: ContinuousClock.Instant? = nil) {
+    /// - Returns: a record of the pending topic that is done, since a newer one of its key has come.
+    mutating func park(
+        _ push: ParkedPush, due: ContinuousClock.Instant? = nil, now: ContinuousClock.Instant
+    ) -> KafkaReceipt? {
+        var push = push
+        var pending: KafkaReceipt?
+        if let index = push.receipts.firstIndex(where: { $0.topic == self.pendingTopic }) {
+            pending = push.receipts.remove(at: index)
+        }
+        if let pending { self.taken[Place(pending)] = nil }
         self.recordCount += push.receipts.count
-        if let slot = self.slots[push.key] {
-            self.entries[Int(slot)].push.merge(push)
-            return
+        let isNew = self.slots[push.key] == nil
+        let slot = Int(self.slots[push.key] ?? self.newSlot(push))
+        let hadRecords = !isNew && !self.entries[slot].push.receipts.isEmpty
+        if !isNew { self.entries[slot].push.merge(push) }
+        if !push.receipts.isEmpty, !hadRecords { self.noteUnwritten(self.entries[slot].push.key, now) }
+        let old = self.entries[slot].pending
+        var done: KafkaReceipt?
+        if let pending {
+            if old == nil { self.pendingCount += 1 }
+            let isNewer = old.map { $0.partition != pending.partition || $0.offset < pending.offset } ?? true
+            self.entries[slot].pending = isNewer ? pending : old
+            done = isNewer ? old : pending
         }
-        let slot = self.newSlot(push)
+        guard isNew else { return done }
         if let due {
-            self.resting.add(later: .init(due: due, slot: slot, ticket: self.entries[Int(slot)].ticket))
-        } else {
+            self.resting.add(later: .init(due: due, slot: Int32(slot), ticket: self.entries[slot].ticket))
+        } else if pending.map({ self.folds.isOpen($0.partition) }) ?? true {
             self.enqueue(slot)
+        } else {
+            self.entries[slot].isHeld = true
         }
+        return done
     }
 
     /// Takes keys out whose devices are looked up next.
@@ -73,9 +138,9 @@ struct Parking {
         _ openings: [OrderTypeIdentifier: Int], records: Int, now: ContinuousClock.Instant
     ) -> [ParkedPush] {
         while let entry = self.resting.next(now: now) {
-            if self.entries[Int(entry.slot)].ticket == entry.ticket { self.enqueue(entry.slot) }
+            if self.entries[Int(entry.slot)].ticket == entry.ticket { self.enqueue(Int(entry.slot)) }
         }
-        var taken: [ParkedPush] = []
+        var pushes: [ParkedPush] = []
         var open = openings.filter { $0.value > 0 }
         var count = 0
         while !open.isEmpty, count < records {
@@ -86,48 +151,184 @@ struct Parking {
                 }
                 open[type] = room - 1
                 count += push.receipts.count
-                taken.append(push)
+                pushes.append(push)
             }
         }
-        return taken
+        return pushes
     }
 
     /// Forgets what is parked of some partitions, which go to somebody else.
     ///
     /// - Returns: the records that will not be done here.
     mutating func drop(_ partitions: Set<KafkaPartition>) -> [KafkaReceipt] {
+        func isLeaving(_ receipt: KafkaReceipt) -> Bool {
+            partitions.contains(KafkaPartition(topic: receipt.topic, partition: receipt.partition))
+        }
         var dropped: [KafkaReceipt] = []
-        for slot in self.entries.indices where self.entries[slot].isTaken {
-            let receipts = self.entries[slot].push.receipts
-            let leaving = receipts.filter { partitions.contains($0.kafkaPartition) }
-            guard !leaving.isEmpty else { continue }
-            dropped += leaving
-            self.recordCount -= leaving.count
-            if leaving.count == receipts.count {
-                self.remove(slot)
-            } else {
-                self.entries[slot].push.receipts.removeAll { partitions.contains($0.kafkaPartition) }
+        for slot in self.entries.indices where self.entries[slot].isUsed {
+            let leaving = (self.entries[slot].push.receipts + self.entries[slot].writing).filter(isLeaving)
+            if !leaving.isEmpty {
+                self.entries[slot].push.receipts.removeAll(where: isLeaving)
+                self.entries[slot].writing.removeAll(where: isLeaving)
+                self.recordCount -= leaving.count
+                dropped += leaving
             }
+            if let pending = self.entries[slot].pending, isLeaving(pending) {
+                self.entries[slot].pending = nil
+                self.pendingCount -= 1
+                dropped.append(pending)
+            }
+            if self.entries[slot].isEmpty { self.remove(slot) }
+        }
+        for partition in partitions where partition.topic == self.pendingTopic {
+            self.folds.forget(partition.partition)
+            self.taken = self.taken.filter { $0.key.partition != partition.partition }
         }
         return dropped
     }
 
+    /// Takes out whatever happened too long ago to be told.
+    ///
+    /// - Parameter moment: milliseconds since 1970.
+    mutating func takeStale(before moment: Int64) -> [ParkedPush] {
+        self.entries.indices.compactMap { slot in
+            let entry = self.entries[slot]
+            guard entry.isUsed, !entry.isWriting, (0..<moment).contains(entry.push.epochMilliseconds) else {
+                return nil
+            }
+            return self.takeOut(slot)
+        }
+    }
+
+    // MARK: the pending topic
+
+    /// Chooses what is written to the pending topic: keys that have had records of shared topics since a moment.
+    ///
+    /// - Returns: at most `most`; each must be followed by `written`.
+    mutating func takeOverdue(since moment: ContinuousClock.Instant, most: Int) -> [ParkedPush] {
+        var overdue: [ParkedPush] = []
+        while overdue.count < most, let first = self.unwritten.first, first.since <= moment {
+            self.unwritten.removeFirst()
+            guard let slot = self.slots[first.key].map(Int.init), !self.entries[slot].isWriting,
+                !self.entries[slot].push.receipts.isEmpty
+            else { continue }
+            overdue.append(self.entries[slot].push)
+            self.entries[slot].writing = self.entries[slot].push.receipts
+            self.entries[slot].push.receipts = []
+            self.entries[slot].ticket &+= 1
+        }
+        return overdue
+    }
+
+    /// Whether a key that `takeOverdue` chose stands in the pending topic now.
+    ///
+    /// - Returns: its records, which are done.
+    mutating func written(_ key: PendingPushKey, _ isDone: Bool, now: ContinuousClock.Instant) -> [KafkaReceipt] {
+        guard let slot = self.slots[key].map(Int.init), self.entries[slot].isWriting else { return [] }
+        let records = self.entries[slot].writing
+        self.entries[slot].writing = []
+        if isDone {
+            self.recordCount -= records.count
+        } else {
+            self.entries[slot].push.receipts = records + self.entries[slot].push.receipts
+        }
+        if self.entries[slot].isEmpty {
+            self.remove(slot)
+        } else {
+            if !self.entries[slot].push.receipts.isEmpty { self.noteUnwritten(key, now) }
+            self.enqueue(slot)
+        }
+        return isDone ? records : []
+    }
+
+    /// Somebody noted that a key was told: this process before, or the one that had the partition earlier.
+    ///
+    /// - Parameter offset: of the record that is done, as are those of the key before it.
+    /// - Returns: the parked record that is done.
+    mutating func told(_ key: PendingPushKey, partition: Int32, through offset: Int64) -> KafkaReceipt? {
+        guard let slot = self.slots[key].map(Int.init), let pending = self.entries[slot].pending,
+            pending.partition == partition, pending.offset <= offset
+        else { return nil }
+        self.entries[slot].pending = nil
+        self.pendingCount -= 1
+        if self.entries[slot].isEmpty { self.remove(slot) }
+        return pending
+    }
+
+    /// A record of the pending topic that was taken out is done.
+    ///
+    /// - Returns: its key, and whether a newer record of the key waits; nil: it was not taken out.
+    mutating func finish(_ receipt: KafkaReceipt) -> (key: PendingPushKey, isReplaced: Bool)? {
+        guard let key = self.taken.removeValue(forKey: Place(receipt)) else { return nil }
+        guard let slot = self.slots[key], let pending = self.entries[Int(slot)].pending else { return (key, false) }
+        return (key, pending.partition == receipt.partition && pending.offset > receipt.offset)
+    }
+
+    /// A partition of the pending topic begins: nothing is taken of it before it was read up to an offset.
+    mutating func beginFold(_ partition: Int32, to end: Int64, now: ContinuousClock.Instant) {
+        self.folds.begin(partition, to: end, now: now)
+    }
+
+    /// Records of the pending topic up to an offset were taken in.
+    mutating func advanceFold(_ partition: Int32, to next: Int64, now: ContinuousClock.Instant) {
+        if self.folds.advance(partition, to: next, now: now) { self.openPartitions([partition]) }
+    }
+
+    /// A partition of the pending topic is not ours.
+    mutating func forgetFold(_ partition: Int32) { self.folds.forget(partition) }
+
+    /// Partitions that brought nothing for long were read to their end: offsets there may hold no records.
+    mutating func endQuietFolds(now: ContinuousClock.Instant) {
+        let quiet = self.folds.endQuiet(now: now)
+        if !quiet.isEmpty { self.openPartitions(Set(quiet)) }
+    }
+
     // MARK: Internals
+
+    /// - Parameter since: not before those that were noted earlier.
+    private mutating func noteUnwritten(_ key: PendingPushKey, _ since: ContinuousClock.Instant) {
+        self.unwritten.append((key, since))
+        // Keys that left are passed over when they are overdue; while nothing is written they would gather.
+        guard let first = self.unwritten.first, self.unwritten.count > 2 * (self.limits.keys + self.limits.pending)
+        else { return }
+        self.unwritten = Deque(
+            self.entries.lazy.filter { !$0.push.receipts.isEmpty }.map { ($0.push.key, first.since) })
+    }
+
+    private mutating func openPartitions(_ partitions: Set<Int32>) {
+        for slot in self.entries.indices where self.entries[slot].isUsed && !self.entries[slot].isWriting {
+            guard self.entries[slot].isHeld, let pending = self.entries[slot].pending,
+                partitions.contains(pending.partition)
+            else { continue }
+            self.enqueue(slot)
+        }
+    }
 
     private mutating func next(_ type: OrderTypeIdentifier) -> ParkedPush? {
         while let (slot, ticket) = self.lanes[type]?.queue.popFirst() {
             guard self.entries[Int(slot)].ticket == ticket else { continue }
-            let push = self.entries[Int(slot)].push
-            self.recordCount -= push.receipts.count
-            self.remove(Int(slot))
-            return push
+            return self.takeOut(Int(slot))
         }
         return nil
     }
 
-    private mutating func enqueue(_ slot: Int32) {
-        let entry = self.entries[Int(slot)]
-        self.lanes[entry.push.key.order.orderType]?.queue.append((slot, entry.ticket))
+    private mutating func takeOut(_ slot: Int) -> ParkedPush {
+        var push = self.entries[slot].push
+        self.recordCount -= push.receipts.count
+        if let pending = self.entries[slot].pending {
+            push.receipts.append(pending)
+            self.taken[Place(pending)] = push.key
+            self.pendingCount -= 1
+        }
+        self.remove(slot)
+        return push
+    }
+
+    private mutating func enqueue(_ slot: Int) {
+        self.entries[slot].isHeld = false
+        self.entries[slot].ticket &+= 1
+        let entry = self.entries[slot]
+        self.lanes[entry.push.key.order.orderType]?.queue.append((Int32(slot), entry.ticket))
     }
 
     private mutating func newSlot(_ push: ParkedPush) -> Int32 {
@@ -142,10 +343,9 @@ struct Parking {
         let slot = self.free.popLast() ?? Int32(self.entries.count)
         self.slots[push.key] = slot
         if Int(slot) == self.entries.count {
-            self.entries.append(Entry(push: push, ticket: 0, isTaken: true))
+            self.entries.append(Entry(push: push, ticket: 0))
         } else {
-            self.entries[Int(slot)].push = push
-            self.entries[Int(slot)].isTaken = true
+            self.entries[Int(slot)] = Entry(push: push, ticket: self.entries[Int(slot)].ticket)
         }
         return slot
     }
@@ -154,16 +354,12 @@ struct Parking {
         let key = self.entries[slot].push.key
         self.slots[key] = nil
         self.entries[slot].push.receipts = []
+        self.entries[slot].pending = nil
         self.entries[slot].ticket &+= 1
-        self.entries[slot].isTaken = false
+        self.entries[slot].isUsed = false
         self.free.append(Int32(slot))
         let type = key.order.orderType
         self.lanes[type]?.count -= 1
         if self.lanes[type]?.count == 0 { self.lanes[type] = nil }
     }
-}
-
-extension KafkaReceipt {
-    /// The partition that the record stands in.
-    var kafkaPartition: KafkaPartition { KafkaPartition(topic: self.topic, partition: self.partition) }
 }

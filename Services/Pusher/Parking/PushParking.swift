@@ -2,21 +2,28 @@ import Kafka
 import Model
 import Synchronization
 
-/// What is parked, for those who park it, look it up and give partitions back.
+/// What is parked, for those who park it, look it up, write it to the pending topic and give partitions back.
 ///
 /// Owner: the worker. Thread: any. Nothing is called under the lock. Bounded: by `Parking`.
 final class PushParking: Sendable {
     private let state: Mutex<Parking>
 
-    init(limits: PushLimits) {
-        self.state = Mutex(Parking(keys: limits.parkedKeys, records: limits.parkedRecords))
+    init(limits: PushLimits, topics: Topics) {
+        let parking = Parking(
+            Parking.Limits(keys: limits.parkedKeys, records: limits.parkedRecords, pending: limits.pendingKeys),
+            pendingTopic: topics.pushPending)
+        self.state = Mutex(parking)
     }
 
-    /// How many records may come.
+    /// How many records of shared topics may come.
     var room: Int { self.state.withLock { $0.room } }
+    /// How many records of the pending topic may come.
+    var pendingRoom: Int { self.state.withLock { $0.pendingRoom } }
+    /// Whether records of the pending topic were taken out and are not done.
+    var hasTaken: Bool { self.state.withLock { $0.hasTaken } }
     /// The order types of which something is parked.
     var types: [OrderTypeIdentifier] { self.state.withLock { $0.isEmpty ? [] : Array($0.counts.keys) } }
-    /// Records that are parked.
+    /// Records of shared topics that are parked.
     var recordCount: Int { self.state.withLock { $0.recordCount } }
     /// Keys of each order type.
     var counts: [OrderTypeIdentifier: Int] { self.state.withLock { $0.counts } }
@@ -34,10 +41,11 @@ final class PushParking: Sendable {
     }
 
     /// - Parameter due: when they may be looked up; nil: when there is room.
-    func park(_ pushes: [ParkedPush], due: ContinuousClock.Instant? = nil) {
-        self.state.withLock { parking in
-            for push in pushes { parking.park(push, due: due) }
-        }
+    /// - Returns: records of the pending topic that are done, since newer ones of their keys have come.
+    @discardableResult
+    func park(_ pushes: [ParkedPush], due: ContinuousClock.Instant? = nil) -> [KafkaReceipt] {
+        let now = ContinuousClock.now
+        return self.state.withLock { parking in pushes.compactMap { parking.park($0, due: due, now: now) } }
     }
 
     /// Takes out whose devices are looked up next: see `Parking.take`.
@@ -48,7 +56,10 @@ final class PushParking: Sendable {
     /// Partitions leave.
     ///
     /// - Returns: the records of them that will not be done here.
-    func drop(_ partitions: Set<KafkaPartition>) -> [KafkaReceipt] {
-        self.state.withLock { $0.isEmpty ? [] : $0.drop(partitions) }
+    func drop(_ partitions: Set<KafkaPartition>) -> [KafkaReceipt] { self.state.withLock { $0.drop(partitions) } }
+
+    /// Does something with what is parked, which must not block.
+    func with<Value: Sendable>(_ body: (inout sending Parking) -> sending Value) -> Value {
+        self.state.withLock { body(&$0) }
     }
 }

@@ -34,6 +34,8 @@ final class PushDispatch: Sendable {
 
     /// Letters that may be under way before more is given up for a credential that is stopped.
     private static let letterLimit = 256
+    /// The same for those who move to the pending topic.
+    private static let suspensionLimit = 2048
     /// Changes count for a week even where APNs keeps notifications for less: they may have waited for us.
     static let leastKeptSeconds: Int64 = 7 * 24 * 3600
     /// How many of what was found come in under one lock: replies wait for it on their loop.
@@ -112,6 +114,9 @@ final class PushDispatch: Sendable {
     }
 
     // MARK: records
+
+    /// From now on what waits for too long moves to the pending topic.
+    func suspend(to topic: String) { self.state.withLock { $0.desk.pendingTopic = topic } }
 
     /// What was published before this moment, in milliseconds since 1970, is not told any more: APNs would not keep a
     /// notification for so long either.
@@ -217,7 +222,9 @@ final class PushDispatch: Sendable {
         return self.act { state, orders in
             guard !state.isStopped else { return nil }
             self.giveOut(&state, &orders, now: now)
-            if most > 0 {
+            if state.desk.pendingTopic != nil {
+                orders.effects += state.desk.suspendStuck(now: now, most: Self.suspensionLimit - self.errands.count)
+            } else if most > 0 {
                 orders.effects += state.desk.giveUpBrandless(most: most)
                 orders.effects += state.desk.giveUpStuck(now: now, most: most)
             }

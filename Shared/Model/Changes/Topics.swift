@@ -15,6 +15,8 @@ public struct Topics: Hashable, Sendable {
     public let registrations: String
     /// Changes that could not be applied, as they came, with the headers of `DeadLetterHeader`.
     public let deadLetters: String
+    /// Compacted: who could not be told of a change yet, key `PendingPushKey`.
+    public let pushPending: String
 
     /// - Parameter prefix: what all names begin with, its separator included.
     public init(prefix: String = Topics.defaultPrefix) {
@@ -23,6 +25,7 @@ public struct Topics: Hashable, Sendable {
         self.orders = "\(prefix)orders"
         self.registrations = "\(prefix)registrations"
         self.deadLetters = "\(prefix)dead-letters"
+        self.pushPending = "\(prefix)push-pending"
     }
 
     /// The consumer group of a service: its own name, with any other prefix than the default in front of it.

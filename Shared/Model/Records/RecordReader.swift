@@ -11,6 +11,9 @@ struct RecordReader {
         self.path = path
     }
 
+    /// Whether a member is there.
+    func has(_ name: String) -> Bool { self.object[name] != nil }
+
     func value(_ name: String) throws(RecordError) -> JSON {
         guard let value = self.object[name] else { throw RecordError("\(self.path).\(name) is missing") }
         return value

@@ -1,0 +1,316 @@
+import CoreMetrics
+import Kafka
+import Model
+import Operations
+import Synchronization
+
+/// The pending topic at work: writes to it whoever waits for longer than seconds, reads from it who waits, and notes
+/// there who was told.
+///
+/// Until the topic is there and the group of its readers has let this process in, nothing is written: then what waits
+/// stays in memory and holds its offsets back.
+/// Owner: the worker. Thread: any. Bounded: by `Parking`, and notes by the desk.
+final class PendingPushes: Sendable {
+    /// How often is looked for what waits too long.
+    static let pause = Duration.milliseconds(250)
+    /// How often a topic that is missing is looked for.
+    static let searchPause = Duration.seconds(30)
+    /// How often is looked for what has become too old to be told.
+    static let stalePause = Duration.seconds(30)
+    /// Most records that are written or read at once.
+    static let batchRecords = 1000
+
+    private let parking: PushParking
+    private let topic: String
+    private let kafka: KafkaConfiguration
+    private let producer: KafkaProducer
+    private let shared: LateConsumer
+    private let metrics: PusherMetrics
+    private let journal: PushJournal
+    private let hold: Duration
+    private let wallClock: @Sendable () -> Int64
+    /// The consumer of the pending topic.
+    private let own = LateConsumer()
+    /// Records that are done, and whose notes have to be written.
+    private let told = Mutex<[(key: PendingPushKey, receipt: KafkaReceipt)]>([])
+    private let isWriting = Atomic<Bool>(false)
+
+    /// - Parameters:
+    ///   - shared: the consumer of the other topics.
+    ///   - wallClock: milliseconds since 1970.
+    init(
+        parking: PushParking, topics: Topics, kafka: KafkaConfiguration, producer: KafkaProducer, shared: LateConsumer,
+        metrics: PusherMetrics, journal: PushJournal, limits: PushLimits, wallClock: @escaping @Sendable () -> Int64
+    ) {
+        self.parking = parking
+        self.topic = topics.pushPending
+        self.kafka = kafka
+        self.producer = producer
+        self.shared = shared
+        self.metrics = metrics
+        self.journal = journal
+        self.hold = limits.parkedHold
+        self.wallClock = wallClock
+    }
+
+    /// The group of the readers has let this process in: what waits may be written.
+    func begin() { self.isWriting.store(true, ordering: .relaxed) }
+
+    /// Whether what waits may be written.
+    var isInUse: Bool { self.isWriting.load(ordering: .relaxed) }
+
+    /// Parks records, of whatever topic.
+    ///
+    /// - Parameter due: when they may be looked up; nil: when there is room.
+    func park(_ pushes: [ParkedPush], due: ContinuousClock.Instant? = nil) {
+        let replaced = self.parking.park(pushes, due: due)
+        if !replaced.isEmpty { self.own.finish(replaced) }
+    }
+
+    // MARK: what is done
+
+    /// Records are done, of whatever topic; does not block.
+    func finished(_ receipts: [KafkaReceipt]) {
+        guard self.parking.hasTaken else { return self.shared.finish(receipts) }
+        var (others, replaced): ([KafkaReceipt], [KafkaReceipt]) = ([], [])
+        for receipt in receipts {
+            guard receipt.topic == self.topic else {
+                others.append(receipt)
+                continue
+            }
+            if let (key, isReplaced) = self.parking.with({ $0.finish(receipt) }), !isReplaced {
+                self.told.withLock { $0.append((key, receipt)) }
+            } else {
+                replaced.append(receipt)
+            }
+        }
+        if !others.isEmpty { self.shared.finish(others) }
+        if !replaced.isEmpty { self.own.finish(replaced) }
+    }
+
+    /// Notes that have to be written.
+    var openNotes: Int { self.told.withLock { $0.count } }
+
+    /// Notes who was told, until the task is cancelled.
+    func note() async {
+        var attempt = 0
+        while !Task.isCancelled {
+            let batch = self.told.withLock { Array($0.prefix(Self.batchRecords)) }
+            if batch.isEmpty {
+                attempt = await self.rest(after: nil, attempt: attempt)
+                try? await Task.sleep(for: Self.pause)
+                continue
+            }
+            let outcomes = await self.producer.produce(batch.map { self.tombstone($0.key, $0.receipt) })
+            var (done, failed): ([KafkaReceipt], [(key: PendingPushKey, receipt: KafkaReceipt)]) = ([], [])
+            var failure: KafkaError?
+            for (one, outcome) in zip(batch, outcomes) {
+                switch outcome {
+                case .success: done.append(one.receipt)
+                case .failure(let error):
+                    failed.append(one)
+                    failure = error
+                }
+            }
+            self.told.withLock { $0.replaceSubrange(0..<batch.count, with: failed) }
+            self.own.finish(done)
+            self.metrics.pendingTold.increment(by: done.count)
+            attempt = await self.rest(after: failure, attempt: attempt)
+        }
+    }
+
+    private func tombstone(_ key: PendingPushKey, _ receipt: KafkaReceipt) -> KafkaMessage {
+        KafkaMessage(
+            topic: self.topic, partition: receipt.partition, key: Array(key.text.utf8), value: nil,
+            headers: [KafkaHeader(name: PendingPushHeader.told, text: "\(receipt.offset)")])
+    }
+
+    // MARK: what waits too long
+
+    /// Writes what waits too long, until the task is cancelled.
+    ///
+    /// - Parameter staleBefore: milliseconds since 1970; what happened earlier is done without telling anybody.
+    func write(staleBefore: () -> Int64) async throws {
+        var attempt = 0
+        var sweepAt = ContinuousClock.now + Self.stalePause
+        while true {
+            if sweepAt <= .now {
+                sweepAt = .now + Self.stalePause
+                let moment = staleBefore()
+                let stale = self.parking.with { $0.takeStale(before: moment) }.flatMap(\.receipts)
+                self.metrics.recordsStale.increment(by: stale.count)
+                if !stale.isEmpty { self.finished(stale) }
+            }
+            let isWriting = self.isInUse
+            let since = ContinuousClock.now - self.hold
+            let batch = isWriting ? self.parking.with { $0.takeOverdue(since: since, most: Self.batchRecords) } : []
+            if batch.isEmpty {
+                attempt = await self.rest(after: nil, attempt: attempt)
+                try await Task.sleep(for: Self.pause)
+                continue
+            }
+            let now = self.wallClock()
+            let outcomes = await self.producer.produce(
+                batch.map { $0.message(self.topic, nowEpochMilliseconds: now) })
+            var done: [KafkaReceipt] = []
+            var failure: KafkaError?
+            for (push, outcome) in zip(batch, outcomes) {
+                if case .failure(let error) = outcome { failure = error }
+                let isDone = if case .success = outcome { true } else { false }
+                done += self.parking.with { $0.written(push.key, isDone, now: .now) }
+            }
+            self.shared.finish(done)
+            self.metrics.pendingWritten.increment(by: outcomes.count { (try? $0.get()) != nil })
+            attempt = await self.rest(after: failure, attempt: attempt)
+            try Task.checkCancellation()
+        }
+    }
+
+    /// - Returns: the attempts that failed in a row.
+    private func rest(after failure: KafkaError?, attempt: Int) async -> Int {
+        guard let failure else {
+            if attempt > 0 { self.journal.isBack(.pending) }
+            return 0
+        }
+        self.journal.isAway(.pending, failure.message)
+        try? await Task.sleep(for: backoff(attempt: attempt + 1) { Double.random(in: $0) })
+        return attempt + 1
+    }
+
+    // MARK: reading
+
+    /// Reads the topic, as soon as it is there and as far as there is room, until the task is cancelled.
+    ///
+    /// - Throws: as `KafkaConsumer.nextBatch`.
+    func read(_ join: () throws(KafkaError) -> KafkaConsumer) async throws {
+        try await self.awaitTopic()
+        let consumer = try join()
+        self.own.consumer.withLock { $0 = consumer }
+        while true {
+            let room = min(self.parking.pendingRoom, Self.batchRecords)
+            if room > 0 {
+                let records = try await consumer.nextBatch(records: room, bytes: 1 << 20, wait: .milliseconds(500))
+                if !records.isEmpty { try await self.take(records, consumer) }
+            } else {
+                try await Task.sleep(for: Self.pause)
+            }
+            self.parking.with { $0.endQuietFolds(now: .now) }
+        }
+    }
+
+    /// Commits and leaves the group.
+    func close() async {
+        guard let consumer = self.own.consumer.withLock({ $0 }) else { return }
+        try? await consumer.commit()
+        await consumer.close()
+        self.own.consumer.withLock { $0 = nil }
+    }
+
+    private func awaitTopic() async throws {
+        while true {
+            do {
+                _ = try await self.bounds()
+                return self.journal.pendingTopicFails(nil)
+            } catch let error as KafkaError {
+                self.journal.pendingTopicFails("\(self.topic): \(error.message)")
+            }
+            try await Task.sleep(for: Self.searchPause)
+        }
+    }
+
+    private func bounds() async throws -> [KafkaBounds] {
+        let reader = try KafkaReader(self.kafka)
+        let result: Result<[KafkaBounds], any Error>
+        do { result = .success(try await reader.bounds(of: self.topic)) } catch { result = .failure(error) }
+        await reader.close()
+        return try result.get()
+    }
+
+    private func take(_ records: [KafkaRecord], _ consumer: KafkaConsumer) async throws {
+        let partitions = Set(records.map(\.partition))
+        let fresh = self.parking.with { parking in partitions.filter { !parking.folds.isKnown($0) } }
+        if !fresh.isEmpty { try await self.begin(fresh, consumer) }
+        var (pushes, done): ([ParkedPush], [KafkaReceipt]) = ([], [])
+        for record in records {
+            switch PendingReading(record) {
+            case .waits(let push): pushes.append(push)
+            case .told(let key, let offset):
+                // What came before it in this batch has to be there.
+                done += self.parking.park(pushes)
+                pushes = []
+                let told = self.parking.with { $0.told(key, partition: record.partition, through: offset) }
+                if let told { done.append(told) }
+                done.append(record.receipt)
+            case .unreadable(let reason):
+                self.journal.unreadable(origin: record.receipt.origin, reason: reason)
+                done.append(record.receipt)
+            }
+        }
+        done += self.parking.park(pushes)
+        self.parking.with { parking in
+            for record in records { parking.advanceFold(record.partition, to: record.offset + 1, now: .now) }
+        }
+        consumer.finished(done)
+    }
+
+    /// Finds out how far partitions go that have just come.
+    private func begin(_ partitions: Set<Int32>, _ consumer: KafkaConsumer) async throws {
+        var attempt = 0
+        while true {
+            do {
+                let bounds = try await self.bounds()
+                self.parking.with { parking in
+                    for one in bounds where partitions.contains(one.partition) {
+                        parking.beginFold(one.partition, to: one.end, now: .now)
+                    }
+                }
+                break
+            } catch let error as KafkaError {
+                try Task.checkCancellation()
+                attempt = await self.rest(after: error, attempt: attempt)
+            }
+        }
+        if attempt > 0 { self.journal.isBack(.pending) }
+        // One that left meanwhile begins again when it comes back.
+        let assigned = Set(consumer.assignment.map(\.partition))
+        for partition in partitions.subtracting(assigned) { self.parking.with { $0.forgetFold(partition) } }
+    }
+}
+
+/// What a record of the pending topic says.
+enum PendingReading {
+    case waits(ParkedPush)
+    /// Whoever waits for the key since this offset of the partition, or before, was told.
+    case told(PendingPushKey, through: Int64)
+    case unreadable(String)
+
+    init(_ record: KafkaRecord) {
+        do {
+            // Without a key, or with one that is no text, a record names nothing.
+            let key = try PendingPushKey(String(validating: record.key ?? [], as: UTF8.self) ?? "")
+            if let value = record.value {
+                let waits = try PendingPushRecord.decode(value)
+                self = .waits(
+                    ParkedPush(
+                        key: key, receipts: [record.receipt], epochMilliseconds: waits.sinceEpochMilliseconds,
+                        registeredEpochMilliseconds: waits.registeredEpochMilliseconds))
+            } else {
+                let header = record.headers.first { $0.name == PendingPushHeader.told }?.value
+                let offset = header.flatMap { String(validating: $0, as: UTF8.self) }.flatMap { Int64($0) }
+                self = .told(key, through: offset ?? record.offset)
+            }
+        } catch {
+            self = .unreadable("\(error)")
+        }
+    }
+}
+
+extension ParkedPush {
+    /// The record for the pending topic.
+    func message(_ topic: String, nowEpochMilliseconds now: Int64) -> KafkaMessage {
+        let record = PendingPushRecord(
+            sinceEpochMilliseconds: self.epochMilliseconds >= 0 ? self.epochMilliseconds : max(0, now),
+            registeredEpochMilliseconds: self.registeredEpochMilliseconds)
+        return KafkaMessage(topic: topic, key: Array(self.key.text.utf8), value: record.encoded)
+    }
+}

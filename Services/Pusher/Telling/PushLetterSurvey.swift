@@ -1,0 +1,106 @@
+import Kafka
+import Model
+
+/// Goes through the letters of notifications that were given up.
+///
+/// Bounded: `limit` devices.
+struct PushLetterSurvey: Sendable {
+    /// Most devices that are remembered, at some hundred bytes each.
+    static let limit = 1_000_000
+
+    /// Only letters of this code; nil: of any that begins with `push-`.
+    let code: String?
+    /// Only letters from this moment on, milliseconds since 1970.
+    let since: Int64?
+
+    fileprivate struct DeviceOfType: Hashable {
+        let device: DeviceIdentifier
+        let type: OrderTypeIdentifier
+    }
+
+    /// What was found.
+    struct Found: Sendable {
+        var letters = 0
+        /// One order of each device and order type: the notification is the same for all of them.
+        var devices: [PendingPushKey] = []
+        fileprivate var known: Set<DeviceOfType> = []
+        var isOverfull = false
+    }
+
+    /// - Throws: `KafkaError`; `.unknownTopic` when there is no such topic.
+    func read(_ kafka: KafkaConfiguration, topic: String) async throws -> Found {
+        let reader = try KafkaReader(kafka)
+        let result: Result<Found, any Error>
+        do { result = .success(try await self.read(reader, topic: topic)) } catch { result = .failure(error) }
+        await reader.close()
+        return try result.get()
+    }
+
+    private func read(_ reader: KafkaReader, topic: String) async throws -> Found {
+        var found = Found()
+        for bounds in try await reader.bounds(of: topic) {
+            try await reader.read(
+                topic, partition: bounds.partition, from: bounds.first, to: bounds.end, records: 1000, bytes: 1 << 20
+            ) { records in
+                for record in records { self.take(record, into: &found) }
+            }
+        }
+        return found
+    }
+
+    func take(_ record: KafkaRecord, into found: inout Found) {
+        if let since, record.timestampMilliseconds < since { return }
+        let header = record.headers.first { $0.name == DeadLetterHeader.error }?.value
+        guard let code = header.flatMap({ String(validating: $0, as: UTF8.self) }), PushLetterCode.isOne(code),
+            self.code == nil || self.code == code,
+            let key = String(validating: record.key ?? [], as: UTF8.self), let order = try? OrderKey(key),
+            let json = try? JSON(parsing: record.value ?? []), let name = json.object?["device"]?.string,
+            let device = try? DeviceIdentifier(name)
+        else { return }
+        found.letters += 1
+        guard found.devices.count < Self.limit else {
+            found.isOverfull = true
+            return
+        }
+        guard found.known.insert(DeviceOfType(device: device, type: order.orderType)).inserted else { return }
+        found.devices.append(PendingPushKey(order: order, device: device))
+    }
+
+    /// Reads a moment: `2025-03-05T16:02:11Z`, or how long ago: `90s`, `30m`, `6h`, `2d`.
+    ///
+    /// - Returns: milliseconds since 1970, nil for anything else.
+    static func moment(_ text: String, nowMilliseconds: Int64) -> Int64? {
+        if let seconds = RFC3339.parse(text) { return seconds * 1000 }
+        let units: [Character: Int64] = ["s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000]
+        guard let last = text.last, let unit = units[last], let count = Int64(text.dropLast()),
+            (0...1_000_000).contains(count)
+        else { return nil }
+        return nowMilliseconds - count * unit
+    }
+}
+
+/// Writes devices to the pending topic.
+struct Retelling: Sendable {
+    let producer: KafkaProducer
+    let topic: String
+    /// Devices a second.
+    let rate: Int
+    let nowEpochMilliseconds: Int64
+
+    /// - Returns: how many were written.
+    /// - Throws: `KafkaError` for the first that was not.
+    func tell(_ devices: [PendingPushKey]) async throws -> Int {
+        let start = ContinuousClock.now
+        let step = max(1, min(1000, self.rate / 4))
+        for first in stride(from: 0, to: devices.count, by: step) {
+            let end = min(first + step, devices.count)
+            let messages = devices[first..<end].map { key in
+                ParkedPush(key: key, receipts: [], epochMilliseconds: self.nowEpochMilliseconds)
+                    .message(self.topic, nowEpochMilliseconds: self.nowEpochMilliseconds)
+            }
+            for outcome in await self.producer.produce(messages) { _ = try outcome.get() }
+            if end < devices.count { try await Task.sleep(until: start + .seconds(end) / self.rate) }
+        }
+        return devices.count
+    }
+}

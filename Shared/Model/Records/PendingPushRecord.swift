@@ -1,0 +1,41 @@
+/// The value of `waybill.push-pending`: somebody could not be told of a change yet. The key, a `PendingPushKey`, says
+/// who.
+///
+/// A tombstone there says that it is done; see `PendingPushHeader`.
+public struct PendingPushRecord: Hashable, Sendable {
+    /// When the newest change that it stands for was published, milliseconds since 1970.
+    public var sinceEpochMilliseconds: Int64
+    /// Of a device that registered: the moment, milliseconds since 1970. It is told only if its order changed shortly
+    /// before. nil: it is told in any case.
+    public var registeredEpochMilliseconds: Int64?
+
+    public init(sinceEpochMilliseconds: Int64, registeredEpochMilliseconds: Int64? = nil) {
+        self.sinceEpochMilliseconds = sinceEpochMilliseconds
+        self.registeredEpochMilliseconds = registeredEpochMilliseconds
+    }
+
+    /// The record as JSON in UTF-8, members sorted.
+    public var encoded: [UInt8] {
+        var members: [(String, JSON)] = [("since", .integer(self.sinceEpochMilliseconds))]
+        if let registered = self.registeredEpochMilliseconds { members.append(("registered", .integer(registered))) }
+        return JSON.object(JSONObject(members)).serialized
+    }
+
+    /// Reads what `encoded` made; members that a later version of Waybill may have added are ignored.
+    ///
+    /// - Throws: `RecordError` with the JSON path of what is wrong.
+    public static func decode(_ value: [UInt8]) throws(RecordError) -> PendingPushRecord {
+        let object = try RecordReader(try RecordError.json(value, "a pending push record"), path: "$")
+        let range = 0...RFC3339.latest * 1000
+        return PendingPushRecord(
+            sinceEpochMilliseconds: try object.integer("since", in: range),
+            registeredEpochMilliseconds: try object.has("registered") ? object.integer("registered", in: range) : nil)
+    }
+}
+
+/// Headers of `waybill.push-pending`.
+public enum PendingPushHeader {
+    /// Of a tombstone: the offset, in decimal digits, of the record in the same partition that is done. A record of the
+    /// key between that one and the tombstone is not done.
+    public static let told = "waybill-told"
+}

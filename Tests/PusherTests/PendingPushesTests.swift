@@ -1,0 +1,186 @@
+import Foundation
+import Glibc
+import Kafka
+import Model
+import TestKit
+import Testing
+
+@testable import Pusher
+
+/// What waits for longer than seconds moves to the pending topic: on a real broker, Redis and simulator.
+@Suite(.timeLimit(.minutes(4))) struct PendingPushesTests {
+    private static let refused = APNSSimulatorFault.Effect.answer(
+        APNSSimulatorAnswer(403, "BadCertificate"), delayMilliseconds: 0)
+    private static let reload = ["WAYBILL_BRANDS_RELOAD_SECONDS": "1"]
+
+    private func orders(_ type: String, _ count: Int) throws -> [OrderKey] {
+        try (0..<count).map { try OrderKey("\(type)/o\($0)") }
+    }
+
+    private func quickly(_ limits: inout PushLimits) { limits.parkedHold = .milliseconds(500) }
+
+    private func timesTold(_ scene: PusherScene, _ tokens: Range<Int>) async throws -> [Int] {
+        let told = try await scene.delivered()
+        return tokens.map { token in told.count { $0 == PusherScene.token(token) } }
+    }
+
+    /// How often APNs was asked to tell some devices.
+    private func timesAsked(_ scene: PusherScene, _ tokens: Range<Int>) async throws -> Int {
+        let tokens = Set(tokens.map(PusherScene.token))
+        return try await scene.told().count { tokens.contains($0) }
+    }
+
+    @Test func ofAStoppedCredentialOffsetsMoveAndEverybodyIsToldOnceWhenItHeals() async throws {
+        try await PusherScene.run { scene in
+            let directory = try TemporaryDirectory("pusher-pending")
+            let troubled = try self.orders(PusherFixture.otherType, 100)
+            try await scene.register(troubled, devices: 100, tokens: 1000)
+            try await scene.hit(tokens: 1000..<1100, Self.refused)
+            try await scene.publish(changed: troubled)
+            try await scene.serve(
+                directory, settings: Self.reload, brands: ["shop", "market"], limits: self.quickly
+            ) {
+                try await eventually("offsets move", within: .seconds(60)) { try await scene.lag() == 0 }
+                #expect(try await scene.pendingLag() > 0)
+                #expect(try await scene.delivered().isEmpty)
+                try await scene.apns.clearFaults()
+                _ = try PusherFixture.shared.get().write(["renewed"], into: directory)
+                try await eventually("nobody waits any more", within: .seconds(60)) {
+                    try await scene.pendingLag() == 0
+                }
+            }
+            #expect(try await self.timesTold(scene, 1000..<1100) == Array(repeating: 1, count: 100))
+            #expect(scene.pushes("dropped") == 0)
+        }
+    }
+
+    @Test func anOrderTypeWhoseBrandComesLaterIsToldThen() async throws {
+        try await PusherScene.run { scene in
+            let directory = try TemporaryDirectory("pusher-pending")
+            let early = try self.orders(PusherFixture.otherType, 30)
+            try await scene.register(early, devices: 30, tokens: 1000)
+            try await scene.publish(changed: early)
+            try await scene.serve(directory, settings: Self.reload, limits: self.quickly) {
+                try await eventually("offsets move", within: .seconds(60)) {
+                    let lag = try await scene.lag()
+                    return try await lag == 0 && scene.pendingLag() >= 30
+                }
+                _ = try PusherFixture.shared.get().write(["market"], into: directory)
+                try await eventually("nobody waits any more", within: .seconds(60)) {
+                    try await scene.pendingLag() == 0
+                }
+            }
+            #expect(try await self.timesTold(scene, 1000..<1030) == Array(repeating: 1, count: 30))
+        }
+    }
+
+    @Test func whoWasToldIsNotToldAgainByTheNextPusherThoughOthersStillWait() async throws {
+        try await PusherScene.run { scene in
+            let directory = try TemporaryDirectory("pusher-pending")
+            let stuck = try self.orders(PusherFixture.orderType, 20)
+            let healing = try self.orders(PusherFixture.otherType, 20)
+            try await scene.register(stuck, devices: 20, tokens: 0)
+            try await scene.register(healing, devices: 20, tokens: 1000)
+            for tokens in [0..<20, 1000..<1020] { try await scene.hit(tokens: tokens, Self.refused) }
+            try await scene.publish(changed: stuck + healing)
+            try await scene.serve(
+                directory, settings: Self.reload, brands: ["shop", "market"], limits: self.quickly
+            ) {
+                try await eventually("offsets move", within: .seconds(60)) { try await scene.lag() == 0 }
+                try await scene.apns.clearFaults()
+                try await scene.hit(tokens: 0..<20, Self.refused)
+                _ = try PusherFixture.shared.get().write(["renewed"], into: directory)
+                try await eventually("one brand is told", within: .seconds(60)) {
+                    try await self.timesTold(scene, 1000..<1020).allSatisfy { $0 > 0 }
+                }
+            }
+            let asked = try await self.timesAsked(scene, 0..<20)
+            try await scene.serve(directory, brands: ["shop", "renewed"], limits: self.quickly) {
+                try await eventually("the topic was read, and the other one is asked", within: .seconds(60)) {
+                    try await self.timesAsked(scene, 0..<20) > asked
+                }
+                try await scene.publish(changed: [healing[0]])
+                try await eventually("a new change is told", within: .seconds(60)) {
+                    try await self.timesTold(scene, 1000..<1001) == [2]
+                }
+            }
+            #expect(try await self.timesTold(scene, 1001..<1020) == Array(repeating: 1, count: 19))
+            #expect(try await self.timesTold(scene, 0..<20) == Array(repeating: 0, count: 20))
+        }
+    }
+
+    @Test func whatWaitsSurvivesAKillAndIsToldOnce() async throws {
+        try await PusherScene.run { scene in
+            let directory = try TemporaryDirectory("pusher-pending")
+            let troubled = try self.orders(PusherFixture.otherType, 100)
+            try await scene.redis.completeView()
+            try await scene.register(troubled, devices: 100, tokens: 1000)
+            try await scene.hit(tokens: 1000..<1100, Self.refused)
+            try await scene.publish(changed: troubled)
+            let first = try scene.child(directory, brands: ["shop", "market"])
+            try await eventually("offsets move", within: .seconds(90)) { try await scene.lag() == 0 }
+            first.signal(SIGKILL)
+            _ = try await first.exit(within: .seconds(10))
+            try await scene.apns.clearFaults()
+            let second = try scene.child(directory, brands: ["shop", "renewed"])
+            try await eventually("nobody waits any more", within: .seconds(90)) { try await scene.pendingLag() == 0 }
+            #expect(await second.stop(grace: .seconds(20)) == .code(0))
+            #expect(try await self.timesTold(scene, 1000..<1100) == Array(repeating: 1, count: 100))
+        }
+    }
+
+    @Test func withoutTheTopicWhatWaitsHoldsItsOffsetsAndOthersGoOn() async throws {
+        try await PusherScene.run(hasPendingTopic: false) { scene in
+            let directory = try TemporaryDirectory("pusher-pending")
+            let troubled = try self.orders(PusherFixture.otherType, 20)
+            try await scene.register(troubled, devices: 20, tokens: 1000)
+            try await scene.register("d", for: "o", token: 1)
+            try await scene.hit(tokens: 1000..<1020, Self.refused)
+            try await scene.publish(changed: troubled)
+            try await scene.serve(
+                directory, settings: Self.reload, brands: ["shop", "market"], limits: self.quickly
+            ) {
+                try await eventually("some are refused") { try await !scene.told().isEmpty }
+                try await scene.publish(["o"])
+                try await eventually("the other brand is told") {
+                    try await scene.delivered() == [PusherScene.token(1)]
+                }
+                #expect(scene.gauge("waybill_push_pending_topic") == 0)
+                #expect(try await scene.lag() > 0)
+                try await scene.apns.clearFaults()
+                _ = try PusherFixture.shared.get().write(["renewed"], into: directory)
+                try await eventually("committed", within: .seconds(60)) { try await scene.lag() == 0 }
+            }
+            #expect(try await self.timesTold(scene, 1000..<1020) == Array(repeating: 1, count: 20))
+        }
+    }
+
+    @Test func whoseLettersThereAreCanBeToldAgain() async throws {
+        try await PusherScene.run { scene in
+            let directory = try TemporaryDirectory("pusher-pending")
+            for number in 0..<3 { try await scene.register("d\(number)", for: "o\(number)", token: number) }
+            let busy = APNSSimulatorFault.Effect.answer(
+                APNSSimulatorAnswer(429, "TooManyRequests"), delayMilliseconds: 0)
+            try await scene.hit(tokens: 0..<2, busy)
+            try await scene.publish(["o0", "o1", "o2", "o1"])
+            try await scene.serve(directory, settings: ["WAYBILL_PUSH_ATTEMPTS": "1"]) {
+                try await eventually("given up", within: .seconds(60)) { try await scene.lag() == 0 }
+                try await scene.apns.clearFaults()
+                let kafka = KafkaConfiguration(bootstrap: scene.broker.bootstrap)
+                let survey = PushLetterSurvey(code: "push-undeliverable", since: nil)
+                let found = try await survey.read(kafka, topic: scene.topics.deadLetters)
+                #expect(Set(found.devices.compactMap { $0.device?.rawValue }) == ["d0", "d1"])
+                let none = PushLetterSurvey(code: "push-refused", since: nil)
+                #expect(try await none.read(kafka, topic: scene.topics.deadLetters).devices.isEmpty)
+                let retelling = Retelling(
+                    producer: scene.producer, topic: scene.topics.pushPending, rate: 1000,
+                    nowEpochMilliseconds: Int64(Date().timeIntervalSince1970 * 1000))
+                #expect(try await retelling.tell(found.devices) == 2)
+                try await eventually("they are told", within: .seconds(60)) {
+                    try await scene.pendingLag() == 0
+                }
+            }
+            #expect(try await self.timesTold(scene, 0..<3) == [1, 1, 1])
+        }
+    }
+}
