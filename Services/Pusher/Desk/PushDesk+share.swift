@@ -2,9 +2,11 @@ import Model
 
 /// How much of the desk each lane may fill, so that one that is slow, busy or away does not keep the others out.
 extension PushDesk {
-    /// Most links that one lane may hold before its further records are parked: three quarters of the desk, divided
-    /// among the lanes that have any. The last quarter is there for a lane that comes next.
-    var share: Int { max(1, self.limits.targets * 3 / 4 / max(1, self.busyLanes)) }
+    /// Most links that one lane may hold before its further records are parked: three times what is free. So a lane
+    /// that is alone fills three quarters, two fill three sevenths each, and there is always room for one more.
+    ///
+    /// Source: Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998
+    var share: Int { max(1, self.room * 3) }
 
     /// Order types whose records are to be parked now: nothing but probes can be sent for them, or they have their
     /// share.

@@ -117,8 +117,6 @@ struct PushDesk {
     /// What happened to those that have no lane.
     var strangers = PushTally()
     private(set) var linkCount = 0
-    /// Lanes that have links.
-    private(set) var busyLanes = 0
     var settlingCount = 0
     private var lastSerial: UInt64 = 0
 
@@ -215,7 +213,6 @@ struct PushDesk {
         guard !self.records[Int(link.record)].isDropped else { return }
         self.records[Int(link.record)].open += 1
         self.linkCount += 1
-        if self.lanes[lane].links == 0 { self.busyLanes += 1 }
         self.lanes[lane].links += 1
         let slot = self.slot(of: Key(lane: Int32(lane), token: token), now: now)
         if self.targets[slot].waiting.isEmpty {
@@ -250,7 +247,6 @@ struct PushDesk {
         let lane = Int(self.targets[slot].lane)
         self.linkCount -= links.count
         self.lanes[lane].links -= links.count
-        if self.lanes[lane].links == 0 { self.busyLanes -= 1 }
         for link in links { self.release(link.record) }
     }
 
