@@ -47,7 +47,7 @@ import Testing
     /// Watches until `body` returns.
     private static func watching(
         _ environment: ServiceEnvironment, _ dependence: KafkaStanding.Dependence = .whole,
-        _ body: () async throws -> Void
+        _ body: @escaping @Sendable () async throws -> Void
     ) async throws {
         let watch = KafkaWatch(needs: [Self.need], dependence: dependence, environment: environment)
         try await testGracefulShutdown { trigger in
