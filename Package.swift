@@ -78,7 +78,7 @@ let package = Package(
         shared("HTTP2", ["CNGHTTP2", .nioCore]),
         shared("Fetch", ["CCurl"]),
         shared("Packaging", ["Model", "Cryptography", "CDeflate"]),
-        shared("Store", ["Model", "Redis", .nioCore]),
+        shared("Store", ["Model", "Redis", "Cryptography", .nioCore]),
         shared("APNS", ["Model", "HTTP2", "Cryptography", .nioCore, .nioPosix, .nioSSL, .deque]),
         shared(
             "Operations",

@@ -8,6 +8,8 @@ struct GatewayMetrics: Sendable {
     let deviceLogs: Counter
     /// Those of them that were too many to be written.
     let deviceLogsDropped: Counter
+    /// By reason: registrations, and ends of some, that were refused.
+    private let refusals: [Counter]
     /// By endpoint: from the request's last byte to the answer's first.
     private let durations: [Timer]
     /// By endpoint, and in it by status.
@@ -32,6 +34,14 @@ struct GatewayMetrics: Sendable {
         }
     }
 
+    /// Why a registration is refused, as labels.
+    enum Refusal: String, CaseIterable {
+        /// The order has as many devices as it may have.
+        case devices
+        /// Too many new ones came.
+        case rate
+    }
+
     private static let statuses = [
         200, 304, 401, 201, 204, 400, 403, 404, 405, 408, 413, 414, 417, 429, 431, 500, 501, 503, 505,
     ]
@@ -40,6 +50,10 @@ struct GatewayMetrics: Sendable {
         self.held = Counter(label: "waybill_fetches_held_total", factory: factory)
         self.deviceLogs = Counter(label: "waybill_device_log_messages_total", factory: factory)
         self.deviceLogsDropped = Counter(label: "waybill_device_log_messages_dropped_total", factory: factory)
+        self.refusals = Refusal.allCases.map {
+            Counter(
+                label: "waybill_registrations_refused_total", dimensions: [("reason", $0.rawValue)], factory: factory)
+        }
         let labels = Endpoint.allCases.sorted { $0.index < $1.index }.map { [("endpoint", $0.rawValue)] }
         self.durations = labels.map { Timer(label: "waybill_request_seconds", dimensions: $0, factory: factory) }
         self.responses = labels.flatMap { label in
@@ -50,6 +64,8 @@ struct GatewayMetrics: Sendable {
             }
         }
     }
+
+    func refused(_ reason: Refusal) { self.refusals[reason == .devices ? 0 : 1].increment() }
 
     func answered(_ endpoint: Endpoint, status: Int, nanoseconds: Int64) {
         self.durations[endpoint.index].recordNanoseconds(nanoseconds)

@@ -1,11 +1,13 @@
 import Operations
 import Packaging
+import Store
 
 /// What the gateway reads besides `CommonSettings`.
 ///
 /// ## Configuration keys
 /// - `WAYBILL_LISTEN` (host:port, default `127.0.0.1:8080`): where Wallet's requests arrive.
 /// - `WAYBILL_TOKEN_SECRETS` (path, required): the secrets that authentication tokens are derived from.
+/// - `WAYBILL_DEVICES_PER_ORDER` (1 to 1,000, default 100): devices that may be registered for one order.
 /// - `WAYBILL_WEB_SERVICE_URL` (https URL, required): its path stands in front of `/v1`.
 /// - `WAYBILL_DEVICE_LOGS` (`on` or `off`, default `off`): whether messages of devices are logged.
 struct GatewaySettings {
@@ -14,6 +16,8 @@ struct GatewaySettings {
     let brands: BrandLibrary
     /// The path of the web service URL without a slash at its end; empty if it has none.
     let basePath: String
+    /// Most devices of one order.
+    let deviceLimit: Int
     let edge: EdgeSettings
     /// Whether messages of devices are logged.
     let logsDevices: Bool
@@ -27,6 +31,8 @@ struct GatewaySettings {
         let url = try settings.webServiceURL()
         self.brands = try settings.brands(in: common.brands, webServiceURL: url)
         self.basePath = Self.path(of: url)
+        self.deviceLimit = try settings.integer(
+            .devicesPerOrder, default: Registrations.deviceLimit, in: Registrations.deviceLimits)
         self.edge = try EdgeSettings(settings)
         self.logsDevices = try settings.choice(.deviceLogs, default: Choice.off) == .on
         if self.edge.tls == nil, self.edge.proxies == .none, !self.listen.isLoopback {

@@ -82,7 +82,8 @@ extension Packager {
         let sweeper = AssetSweeper(
             sweep: AssetSweep(watch), metrics: AssetMetrics(factory: environment.metrics), logger: environment.logger)
         let monitor = RedisMonitor(redis, environment, holdsReadiness: true)
-        return [reloader, worker, pictures, keeper, sweeper, monitor]
+        let earlier = EarlierFormatSweep(view, logger: environment.logger)
+        return [reloader, worker, pictures, keeper, sweeper, monitor, earlier]
     }
 
     /// Makes what looks after the view.

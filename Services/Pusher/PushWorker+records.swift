@@ -1,5 +1,6 @@
 import CoreMetrics
 import Kafka
+import Logging
 import Model
 import Operations
 
@@ -8,6 +9,8 @@ extension PushWorker {
     static let lookups = 3
     /// How often is looked whether there is room for what is parked.
     static let drainPause = Duration.milliseconds(20)
+    /// How long an order waits that could not be looked up.
+    static let retryPause = Duration.seconds(1)
 
     // MARK: taking
 
@@ -104,9 +107,9 @@ extension PushWorker {
         var attempt = 0
         while true {
             do {
-                let found = try await self.lookup.look(batch)
+                let looked = try await self.lookup.look(batch)
                 if attempt > 0 { self.journal.isBack(.lookups) }
-                return self.dispatch.add(found, numbers)
+                return self.tell(looked, of: batch, numbers)
             } catch {
                 try Task.checkCancellation()
                 attempt += 1
@@ -115,5 +118,19 @@ extension PushWorker {
                 try await Task.sleep(for: backoff(attempt: attempt, random: self.random))
             }
         }
+    }
+    /// Gives the desk whom a lookup found, and parks the orders that could not be looked up.
+    private func tell(_ looked: PushLookup.Looked, of batch: PushBatch, _ numbers: [Int32]) {
+        self.metrics.devicesUntold.increment(by: looked.untold)
+        self.metrics.recordsUnreadable.increment(by: looked.damaged.count)
+        for error in looked.damaged { self.journal.warn("nobody is told of an order", error) }
+        var (batch, numbers) = (batch, numbers)
+        if let failure = looked.failure {
+            self.metrics.lookupRetries.increment()
+            self.journal.warn("orders cannot be looked up now, they wait by themselves", failure)
+            let aside = batch.setAside { looked.failed.contains($0) }
+            self.park(aside, &numbers, due: .now + Self.retryPause)
+        }
+        self.dispatch.add(looked.found, numbers)
     }
 }

@@ -54,7 +54,7 @@ extension Pusher {
             environment.joining, group: group, topics: [common.topics.orders, common.topics.registrations],
             instance: common.instance(of: group), onLeaving: { dispatch.drop($0) + parking.drop($0) })
         finished.consumer.withLock { $0 = consumer }
-        let view = ViewWatch(View(redis: redis))
+        let view = View(redis: redis)
         let registrations = Registrations(redis: redis)
         let tokens = ProviderTokenSources()
         let clients = PushClients(settings.brands.brands, dispatch: dispatch, onRenewed: journal.renewed) {
@@ -79,7 +79,7 @@ extension Pusher {
         let errands = PushErrands(
             queue: dispatch.errands,
             retirement: Retirement(
-                topics: common.topics, registrations: registrations, view: view, producer: producer),
+                topics: common.topics, registrations: registrations, view: ViewWatch(view), producer: producer),
             topics: common.topics, producer: producer, metrics: metrics, journal: journal,
             onDone: { dispatch.done($0, standing: $1) })
         let worker = PushWorker(

@@ -57,7 +57,7 @@ public struct DeviceOrders: Sendable {
         let question = Question(device: device, type: type, tag: tag)
         guard let known = self.memory.known() else { return self.certainListing(question, on: eventLoop) }
         guard isBrief else { return self.listing(question, known, on: eventLoop) }
-        let key = StoreKeys.device(device, type)
+        let key = StoreKeys.listed(DeviceTag(device, type))
         let (anchors, checks) = self.memory.checks(known, of: [key])
         let count = RedisCommand("SCARD", .string(key))
         return self.redis.pipeline([count] + checks, checks: checks.count, on: eventLoop).flatMap { replies in
@@ -79,7 +79,7 @@ public struct DeviceOrders: Sendable {
         self.read(question, on: eventLoop).flatMap { found in
             if let changes = found.changes { return eventLoop.makeSucceededFuture(.changed(changes)) }
             let orders = found.orders.map { StoreKeys.order(OrderKey(orderType: question.type, order: $0)) }
-            let keys = [StoreKeys.device(question.device, question.type)] + orders
+            let keys = [StoreKeys.listed(DeviceTag(question.device, question.type))] + orders
             let (anchors, checks) = self.memory.checks(known, of: keys)
             return self.redis.pipeline(checks, on: eventLoop).flatMap { replies in
                 let listing: Listing = orders.isEmpty ? .unknown : .unchanged
@@ -125,11 +125,12 @@ public struct DeviceOrders: Sendable {
     private func read(
         _ question: Question, on eventLoop: any EventLoop
     ) -> EventLoopFuture<(changes: Changes?, orders: [OrderIdentifier])> {
-        let (device, type) = (question.device, question.type)
+        let type = question.type
         // The clock first: what is registered behind it is later than the next tag.
+        let tag = DeviceTag(question.device, type)
         let first = [
-            RedisCommand("TIME"), RedisCommand("SMEMBERS", .string(StoreKeys.device(device, type))),
-            RedisCommand("HGETALL", .string(StoreKeys.stamps(device, type))),
+            RedisCommand("TIME"), RedisCommand("SMEMBERS", .string(StoreKeys.listed(tag))),
+            RedisCommand("HGETALL", .string(StoreKeys.stamps(tag))),
         ]
         return self.redis.pipeline(first, on: eventLoop).flatMap { replies in
             guard replies.count == 3, let clock = Self.microseconds(replies[0]), let members = replies[1].array,

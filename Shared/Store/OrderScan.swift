@@ -34,17 +34,7 @@ public struct OrderScan: Sendable {
     public func page(of type: OrderTypeIdentifier, from cursor: String?) async throws(StoreError) -> Page {
         // An order type has none of the characters that mean something in a pattern.
         let pattern = StoreKeys.orders(type)
-        let topology = try await self.topology()
-        let place = ScanCursor(cursor, in: topology)
-        var arguments: [RedisArgument] = [
-            "SCAN", .string(place.position), "MATCH", .string("\(pattern.prefix)*\(pattern.suffix)"), "COUNT",
-            .integer(Self.pageKeys),
-        ]
-        if let master = place.master { arguments.append(.place(.master(master))) }
-        let reply = try await self.send(RedisCommand(arguments))
-        guard let parts = reply.array, parts.count == 2, let next = parts[0].text, let keys = parts[1].array else {
-            throw StoreError(.unavailable, "going through orders: an unexpected reply")
-        }
+        let (keys, next) = try await self.keys("\(pattern.prefix)*\(pattern.suffix)", from: cursor)
         var seen: Set<OrderKey> = []
         let orders = keys.compactMap { key -> OrderKey? in
             // What only looks like an order's key is nobody's order.
@@ -54,7 +44,26 @@ public struct OrderScan: Sendable {
             let found = OrderKey(orderType: type, order: order)
             return seen.insert(found).inserted ? found : nil
         }
-        return Page(orders: orders, next: place.next(behind: next, in: topology))
+        return Page(orders: orders, next: next)
+    }
+
+    /// Some keys, and where to go on.
+    ///
+    /// - Parameter count: how many keys Redis looks at, of whatever kind.
+    func keys(
+        _ pattern: String, from cursor: String?, count: Int64 = pageKeys
+    ) async throws(StoreError) -> (keys: [RedisValue], next: String?) {
+        let topology = try await self.topology()
+        let place = ScanCursor(cursor, in: topology)
+        var arguments: [RedisArgument] = [
+            "SCAN", .string(place.position), "MATCH", .string(pattern), "COUNT", .integer(count),
+        ]
+        if let master = place.master { arguments.append(.place(.master(master))) }
+        let reply = try await self.send(RedisCommand(arguments))
+        guard let parts = reply.array, parts.count == 2, let next = parts[0].text, let keys = parts[1].array else {
+            throw StoreError(.unavailable, "going through keys: an unexpected reply")
+        }
+        return (keys, place.next(behind: next, in: topology))
     }
 
     /// Whether a text can be a cursor; only a page tells whether it leads anywhere.

@@ -20,8 +20,11 @@ extension Registrations {
     /// Puts registrations back and takes those off that ended; what is newer stays.
     ///
     /// - Parameter items: one of each key, some hundreds, since all are in one pipeline.
+    /// - Returns: the items, by index, that cannot be written because Redis has something else under one of their keys.
+    ///   Trying again does not help them.
     /// - Throws: `StoreError`; doing it again is safe.
-    public func restore(_ items: [Restored]) async throws(StoreError) {
+    @discardableResult
+    public func restore(_ items: [Restored]) async throws(StoreError) -> [(index: Int, error: StoreError)] {
         // A registration stands with its device first, and is taken off its order first.
         var first: [RedisInvocation] = []
         var second: [RedisInvocation] = []
@@ -36,18 +39,27 @@ extension Registrations {
                 second.append(Self.deviceSide(StoreScripts.unregisterOrder, item.key, item.stamp, remembered))
             }
         }
+        let what = "restoring registrations"
+        var damaged: [Int: StoreError] = [:]
         for invocations in [first, second] {
-            do throws(RedisError) {
-                for case .error(let message) in try await self.redis.evaluate(invocations) {
-                    throw RedisError(.server, message)
-                }
+            let replies: [RedisValue]
+            do {
+                replies = try await self.redis.evaluate(invocations)
             } catch {
-                throw StoreError("restoring registrations", error)
+                throw StoreError(what, error)
+            }
+            for case (let index, .error(let message)) in replies.enumerated() {
+                let error = StoreError(what, reply: message)
+                guard error.code == .corrupt else { throw error }
+                damaged[index] = damaged[index] ?? error
             }
         }
+        return damaged.sorted { $0.key < $1.key }.map { ($0.key, $0.value) }
     }
 
     /// Whether each of some records is to be seen in Redis, or something newer is.
+    ///
+    /// One that cannot be written counts as seen: restoring would not bring it.
     public func stand(_ items: [Restored]) async throws(StoreError) -> [Bool] {
         let replies: [RedisValue]
         do {
@@ -62,14 +74,17 @@ extension Registrations {
         } catch {
             throw StoreError("comparing registrations", error)
         }
-        for case .error(let message) in replies {
+        var damaged: Set<Int> = []
+        for case (let index, .error(let message)) in replies.enumerated() {
             let error = StoreError("comparing registrations", reply: message)
             guard error.code == .corrupt else { throw error }
+            damaged.insert(index / 2)
         }
         guard replies.count == items.count * 2 else {
             throw StoreError(.unavailable, "comparing registrations: a reply is missing")
         }
         return items.indices.map { index in
+            if damaged.contains(index) { return true }
             let bytes = replies[index * 2].bytes
             // One that was published again says the same at a higher offset.
             if let wanted = items[index].registration {

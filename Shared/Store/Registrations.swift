@@ -89,19 +89,15 @@ public struct Registrations: Sendable {
     static func deviceSide(
         _ script: RedisScript, _ key: RegistrationKey, _ stamp: RegistrationStamp, _ last: RedisArgument...
     ) -> RedisInvocation {
-        let type = key.order.orderType
+        let device = DeviceTag(key.device, key.order.orderType)
         return RedisInvocation(
-            script,
-            keys: [
-                StoreKeys.device(key.device, type), StoreKeys.stamps(key.device, type),
-                StoreKeys.ended(key.device, type),
-            ],
+            script, keys: [StoreKeys.listed(device), StoreKeys.stamps(device), StoreKeys.ended(device)],
             arguments: [
                 .string(key.order.order.rawValue), .integer(stamp.offset), .integer(stamp.epochMilliseconds),
             ] + last)
     }
 
-    private func evaluate(_ invocation: RedisInvocation, _ what: String) async throws(StoreError) -> RedisValue {
+    func evaluate(_ invocation: RedisInvocation, _ what: String) async throws(StoreError) -> RedisValue {
         let reply: RedisValue?
         do {
             reply = try await self.redis.evaluate([invocation]).first
@@ -113,56 +109,32 @@ public struct Registrations: Sendable {
         return reply
     }
 
-    /// Who is registered for each of some orders.
+    /// The registrations as they are with their orders.
     ///
-    /// - Returns: one list per key, in order. Entries that cannot be read are left out.
-    public func devices(of keys: [OrderKey]) async throws(StoreError) -> [[Registered]] {
+    /// - Returns: one per key, in order; nil if there is none, or one that cannot be read.
+    public func registrations(_ keys: [RegistrationKey]) async throws(StoreError) -> [RegistrationRecord?] {
         let replies = try await self.pipeline(
-            keys.map { RedisCommand("HGETALL", .string(StoreKeys.devices($0))) }, "looking up registrations",
-            passingWrongTypes: true)
-        return replies.map { reply in
-            let values = reply.array ?? []
-            return stride(from: 0, to: values.count - 1, by: 2).compactMap { index in
-                guard let name = values[index].text, let bytes = values[index + 1].bytes,
-                    let device = try? DeviceIdentifier(name),
-                    let registration = try? RegistrationRecord.decode(bytes)
-                else { return nil }
-                return Registered(device: device, registration: registration)
-            }
-        }
+            keys.map { RedisCommand("HGET", .string(StoreKeys.devices($0.order)), .string($0.device.rawValue)) },
+            "looking up registrations", passingWrongTypes: true)
+        return replies.map { $0.bytes.flatMap { try? RegistrationRecord.decode($0) } }
     }
 
-    /// The registration that stands with the order.
-    ///
-    /// - Returns: nil if there is none, or one that cannot be read.
+    /// The registration as it is with its order; nil if there is none, or one that cannot be read.
     public func registration(_ key: RegistrationKey) async throws(StoreError) -> RegistrationRecord? {
-        let command = RedisCommand("HGET", .string(StoreKeys.devices(key.order)), .string(key.device.rawValue))
-        let replies = try await self.pipeline([command], "looking up a registration", passingWrongTypes: true)
-        return replies.first?.bytes.flatMap { try? RegistrationRecord.decode($0) }
+        try await self.registrations([key]).first ?? nil
     }
 
     /// The orders of one type that a device is registered for.
     public func orders(
         of device: DeviceIdentifier, type: OrderTypeIdentifier
     ) async throws(StoreError) -> [OrderIdentifier] {
-        let command = RedisCommand("SMEMBERS", .string(StoreKeys.device(device, type)))
+        let command = RedisCommand("SMEMBERS", .string(StoreKeys.listed(DeviceTag(device, type))))
         let replies = try await self.pipeline([command], "looking up a device's orders")
         return (replies.first?.array ?? []).compactMap { $0.text.flatMap { try? OrderIdentifier($0) } }
     }
 
-    /// When each of some orders was modified last, UNIX seconds; nil for one that is unknown or removed.
-    public func modified(_ keys: [OrderKey]) async throws(StoreError) -> [Int64?] {
-        let replies = try await self.pipeline(
-            keys.map { RedisCommand("HMGET", .string(StoreKeys.order($0)), "modified", "removed") },
-            "reading modification times", passingWrongTypes: true)
-        return replies.map { reply in
-            guard let values = reply.array, values.count == 2, values[1].text != "1" else { return nil }
-            return values[0].integer
-        }
-    }
-
     /// - Parameter passingWrongTypes: one damaged key must not stop a reader for ever; the others are read.
-    private func pipeline(
+    func pipeline(
         _ commands: [RedisCommand], _ operation: String, passingWrongTypes: Bool = false
     ) async throws(StoreError) -> [RedisValue] {
         do {

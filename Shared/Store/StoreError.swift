@@ -26,8 +26,8 @@ public struct StoreError: Error, CustomStringConvertible {
     /// Judges an error reply.
     ///
     /// A key of another type is damage that waiting does not heal. All else (LOADING, BUSY, READONLY, NOPERM) is about
-    /// the server and says nothing about what stands there.
+    /// the server and says nothing about what stands there. Before Redis 7.0 a script's error has the name inside.
     init(_ operation: String, reply message: String) {
-        self.init(message.hasPrefix("WRONGTYPE") ? .corrupt : .unavailable, "\(operation): \(message)")
+        self.init(message.contains("WRONGTYPE") ? .corrupt : .unavailable, "\(operation): \(message)")
     }
 }

@@ -1,3 +1,4 @@
+import Cryptography
 import Model
 
 /// The keys of Redis, one constant each.
@@ -18,21 +19,18 @@ enum StoreKeys {
     static func gone(_ key: OrderKey) -> String { "waybill:gone:{\(key)}" }
     /// A hash: device -> the `RegistrationRecord` as JSON. It says who is pushed.
     static func devices(_ key: OrderKey) -> String { "waybill:devices:{\(key)}" }
-    /// A set of order identifiers. It says what the device may list.
-    static func device(_ device: DeviceIdentifier, _ type: OrderTypeIdentifier) -> String {
-        "waybill:device:{\(device.rawValue)/\(type)}"
-    }
     /// A hash: device -> `<offset>:<moment>`, the `RegistrationStamp` of its registration.
     static func stamps(_ key: OrderKey) -> String { "waybill:devices-stamps:{\(key)}" }
-    /// A hash: order identifier -> `<offset>:<moment>:<microsecond of the store's clock when it was registered>`.
-    static func stamps(_ device: DeviceIdentifier, _ type: OrderTypeIdentifier) -> String {
-        "waybill:device-stamps:{\(device.rawValue)/\(type)}"
-    }
-    /// Where the ends of registrations of an order are remembered, or those of a device: hashes as the stamps are.
+    /// A hash as `stamps`: the ends of an order's registrations, remembered for an hour.
     static func ended(_ key: OrderKey) -> String { "waybill:devices-ended:{\(key)}" }
-    static func ended(_ device: DeviceIdentifier, _ type: OrderTypeIdentifier) -> String {
-        "waybill:device-ended:{\(device.rawValue)/\(type)}"
-    }
+    /// A number: when the debt of an order's new devices is paid, in milliseconds of the store's clock.
+    static func admitted(_ key: OrderKey) -> String { "waybill:devices-admitted:{\(key)}" }
+    /// A set of order identifiers. It says what the device may list.
+    static func listed(_ device: DeviceTag) -> String { "waybill:listed:{\(device.text)}" }
+    /// A hash: order identifier -> `<offset>:<moment>:<microsecond of the store's clock when it was registered>`.
+    static func stamps(_ device: DeviceTag) -> String { "waybill:listed-stamps:{\(device.text)}" }
+    /// The device's counterpart of an order's ends.
+    static func ended(_ device: DeviceTag) -> String { "waybill:listed-ended:{\(device.text)}" }
     /// What the keys of a type's orders begin with.
     static func orders(_ type: OrderTypeIdentifier) -> (prefix: String, suffix: String) {
         ("waybill:order:{\(type)/", "}")
@@ -52,21 +50,34 @@ enum StoreKeys {
     /// A hash: who sweeps assets, or when that is due.
     static let sweep = "waybill:assets:{sweep}"
 
-    // Of the view as a whole: one of each on a single server, one of each on every master of a cluster.
+    // Of the view as a whole: one of each on a single server, one of each on every master of a cluster. The number is
+    // the format of all keys: a view of another format counts as missing. See `EarlierFormat`.
 
-    /// Stands exactly while the view is complete: `<random>:<history of the server>`.
-    static func epoch(_ anchor: String?) -> String { Self.anchored("waybill:epoch", anchor) }
+    /// Exists exactly while the view is complete: `<random>:<history of the server>`.
+    static func epoch(_ anchor: String?) -> String { Self.anchored("waybill:view:2:epoch", anchor) }
     /// A hash: `<topic>/<partition>` -> an offset below which everything certainly stands here.
-    static func tails(_ anchor: String?) -> String { Self.anchored("waybill:tail:offsets", anchor) }
+    static func tails(_ anchor: String?) -> String { Self.anchored("waybill:view:2:tails", anchor) }
     /// Which restoring is under way: `<plan>:<history of the server>`.
-    static func plan(_ anchor: String?) -> String { Self.anchored("waybill:restore:plan", anchor) }
+    static func plan(_ anchor: String?) -> String { Self.anchored("waybill:view:2:plan", anchor) }
     /// A hash: `plan` and, per partition that is read, who does it and how far they came.
-    static let jobs = "waybill:restore:{jobs}"
+    static let jobs = "waybill:view:2:{jobs}"
     /// The same for the orders of one type.
-    static func jobs(_ type: OrderTypeIdentifier) -> String { "waybill:restore:{\(type)}" }
+    static func jobs(_ type: OrderTypeIdentifier) -> String { "waybill:view:2:orders:{\(type)}" }
 
-    private static func anchored(_ key: String, _ anchor: String?) -> String {
+    static func anchored(_ key: String, _ anchor: String?) -> String {
         anchor.map { "\(key):{\($0)}" } ?? key
+    }
+}
+
+/// Names a device in keys by a digest, so that no device chooses the slot where its keys lie, and no key shows a device.
+///
+/// Half of SHA-256: to collide with somebody else's device takes 2^128 attempts.
+struct DeviceTag: Hashable, Sendable {
+    /// `<32 hexadecimal digits>/<order type>`
+    let text: String
+
+    init(_ device: DeviceIdentifier, _ type: OrderTypeIdentifier) {
+        self.text = "\(SHA256.hex(Array(device.rawValue.utf8)).prefix(32))/\(type)"
     }
 }
 

@@ -28,6 +28,25 @@ extension StoreScripts {
     /// Takes an order off its device; else as `unregisterDevice`.
     static let unregisterOrder = RedisScript(Self.isNewer + Self.orderSet + Self.unregister)
 
+    /// Decides whether a device may be registered, or its registration may end.
+    ///
+    /// KEYS: hash of devices, debt. ARGV: device, most devices, milliseconds that earn a new one, 1 for an end.
+    /// Returns 0 if so, -1 if there are too many, or the milliseconds until the next may come.
+    static let admit = RedisScript(
+        """
+        if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then return 0 end
+        local limit, interval = tonumber(ARGV[2]), tonumber(ARGV[3])
+        if ARGV[4] == '0' and redis.call('HLEN', KEYS[1]) >= limit then return -1 end
+        local time = redis.call('TIME')
+        local now = time[1] * 1000 + math.floor(time[2] / 1000)
+        local most = limit * interval
+        local clear = tonumber(redis.call('GET', KEYS[2]) or '') or 0
+        local debt = math.min(math.max(clear - now, 0), most) + interval
+        if debt > most then return debt - most end
+        redis.call('SET', KEYS[2], string.format('%.0f', now + debt), 'PX', string.format('%.0f', debt))
+        return 0
+        """)
+
     /// Takes a device off its order if its record still is the one that was read. Records are compared by what they
     /// say: one that others wrote may be spelt otherwise.
     ///
@@ -97,7 +116,21 @@ extension StoreScripts {
         return reply
         """
 
+    /// How many ends of one order, or one device, are remembered. One more, and the older half is forgotten: only a
+    /// request that takes longer than hundreds of others would need it.
+    static let endedLimit = 1000
+
     private static let unregister = """
+        if redis.call('HLEN', KEYS[3]) >= \(Self.endedLimit) then
+          local all, moments = redis.call('HGETALL', KEYS[3]), {}
+          local function moment(text) return tonumber(string.match(text, '^-?%d+:(%d+)') or '') or 0 end
+          for index = 2, #all, 2 do moments[#moments + 1] = moment(all[index]) end
+          table.sort(moments)
+          local middle = moments[math.ceil(#moments / 2)]
+          for index = 2, #all, 2 do
+            if moment(all[index]) <= middle then redis.call('HDEL', KEYS[3], all[index - 1]) end
+          end
+        end
         if stands() and isNewer(redis.call('HGET', KEYS[2], ARGV[1])) then return 0 end
         take()
         redis.call('HDEL', KEYS[2], ARGV[1])

@@ -26,17 +26,22 @@ extension StoreScripts {
             return isHere(epoch) and epoch or false
             """
 
-    /// What stands of the view.
+    /// What there is of the view.
     ///
-    /// KEYS: epoch, plan, tails.
-    /// Returns the epoch, 1 if it is of this history, the plan if it is, the tails, the history.
+    /// KEYS: epoch, plan, tails, epoch and tails of the earlier format.
+    /// Returns the epoch, 1 if it is of this history, the plan if it is, the tails, the history, 1 if the tails are
+    /// those of the earlier format: there are no others, and its view is complete.
     static let look = RedisScript(
         Self.history + """
             local epoch = redis.call('GET', KEYS[1])
             local plan = redis.call('GET', KEYS[2])
+            local tails, isEarlier = redis.call('HGETALL', KEYS[3]), 0
+            if #tails == 0 and isHere(redis.call('GET', KEYS[4])) then
+              tails, isEarlier = redis.call('HGETALL', KEYS[5]), 1
+            end
             return {
               epoch or '', isHere(epoch) and 1 or 0,
-              isHere(plan) and string.match(plan, '^(.*):') or '', redis.call('HGETALL', KEYS[3]), history()
+              isHere(plan) and string.match(plan, '^(.*):') or '', tails, history(), isEarlier
             }
             """)
 

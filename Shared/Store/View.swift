@@ -19,7 +19,7 @@ public struct View: Sendable {
     }
 
     /// In an order that does not change when a replica takes over.
-    private var places: [String?] {
+    var places: [String?] {
         let anchors = self.anchors().sorted()
         return anchors.isEmpty ? [nil] : anchors.map { $0 }
     }
@@ -46,12 +46,15 @@ public struct View: Sendable {
         let history: String
         /// Below these everything certainly stands in this place; by `<topic>/<partition>`.
         public let tails: [String: Int64]
+        /// Whether the tails are those of a view of the earlier format: then they say nothing about registrations,
+        /// which have other keys there.
+        public let isEarlier: Bool
         /// Types of which orders may be missing though the view is complete: their brands could not be loaded.
         public var awaited: Set<OrderTypeIdentifier> { self.epoch.map { ViewEpoch.awaited(in: $0) } ?? [] }
 
         public init(
             anchor: String? = nil, epoch: String?, isHere: Bool, plan: String?, history: String = "",
-            tails: [String: Int64] = [:]
+            tails: [String: Int64] = [:], isEarlier: Bool = false
         ) {
             self.anchor = anchor
             self.epoch = epoch
@@ -59,6 +62,12 @@ public struct View: Sendable {
             self.plan = plan
             self.history = history
             self.tails = tails
+            self.isEarlier = isEarlier
+        }
+
+        /// The tails from which to restore.
+        public func tails(withRegistrationsIn topic: String) -> [String: Int64] {
+            self.isEarlier ? self.tails.filter { !$0.key.hasPrefix("\(topic)/") } : self.tails
         }
     }
 
@@ -69,18 +78,21 @@ public struct View: Sendable {
         let replies = try await self.run(
             places.map {
                 RedisInvocation(
-                    StoreScripts.look, keys: [StoreKeys.epoch($0), StoreKeys.plan($0), StoreKeys.tails($0)],
+                    StoreScripts.look,
+                    keys: [StoreKeys.epoch($0), StoreKeys.plan($0), StoreKeys.tails($0)]
+                        + [EarlierFormat.epoch($0), EarlierFormat.tails($0)],
                     arguments: [])
             }, "looking at the view")
         var found: [Place] = []
         for (anchor, reply) in zip(places, replies) {
-            guard let parts = reply.array, parts.count == 5, let epoch = parts[0].text, let plan = parts[2].text,
+            guard let parts = reply.array, parts.count == 6, let epoch = parts[0].text, let plan = parts[2].text,
                 let tails = parts[3].array, let history = parts[4].text
             else { throw StoreError(.unavailable, "looking at the view: an unexpected reply") }
             found.append(
                 Place(
                     anchor: anchor, epoch: epoch.isEmpty ? nil : epoch, isHere: parts[1].integer == 1,
-                    plan: plan.isEmpty ? nil : plan, history: history, tails: Self.offsets(tails)))
+                    plan: plan.isEmpty ? nil : plan, history: history, tails: Self.offsets(tails),
+                    isEarlier: parts[5].integer == 1))
         }
         return found
     }

@@ -54,6 +54,8 @@ struct GatewayBench: Sendable {
         var redisArguments: [String] = []
         /// Starts a cluster instead of a server.
         var isCluster = false
+        /// Most devices of one order.
+        var deviceLimit = Registrations.deviceLimit
         /// Whether Redis counts as having all orders.
         var isComplete = true
     }
@@ -91,7 +93,7 @@ struct GatewayBench: Sendable {
             registrations: RegistrationEndpoints(
                 reader: reader, views: views, registrations: Registrations(redis: redis),
                 deviceOrders: DeviceOrders(redis: redis, memory: reader.memory), secrets: secrets, producer: producer,
-                topics: common.topics),
+                topics: common.topics, metrics: metrics, deviceLimit: options.deviceLimit),
             log: LogEndpoint(metrics: metrics, logger: logger), metrics: metrics, logger: logger,
             limits: options.limits)
         var edge = Edge(metrics: EdgeMetrics(factory: environment.metrics))

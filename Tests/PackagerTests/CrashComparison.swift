@@ -1,6 +1,7 @@
 import Kafka
 import Model
 import Store
+import TestKit
 import Testing
 
 @testable import Packager

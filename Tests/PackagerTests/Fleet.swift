@@ -25,14 +25,16 @@ struct Fleet: Sendable {
     let partitions: Int
 
     static func run(
-        partitions: Int = 4, redis arguments: [String] = [], _ body: @Sendable (Fleet) async throws -> Void
+        partitions: Int = 4, redis arguments: [String] = [], isCluster: Bool = false,
+        _ body: @Sendable (Fleet) async throws -> Void
     ) async throws {
         let topics = Topics()
         let broker = try KafkaBroker(
             topics: [topics.orderChanges, topics.orders, topics.registrations, topics.deadLetters].map {
                 .init($0, partitions: partitions)
             })
-        let server = try await PackagerScene.redis(arguments)
+        let server =
+            isCluster ? try await RedisServer.startCluster(arguments) : try await PackagerScene.redis(arguments)
         let kafka = KafkaConfiguration(bootstrap: broker.bootstrap)
         let fleet = Fleet(
             server: server,
@@ -149,7 +151,8 @@ struct Fleet: Sendable {
             restored.append(.init(key: item.0, registration: item.1, stamp: stamp))
         }
         for start in stride(from: 0, to: restored.count, by: 500) {
-            try await Registrations(redis: self.redis).restore(Array(restored[start..<min(start + 500, restored.count)]))
+            try await Registrations(redis: self.redis).restore(
+                Array(restored[start..<min(start + 500, restored.count)]))
         }
         return items.map(\.0)
     }

@@ -2,11 +2,11 @@ import APNS
 import Kafka
 import Model
 import Redis
-import Store
 import TestKit
 import Testing
 
 @testable import Pusher
+@testable import Store
 
 /// What becomes of changed orders, on a real Redis, a broker and an APNs that checks every request.
 @Suite struct PushDispatchTests {
@@ -184,7 +184,7 @@ import Testing
                 _ = try await scene.redis.send(
                     RedisCommand("HSET", .string("waybill:devices:{\(order)}"), .string(device), .string(record)))
                 _ = try await scene.redis.send(
-                    RedisCommand("SADD", .string("waybill:device:{\(device)/\(order.orderType)}"), "o"))
+                    RedisCommand("SADD", .string(StoreKeys.listed(DeviceTag(try DeviceIdentifier(device), order.orderType))), "o"))
             }
             let answer = APNSSimulatorAnswer(410, "Unregistered", timestampEpochMilliseconds: 6000)
             try await scene.apns.add(
@@ -355,7 +355,7 @@ import Testing
 
     @Test func whoIsNotThereYetIsWaitedForWhileRedisIsRestored() async throws {
         try await PusherScene.run { scene in
-            try await PushTable.run(scene, view: ViewWatch(View(redis: scene.redis))) { table in
+            try await PushTable.run(scene, view: View(redis: scene.redis)) { table in
                 let change = try scene.changed("o")
                 await #expect(throws: StoreError.self) { try await table.put([change]) }
                 #expect(try await scene.told().isEmpty)

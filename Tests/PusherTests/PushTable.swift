@@ -24,7 +24,7 @@ final class PushTable: Sendable {
     }
 
     private init(
-        _ scene: PusherScene, limits: PushLimits, view: ViewWatch?,
+        _ scene: PusherScene, limits: PushLimits, view: View?,
         clock: @escaping @Sendable () -> ContinuousClock.Instant, now: @escaping @Sendable () -> Int64
     ) {
         let done = Done()
@@ -43,7 +43,7 @@ final class PushTable: Sendable {
     ///   - hasBrand: whether a client is there for the fixture's order type.
     ///   - now: milliseconds since 1970.
     static func run(
-        _ scene: PusherScene, limits: (inout PushLimits) -> Void = { _ in }, view: ViewWatch? = nil,
+        _ scene: PusherScene, limits: (inout PushLimits) -> Void = { _ in }, view: View? = nil,
         hasBrand: Bool = true, client kind: PusherScene.ClientKind = .quick,
         clock: @escaping @Sendable () -> ContinuousClock.Instant = { .now },
         now: @escaping @Sendable () -> Int64 = { PusherScene.noon * 1000 },
@@ -63,7 +63,8 @@ final class PushTable: Sendable {
         let errands = PushErrands(
             queue: table.dispatch.errands,
             retirement: Retirement(
-                topics: scene.topics, registrations: scene.registrations, view: view, producer: scene.producer),
+                topics: scene.topics, registrations: scene.registrations, view: view.map { ViewWatch($0) },
+                producer: scene.producer),
             topics: scene.topics, producer: scene.producer, metrics: table.metrics,
             journal: PushJournal(
                 logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }, readiness: Readiness(conditions: [])),
@@ -100,8 +101,9 @@ final class PushTable: Sendable {
     /// - Throws: `StoreError` when nobody could be looked up; then they stay open.
     func put(_ records: [KafkaRecord]) async throws {
         let batch = PushBatch(records, topics: self.topics)
-        let found = try await self.lookup.look(batch)
-        self.dispatch.add(found, self.dispatch.take(batch.records))
+        let looked = try await self.lookup.look(batch)
+        if let failure = looked.failure { throw failure }
+        self.dispatch.add(looked.found, self.dispatch.take(batch.records))
     }
 
     /// Puts records on the desk and waits until all are done.

@@ -31,7 +31,8 @@ struct PusherScene: Sendable {
     var registrations: Registrations { Registrations(redis: self.redis) }
 
     static func run(
-        producer properties: [String: String] = [:], partitions: Int = 1, hasPendingTopic: Bool = true,
+        on redis: RedisServer? = nil, producer properties: [String: String] = [:], partitions: Int = 1,
+        hasPendingTopic: Bool = true,
         _ body: @Sendable (PusherScene) async throws -> Void
     ) async throws {
         let fixture = try PusherFixture.shared.get()
@@ -40,7 +41,8 @@ struct PusherScene: Sendable {
             [topics.orders, topics.registrations, topics.deadLetters] + (hasPendingTopic ? [topics.pushPending] : [])
         let broker = try KafkaBroker(topics: names.map { .init($0, partitions: partitions) })
         let kafka = KafkaConfiguration(bootstrap: broker.bootstrap)
-        let server = try await Self.redis()
+        let server: RedisServer
+        if let redis { server = redis } else { server = try await Self.redis() }
         let apns = try await APNSSimulator.start(fixture.simulator)
         let scene = PusherScene(
             server: server,

@@ -176,7 +176,7 @@ import Testing
         try await view.keep(tails: ["t/0": 12], in: whole)
         try await view.confirm(whole, epoch: "f")
         // One master that lost what it had is enough.
-        let lost = anchors.first.map { "waybill:epoch:{\($0)}" } ?? "waybill:epoch"
+        let lost = StoreKeys.epoch(anchors.sorted().first)
         _ = try await bench.raw("DEL", lost)
         await #expect(throws: StoreError.self) { _ = try await store.orders([key("o1")]) }
     }

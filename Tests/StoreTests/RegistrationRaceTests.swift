@@ -58,7 +58,7 @@ import Testing
         try await StoreBench.with { bench in
             let key = try registration("device", "1")
             try await bench.registrations.unregister(key, at: self.stamp(1))
-            for name in [StoreKeys.ended(key.order), StoreKeys.ended(key.device, key.order.orderType)] {
+            for name in [StoreKeys.ended(key.order), StoreKeys.ended(DeviceTag(key.device, key.order.orderType))] {
                 let seconds = try #require(try await bench.raw("TTL", name).integer)
                 #expect((1...Registrations.endedSeconds).contains(seconds))
             }
@@ -105,7 +105,7 @@ import Testing
             let type = key.order.orderType
             _ = try await bench.registrations.register(key, record("aa"), at: self.stamp(9))
             _ = try await bench.raw("DEL", StoreKeys.devices(key.order))
-            _ = try await bench.raw("DEL", StoreKeys.device(key.device, type))
+            _ = try await bench.raw("DEL", StoreKeys.listed(DeviceTag(key.device, type)))
             #expect(try await bench.changes(key.device) == nil)
             #expect(try await !bench.registrations.register(key, record("bb"), at: self.stamp(8)))
             #expect(try await self.standing(bench, key) == ("bb", true))

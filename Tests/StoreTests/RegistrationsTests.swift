@@ -20,12 +20,15 @@ import Testing
         }
     }
 
+    /// Of `device`. Source: printf device | sha256sum
+    private static let digest = "263a4dbe41488fb87214b0032339dbb9"
+
     @Test func theKeysHaveTheShapesThatOthersReadThem() async throws {
         try await StoreBench.with { bench in
             let key = try registration("device", "1")
             let stamp = RegistrationStamp(offset: 4, epochMilliseconds: 1_741_190_531_000)
             _ = try await bench.registrations.register(key, record("aa"), at: stamp)
-            let names = (order: "waybill:devices:{\(orderType)/1}", device: "waybill:device:{device/\(orderType)}")
+            let names = (order: "waybill:devices:{\(orderType)/1}", device: "waybill:listed:{\(Self.digest)/\(orderType)}")
             #expect(try await bench.raw("TYPE", names.order).text == "hash")
             #expect(try await bench.raw("TYPE", names.device).text == "set")
             #expect(try await bench.raw("SMEMBERS", names.device).array?.map(\.text) == ["1"])
@@ -35,21 +38,24 @@ import Testing
             #expect(try JSON(parsing: value).object?["pushToken"]?.string == "aa")
             let stamps = try await bench.raw("HGET", "waybill:devices-stamps:{\(orderType)/1}", "device")
             #expect(stamps.text == "4:1741190531000")
-            let since = try await bench.raw("HGET", "waybill:device-stamps:{device/\(orderType)}", "1").text
+            let since = try await bench.raw("HGET", "waybill:listed-stamps:{\(Self.digest)/\(orderType)}", "1").text
             #expect(since?.hasPrefix("4:1741190531000:") == true)
             #expect(try await bench.registrations.registration(key) == record("aa"))
             #expect(try await bench.registrations.registration(registration("other", "1")) == nil)
         }
     }
 
-    @Test func allThatOneScriptTouchesLiesInOneSlot() throws {
-        let key = try registration("a/{b}c", "1")
-        let type = key.order.orderType
+    @Test(arguments: ["a/{b}c", "}", "{", "}x", "{}", " /", "\u{FC}"])
+    func allThatOneScriptTouchesLiesInOneSlot(device: String) throws {
+        let key = try registration(device, "1")
+        let tag = DeviceTag(key.device, key.order.orderType)
         for names in [
-            [StoreKeys.devices(key.order), StoreKeys.stamps(key.order), StoreKeys.ended(key.order)],
-            [StoreKeys.device(key.device, type), StoreKeys.stamps(key.device, type), StoreKeys.ended(key.device, type)],
+            [StoreKeys.devices(key.order), StoreKeys.stamps(key.order), StoreKeys.ended(key.order),
+                StoreKeys.admitted(key.order)],
+            [StoreKeys.listed(tag), StoreKeys.stamps(tag), StoreKeys.ended(tag)],
         ] {
-            #expect(Set(names).count == 3)
+            #expect(Set(names).count == names.count)
+            #expect(names.allSatisfy { !$0.contains("\(device)/") })
             // Source: Redis cluster specification, "Hash tags": between the first { and the first } behind it.
             let tags = names.map { $0.drop { $0 != "{" }.dropFirst().prefix { $0 != "}" } }
             #expect(Set(tags).count == 1 && tags[0].isEmpty == false)
@@ -65,7 +71,7 @@ import Testing
             func seed() async throws {
                 let json = String(decoding: try record("aa").encoded, as: UTF8.self)
                 _ = try await bench.raw("HSET", StoreKeys.devices(key.order), "device", json)
-                _ = try await bench.raw("SADD", StoreKeys.device(key.device, type), "1")
+                _ = try await bench.raw("SADD", StoreKeys.listed(DeviceTag(key.device, type)), "1")
             }
             _ = try await bench.write(version("1", 1))
             try await seed()

@@ -15,7 +15,8 @@ import Testing
         "Shared/HTTP2": ["CNGHTTP2"],
         "Shared/Fetch": ["CCurl"],
         "Shared/Packaging": ["Model", "Cryptography", "CDeflate"],
-        "Shared/Store": ["Model", "Redis"],
+        // Keys name devices by a digest.
+        "Shared/Store": ["Model", "Redis", "Cryptography"],
         "Shared/APNS": ["Model", "HTTP2", "Cryptography"],
         "Shared/Operations": ["Model", "Kafka", "Redis", "Packaging"],
         "Tests/TestKit": ["CBindPort", "CRDKafkaMock", "Model", "Kafka", "Redis", "Store", "Cryptography"],

@@ -115,7 +115,7 @@ class RestoreBench:
         return loss
 
     def await_complete(self, deadline):
-        while not self.stack.redis.ask("EXISTS", "waybill:epoch"):
+        while not self.stack.redis.ask("EXISTS", "waybill:view:2:epoch"):
             self.crew.require_running()
             if time.monotonic() > deadline:
                 raise Failure(f"not restored within {LIMIT} s: {self.crew.workers[0].last_words()}")

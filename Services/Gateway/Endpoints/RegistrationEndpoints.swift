@@ -17,6 +17,9 @@ struct RegistrationEndpoints: Sendable {
     let secrets: TokenSecrets
     let producer: KafkaProducer
     let topics: Topics
+    let metrics: GatewayMetrics
+    /// Most devices of one order.
+    var deviceLimit = Registrations.deviceLimit
     /// Refuses at once what would wait for a Kafka that is away.
     let gate = DeliveryGate()
     /// Milliseconds since 1970.
@@ -25,7 +28,8 @@ struct RegistrationEndpoints: Sendable {
     /// `POST …/registrations/{type}/{id}`: 201 for a new registration, 200 for one that is there.
     ///
     /// The registration is acknowledged by Kafka before it stands in Redis and before Wallet hears of it: what Wallet
-    /// was told survives the loss of Redis. A repeated POST replaces the push token.
+    /// was told survives the loss of Redis. A repeated POST replaces the push token. 429 for a new device of an order
+    /// that has as many as it may have, or had too many new ones lately.
     func register(
         _ key: RegistrationKey, _ fields: Request.Fields, body: ByteBuffer, on eventLoop: any EventLoop
     ) -> EventLoopFuture<Answer> {
@@ -36,6 +40,9 @@ struct RegistrationEndpoints: Sendable {
             return eventLoop.makeSucceededFuture(.failure(.badRequest, error.message))
         }
         return self.authorized(key.order, fields, on: eventLoop) {
+            if let refusal = self.refusal(try await self.registrations.admit(key, limit: self.deviceLimit)) {
+                return refusal
+            }
             let record = RegistrationRecord(pushToken: token, registeredEpochMilliseconds: self.now())
             let stamp = try await self.publish(key, record.encoded, at: record.registeredEpochMilliseconds)
             let existed = try await self.registrations.register(key, record, at: stamp)
@@ -43,15 +50,38 @@ struct RegistrationEndpoints: Sendable {
         }
     }
 
-    /// `DELETE …/registrations/{type}/{id}`: 200, also when there was none.
+    /// `DELETE …/registrations/{type}/{id}`: 200, also when there was none; 429 when too many ended lately that were
+    /// none.
     func unregister(
         _ key: RegistrationKey, _ fields: Request.Fields, on eventLoop: any EventLoop
     ) -> EventLoopFuture<Answer> {
         self.authorized(key.order, fields, on: eventLoop) {
+            if let refusal = self.refusal(try await self.registrations.admitEnd(of: key, limit: self.deviceLimit)) {
+                return refusal
+            }
             let stamp = try await self.publish(key, nil, at: self.now())
             try await self.registrations.unregister(key, at: stamp)
             return Answer(.ok)
         }
+    }
+
+    /// Why a registration is not taken; nil if it is.
+    ///
+    /// Wallet knows 200, 201 and 401 and tries again later after anything else (Wallet Orders §1.2b, §1.3). 401 would
+    /// be a lie about the token, and 5xx an alarm that nobody can act on. 429 says what is so: there may be room
+    /// later, when a device unregisters or its push token ends. Source: RFC 6585 §4
+    private func refusal(_ admission: Registrations.Admission) -> Answer? {
+        let (reason, message, seconds): (GatewayMetrics.Refusal, String, Int64)
+        switch admission {
+        case .admitted: return nil
+        case .full:
+            (reason, message, seconds) = (.devices, "as many devices as can be are registered for this order", 3600)
+        case .tooSoon(let milliseconds):
+            (reason, message) = (.rate, "too many devices came to this order, or left it, within an hour")
+            seconds = max(1, (milliseconds + 999) / 1000)
+        }
+        self.metrics.refused(reason)
+        return .failure(.tooManyRequests, message, headers: ["retry-after": String(seconds)])
     }
 
     /// `GET …/registrations/{type}?ordersModifiedSince={tag}`: 200 with what changed, 204 for nothing.

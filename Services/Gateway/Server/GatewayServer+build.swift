@@ -30,7 +30,8 @@ extension GatewayServer {
             registrations: RegistrationEndpoints(
                 reader: reader, views: views, registrations: Registrations(redis: redis),
                 deviceOrders: DeviceOrders(redis: redis, memory: reader.memory), secrets: settings.secrets,
-                producer: producer, topics: common.topics),
+                producer: producer, topics: common.topics, metrics: metrics,
+                deviceLimit: settings.deviceLimit),
             log: LogEndpoint(metrics: metrics, logger: settings.logsDevices ? environment.logger : nil),
             metrics: metrics,
             logger: environment.logger)

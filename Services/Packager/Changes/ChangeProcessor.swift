@@ -259,10 +259,6 @@ struct ChangeProcessor: Sendable {
                 value: passage.record, headers: passage.work.state.map(RemovedOrder.headers) ?? [])
             messages.append((passage.place, message))
         }
-        let endings = EndedRegistrations(
-            topics: self.topics, store: self.store, registrations: self.registrations, producer: self.producer)
-        var ended = await endings.find(ofRemoved: told, now: self.now(), &verdicts)
-        messages += ended.map { ($0.place, endings.tombstone($0)) }
         let outcomes = await self.producer.produce(messages.map(\.message))
         for (passage, outcome) in zip(told, outcomes) { self.learn(passage, outcome) }
         for (sent, outcome) in zip(messages, outcomes) {
@@ -270,12 +266,12 @@ struct ChangeProcessor: Sendable {
             verdicts.postpone(sent.place, "publishing to \(sent.message.topic): \(error.message)")
         }
         CrashPoint.reached(.published)
-        for (index, outcome) in zip(ended.indices, outcomes.suffix(ended.count)) {
-            if case .success(let position) = outcome { ended[index].offset = position.offset }
-        }
-        let overtaken = await self.settle(told.filter { !verdicts.isPostponed($0.place) }, &verdicts)
-        // Behind their tombstones: a try that fails in between still finds them.
-        await endings.takeOff(ended.filter { !verdicts.isPostponed($0.place) }, overtaken: overtaken, &verdicts)
+        await self.settle(told.filter { !verdicts.isPostponed($0.place) }, &verdicts)
+        // Last, since it may take longer than all else. A try that fails in between finds what is left of them.
+        let endings = EndedRegistrations(
+            topics: self.topics, store: self.store, registrations: self.registrations, producer: self.producer)
+        await endings.end(
+            ofRemoved: told.filter { !verdicts.isPostponed($0.place) }, now: self.now(), &verdicts)
         CrashPoint.reached(.unregistered)
     }
 
@@ -295,21 +291,17 @@ struct ChangeProcessor: Sendable {
     /// record then lies behind that of a later version, and a compacted topic would keep the wrong one. So what stands
     /// is read behind each acknowledgement, and published again where it is another version by now: whoever wrote it
     /// did the same, so the last to come leaves the right one.
-    ///
-    /// - Returns: the orders of which another version stands.
-    private func settle(_ told: [Passage], _ verdicts: inout Verdicts) async -> Set<OrderKey> {
-        guard !told.isEmpty else { return [] }
+    private func settle(_ told: [Passage], _ verdicts: inout Verdicts) async {
+        guard !told.isEmpty else { return }
         do {
             let standing = try await self.store.versions(of: told.map(\.work.key))
             let overtaken = zip(told, standing).filter { $0.work.state?.version != $1 }.map(\.0.work.key)
-            guard !overtaken.isEmpty else { return [] }
+            guard !overtaken.isEmpty else { return }
             self.metrics.overtaken.increment(by: overtaken.count)
             try await VersionAnnouncement(topics: self.topics, store: self.store, producer: self.producer)
                 .announce(overtaken)
-            return Set(overtaken)
         } catch {
             verdicts.postpone(told.map(\.place), "\(error)")
-            return []
         }
     }
 

@@ -6,6 +6,9 @@ import Store
 
 /// Puts registrations back from records of `waybill.registrations`.
 struct RegistrationRestorer: Sendable {
+    /// How many of the records that are passed over the log names.
+    private static let namedOrigins = 10
+
     let registrations: Registrations
     let metrics: RestoreMetrics
     let logger: Logger
@@ -20,14 +23,23 @@ struct RegistrationRestorer: Sendable {
     /// - Throws: `StoreError`
     func restore(_ records: [KafkaRecord]) async throws(StoreError) {
         let (items, unreadable) = Self.items(records)
-        for (origin, reason) in unreadable {
-            self.metrics.refused.increment()
-            self.logger.error(
-                "a registration cannot be read", metadata: ["origin": "\(origin)", "reason": "\(reason)"])
-        }
-        try await self.registrations.restore(items)
-        self.metrics.registrations.increment(by: items.count)
+        let damaged = try await self.registrations.restore(items)
+        self.refuse(unreadable.map { ($0.origin, $0.reason) }, "registrations cannot be read")
+        self.refuse(
+            damaged.map { ("\(items[$0.index].key.order)", $0.error.message) },
+            "registrations cannot be restored: Redis has something else under a key of the order or its device")
+        self.metrics.registrations.increment(by: items.count - damaged.count)
         self.metrics.records.increment(by: records.count)
+    }
+
+    /// Passes over what cannot be restored: it keeps nothing else waiting. One line for a chunk, since there may be
+    /// very many.
+    private func refuse(_ refused: [(origin: String, reason: String)], _ what: Logger.Message) {
+        guard let first = refused.first else { return }
+        self.metrics.refused.increment(by: refused.count)
+        let origins = refused.prefix(Self.namedOrigins).map(\.origin).joined(separator: ", ")
+        self.logger.error(
+            what, metadata: ["count": "\(refused.count)", "origins": "\(origins)", "reason": "\(first.reason)"])
     }
 
     private static func items(

@@ -236,7 +236,8 @@ final class ViewKeeper: Service {
             // The tails as they are under the plan: if they go, the plan goes with them.
             let seen = try await self.view.look()
             guard seen.allSatisfy({ $0.plan == plan }) else { return }
-            try await board.note(RestorePlan.jobs(bounds, tails: seen.map(\.tails)), of: plan)
+            let tails = seen.map { $0.tails(withRegistrationsIn: self.topics[1]) }
+            try await board.note(RestorePlan.jobs(bounds, tails: tails), of: plan)
         }
         self.logger.info("restoring the view from Kafka", metadata: ["plan": "\(plan)"])
         let run = RestoreRun(

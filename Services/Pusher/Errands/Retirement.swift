@@ -88,11 +88,9 @@ struct Retirement: Sendable {
     func standing(_ keys: [RegistrationKey]) async throws -> [RegistrationKey: RegistrationRecord] {
         guard !keys.isEmpty else { return [:] }
         let epochs = try await self.view?.known()
-        let devices = try await self.registrations.devices(of: keys.map(\.order))
+        let records = try await self.registrations.registrations(keys)
         var standing: [RegistrationKey: RegistrationRecord] = [:]
-        for (key, registered) in zip(keys, devices) {
-            standing[key] = registered.first { $0.device == key.device }?.registration
-        }
+        for (key, record) in zip(keys, records) { standing[key] = record }
         // One that was only not restored yet would never be told.
         if let epochs { try await self.view?.confirm(epochs) }
         return standing

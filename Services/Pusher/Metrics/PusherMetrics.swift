@@ -23,6 +23,8 @@ final class PusherMetrics: Sendable {
     let pendingTopic: Meter
     /// Lookups that failed and are tried again.
     let lookupRetries: Counter
+    /// Devices that were not told of a change, since their order has more than are told of one.
+    let devicesUntold: Counter
     private let recordsInHand: Meter
     private let waiting: Meter
     private let ready: Meter
@@ -46,6 +48,7 @@ final class PusherMetrics: Sendable {
         self.pendingTold = Counter(label: "waybill_push_pending_told_total", factory: factory)
         self.pendingTopic = Meter(label: "waybill_push_pending_topic", factory: factory)
         self.lookupRetries = Counter(label: "waybill_batch_retries_total", factory: factory)
+        self.devicesUntold = Counter(label: "waybill_push_devices_untold_total", factory: factory)
         func targets(_ state: String) -> Meter {
             Meter(label: "waybill_push_targets", dimensions: [("state", state)], factory: factory)
         }

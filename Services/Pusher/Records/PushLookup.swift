@@ -14,55 +14,76 @@ struct PushLookup: Sendable {
     }
 
     let registrations: Registrations
-    /// Sees to it that nobody counts as unregistered who only is not there yet; nil believes what is there.
-    let view: ViewWatch?
+    /// Where nobody counts as unregistered who only is not there yet; nil believes what is there.
+    let view: View?
+
+    /// What a lookup gives.
+    struct Looked: Sendable {
+        var found: [Found] = []
+        /// Devices that are not told, since their orders have more than are told of one.
+        var untold = 0
+        /// Why nobody is told of some orders: Redis has something else for them, and trying again does not help.
+        var damaged: [StoreError] = []
+        /// What could not be looked up now, each for itself.
+        var failed: Set<PendingPushKey> = []
+        /// Why one of them could not.
+        var failure: StoreError?
+    }
 
     /// - Throws: `StoreError`; then nobody was looked up.
-    func look(_ batch: PushBatch) async throws -> [Found] {
-        if batch.isEmpty { return [] }
-        let epochs = try await self.view?.known()
-        var found: [Found] = []
-        let devices = try await self.registrations.devices(of: batch.changed.map(\.order))
-        for (changed, registered) in zip(batch.changed, devices) {
-            for one in registered {
-                found.append(
+    func look(_ batch: PushBatch) async throws(StoreError) -> Looked {
+        var looked = Looked()
+        if batch.isEmpty { return looked }
+        let late = Array(batch.registered)
+        let lookup = try await self.registrations.look(
+            up: batch.changed.map(\.order),
+            modified: late.map(\.key.order) + batch.awaited.map(\.key.order),
+            registrations: batch.awaited.map(\.key), in: self.view)
+        for (changed, audience) in zip(batch.changed, lookup.audiences) {
+            guard let audience = looked.take(audience, of: PendingPushKey(order: changed.order)) else { continue }
+            looked.untold += audience.untold
+            for one in audience.devices {
+                looked.found.append(
                     Found(
                         orderType: changed.order.orderType, order: changed.order.order, device: one.device,
                         registration: one.registration, records: changed.records))
             }
         }
-        let late = Array(batch.registered)
-        let modified = try await self.registrations.modified(late.map(\.key.order))
-        for ((key, new), modified) in zip(late, modified) where PushBatch.isSoon(new.registration, after: modified) {
-            found.append(
+        for ((key, new), modified) in zip(late, lookup.modified) {
+            guard let modified = looked.take(modified, of: PendingPushKey(key)),
+                PushBatch.isSoon(new.registration, after: modified)
+            else { continue }
+            looked.found.append(
                 Found(
                     orderType: key.order.orderType, order: key.order.order, device: key.device,
                     registration: new.registration, records: [new.record]))
         }
-        found += try await self.awaited(batch)
-        if let epochs { try await self.view?.confirm(epochs) }
-        return found
-    }
-
-    /// Devices that stand for themselves, with the push tokens that they have now.
-    private func awaited(_ batch: PushBatch) async throws -> [Found] {
-        if batch.awaited.isEmpty { return [] }
-        let orders = batch.awaited.map(\.key.order)
-        let devices = try await self.registrations.devices(of: orders)
-        let modified = try await self.registrations.modified(orders)
-        var found: [Found] = []
-        for (index, awaited) in batch.awaited.enumerated() {
-            guard let one = devices[index].first(where: { $0.device == awaited.key.device }) else { continue }
-            if awaited.registeredEpochMilliseconds != nil,
-                !PushBatch.isSoon(one.registration, after: modified[index])
-            {
-                continue
-            }
-            found.append(
+        // Devices that are parked by themselves, with the push tokens that they have now.
+        let pairs = zip(lookup.registrations, lookup.modified.dropFirst(late.count))
+        for (awaited, (registration, modified)) in zip(batch.awaited, pairs) {
+            let key = PendingPushKey(awaited.key)
+            guard let modified = looked.take(modified, of: key),
+                let registration = looked.take(registration, of: key) ?? nil,
+                awaited.registeredEpochMilliseconds == nil || PushBatch.isSoon(registration, after: modified)
+            else { continue }
+            looked.found.append(
                 Found(
-                    orderType: orders[index].orderType, order: orders[index].order, device: one.device,
-                    registration: one.registration, records: awaited.records))
+                    orderType: awaited.key.order.orderType, order: awaited.key.order.order,
+                    device: awaited.key.device, registration: registration, records: awaited.records))
         }
-        return found
+        return looked
+    }
+}
+
+extension PushLookup.Looked {
+    fileprivate mutating func take<Value>(_ result: Result<Value, StoreError>, of key: PendingPushKey) -> Value? {
+        switch result {
+        case .success(let value): return value
+        case .failure(let error) where error.code == .corrupt: self.damaged.append(error)
+        case .failure(let error):
+            self.failure = error
+            self.failed.insert(key)
+        }
+        return nil
     }
 }

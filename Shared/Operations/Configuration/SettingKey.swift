@@ -27,6 +27,8 @@ public enum SettingKey: String, CaseIterable, Sendable {
     case tokenSecrets = "WAYBILL_TOKEN_SECRETS"
     /// `https://…` as Wallet will call the gateway. Required.
     case webServiceURL = "WAYBILL_WEB_SERVICE_URL"
+    /// Most devices that may be registered for one order, 1 to 1,000. Default 100.
+    case devicesPerOrder = "WAYBILL_DEVICES_PER_ORDER"
     /// Where the gateway listens, `host:port`; port 0 takes a free one. Default `127.0.0.1:8080`.
     case listen = "WAYBILL_LISTEN"
     /// Path of a PEM file with the gateway's certificate and its intermediates. Default none: plain HTTP.

@@ -1,0 +1,109 @@
+import Model
+import Redis
+
+/// What the format before this one left in Redis, and how it goes.
+///
+/// There the keys of a device's side named the device in clear, so a device could choose their slots. All else was as
+/// it is. The epoch had another name as well: for this version such a view is missing, and packagers restore the
+/// registrations from Kafka, while services of the earlier version go on with theirs. What those registered meanwhile
+/// is with the order, which both versions share, and is moved when the earlier keys are removed.
+public struct EarlierFormat: Sendable {
+    /// Keys that Redis looks at for one page.
+    private static let pageKeys: Int64 = 1000
+    private static let prefix = "waybill:device:{"
+    private static let what = "removing the earlier format"
+
+    private let view: View
+    private let registrations: Registrations
+
+    public init(_ view: View) {
+        self.view = view
+        self.registrations = Registrations(redis: view.redis)
+    }
+
+    static func epoch(_ anchor: String?) -> String { StoreKeys.anchored("waybill:epoch", anchor) }
+    static func tails(_ anchor: String?) -> String { StoreKeys.anchored("waybill:tail:offsets", anchor) }
+    private static func plan(_ anchor: String?) -> String { StoreKeys.anchored("waybill:restore:plan", anchor) }
+    private static let jobs = "waybill:restore:{jobs}"
+
+    /// Whether anything of it may be left.
+    public func isThere() async throws(StoreError) -> Bool {
+        try await self.view.awaitPlaces()
+        let keys = self.view.places.flatMap { [Self.epoch($0), Self.tails($0), Self.plan($0)] }
+        let replies = try await self.registrations.pipeline(
+            keys.map { RedisCommand("EXISTS", .string($0)) }, Self.what)
+        return replies.contains { $0.integer == 1 }
+    }
+
+    /// Says to services of the earlier version that their view is not complete, before parts of it go.
+    public func invalidate() async throws(StoreError) { try await self.delete(self.view.places.map(Self.epoch)) }
+
+    /// Forgets that there was such a format.
+    public func forget() async throws(StoreError) {
+        try await self.delete(
+            self.view.places.flatMap { [Self.epoch($0), Self.tails($0), Self.plan($0)] } + [Self.jobs])
+    }
+
+    /// Removes some keys of it, and moves the registrations among them that are still with their orders.
+    ///
+    /// - Parameter cursor: of the page before; nil begins.
+    /// - Returns: how many keys were removed, and where to go on; nil at the end.
+    public func removePage(from cursor: String?) async throws(StoreError) -> (removed: Int, next: String?) {
+        // Three kinds: waybill:device:{…}, waybill:device-stamps:{…}, waybill:device-ended:{…}
+        let (found, next) = try await OrderScan(redis: self.view.redis)
+            .keys("waybill:device[:-]*", from: cursor, count: Self.pageKeys)
+        let keys = found.compactMap(\.text)
+        for key in keys where key.hasPrefix(Self.prefix) && key.hasSuffix("}") { try await self.move(key) }
+        try await self.delete(keys)
+        return (keys.count, next)
+    }
+
+    private func move(_ key: String) async throws(StoreError) {
+        let name = key.dropFirst(Self.prefix.count).dropLast()
+        guard let slash = name.lastIndex(of: "/"), let device = try? DeviceIdentifier(String(name[..<slash])),
+            let type = try? OrderTypeIdentifier(String(name[name.index(after: slash)...]))
+        else { return }
+        let members = try await self.registrations.pipeline(
+            [RedisCommand("SMEMBERS", .string(key))], Self.what, passingWrongTypes: true)
+        let orders = (members.first?.array ?? []).compactMap { $0.text.flatMap { try? OrderIdentifier($0) } }
+        for start in stride(from: 0, to: orders.count, by: DeviceOrders.page) {
+            let keys = orders[start..<min(orders.count, start + DeviceOrders.page)].map {
+                RegistrationKey(device: device, order: OrderKey(orderType: type, order: $0))
+            }
+            try await self.registrations.list(keys)
+        }
+    }
+
+    private func delete(_ keys: [String]) async throws(StoreError) {
+        _ = try await self.registrations.pipeline(keys.map { RedisCommand("DEL", .string($0)) }, Self.what)
+    }
+}
+
+extension Registrations {
+    /// Sees to it that registrations that are with their orders are with their device as well.
+    fileprivate func list(_ keys: [RegistrationKey]) async throws(StoreError) {
+        let what = "listing registrations"
+        let stamps = try await self.pipeline(
+            keys.map { RedisCommand("HGET", .string(StoreKeys.stamps($0.order)), .string($0.device.rawValue)) }, what,
+            passingWrongTypes: true)
+        var invocations: [RedisInvocation] = []
+        for (key, (record, stamp)) in zip(keys, zip(try await self.registrations(keys), stamps)) {
+            guard let record else { continue }
+            let known = stamp.text.flatMap { RegistrationStamp.read($0)?.stamp }
+            invocations.append(
+                Self.deviceSide(
+                    StoreScripts.registerOrder, key,
+                    known ?? RegistrationStamp(offset: -1, epochMilliseconds: record.registeredEpochMilliseconds)))
+        }
+        do {
+            for case .error(let message) in try await self.redis.evaluate(invocations) {
+                let error = StoreError(what, reply: message)
+                guard error.code == .corrupt else { throw error }
+            }
+        } catch let error as StoreError {
+            throw error
+        } catch {
+            throw StoreError(.unavailable, "\(what): \(error)")
+        }
+    }
+}

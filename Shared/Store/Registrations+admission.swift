@@ -1,0 +1,53 @@
+public import Model
+import Redis
+
+/// How many devices an order may have, and how fast new ones may come.
+///
+/// Whoever has an order's token can register devices that do not exist. What that makes grow (a hash in Redis, records
+/// in Kafka, notifications) is refused here, before Kafka has it. New devices are also bounded in time, by a token
+/// bucket of the same size that fills within an hour: registering and unregistering in turn leaves no more records than
+/// that. Requests that race may leave an order with twice its bound.
+/// Source: ITU-T I.371 §A.1, generic cell rate algorithm
+extension Registrations {
+    /// How many devices an order may have unless configured otherwise, and the range of the configuration.
+    public static let deviceLimit = 100
+    public static let deviceLimits = 1...1000
+
+    private static let hourMilliseconds: Int64 = 3_600_000
+
+    /// Whether a registration, or its end, may be published.
+    public enum Admission: Hashable, Sendable {
+        case admitted
+        /// The order has as many devices as it may have.
+        case full
+        /// Too many new devices came; the next may come then.
+        case tooSoon(milliseconds: Int64)
+    }
+
+    /// Asks for a registration. A device that is registered already may always renew it.
+    ///
+    /// - Parameter limit: devices of one order.
+    public func admit(_ key: RegistrationKey, limit: Int) async throws(StoreError) -> Admission {
+        try await self.admit(key, limit: limit, isEnd: false)
+    }
+
+    /// Asks for the end of a registration. A device that is registered may always end it; the end of another one, which
+    /// may be on its way, counts as a new device.
+    public func admitEnd(of key: RegistrationKey, limit: Int) async throws(StoreError) -> Admission {
+        try await self.admit(key, limit: limit, isEnd: true)
+    }
+
+    private func admit(_ key: RegistrationKey, limit: Int, isEnd: Bool) async throws(StoreError) -> Admission {
+        let limit = Int64(max(1, limit))
+        let what = "admitting a device"
+        let reply = try await self.evaluate(
+            RedisInvocation(
+                StoreScripts.admit, keys: [StoreKeys.devices(key.order), StoreKeys.admitted(key.order)],
+                arguments: [
+                    .string(key.device.rawValue), .integer(limit),
+                    .integer(max(1, Self.hourMilliseconds / limit)), isEnd ? "1" : "0",
+                ]), what)
+        guard let wait = reply.integer else { throw StoreError(.unavailable, "\(what): an unexpected reply") }
+        return wait < 0 ? .full : wait == 0 ? .admitted : .tooSoon(milliseconds: wait)
+    }
+}

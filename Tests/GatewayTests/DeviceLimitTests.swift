@@ -1,0 +1,76 @@
+import Kafka
+import Model
+import Store
+import TestKit
+import Testing
+
+@testable import Gateway
+
+/// Devices that somebody makes up. One after the other: each has servers of its own.
+@Suite(.serialized, .timeLimit(.minutes(2))) struct DeviceLimitTests {
+    typealias Bench = GatewayBench
+    private static let body = #"{"pushToken":"aa11"}"#
+
+    private func written(_ bench: Bench) async throws -> Int64 {
+        let admin = try KafkaAdmin(KafkaConfiguration(bootstrap: bench.broker.bootstrap))
+        let count = try await admin.endOffsets("waybill.registrations").values.reduce(0, +)
+        await admin.close()
+        return count
+    }
+
+    private func register(_ bench: Bench, _ device: String) async throws -> RawConnection.Response {
+        try await bench.once("POST", bench.registration(device, "1"), token: Bench.ownToken, body: Self.body)
+    }
+
+    private func unregister(_ bench: Bench, _ device: String) async throws -> RawConnection.Response {
+        try await bench.once("DELETE", bench.registration(device, "1"), token: Bench.ownToken)
+    }
+
+    @Test func whatIsTooManyIsRefusedBeforeKafkaHasIt() async throws {
+        try await Bench.with(.init(deviceLimit: 3)) { bench in
+            try await bench.put("1")
+            for number in 0..<3 { #expect(try await self.register(bench, "d\(number)").status == 201) }
+            #expect(try await self.written(bench) == 3)
+            for number in 3..<6 {
+                let answer = try await self.register(bench, "d\(number)")
+                #expect(answer.status == 429 && answer["retry-after"] == "3600")
+                #expect(try JSON(parsing: answer.body).object?["error"] != nil)
+            }
+            #expect(try await self.written(bench) == 3)
+            #expect(bench.metricsText.contains(#"waybill_registrations_refused_total{reason="devices"} 3"#))
+            // Who is there can always come again and go.
+            for _ in 0..<5 { #expect(try await self.register(bench, "d0").status == 200) }
+            #expect(try await self.unregister(bench, "d0").status == 200)
+            #expect(try await self.written(bench) == 9)
+            // There is room, but three new ones an hour have come; a made-up end would be a record as well.
+            for answer in [try await self.register(bench, "d9"), try await self.unregister(bench, "d9")] {
+                #expect(answer.status == 429)
+                #expect((1...1200).contains(answer["retry-after"].flatMap { Int($0) } ?? 0))
+            }
+            #expect(try await self.written(bench) == 9)
+            #expect(bench.metricsText.contains(#"waybill_registrations_refused_total{reason="rate"} 2"#))
+        }
+    }
+
+    @Test func endingWhatIsNotThereIsNoErrorAsLongAsItIsNotDoneTooOften() async throws {
+        try await Bench.with(.init(deviceLimit: 3)) { bench in
+            try await bench.put("1")
+            for number in 0..<3 { #expect(try await self.unregister(bench, "d\(number)").status == 200) }
+            #expect(try await self.unregister(bench, "d3").status == 429)
+            #expect(try await self.written(bench) == 3)
+        }
+    }
+
+    @Test(arguments: ["%7D", "%7B", "%7Dx", "%7B%7D"])
+    func anOddDeviceIsADeviceOnACluster(device: String) async throws {
+        try await Bench.with(.init(isCluster: true)) { bench in
+            try await bench.put("1")
+            #expect(try await self.register(bench, device).status == 201)
+            #expect(try await self.register(bench, device).status == 200)
+            let list = try await bench.once("GET", bench.list(device))
+            #expect(list.status == 200 && list.text.contains(#"["1"]"#))
+            #expect(try await self.unregister(bench, device).status == 200)
+            #expect(try await bench.once("GET", bench.list(device)).status == 204)
+        }
+    }
+}

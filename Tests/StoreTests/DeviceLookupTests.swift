@@ -1,0 +1,170 @@
+import Glibc
+import Model
+import NIOPosix
+import Redis
+import TestKit
+import Testing
+
+@testable import Store
+
+/// Orders with very many devices, with odd ones, and orders that cannot be read. One after the other: each has servers
+/// of its own.
+@Suite(.serialized, .timeLimit(.minutes(2))) struct DeviceLookupTests {
+    private static let odd = ["}", "{", "}x", "{}", "}{", "a/{b}c", " ", "\u{FC}", String(repeating: "}", count: 255)]
+
+    private static func onCluster(_ body: (StoreBench, RedisCluster) async throws -> Void) async throws {
+        let cluster = try await RedisCluster.start(arguments: ["--cluster-require-full-coverage", "no"])
+        var configuration = try RedisConfiguration(url: cluster.seedsURL)
+        configuration.commandDeadline = .milliseconds(1500)
+        let redis = RedisClient(configuration, eventLoopGroup: MultiThreadedEventLoopGroup.singleton)
+        let result: Result<Void, any Error>
+        do {
+            result = .success(try await body(StoreBench(server: cluster.masters[0], redis: redis), cluster))
+        } catch { result = .failure(error) }
+        await redis.close()
+        await cluster.stop()
+        try result.get()
+    }
+
+    /// Registers made-up devices, the later ones later, without asking anybody.
+    private func fill(_ bench: StoreBench, _ order: String, _ count: Int) async throws {
+        let script = """
+            for number = tonumber(ARGV[1]), tonumber(ARGV[2]) do
+              redis.call('HSET', KEYS[1], 'made-up-' .. number,
+                string.format('{"pushToken":"%064x","registered":%d}', number, number))
+            end
+            """
+        for first in stride(from: 0, to: count, by: 20_000) {
+            try await bench.raw(
+                "EVAL", script, "1", StoreKeys.devices(try key(order)), "\(first)", "\(min(count, first + 20_000) - 1)")
+        }
+    }
+
+    @Test func noDeviceChoosesWhereItsKeysAre() async throws {
+        try await Self.onCluster { bench, _ in
+            let registrations = bench.registrations
+            var items: [Registrations.Restored] = []
+            for (index, device) in Self.odd.enumerated() {
+                let key = try registration(device, "o\(index % 3)")
+                let stamp = RegistrationStamp(offset: Int64(index), epochMilliseconds: 1_741_190_531_000)
+                #expect(try await !registrations.register(key, record("aa"), at: stamp), "\(device)")
+                #expect(try await registrations.register(key, record("aa"), at: stamp))
+                #expect(try await registrations.orders(of: key.device, type: key.order.orderType) == [key.order.order])
+                #expect(try await bench.changes(key.device) == nil, "no such order, but it can be asked for")
+                items.append(Registrations.Restored(key: key, registration: try record("aa"), stamp: stamp))
+            }
+            let found = try await registrations.look(up: (0..<3).map { try key("o\($0)") })
+            #expect(try found.audiences.map { try $0.get().devices.count }.reduce(0, +) == Self.odd.count)
+            for item in items { try await registrations.unregister(item.key) }
+            #expect(try await registrations.stand(items).allSatisfy { !$0 })
+            #expect(try await registrations.restore(items).isEmpty)
+            #expect(try await registrations.stand(items).allSatisfy(\.self))
+        }
+    }
+
+    /// More than half a million devices made a reply that the connection did not survive.
+    @Test func anOrderWithVeryManyDevicesIsReadInPages() async throws {
+        try await StoreBench.with { bench in
+            try await self.fill(bench, "many", 600_000)
+            try await self.fill(bench, "some", 1500)
+            try await self.fill(bench, "family", 100)
+            let view = View(redis: bench.redis)
+            try await bench.redis.completeView()
+            let keys = try ["family", "many", "some"].map { try key($0) }
+            let found = try await bench.registrations.look(up: keys, in: view)
+            let audiences = try found.audiences.map { try $0.get() }
+            #expect(audiences.map(\.devices.count) == [100, Registrations.toldLimit, 1500])
+            #expect(audiences.map(\.untold) == [0, 600_000 - Registrations.toldLimit, 0])
+            #expect(Set(audiences[2].devices).count == 1500)
+            #expect(Set(audiences[1].devices).count == Registrations.toldLimit)
+            var (count, cursor): (Int, String?) = (0, nil)
+            repeat {
+                let page = try await bench.registrations.pages(of: [(keys[2], cursor)])[0]
+                #expect(page.devices.count <= 1024)
+                (count, cursor) = (count + page.devices.count, page.next)
+            } while cursor != nil
+            #expect(count >= 1500)
+        }
+    }
+
+    @Test func theNewestAreToldOfThoseThatAreTooMany() async throws {
+        try await StoreBench.with { bench in
+            try await self.fill(bench, "o", Registrations.toldLimit + 500)
+            let audience = try #require(
+                try await bench.registrations.look(up: [key("o")]).audiences.first
+            ).get()
+            #expect(audience.untold == 500)
+            let oldest = audience.devices.map(\.registration.registeredEpochMilliseconds).min()
+            #expect(oldest == 500)
+        }
+    }
+
+    @Test func aKeyOfAnotherTypeIsItsOwnOrdersTrouble() async throws {
+        try await StoreBench.with { bench in
+            _ = try await bench.registrations.register(registration("d", "1"), record("aa"))
+            _ = try await bench.write(version("1", 1))
+            try await bench.raw("SET", StoreKeys.devices(try key("2")), "a string")
+            try await bench.raw("SET", StoreKeys.order(try key("2")), "a string")
+            try await bench.redis.completeView()
+            let both = [try key("1"), try key("2")]
+            let found = try await bench.registrations.look(up: both, modified: both, in: View(redis: bench.redis))
+            #expect(try found.audiences[0].get().devices.map(\.device.rawValue) == ["d"])
+            #expect(try found.modified[0].get() == 1_741_190_532)
+            #expect(throws: StoreError.self) { try found.audiences[1].get() }
+            #expect(throws: StoreError.self) { try found.modified[1].get() }
+            // Restoring passes over it as well, and does not miss it.
+            let items = try ["2", "3"].map {
+                Registrations.Restored(
+                    key: try registration("d", $0), registration: try record("aa"),
+                    stamp: RegistrationStamp(offset: 1, epochMilliseconds: 1_741_190_531_000))
+            }
+            #expect(try await bench.registrations.stand(items) == [true, false])
+            let damaged = try await bench.registrations.restore(items)
+            #expect(damaged.map(\.index) == [0] && damaged.map(\.error.code) == [.corrupt])
+            #expect(try await bench.registrations.stand(items) == [true, true])
+            #expect(try await bench.registrations.pages(of: [(try key("2"), nil)]) == [.init(devices: [], next: nil)])
+        }
+    }
+
+    @Test func whatIsNotThereYetIsNotBelieved() async throws {
+        try await StoreBench.with { bench in
+            _ = try await bench.registrations.register(registration("d", "1"), record("aa"))
+            let view = View(redis: bench.redis)
+            let error = await #expect(throws: StoreError.self) {
+                _ = try await bench.registrations.look(up: [key("1")], in: view)
+            }
+            #expect(error?.code == .incomplete)
+            try await bench.redis.completeView()
+            #expect(try await bench.registrations.look(up: [key("1")], in: view).audiences[0].get().devices.count == 1)
+        }
+    }
+
+    @Test func aMasterThatIsAwayIsTheTroubleOfItsOwnOrders() async throws {
+        try await Self.onCluster { bench, cluster in
+            let keys = try (0..<30).map { try key("o\($0)") }
+            for order in keys {
+                _ = try await bench.registrations.register(
+                    RegistrationKey(device: .init("d"), order: order), record("aa"))
+            }
+            try await bench.redis.completeView()
+            let view = View(redis: bench.redis)
+            let whole = try await bench.registrations.look(up: keys, modified: keys, in: view)
+            #expect(whole.audiences.allSatisfy { (try? $0.get().devices.count) == 1 })
+            cluster.masters[1].signal(SIGSTOP)
+            defer { cluster.masters[1].signal(SIGCONT) }
+            let found = try await bench.registrations.look(up: keys, modified: keys, in: view)
+            let topology = try await bench.redis.topology()
+            let away = ":\(cluster.masters[1].port)"
+            var failed = 0
+            for (order, audience) in zip(keys, found.audiences) {
+                let isAway = topology.master(of: StoreKeys.devices(order))?.description.hasSuffix(away) == true
+                if isAway { failed += 1 }
+                switch audience {
+                case .success(let audience): #expect(!isAway && audience.devices.count == 1)
+                case .failure(let error): #expect(isAway && error.code == .unavailable, "\(error)")
+                }
+            }
+            #expect(failed > 0 && failed < keys.count)
+        }
+    }
+}

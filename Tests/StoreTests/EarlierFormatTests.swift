@@ -1,0 +1,87 @@
+import Model
+import Redis
+import TestKit
+import Testing
+
+@testable import Store
+
+/// A Redis that a version wrote whose keys named devices in clear. One after the other: each has a server of its own.
+@Suite(.serialized, .timeLimit(.minutes(1))) struct EarlierFormatTests {
+    /// A registration, as that version wrote it.
+    private func register(_ bench: StoreBench, _ device: String, _ order: String, offset: Int64) async throws {
+        let text = String(decoding: try record("aa").encoded, as: UTF8.self)
+        let stamp = "\(offset):1741190531000"
+        try await bench.raw("HSET", "waybill:devices:{\(orderType)/\(order)}", device, text)
+        try await bench.raw("HSET", "waybill:devices-stamps:{\(orderType)/\(order)}", device, stamp)
+        try await bench.raw("SADD", "waybill:device:{\(device)/\(orderType)}", order)
+        try await bench.raw(
+            "HSET", "waybill:device-stamps:{\(device)/\(orderType)}", order, "\(stamp):1741190531000000")
+        try await bench.raw("HSET", "waybill:device-ended:{\(device)/\(orderType)}", "gone", stamp)
+    }
+
+    private func completeView(_ bench: StoreBench) async throws {
+        let information = try #require(try await bench.raw("INFO", "replication").text)
+        let line = information.split(whereSeparator: \.isNewline).first { $0.hasPrefix("master_replid:") }
+        let history = try #require(line).dropFirst("master_replid:".count)
+        try await bench.raw("SET", "waybill:epoch", "random:\(history)")
+        try await bench.raw("HSET", "waybill:tail:offsets", "waybill.orders/0", "7", "waybill.registrations/0", "9")
+    }
+
+    @Test func itsViewIsMissingAndItsOrdersNeedNotBeRead() async throws {
+        try await StoreBench.with { bench in
+            let view = View(redis: bench.redis)
+            #expect(try await !EarlierFormat(view).isThere())
+            try await self.completeView(bench)
+            #expect(try await EarlierFormat(view).isThere())
+            var place = try #require(try await view.look().first)
+            #expect(place.epoch == nil && place.plan == nil)
+            #expect(place.tails(withRegistrationsIn: "waybill.registrations") == ["waybill.orders/0": 7])
+            // Of another history it says nothing.
+            try await bench.raw("SET", "waybill:epoch", "random:other")
+            place = try #require(try await view.look().first)
+            #expect(place.tails(withRegistrationsIn: "waybill.registrations").isEmpty)
+            try await bench.redis.completeView()
+            place = try #require(try await view.look().first)
+            #expect(place.epoch != nil && place.isHere)
+        }
+    }
+
+    @Test func itsKeysGoAndWhatIsOnlyThereIsMoved() async throws {
+        try await StoreBench.with { bench in
+            let devices = ["device", "}", "{", "a/{b}c", "a:b", "0123456789abcdef0123456789abcdef"]
+            for (index, device) in devices.enumerated() {
+                try await self.register(bench, device, "1", offset: Int64(index))
+                try await self.register(bench, device, "2", offset: Int64(index))
+                // Its end came by way of this version.
+                try await bench.registrations.unregister(
+                    registration(device, "2"), at: .init(offset: 100, epochMilliseconds: 1_741_190_531_000))
+            }
+            try await bench.raw("SET", "waybill:device:{odd}", "a string")
+            try await self.completeView(bench)
+            let format = EarlierFormat(View(redis: bench.redis))
+            try await format.invalidate()
+            #expect(try await format.isThere(), "until nothing was found")
+            var removed: [Int] = []
+            for _ in 0..<2 {
+                var (count, cursor): (Int, String?) = (0, nil)
+                repeat {
+                    let page = try await format.removePage(from: cursor)
+                    (count, cursor) = (count + page.removed, page.next)
+                } while cursor != nil
+                removed.append(count)
+            }
+            #expect(removed == [devices.count * 3 + 1, 0])
+            try await format.forget()
+            #expect(try await !format.isThere())
+            for device in devices {
+                let key = try registration(device, "1")
+                let listed = try await bench.registrations.orders(of: key.device, type: key.order.orderType)
+                #expect(listed.map(\.rawValue) == ["1"], "\(device)")
+                #expect(try await bench.registrations.registration(key) == record("aa"))
+            }
+            let names = try #require(try await bench.raw("KEYS", "*").array).compactMap(\.text)
+            #expect(!names.contains { $0.contains("}/") || $0.contains("{{") || $0.hasPrefix("waybill:device:") })
+            #expect(!names.contains { $0.hasPrefix("waybill:device-") || $0.hasPrefix("waybill:tail") })
+        }
+    }
+}

@@ -1,0 +1,25 @@
+public import Model
+public import Store
+
+extension Registrations {
+    /// All devices of some orders, however many there are: one list per key, in order.
+    public func devices(of keys: [OrderKey]) async throws(StoreError) -> [[Registered]] {
+        var all: [[Registered]] = []
+        for key in keys {
+            var devices: Set<Registered> = []
+            var cursor: String?
+            repeat {
+                let page = try await self.pages(of: [(key, cursor)])[0]
+                devices.formUnion(page.devices)
+                cursor = page.next
+            } while cursor != nil
+            all.append(Array(devices))
+        }
+        return all
+    }
+
+    /// When each of some orders was modified last, UNIX seconds; nil for one that is unknown or removed.
+    public func modified(_ keys: [OrderKey]) async throws -> [Int64?] {
+        try await self.look(up: [], modified: keys).modified.map { try $0.get() }
+    }
+}
