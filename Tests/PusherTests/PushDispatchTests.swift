@@ -184,7 +184,9 @@ import Testing
                 _ = try await scene.redis.send(
                     RedisCommand("HSET", .string("waybill:devices:{\(order)}"), .string(device), .string(record)))
                 _ = try await scene.redis.send(
-                    RedisCommand("SADD", .string(StoreKeys.listed(DeviceTag(try DeviceIdentifier(device), order.orderType))), "o"))
+                    RedisCommand(
+                        "SADD", .string(StoreKeys.listed(DeviceTag(try DeviceIdentifier(device), order.orderType))), "o"
+                    ))
             }
             let answer = APNSSimulatorAnswer(410, "Unregistered", timestampEpochMilliseconds: 6000)
             try await scene.apns.add(

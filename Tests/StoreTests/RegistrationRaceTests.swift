@@ -17,7 +17,9 @@ import Testing
     func standing(_ bench: StoreBench, _ key: RegistrationKey) async throws -> (token: String?, isListed: Bool) {
         let devices = try await bench.registrations.devices(of: [key.order])[0]
         let orders = try await bench.registrations.orders(of: key.device, type: key.order.orderType)
-        return (devices.first { $0.device == key.device }?.registration.pushToken.rawValue, orders.contains(key.order.order))
+        return (
+            devices.first { $0.device == key.device }?.registration.pushToken.rawValue, orders.contains(key.order.order)
+        )
     }
 
     @Test func whatKafkaHasLaterStandsWhoeverComesFirst() async throws {

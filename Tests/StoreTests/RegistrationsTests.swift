@@ -14,9 +14,11 @@ import Testing
             #expect(try await bench.registrations.register(key, record("aa")))
             #expect(try await bench.registrations.register(key, record("bb", at: 1_741_190_531_001)))
             let devices = try await bench.registrations.devices(of: [key.order])
-            let newest = Registrations.Registered(device: key.device, registration: try record("bb", at: 1_741_190_531_001))
+            let newest = Registrations.Registered(
+                device: key.device, registration: try record("bb", at: 1_741_190_531_001))
             #expect(devices == [[newest]])
-            #expect(try await bench.registrations.orders(of: key.device, type: key.order.orderType) == [key.order.order])
+            #expect(
+                try await bench.registrations.orders(of: key.device, type: key.order.orderType) == [key.order.order])
         }
     }
 
@@ -28,7 +30,9 @@ import Testing
             let key = try registration("device", "1")
             let stamp = RegistrationStamp(offset: 4, epochMilliseconds: 1_741_190_531_000)
             _ = try await bench.registrations.register(key, record("aa"), at: stamp)
-            let names = (order: "waybill:devices:{\(orderType)/1}", device: "waybill:listed:{\(Self.digest)/\(orderType)}")
+            let names = (
+                order: "waybill:devices:{\(orderType)/1}", device: "waybill:listed:{\(Self.digest)/\(orderType)}"
+            )
             #expect(try await bench.raw("TYPE", names.order).text == "hash")
             #expect(try await bench.raw("TYPE", names.device).text == "set")
             #expect(try await bench.raw("SMEMBERS", names.device).array?.map(\.text) == ["1"])
@@ -50,8 +54,10 @@ import Testing
         let key = try registration(device, "1")
         let tag = DeviceTag(key.device, key.order.orderType)
         for names in [
-            [StoreKeys.devices(key.order), StoreKeys.stamps(key.order), StoreKeys.ended(key.order),
-                StoreKeys.admitted(key.order)],
+            [
+                StoreKeys.devices(key.order), StoreKeys.stamps(key.order), StoreKeys.ended(key.order),
+                StoreKeys.admitted(key.order),
+            ],
             [StoreKeys.listed(tag), StoreKeys.stamps(tag), StoreKeys.ended(tag)],
         ] {
             #expect(Set(names).count == names.count)
@@ -129,7 +135,9 @@ import Testing
             _ = try await bench.registrations.register(key, record("aa"))
             _ = try await bench.registrations.register(registration("device", "2"), record("aa"))
             for _ in 0..<2 { try await bench.registrations.unregister(key) }
-            #expect(try await bench.registrations.orders(of: key.device, type: key.order.orderType).map(\.rawValue) == ["2"])
+            #expect(
+                try await bench.registrations.orders(of: key.device, type: key.order.orderType).map(\.rawValue) == ["2"]
+            )
             #expect(try await bench.registrations.devices(of: [key.order]) == [[]])
         }
     }
@@ -141,7 +149,8 @@ import Testing
             }
             _ = try await bench.registrations.register(registration("a", "2"), record("cc"))
             let devices = try await bench.registrations.devices(of: [key("2"), key("none"), key("1")])
-            #expect(devices.map { $0.map(\.device.rawValue).sorted() } == [["a"], [], ["a", "b/with {braces} and ü", "c"]])
+            #expect(
+                devices.map { $0.map(\.device.rawValue).sorted() } == [["a"], [], ["a", "b/with {braces} and ü", "c"]])
             #expect(try await bench.registrations.devices(of: []).isEmpty)
         }
     }
