@@ -40,6 +40,18 @@ import Testing
         #expect(key.signed.withLock { $0 } == [Array("\(parts[0]).\(parts[1])".utf8)])
     }
 
+    @Test func aTokenThatIsMadeInTheFutureIsMadeAnew() throws {
+        let key = Key()
+        let source = key.source()
+        let first = try source.authorization().version
+        // The clock is set back: APNs may take a little of it.
+        key.advance(-60)
+        #expect(try source.authorization().version == first)
+        key.advance(-1)
+        #expect(try source.authorization().version == first + 1)
+        #expect(key.count == 2)
+    }
+
     @Test(arguments: [(0.0, Int64(2400)), (0.5, 2700), (1.0, 3000)])
     func itIsKeptForFortyToFiftyMinutes(_ jitter: Double, _ seconds: Int64) throws {
         let key = Key()

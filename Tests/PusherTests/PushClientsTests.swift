@@ -180,6 +180,18 @@ import Testing
         }
     }
 
+    @Test func aCredentialThatCannotBeUsedFromTheStartStopsNoOtherAndIsTriedAgain() async throws {
+        let isFailing = Flag()
+        isFailing.count.withLock { $0 = 1 }
+        try await self.run(failing: isFailing) { scene in
+            #expect(scene.clients.failures.map(\.type) == [scene.type])
+            isFailing.count.withLock { $0 = 0 }
+            #expect(await scene.clients.update(scene.library.brands).isEmpty)
+            try scene.put(1, from: 0)
+            try await eventually("told") { scene.done.count.withLock { $0 } == 1 }
+        }
+    }
+
     private final class Flag: Sendable {
         let count = Mutex(0)
 
