@@ -167,7 +167,7 @@ struct PushPool {
     /// Lives in a row that must be short before the next connection waits, and the longest of these waits as a number
     /// of doublings: such connections are of some use.
     private static let shortLivesToWait = 3
-    private static let mostShortDoublings = 4
+    private static let mostShortDoublings = 3
 
     /// A connection that did not work was a failure; of those that did, few in a row may be short, and none may end by
     /// our fault.
