@@ -257,7 +257,7 @@ import Testing
             scene.take(number % 100 == 0 ? .unknownToken : .delivered, of: UInt64(number))
         }
         #expect(!scene.health.isSuspicious, "one of a hundred")
-        for number in 0..<40 { scene.take(.unknownToken, of: UInt64(number)) }
+        for number in 0..<600 { scene.take(.unknownToken, of: UInt64(number)) }
         #expect(scene.health.isSuspicious && scene.health.state == .healthy)
         scene.pass(HealthWindow.length)
         scene.take(.delivered)
