@@ -33,7 +33,7 @@ final class ProducerThread: Sendable {
             onEvent: onEvent, role: .producer(topics: topics),
             onFatal: { error in
                 failure.isThere.store(true, ordering: .relaxed)
-                onEvent?(KafkaEvent(severity: .error, kind: .error, message: error.message))
+                onEvent?(KafkaEvent(.error, error, .producer(topics: topics)))
             })
         self.handle = try KafkaHandle(RD_KAFKA_PRODUCER, properties: properties, callbacks: callbacks)
         try KafkaThread.start("kafka-producer") { self.run() }
