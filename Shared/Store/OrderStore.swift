@@ -9,8 +9,8 @@ public struct OrderStore: Sendable {
     /// order back, so it must outlive any redelivery; a week is Kafka's default retention.
     static let removedSeconds: Int64 = 7 * 24 * 3600
 
-    /// How long it is remembered that an order was removed, in seconds, by a key of some 130 bytes. Whoever has its token
-    /// is told so as long; after that the order counts as one that may be on its way.
+    /// How long it is remembered that an order was removed, in seconds, by a key of some 130 bytes. Whoever has its
+    /// token is told so as long; after that the order counts as one that may be on its way.
     static let goneSeconds: Int64 = 90 * 24 * 3600
 
     let redis: RedisClient

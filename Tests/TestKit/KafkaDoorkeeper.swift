@@ -87,7 +87,7 @@ public final class KafkaDoorkeeper: Sendable {
             def step(self, data):
                 if self.bare is None:
                     self.bare = data.split(b",", 2)[2]
-                    nonce = data.split(b"r=")[1] + base64.b64encode(os.urandom(12))
+                    nonce = data.split(b",r=", 1)[1] + base64.b64encode(os.urandom(12))
                     self.salt = os.urandom(16)
                     self.server = b"r=" + nonce + b",s=" + base64.b64encode(self.salt) + b",i=4096"
                     return self.server, None

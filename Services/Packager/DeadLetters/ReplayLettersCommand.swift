@@ -23,8 +23,8 @@ struct ReplayLettersCommand: AsyncParsableCommand {
             order is not known. May be stopped or killed at any time and run again.
 
             Exit codes: 0 all done, 2 all done but some letters cannot be put back (their values were too large to be \
-            kept, they were deleted, they are notifications, or their orders were removed since), 3 stopped or given up before the end (run it again), \
-            1 it cannot start.
+            kept, they were deleted, they are notifications, or their orders were removed since), 3 stopped or given \
+            up before the end (run it again), 1 it cannot start.
             """)
 
     @OptionGroup var choice: LetterChoice

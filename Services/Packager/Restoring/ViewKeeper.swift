@@ -174,7 +174,7 @@ final class ViewKeeper: Service {
         let names = types.map(\.rawValue).sorted().joined(separator: ", ")
         if types != self.awaited.current, !types.isEmpty {
             self.logger.error(
-                "orders wait to be restored with their brands: mend these, or remove their directories to go on without",
+                "orders wait to be restored with their brands: mend these, or remove their folders to go on without",
                 metadata: ["brands": "\(names)"])
         }
         self.awaited.update(types)
