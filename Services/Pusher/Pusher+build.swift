@@ -136,10 +136,8 @@ extension Pusher {
             }
             log?(event)
         }
-        // Nobody waits for a record that waits: fewer and smaller fetches.
-        let slower = [
-            "fetch.wait.max.ms": "100", "queued.max.messages.kbytes": "1024", "fetch.max.bytes": "1048576",
-        ]
+        // Nobody waits for a record that waits: fewer fetches, less read ahead.
+        let slower = ["fetch.wait.max.ms": "100", "queued.max.messages.kbytes": "1024"]
         configuration.properties.merge(slower) { given, _ in given }
         return try KafkaConsumer(
             configuration, group: group, topics: [topic], instance: environment.common.instance(of: group),

@@ -111,6 +111,35 @@ import Testing
         #expect(Set(taken.map(\.key.order.order.rawValue)) == ["b", "c"])
     }
 
+    @Test func aRecordWhoseKeyWasHeldByAnotherOneCanBeTakenWhenThatIsGone() throws {
+        for isTold in [true, false] {
+            var parking = Parking(.init(keys: 10, records: 10, pending: 10), pendingTopic: Self.topic)
+            parking.beginFold(0, to: 5, now: self.start)
+            _ = parking.park(try self.pending("a", 0), now: self.start)
+            _ = parking.park(try self.shared("a", 7), now: self.start)
+            if isTold {
+                _ = parking.told(try self.key("a"), partition: 0, through: 0)
+            } else {
+                _ = parking.drop([KafkaPartition(topic: Self.topic, partition: 0)])
+            }
+            let taken = try self.take(&parking)
+            #expect(taken.map { $0.receipts.map(\.offset) } == [[7]])
+        }
+    }
+
+    @Test func whatCameWhileItsKeyWasWrittenStaysWhenTheRestLeaves() throws {
+        var parking = self.parking()
+        _ = parking.park(try self.shared("a", 1, partition: 1), now: self.start)
+        _ = parking.takeOverdue(since: self.start, most: 1)
+        _ = parking.park(try self.shared("a", 2, partition: 2), now: self.start)
+        let dropped = parking.drop([KafkaPartition(topic: "orders", partition: 1)])
+        #expect(dropped.map(\.offset) == [1])
+        let done = parking.written(try self.key("a"), true, now: self.start)
+        #expect(done.isEmpty)
+        let taken = try self.take(&parking)
+        #expect(taken.map { $0.receipts.map(\.offset) } == [[2]])
+    }
+
     @Test func aPartitionThatBringsNothingMoreWasReadToItsEnd() throws {
         var parking = Parking(.init(keys: 10, records: 10, pending: 10), pendingTopic: Self.topic)
         parking.beginFold(0, to: 50, now: self.start)

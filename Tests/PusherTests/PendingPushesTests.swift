@@ -62,8 +62,8 @@ import Testing
             try await scene.publish(changed: early)
             try await scene.serve(directory, settings: Self.reload, limits: self.quickly) {
                 try await eventually("offsets move", within: .seconds(60)) {
-                    let lag = try await scene.lag()
-                    return try await lag == 0 && scene.pendingLag() >= 30
+                    let pending = try await scene.pendingLag()
+                    return try await scene.lag() == 0 && pending >= 30
                 }
                 _ = try PusherFixture.shared.get().write(["market"], into: directory)
                 try await eventually("nobody waits any more", within: .seconds(60)) {

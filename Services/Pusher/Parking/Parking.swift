@@ -30,8 +30,8 @@ struct Parking {
         var isUsed = true
         /// It waits until its partition of the pending topic was read to the end.
         var isHeld = false
+        var isWriting = false
 
-        var isWriting: Bool { !self.writing.isEmpty }
         var isEmpty: Bool { self.push.receipts.isEmpty && self.writing.isEmpty && self.pending == nil }
     }
 
@@ -178,7 +178,7 @@ struct Parking {
                 self.pendingCount -= 1
                 dropped.append(pending)
             }
-            if self.entries[slot].isEmpty { self.remove(slot) }
+            self.settle(slot)
         }
         for partition in partitions where partition.topic == self.pendingTopic {
             self.folds.forget(partition.partition)
@@ -213,6 +213,7 @@ struct Parking {
                 !self.entries[slot].push.receipts.isEmpty
             else { continue }
             overdue.append(self.entries[slot].push)
+            self.entries[slot].isWriting = true
             self.entries[slot].writing = self.entries[slot].push.receipts
             self.entries[slot].push.receipts = []
             self.entries[slot].ticket &+= 1
@@ -227,6 +228,7 @@ struct Parking {
         guard let slot = self.slots[key].map(Int.init), self.entries[slot].isWriting else { return [] }
         let records = self.entries[slot].writing
         self.entries[slot].writing = []
+        self.entries[slot].isWriting = false
         if isDone {
             self.recordCount -= records.count
         } else {
@@ -251,7 +253,7 @@ struct Parking {
         else { return nil }
         self.entries[slot].pending = nil
         self.pendingCount -= 1
-        if self.entries[slot].isEmpty { self.remove(slot) }
+        self.settle(slot)
         return pending
     }
 
@@ -293,6 +295,15 @@ struct Parking {
         else { return }
         self.unwritten = Deque(
             self.entries.lazy.filter { !$0.push.receipts.isEmpty }.map { ($0.push.key, first.since) })
+    }
+
+    /// Something of an entry is gone: so is the entry if nothing is left, and what is left is not held by it any more.
+    private mutating func settle(_ slot: Int) {
+        if self.entries[slot].isEmpty {
+            self.remove(slot)
+        } else if self.entries[slot].isHeld, self.entries[slot].pending == nil, !self.entries[slot].isWriting {
+            self.enqueue(slot)
+        }
     }
 
     private mutating func openPartitions(_ partitions: Set<Int32>) {
