@@ -13,6 +13,7 @@ import Testing
         let metrics = PusherMetrics(factory: registry, host: "apns:443")["order.com.example.shop"]
         metrics.stands(APNSSnapshot())
         metrics.stands(credential: 0, breaker: 0)
+        metrics.pending(0)
         metrics.answered(.answered(PushAnswer(status: 200)), elapsed: .zero)
         metrics.answered(.answered(PushAnswer(status: 410, reason: "Unregistered")), elapsed: .zero)
         let events: [APNSEvent] = [

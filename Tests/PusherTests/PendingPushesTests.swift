@@ -129,32 +129,6 @@ import Testing
         }
     }
 
-    @Test func withoutTheTopicWhatWaitsHoldsItsOffsetsAndOthersGoOn() async throws {
-        try await PusherScene.run(hasPendingTopic: false) { scene in
-            let directory = try TemporaryDirectory("pusher-pending")
-            let troubled = try self.orders(PusherFixture.otherType, 20)
-            try await scene.register(troubled, devices: 20, tokens: 1000)
-            try await scene.register("d", for: "o", token: 1)
-            try await scene.hit(tokens: 1000..<1020, Self.refused)
-            try await scene.publish(changed: troubled)
-            try await scene.serve(
-                directory, settings: Self.reload, brands: ["shop", "market"], limits: self.quickly
-            ) {
-                try await eventually("some are refused") { try await !scene.told().isEmpty }
-                try await scene.publish(["o"])
-                try await eventually("the other brand is told") {
-                    try await scene.delivered() == [PusherScene.token(1)]
-                }
-                #expect(scene.gauge("waybill_push_pending_topic") == 0)
-                #expect(try await scene.lag() > 0)
-                try await scene.apns.clearFaults()
-                _ = try PusherFixture.shared.get().write(["renewed"], into: directory)
-                try await eventually("committed", within: .seconds(60)) { try await scene.lag() == 0 }
-            }
-            #expect(try await self.timesTold(scene, 1000..<1020) == Array(repeating: 1, count: 20))
-        }
-    }
-
     @Test func whoseLettersThereAreCanBeToldAgain() async throws {
         try await PusherScene.run { scene in
             let directory = try TemporaryDirectory("pusher-pending")

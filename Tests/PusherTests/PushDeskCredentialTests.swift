@@ -126,7 +126,7 @@ import Testing
         #expect(scene.desk.takeFinished().isEmpty, "not before they stand there")
         for effect in effects { scene.done(effect) }
         #expect(scene.desk.takeFinished().count == 5)
-        #expect(scene.desk.census == PushCensus())
+        #expect(scene.desk.targetCount == 0 && scene.desk.recordCount == 0 && scene.desk.linkCount == 0)
     }
 
     @Test func whatCameFromThePendingTopicWaitsAtTheDesk() throws {

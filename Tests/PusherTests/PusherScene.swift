@@ -37,8 +37,7 @@ struct PusherScene: Sendable {
     ) async throws {
         let fixture = try PusherFixture.shared.get()
         let topics = Topics()
-        let names =
-            [topics.orders, topics.registrations, topics.deadLetters] + (hasPendingTopic ? [topics.pushPending] : [])
+        let names = [topics.orders, topics.registrations, topics.deadLetters, topics.pushPending]
         let broker = try KafkaBroker(topics: names.map { .init($0, partitions: partitions) })
         let kafka = KafkaConfiguration(bootstrap: broker.bootstrap)
         let server: RedisServer
