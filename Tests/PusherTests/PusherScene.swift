@@ -32,7 +32,6 @@ struct PusherScene: Sendable {
 
     static func run(
         on redis: RedisServer? = nil, producer properties: [String: String] = [:], partitions: Int = 1,
-        hasPendingTopic: Bool = true,
         _ body: @Sendable (PusherScene) async throws -> Void
     ) async throws {
         let fixture = try PusherFixture.shared.get()
