@@ -102,6 +102,13 @@ import Testing
         ledger.take(change: record(32, type: nil, key: "order.com.example/2"))
         #expect(entries.map(ledger.verdict) == [.removed, .removed, .stands, .stands, .stands])
 
+        // While letters are put back, the topic goes on.
+        let now = [KafkaBounds(partition: 3, first: 12, end: 60), KafkaBounds(partition: 4, first: 0, end: 9)]
+        let more = ledger.readOn(to: now).map { [Int64($0.partition), $0.first, $0.end] }
+        #expect(more == [[3, 50, 60]])
+        let none = ledger.readOn(to: now)
+        #expect(none.isEmpty, "nothing came")
+
         // What the topic of changes has forgotten, the topic of orders may know. The letter is of 1005.
         var orders = RemovalLedger([KafkaBounds(partition: 3, first: 10, end: 50)], [old])
         orders.take(order: record(1, type: nil, milliseconds: 1004))

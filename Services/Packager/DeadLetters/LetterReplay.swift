@@ -20,13 +20,15 @@ final class LetterReplay: Service {
         var refused = 0
         /// Letters that were deleted since they were counted.
         var gone = 0
+        /// Letters whose orders were removed since they were counted.
+        var removed = 0
 
         /// One line for a terminal.
         func line(seconds: Double) -> String {
-            let done = self.replayed + self.refused + self.gone
+            let done = self.replayed + self.refused + self.gone + self.removed
             let rate = seconds > 0 ? Int((Double(done) / seconds).rounded()) : 0
             return "\(done) of \(self.total) letters, \(rate)/s; \(self.replayed) put back, \(self.refused) refused, "
-                + "\(self.gone) gone"
+                + "\(self.gone + self.removed) gone"
         }
     }
 
@@ -44,7 +46,11 @@ final class LetterReplay: Service {
     /// How often something is tried that Kafka does not take: half a minute in all, besides the waits for deliveries.
     private static let attemptLimit = 10
 
+    /// How old what is known of removals may be.
+    private static let removalAge: Duration = .seconds(10)
+
     private let plan: ReplayPlan
+    private let removals: RemovalLedger
     private let letters: LetterTopic
     private let producer: KafkaProducer
     private let topics: Topics
@@ -58,10 +64,12 @@ final class LetterReplay: Service {
     ///   - rate: letters a second.
     ///   - report: called with each step, for people.
     init(
-        _ plan: ReplayPlan, letters: LetterTopic, producer: KafkaProducer, topics: Topics, rate: Int, logger: Logger,
+        _ plan: ReplayPlan, _ removals: RemovalLedger, letters: LetterTopic, producer: KafkaProducer, topics: Topics,
+        rate: Int, logger: Logger,
         report: @escaping @Sendable (_ line: String, _ isLast: Bool) -> Void
     ) {
         self.plan = plan
+        self.removals = removals
         self.letters = letters
         self.producer = producer
         self.topics = topics
@@ -91,10 +99,20 @@ final class LetterReplay: Service {
     /// - Returns: false when it was told to stop.
     private func work(since start: ContinuousClock.Instant) async throws -> Bool {
         var pace = Pace(perSecond: self.rate)
+        var removals = (ledger: self.removals, until: start + Self.removalAge)
         let step = min(Self.chunk, max(1, self.rate / 4))
         for first in stride(from: 0, to: self.plan.entries.count, by: step) {
             guard !Task.isShuttingDownGracefully, !Task.isCancelled else { return false }
-            let chunk = self.plan.entries[first..<min(first + step, self.plan.entries.count)]
+            if ContinuousClock.now >= removals.until {
+                let ledger = removals.ledger
+                removals.ledger = try await self.insist { () in
+                    try await self.letters.readOn(ledger, topics: self.topics)
+                }
+                removals.until = .now + Self.removalAge
+            }
+            let all = self.plan.entries[first..<min(first + step, self.plan.entries.count)]
+            let chunk = all.filter { removals.ledger.verdict($0) != .removed }
+            self.tally.withLock { $0.removed += all.count - chunk.count }
             let found = try await self.insist { () in
                 try await self.letters.letters(at: chunk.map(\.position)) { $0 }
             }

@@ -27,8 +27,10 @@ struct RemovalLedger: Sendable {
         var goneMilliseconds: Int64?
     }
 
-    /// Of the topic of changes, by partition.
+    /// Of the topic of changes when the letters were chosen, by partition.
     private let bounds: [Int32: KafkaBounds]
+    /// Up to where it was read, where it was.
+    private var ends: [Int32: Int64] = [:]
     private var orders: [UInt64: Order] = [:]
 
     /// - Parameters:
@@ -36,7 +38,11 @@ struct RemovalLedger: Sendable {
     ///   - entries: the letters in question.
     init(_ bounds: [KafkaBounds], _ entries: [LetterLedger.Entry]) {
         self.bounds = Dictionary(bounds.map { ($0.partition, $0) }) { first, _ in first }
-        for entry in entries { self.orders[entry.order] = Order() }
+        for entry in entries {
+            self.orders[entry.order] = Order()
+            guard let source = entry.source, let bounds = self.bounds[source.partition] else { continue }
+            self.ends[source.partition] = bounds.end
+        }
     }
 
     /// What to read of the topic of changes.
@@ -49,6 +55,17 @@ struct RemovalLedger: Sendable {
         }
         return starts.sorted { $0.key < $1.key }.compactMap { partition, start in
             self.bounds[partition].map { KafkaBounds(partition: partition, first: start, end: $0.end) }
+        }
+    }
+
+    /// What has come to the topic of changes since it was read; it counts as read then.
+    ///
+    /// - Parameter bounds: of that topic now.
+    mutating func readOn(to bounds: [KafkaBounds]) -> [KafkaBounds] {
+        bounds.compactMap { now in
+            guard let end = self.ends[now.partition], now.end > end else { return nil }
+            self.ends[now.partition] = now.end
+            return KafkaBounds(partition: now.partition, first: max(end, now.first), end: now.end)
         }
     }
 
@@ -108,6 +125,17 @@ extension LetterTopic {
             try await self.each(try await self.known(topics.orders), of: topics.orders) { records in
                 ledger.withLock { ledger in for record in records { ledger.take(order: record) } }
             }
+        }
+        return ledger.withLock { $0 }
+    }
+
+    /// Takes in what was removed since `ledger` was made, or since it was done last.
+    func readOn(_ ledger: RemovalLedger, topics: Topics) async throws -> RemovalLedger {
+        let ledger = Mutex(ledger)
+        let bounds = try await self.known(topics.orderChanges)
+        let changes = ledger.withLock { $0.readOn(to: bounds) }
+        try await self.each(changes, of: topics.orderChanges) { records in
+            ledger.withLock { ledger in for record in records { ledger.take(change: record) } }
         }
         return ledger.withLock { $0 }
     }

@@ -53,7 +53,8 @@ struct ReplayLettersCommand: AsyncParsableCommand {
         filter.position = self.at
         let ledger = try await desk.survey(filter)
         var plan = ReplayPlan(ledger)
-        plan.leaveOut(try await desk.letters.removals(since: plan.entries, topics: desk.topics))
+        let removals = try await desk.letters.removals(since: plan.entries, topics: desk.topics)
+        plan.leaveOut(removals)
         DeadLettersCommand.say(Self.text(of: plan, ledger))
         if self.dryRun || plan.entries.isEmpty {
             await desk.reader.close()
@@ -64,14 +65,14 @@ struct ReplayLettersCommand: AsyncParsableCommand {
             await desk.reader.close()
             throw ExitCode(3)
         }
-        let end = try await self.replay(plan, desk)
+        let end = try await self.replay(plan, removals, desk)
         let logger = desk.environment.logger
         switch end {
         case .done(let tally):
             DeadLettersCommand.say(
                 "\(tally.replayed) letters put back; what their changes did, the packager's log and metrics tell: "
                     + "changes that their sources have overtaken are skipped by sequence")
-            if plan.left + tally.refused + tally.gone > 0 { throw ExitCode(2) }
+            if plan.left + tally.refused + tally.gone + tally.removed > 0 { throw ExitCode(2) }
         case .stopped: throw ExitCode(3)
         case .gaveUp(let reason, _):
             logger.error("given up, run it again to go on", metadata: ["error": "\(reason)"])
@@ -80,13 +81,15 @@ struct ReplayLettersCommand: AsyncParsableCommand {
     }
 
     /// Makes a run with its producer, lets it end, and closes both.
-    private func replay(_ plan: ReplayPlan, _ desk: DeadLettersCommand.Desk) async throws -> LetterReplay.End {
+    private func replay(
+        _ plan: ReplayPlan, _ removals: RemovalLedger, _ desk: DeadLettersCommand.Desk
+    ) async throws -> LetterReplay.End {
         let limit = desk.environment.common.shutdownLimit
         let producer = try KafkaProducer(
             desk.environment.producing(within: limit / 2), topics: [desk.topics.orderChanges, desk.topics.deadLetters])
         let line = ProgressLine(head: "dead letters: ", file: .standardError)
         let run = LetterReplay(
-            plan, letters: desk.letters, producer: producer, topics: desk.topics, rate: self.rate,
+            plan, removals, letters: desk.letters, producer: producer, topics: desk.topics, rate: self.rate,
             logger: desk.environment.logger
         ) { line.show($0, isLast: $1) }
         var configuration = ServiceGroupConfiguration(
