@@ -102,6 +102,16 @@ import Testing
         ledger.take(change: record(32, type: nil, key: "order.com.example/2"))
         #expect(entries.map(ledger.verdict) == [.removed, .removed, .stands, .stands, .stands])
 
+        // A removal that was put back itself counts where it stood.
+        var again = RemovalLedger([KafkaBounds(partition: 3, first: 10, end: 50)], entries, of: entries)
+        let letter = KafkaHeader(name: DeadLetterHeader.replay, text: "waybill.dead-letters/0/20")
+        let removal = record(45, type: "order.removed")
+        again.take(
+            change: KafkaRecord(
+                topic: "c", partition: 3, offset: 45, timestampMilliseconds: 0, key: removal.key, value: removal.value,
+                headers: removal.headers + [letter]))
+        #expect(entries.map(again.verdict) == [.removed, .stands, .stands, .stands, .stands])
+
         // While letters are put back, the topic goes on.
         let now = [KafkaBounds(partition: 3, first: 12, end: 60), KafkaBounds(partition: 4, first: 0, end: 9)]
         let more = ledger.readOn(to: now).map { [Int64($0.partition), $0.first, $0.end] }

@@ -31,12 +31,17 @@ struct RemovalLedger: Sendable {
     private let bounds: [Int32: KafkaBounds]
     /// Up to where it was read, where it was.
     private var ends: [Int32: Int64] = [:]
+    /// Where the change of each letter was, by the letter's place.
+    private let sources: [LetterPosition: LetterPosition]
     private var orders: [UInt64: Order] = [:]
 
     /// - Parameters:
     ///   - bounds: of the topic of changes.
     ///   - entries: the letters in question.
-    init(_ bounds: [KafkaBounds], _ entries: [LetterLedger.Entry]) {
+    ///   - letters: all that are known, also those that were put back before.
+    init(_ bounds: [KafkaBounds], _ entries: [LetterLedger.Entry], of letters: [LetterLedger.Entry] = []) {
+        let places = letters.compactMap { letter in letter.source.map { (letter.position, $0) } }
+        self.sources = Dictionary(places) { first, _ in first }
         self.bounds = Dictionary(bounds.map { ($0.partition, $0) }) { first, _ in first }
         for entry in entries {
             self.orders[entry.order] = Order()
@@ -82,7 +87,13 @@ struct RemovalLedger: Sendable {
         let change = try? OrderChange.decode(
             key: record.key, value: record.value, headers: record.headers.map { ($0.name, $0.value) })
         guard case .removed? = change?.kind else { return }
-        self.orders[hash]?.removals[record.partition] = record.offset
+        // A removal that was put back counts where it stood first: what followed it there may follow it here.
+        let letter = record.headers.last { $0.name == DeadLetterHeader.replay }?.value
+        let place = letter.map { String(decoding: $0, as: UTF8.self).split(separator: "/").suffix(2) }
+            .flatMap { LetterPosition($0.joined(separator: "/")) }.flatMap { self.sources[$0] }
+        let (partition, offset) = place.map { ($0.partition, $0.offset) } ?? (record.partition, record.offset)
+        self.orders[hash]?.removals[partition, default: -1] = max(
+            self.orders[hash]?.removals[partition] ?? -1, offset)
     }
 
     /// Takes a record of the topic of orders.
@@ -114,8 +125,10 @@ extension LetterTopic {
     /// Reads the topic of changes from the oldest of their changes on, and the topic of orders only for letters that
     /// are older than that topic.
     /// - Throws: `KafkaError`
-    func removals(since entries: [LetterLedger.Entry], topics: Topics) async throws -> RemovalLedger {
-        let ledger = Mutex(RemovalLedger(try await self.known(topics.orderChanges), entries))
+    func removals(
+        since entries: [LetterLedger.Entry], of letters: LetterLedger, topics: Topics
+    ) async throws -> RemovalLedger {
+        let ledger = Mutex(RemovalLedger(try await self.known(topics.orderChanges), entries, of: letters.entries))
         let changes = ledger.withLock { $0.ranges(entries) }
         try await self.each(changes, of: topics.orderChanges) { records in
             ledger.withLock { ledger in for record in records { ledger.take(change: record) } }

@@ -53,7 +53,7 @@ struct ReplayLettersCommand: AsyncParsableCommand {
         filter.position = self.at
         let ledger = try await desk.survey(filter)
         var plan = ReplayPlan(ledger)
-        let removals = try await desk.letters.removals(since: plan.entries, topics: desk.topics)
+        let removals = try await desk.letters.removals(since: plan.entries, of: ledger, topics: desk.topics)
         plan.leaveOut(removals)
         DeadLettersCommand.say(Self.text(of: plan, ledger))
         if self.dryRun || plan.entries.isEmpty {
