@@ -92,8 +92,8 @@ struct RemovalLedger: Sendable {
         let place = letter.map { String(decoding: $0, as: UTF8.self).split(separator: "/").suffix(2) }
             .flatMap { LetterPosition($0.joined(separator: "/")) }.flatMap { self.sources[$0] }
         let (partition, offset) = place.map { ($0.partition, $0.offset) } ?? (record.partition, record.offset)
-        self.orders[hash]?.removals[partition, default: -1] = max(
-            self.orders[hash]?.removals[partition] ?? -1, offset)
+        let last = self.orders[hash]?.removals[partition] ?? -1
+        self.orders[hash]?.removals[partition] = max(last, offset)
     }
 
     /// Takes a record of the topic of orders.
