@@ -7,7 +7,7 @@ extension View {
     /// An epoch that went never comes back, so two that are alike say that the view was complete in between.
     /// - Parameter questions: commands with one key each.
     /// - Returns: one result per question, in order.
-    /// - Throws: `StoreError` when Redis did not answer, or the view of a single server is not complete.
+    /// - Throws: `StoreError` when a single server did not answer, or its view is not complete.
     func read(
         _ questions: [(key: String, command: RedisCommand)], _ operation: String
     ) async throws(StoreError) -> [Result<RedisValue, StoreError>] {
@@ -20,7 +20,10 @@ extension View {
         do {
             replies = try await self.redis.pipeline(epochs + questions.map(\.command), checkedBy: epochs)
         } catch {
-            throw StoreError(operation, error)
+            let failure = StoreError(operation, error)
+            // All of these may have masters that are away while others are not.
+            guard all.count > 1 else { throw failure }
+            return questions.map { _ in .failure(failure) }
         }
         guard replies.count == questions.count + 2 * epochs.count else {
             throw StoreError(.unavailable, "\(operation): a reply is missing")
