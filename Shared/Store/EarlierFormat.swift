@@ -49,8 +49,8 @@ public struct EarlierFormat: Sendable {
     /// - Parameter cursor: of the page before; nil begins.
     /// - Returns: how many keys were removed, and where to go on; nil at the end.
     public func removePage(from cursor: String?) async throws(StoreError) -> (removed: Int, next: String?) {
-        // Three kinds: waybill:device:{…}, waybill:device-stamps:{…}, waybill:device-ended:{…}. A hyphen that is not the
-        // first in its brackets would be a range.
+        // Three kinds: waybill:device:{…}, waybill:device-stamps:{…}, waybill:device-ended:{…}. A hyphen that is not
+        // the first in its brackets would be a range.
         let (found, next) = try await OrderScan(redis: self.view.redis)
             .keys("waybill:device[-:]*", from: cursor, count: Self.pageKeys)
         let keys = found.compactMap(\.text)

@@ -69,7 +69,7 @@ enum StoreKeys {
     }
 }
 
-/// Names a device in keys by a digest, so that no device chooses the slot where its keys lie, and no key shows a device.
+/// Names a device in keys by a digest, so that no device chooses the slot of its keys, and no key shows a device.
 ///
 /// Half of SHA-256: to collide with somebody else's device takes 2^128 attempts.
 struct DeviceTag: Hashable, Sendable {
