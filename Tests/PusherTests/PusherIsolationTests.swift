@@ -77,10 +77,12 @@ import Testing
                 try await self.expectTold(scene, well, tokens: 0)
                 #expect(scene.gauge("waybill_push_records_parked") > 0, "the bulk is still on its way")
                 try await scene.apns.clearFaults()
+                try await eventually("all are told", within: .seconds(120)) {
+                    let told = Set(try await scene.delivered())
+                    return (1000..<2000).allSatisfy { told.contains(PusherScene.token($0)) }
+                }
                 try await eventually("committed", within: .seconds(120)) { try await scene.lag() == 0 }
             }
-            let told = Set(try await scene.delivered())
-            #expect((1000..<2000).allSatisfy { told.contains(PusherScene.token($0)) })
         }
     }
 }
