@@ -19,7 +19,7 @@ struct GatewaySettings {
     /// Most devices of one order.
     let deviceLimit: Int
     let edge: EdgeSettings
-    /// Whether messages of devices are logged.
+    /// True if messages of devices are logged.
     let logsDevices: Bool
 
     private enum Choice: String, CaseIterable { case on, off }

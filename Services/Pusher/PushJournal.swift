@@ -29,7 +29,8 @@ final class PushJournal: Sendable {
     /// How often the log is told that something lasts.
     static let pause = Duration.seconds(10)
 
-    /// What `/readyz` says of an APNs that answers nothing. It makes no pusher unready: another one could do no more.
+    /// The name that `/readyz` gives an APNs that answers nothing. It makes no pusher unready: another one could do no
+    /// more.
     static let apns = "apns"
 
     private let logger: Logger
@@ -91,10 +92,10 @@ final class PushJournal: Sendable {
         }
     }
 
-    /// What `/readyz` says when what waits cannot be written anywhere.
+    /// The name that `/readyz` gives the condition that what waits cannot be written anywhere.
     static let pendingTopic = "push-pending"
 
-    /// Whether what waits can be written.
+    /// Notes whether what waits can be written.
     ///
     /// - Parameter reason: why it cannot; nil: it can.
     func pendingTopicFails(_ reason: String?) {

@@ -7,9 +7,9 @@ import Operations
 extension PushWorker {
     /// Lookups that may be under way at once, so that one that is slow does not hold up the next records.
     static let lookups = 3
-    /// How often is looked whether there is room for what is parked.
+    /// The time between two looks for room for what is parked.
     static let drainPause = Duration.milliseconds(20)
-    /// How long an order waits that could not be looked up.
+    /// The time that an order waits that could not be looked up.
     static let retryPause = Duration.seconds(1)
 
     // MARK: taking

@@ -6,7 +6,7 @@ public enum PushOutcome: Hashable, Sendable {
     case answered(PushAnswer)
     case unanswered(APNSError)
 
-    /// Whether APNs took the notification.
+    /// True if APNs took the notification.
     public var isAccepted: Bool { if case .answered(let answer) = self { answer.status == 200 } else { false } }
 }
 

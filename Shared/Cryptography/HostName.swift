@@ -1,4 +1,4 @@
-/// Whether a name of a certificate is that of a host, as TLS clients compare them.
+/// True if a name of a certificate is that of a host, as TLS clients compare them.
 ///
 /// Letters of either case are equal, an asterisk stands for the whole left-most label, and a dot at the end says
 /// nothing.

@@ -91,7 +91,7 @@ struct BrandMembers {
         return truth
     }
 
-    /// What `selection` reads.
+    /// The result of `selection`.
     enum Selection {
         case all
         case some([String])

@@ -11,7 +11,7 @@ public struct PictureHosts: Hashable, Sendable {
     }
 
     private let patterns: [Pattern]
-    /// What does not tell a picture from others.
+    /// The part of the query that does not tell a picture from others.
     let ignoredQuery: IgnoredQuery
 
     /// No host: no URL is fetched.

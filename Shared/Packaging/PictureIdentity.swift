@@ -13,8 +13,8 @@ enum IgnoredQuery: Hashable, Sendable {
 }
 
 extension PictureHosts {
-    /// What tells a picture from others: its URL without what the brand says does not matter. The URL itself is what is
-    /// fetched.
+    /// The identity that tells a picture from others: its URL without what the brand says does not matter. The URL
+    /// itself is what is fetched.
     public func identity(of url: String) -> String {
         guard self.ignoredQuery != .none else { return url }
         let end = url.firstIndex(of: "#") ?? url.endIndex

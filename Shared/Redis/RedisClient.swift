@@ -20,7 +20,7 @@ public final class RedisClient: Sendable {
     }
 
     let known = KnownServers()
-    /// What was named in the configuration, for messages: `host:port`, or the name that sentinels know.
+    /// The server as the configuration names it, for messages: `host:port`, or the name that sentinels know.
     let name: String
 
     private let lanes: [Lane]

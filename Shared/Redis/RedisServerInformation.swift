@@ -1,4 +1,4 @@
-/// What a server says of itself in the answer to INFO.
+/// The facts that a server gives of itself in the answer to INFO.
 ///
 /// Source: Redis INFO, sections "Server", "Memory" and "Replication"
 public struct RedisServerInformation: Hashable, Sendable {
@@ -35,7 +35,7 @@ public struct RedisServerInformation: Hashable, Sendable {
     public private(set) var evictionPolicy: String?
     /// Another process has another one, and so has one that was made a master again; nil if the server does not tell.
     public private(set) var identifier: String?
-    /// Whether it says `master_replid`, from which a fall-back to older data is noticed.
+    /// True if it says `master_replid`, from which a fall-back to older data is noticed.
     public private(set) var hasHistory = false
     public private(set) var isReplica = false
 

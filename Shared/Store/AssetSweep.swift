@@ -16,7 +16,7 @@ import Redis
 public struct AssetSweep: Sendable {
     /// Keys that Redis looks at for one page, of whatever kind.
     public static let pageKeys = 500
-    /// How long a mark is kept beyond the grace period.
+    /// The time that a mark is kept beyond the grace period.
     private static let markSlack: Duration = .seconds(7 * 24 * 3600)
     /// Assets that are decided on at once.
     private static let chunk = 100
@@ -32,7 +32,7 @@ public struct AssetSweep: Sendable {
         self.timing = timing
     }
 
-    /// What a scan found.
+    /// The result of a scan.
     public struct Census: Hashable, Sendable {
         public var orders = 0
         /// Assets that stay.
@@ -96,7 +96,7 @@ public struct AssetSweep: Sendable {
         }
         for reply in try await self.redis.evaluate(invocations) {
             if case .error(let message) = reply {
-                // What is no asset is nothing to sweep.
+                // A value that is no asset is nothing to sweep.
                 let error = StoreError("sweeping assets", reply: message)
                 guard error.code == .corrupt else { throw error }
             }
@@ -111,7 +111,7 @@ public struct AssetSweep: Sendable {
         }
     }
 
-    /// What some orders name. What is no order names nothing that could be served.
+    /// The assets that some orders name. A value that is no order names nothing that could be served.
     private func assetLists(_ keys: [String]) async throws -> [String] {
         let field = RedisArgument.string(OrderField.assets.rawValue)
         return try await self.pipeline(keys.map { RedisCommand("HGET", .string($0), field) }).compactMap { reply in

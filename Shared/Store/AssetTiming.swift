@@ -3,7 +3,7 @@ import Foundation
 /// The times of an asset's life. They make sure that no order ever names an asset that was swept:
 /// `memory` + `write` + the difference of any two clocks must stay below `grace`.
 public struct AssetTiming: Hashable, Sendable {
-    /// How long a packager relies on an asset that it has seen.
+    /// The time that a packager relies on an asset that it has seen.
     public var memory: Duration = .seconds(3600)
     /// From the beginning of packaging to the last moment at which Redis takes the order.
     public var write: Duration = .seconds(6 * 3600)

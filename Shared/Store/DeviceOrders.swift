@@ -24,7 +24,7 @@ public struct DeviceOrders: Sendable {
         self.memory = memory
     }
 
-    /// What a device is told.
+    /// The answer that a device is given.
     public enum Listing: Hashable, Sendable {
         case changed(Changes)
         /// Nothing since the tag. The device has orders.
@@ -45,7 +45,7 @@ public struct DeviceOrders: Sendable {
 
     /// Lists what changed. That there is nothing is only said if the view was complete while it was read.
     ///
-    /// What is listed of a view that is not complete needs no such care: what comes later has a higher stamp.
+    /// A list from a view that is not complete needs no such care: what comes later has a higher stamp.
     /// - Parameters:
     ///   - tag: from the last answer; empty or not ours means everything.
     ///   - isBrief: looks first whether the device is known at all, with two small commands to one server.
@@ -66,7 +66,7 @@ public struct DeviceOrders: Sendable {
         }
     }
 
-    /// What a device asks.
+    /// The question of a device.
     private struct Question: Sendable {
         let device: DeviceIdentifier
         let type: OrderTypeIdentifier

@@ -1,12 +1,12 @@
 import Model
 import Redis
 
-/// What the format before this one left in Redis, and how it goes.
+/// The keys that the format before this one left in Redis, and their removal.
 ///
 /// There the keys of a device's side named the device in clear, so a device could choose their slots. All else was as
 /// it is. The epoch had another name as well: for this version such a view is missing, and packagers restore the
-/// registrations from Kafka, while services of the earlier version go on with theirs. What those registered meanwhile
-/// is with the order, which both versions share, and is moved when the earlier keys are removed.
+/// registrations from Kafka, while services of the earlier version go on with theirs. Each registration that those take
+/// meanwhile is with the order, which both versions share, and is moved when the earlier keys are removed.
 public struct EarlierFormat: Sendable {
     /// Keys that Redis looks at for one page.
     private static let pageKeys: Int64 = 1000
@@ -26,7 +26,7 @@ public struct EarlierFormat: Sendable {
     private static func plan(_ anchor: String?) -> String { StoreKeys.anchored("waybill:restore:plan", anchor) }
     private static let jobs = "waybill:restore:{jobs}"
 
-    /// Whether anything of it may be left.
+    /// True if anything of it may be left.
     public func isThere() async throws(StoreError) -> Bool {
         try await self.view.awaitPlaces()
         let keys = self.view.places.flatMap { [Self.epoch($0), Self.tails($0), Self.plan($0)] }

@@ -8,7 +8,7 @@ extension OrderStore {
     /// Most bytes of larger documents that are read at once. One alone may be larger.
     public static let pageBytes = 4 << 20
 
-    /// What a first look at an order gives.
+    /// The result of a first look at an order.
     public enum Sight: Sendable {
         /// It was read; nil for an unknown order.
         case read(Result<StoredOrder?, StoreError>)
@@ -72,7 +72,7 @@ extension OrderStore {
         if let epochs { try self.view?.check(replies.dropFirst(keys.count), against: epochs) }
         return zip(keys, replies).map { key, reply in
             if let epochs, epochs.awaited.contains(key.orderType) {
-                // What is there may be older than what was published.
+                // The order that is there may be older than the one that was published.
                 return .read(
                     .failure(StoreError(.unavailable, "orders of \(key.orderType) are still to be restored")))
             }
@@ -80,7 +80,7 @@ extension OrderStore {
         }
     }
 
-    /// What is read of an order.
+    /// The fields that are read of an order.
     private static let fields = RedisArgument.encoded(
         RedisEncodedArguments(
             [

@@ -9,14 +9,14 @@ public struct OrderStore: Sendable {
     /// order back, so it must outlive any redelivery; a week is Kafka's default retention.
     static let removedSeconds: Int64 = 7 * 24 * 3600
 
-    /// How long it is remembered that an order was removed, in seconds, by a key of some 130 bytes. Whoever has its
-    /// token is told so as long; after that the order counts as one that may be on its way.
+    /// The time that it is remembered that an order was removed, in seconds, by a key of some 130 bytes. Whoever has
+    /// its token is told so as long; after that the order counts as one that may be on its way.
     static let goneSeconds: Int64 = 90 * 24 * 3600
 
     let redis: RedisClient
     let view: ViewWatch?
     private let present = PresentAssets()
-    /// How long assets live that nobody names. The same for all that package.
+    /// The times that assets live that nobody names. The same for all that package.
     var timing = AssetTiming()
 
     /// - Parameter view: sees to it that no order is read from a view that is not complete; nil reads what there is.

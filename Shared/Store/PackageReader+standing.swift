@@ -2,16 +2,16 @@ public import Model
 public import NIOCore
 import Redis
 
-/// What is read before somebody is refused.
+/// The reads that come before somebody is refused.
 extension PackageReader {
-    /// What can be said of an order that is about to be refused.
+    /// The facts about an order that is about to be refused.
     public struct Standing: Sendable, Hashable {
-        /// Whether the view was complete when the order was looked for, and its type was not awaited. If not, what is
-        /// missing may exist, and what stands may be old.
+        /// True if the view was complete when the order was looked for, and its type was not awaited. If not, an order
+        /// that is missing may exist, and one that is there may be old.
         public let isComplete: Bool
         /// Nil for an order that is unknown or removed.
         public let stamp: Stamp?
-        /// Whether it was removed, and that lately enough for its trace to be here still.
+        /// True if it was removed, and that lately enough for its trace to be here still.
         public let isRemoved: Bool
         /// The token that a removed order had.
         public let removedToken: AuthenticationToken?
@@ -59,7 +59,7 @@ extension PackageReader {
         }
     }
 
-    /// Whether an order was removed that left no other trace: see `OrderStore.goneSeconds`.
+    /// True if an order was removed that left no other trace: see `OrderStore.goneSeconds`.
     ///
     /// - Returns: fails with `RedisError` or `StoreError`.
     public func isGone(_ key: OrderKey, on eventLoop: any EventLoop) -> EventLoopFuture<Bool> {

@@ -5,7 +5,7 @@ public import Redis
 /// What the gateway reads to answer a fetch, on its own event loop and without copies of package bytes.
 public struct PackageReader: Sendable {
     let redis: RedisClient
-    /// Whether what is missing does not exist.
+    /// Tells whether an order that is missing does not exist.
     public let memory: ViewMemory
 
     public init(redis: RedisClient) {

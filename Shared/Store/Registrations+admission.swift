@@ -1,21 +1,21 @@
 public import Model
 import Redis
 
-/// How many devices an order may have, and how fast new ones may come.
+/// The bounds on the devices that an order may have, and on the pace at which new ones may come.
 ///
-/// Whoever has an order's token can register devices that do not exist. What that makes grow (a hash in Redis, records
-/// in Kafka, notifications) is refused here, before Kafka has it. New devices are also bounded in time, by a token
-/// bucket of the same size that fills within an hour: registering and unregistering in turn leaves no more records than
-/// that. Requests that race may leave an order with twice its bound.
+/// Whoever has an order's token can register devices that do not exist. The things that this makes grow (a hash in
+/// Redis, records in Kafka, notifications) are bounded by a refusal here, before Kafka has it. New devices are also
+/// bounded in time, by a token bucket of the same size that fills within an hour: registering and unregistering in turn
+/// leaves no more records than that. Requests that race may leave an order with twice its bound.
 /// Source: ITU-T I.371 §A.1, generic cell rate algorithm
 extension Registrations {
-    /// How many devices an order may have unless configured otherwise, and the range of the configuration.
+    /// The number of devices that an order may have unless configured otherwise, and the range of the configuration.
     public static let deviceLimit = 100
     public static let deviceLimits = 1...1000
 
     private static let hourMilliseconds: Int64 = 3_600_000
 
-    /// Whether a registration, or its end, may be published.
+    /// The verdict on a registration, or its end, that is to be published.
     public enum Admission: Hashable, Sendable {
         case admitted
         /// The order has as many devices as it may have.

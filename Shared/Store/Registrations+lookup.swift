@@ -14,16 +14,16 @@ extension Registrations {
     /// Orders whose further pages are read at the same time.
     private static let ordersAtOnce = 16
 
-    /// Who is told of a change of an order.
+    /// The devices that are told of a change of an order.
     public struct Audience: Hashable, Sendable {
         /// At most `toldLimit`: the newest registrations of the first 4,700 that Redis gives. Entries that cannot be
         /// read are left out.
         public var devices: [Registered]
-        /// How many devices of the order are not told because it has more.
+        /// The number of devices of the order that are not told because it has more.
         public var untold = 0
     }
 
-    /// What a lookup gives: one result per key, in order. What fails for one order fails for it alone: with code
+    /// The result of a lookup: one result per key, in order. A failure for one order is one for it alone: with code
     /// `.corrupt` if Redis has something else under its key, else it is to be tried again.
     public struct Lookup: Sendable {
         public let audiences: [Result<Audience, StoreError>]

@@ -38,7 +38,7 @@ enum StoreKeys {
     /// How far a run through a type's orders has come.
     static func bookmark(_ type: OrderTypeIdentifier) -> String { "waybill:resign:{\(type)}" }
     static func asset(_ digest: String) -> String { "\(Self.assets.prefix)\(digest)\(Self.assets.suffix)" }
-    /// What the keys of all assets begin and end with.
+    /// The beginning and the end of the keys of all assets.
     static let assets = (prefix: "waybill:asset:{", suffix: "}")
     /// The digest of an asset's key; nil for any other key.
     static func digest(ofAsset key: String) -> String? {

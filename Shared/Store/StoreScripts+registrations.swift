@@ -116,8 +116,8 @@ extension StoreScripts {
         return reply
         """
 
-    /// How many ends of one order, or one device, are remembered. One more, and the older half is forgotten: only a
-    /// request that takes longer than hundreds of others would need it.
+    /// The number of ends of one order, or one device, that are remembered. One more, and the older half is forgotten:
+    /// only a request that takes longer than hundreds of others would need it.
     static let endedLimit = 1000
 
     private static let unregister = """

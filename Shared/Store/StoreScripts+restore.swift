@@ -26,7 +26,7 @@ extension StoreScripts {
             return isHere(epoch) and epoch or false
             """
 
-    /// What there is of the view.
+    /// Looks at all that there is of the view.
     ///
     /// KEYS: epoch, plan, tails, epoch and tails of the earlier format.
     /// Returns the epoch, 1 if it is of this history, the plan if it is, the tails, the history, 1 if the tails are

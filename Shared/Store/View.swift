@@ -46,7 +46,7 @@ public struct View: Sendable {
         let history: String
         /// Below these everything certainly stands in this place; by `<topic>/<partition>`.
         public let tails: [String: Int64]
-        /// Whether the tails are those of a view of the earlier format: then they say nothing about registrations,
+        /// True if the tails are those of a view of the earlier format: then they say nothing about registrations,
         /// which have other keys there.
         public let isEarlier: Bool
         /// Types of which orders may be missing though the view is complete: their brands could not be loaded.

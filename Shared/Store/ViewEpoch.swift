@@ -6,7 +6,7 @@ import Model
 /// under the same discipline. A program that knows the first form only takes the second one for that of another
 /// history, and says nothing of what is missing.
 enum ViewEpoch {
-    /// What stands before the history.
+    /// The part before the history.
     static func text(_ name: String, awaiting types: Set<OrderTypeIdentifier>) -> String {
         types.isEmpty ? name : "\(name):\(types.map(\.rawValue).sorted().joined(separator: ","))"
     }

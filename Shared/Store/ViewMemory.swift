@@ -12,10 +12,10 @@ import Synchronization
 /// answers.
 /// Threads: any. Bounded: one set of epochs.
 public final class ViewMemory: Sendable {
-    /// How long a look at the histories of the servers serves.
+    /// The time for which a look at the histories of the servers serves.
     static let life = TimeAmount.seconds(1)
 
-    /// What was known before some data was read.
+    /// The epochs that were known before some data was read.
     struct Known: Sendable {
         /// By the anchor of the place; the empty one is that of a single server.
         let epochs: [String: String]
@@ -25,7 +25,7 @@ public final class ViewMemory: Sendable {
         let until: NIODeadline
     }
 
-    /// What epochs say that were read behind some data.
+    /// The verdict of epochs that were read after some data.
     enum Verdict: Hashable, Sendable {
         /// The view was complete when the data was read.
         case complete
@@ -40,7 +40,7 @@ public final class ViewMemory: Sendable {
 
     public init(_ view: View) { self.view = view }
 
-    /// What is known, for whoever is about to read; nil when it is time to look again.
+    /// The epochs that are known, for whoever is about to read; nil when it is time to look again.
     func known(at now: NIODeadline = .now()) -> Known? {
         let generation = self.view.redis.generation
         return self.remembered.withLock { remembered in

@@ -2,7 +2,7 @@ import ArgumentParser
 import Kafka
 import Synchronization
 
-/// How a tool finds Kafka and proves itself to it.
+/// The options by which a tool finds Kafka and proves itself to it.
 struct KafkaOptions: ParsableArguments {
     @Option(help: "Kafka's address, host:port.") var bootstrap: String
     @Option(help: "A librdkafka properties file (TLS, SASL).") var properties: String?

@@ -3,7 +3,7 @@ import Testing
 
 @testable import Gateway
 
-/// What a client sends is gone from memory when it was answered.
+/// Everything that a client sends is gone from memory when it was answered.
 @Suite(.serialized, .timeLimit(.minutes(3))) struct AbuseMemoryTests {
     @Test func aConnectionThatNeverEndsARequestKeepsNothingOfThoseBefore() async throws {
         let gateway = try await GatewayProcess()

@@ -38,7 +38,7 @@ import Testing
             }
             #expect(try await self.written(bench) == 3)
             #expect(bench.metricsText.contains(#"waybill_registrations_refused_total{reason="devices"} 3"#))
-            // Who is there can always come again and go.
+            // A device that is there can always come again and go.
             for _ in 0..<5 { #expect(try await self.register(bench, "d0").status == 200) }
             #expect(try await self.unregister(bench, "d0").status == 200)
             #expect(try await self.written(bench) == 9)

@@ -8,7 +8,7 @@ import Testing
 
 @testable import Gateway
 
-/// What Redis is asked for the sake of those who are refused. One after the other: each has servers of its own.
+/// The work that Redis has for the sake of those who are refused. One after the other: each has servers of its own.
 @Suite(.serialized, .timeLimit(.minutes(2))) struct RefusalCostTests {
     typealias Bench = GatewayBench
 
@@ -18,7 +18,7 @@ import Testing
             lists: .init(free: 3, forgiveness: .minutes(1), longest: .minutes(10), clients: 64))
     }
 
-    /// What Redis did, on all masters together.
+    /// The work that Redis did, on all masters together.
     private struct Cost {
         let calls: [String: Int]
         let sentBytes: Int

@@ -27,7 +27,7 @@ import Testing
         }
     }
 
-    /// What a reader makes of a stream, up to its first error or the connection's last request.
+    /// The requests that a reader makes of a stream, up to its first error or the connection's last request.
     struct Reading {
         var requests: [Seen] = []
         var error: (any Error)?

@@ -155,7 +155,7 @@ struct IntakeModel {
     /// A partition leaves, and comes back from where it was committed.
     private mutating func rebalance(_ number: Int) {
         _ = self.intake.drop([self.partitions[number]])
-        // What is in work comes back later and counts for nothing.
+        // Records in work come back later and count for nothing.
         self.works = self.works.map { work in
             let records = work.records.filter { Int($0.partition) != number }
             return KeyedWork(key: work.key, records: records, attempts: work.attempts)

@@ -84,7 +84,7 @@ import Testing
         let faults = self.orders.faults(.success(partitions), settings: self.good)
         #expect(faults.map(\.kind) == [.passing])
         #expect(faults[0].text.contains("1 of 4 partitions"), "\(faults[0].text)")
-        // Who only reads does not mind.
+        // A service that only reads does not mind.
         let reader = KafkaTopicNeed("orders", isRead: true, isCompacted: true)
         #expect(reader.faults(.success(partitions), settings: self.good).isEmpty)
     }

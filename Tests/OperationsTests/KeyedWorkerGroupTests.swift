@@ -62,7 +62,7 @@ import Testing
             }
         }
         for (key, offsets) in bench.done.withLock({ $0 }) where key.hasPrefix("b/") {
-            // What the rebalance repeats may come behind.
+            // Records that the rebalance repeats may come after.
             var seen: Set<Int64> = []
             let firsts = offsets.filter { seen.insert($0).inserted }
             #expect(firsts == firsts.sorted() && firsts.count == 151, "\(key)")

@@ -79,7 +79,7 @@ struct WorkIntakeTests {
         #expect(intake.queue.records == 0 && intake.deferred.counts == [2: 900])
         #expect(intake.nextPass() == nil)
         intake.update(Self.groups)
-        // What comes meanwhile lies behind.
+        // A record that comes meanwhile lies behind.
         #expect(intake.add([self.record("b/0", 1000)]).putOff.map(\.offset) == [1000])
         let rest = self.readAll(&intake, log + [self.record("b/0", 1000)])
         #expect(rest.count == 901 && Set(rest).count == 901)

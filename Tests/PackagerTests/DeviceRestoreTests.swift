@@ -48,7 +48,7 @@ import Testing
                     #expect(listed == [key.order.order])
                 }
                 #expect(member.metrics.counter("waybill_restore_refused_total") == 3)
-                // What was passed over is not missed when the view is judged again.
+                // Records that were passed over are not missed when the view is judged again.
                 let restorer = RegistrationRestorer(
                     registrations: registrations, metrics: RestoreMetrics(factory: member.metrics),
                     logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })

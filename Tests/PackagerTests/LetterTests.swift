@@ -119,7 +119,7 @@ import Testing
         let none = ledger.readOn(to: now)
         #expect(none.isEmpty, "nothing came")
 
-        // What the topic of changes has forgotten, the topic of orders may know. The letter is of 1005.
+        // The topic of orders may know what the topic of changes has forgotten. The letter is of 1005.
         var orders = RemovalLedger([KafkaBounds(partition: 3, first: 10, end: 50)], [old])
         orders.take(order: record(1, type: nil, milliseconds: 1004))
         #expect(orders.verdict(old) == .stands, "removed before, and its letter came later")

@@ -116,7 +116,7 @@ import Testing
                             && $0.environment.readiness.remarks.contains { $0.contains(Self.second) }
                     }
                 }
-                // What is missing does not exist, unless it is of that brand.
+                // An order that is missing does not exist, unless it is of that brand.
                 let reader = PackageReader(redis: fleet.redis)
                 let loop = MultiThreadedEventLoopGroup.singleton.next()
                 for _ in 0..<2 {
@@ -229,7 +229,7 @@ import Testing
         throw CancellationError()
     }
 
-    /// What the killed one had in hand is free when its lease of 15 s ends, so this takes that long.
+    /// The job that the killed one had in hand is free when its lease of 15 s ends, so this takes that long.
     @Test func aPackagerThatIsKilledWhileItRestoresABrandIsReplaced() async throws {
         try await Fleet.run(partitions: 16) { fleet in
             let second = try Second(fleet)

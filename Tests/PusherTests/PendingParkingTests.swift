@@ -5,7 +5,7 @@ import Testing
 
 @testable import Pusher
 
-/// What waits in the pending topic, as the parking sees it: without a socket.
+/// The keys that wait in the pending topic, as the parking sees it: without a socket.
 @Suite struct PendingParkingTests {
     private static let topic = "waybill.push-pending"
     private let start = ContinuousClock.now

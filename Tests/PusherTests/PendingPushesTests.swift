@@ -7,7 +7,7 @@ import Testing
 
 @testable import Pusher
 
-/// What waits for longer than seconds moves to the pending topic: on a real broker, Redis and simulator.
+/// Keys that wait for longer than seconds move to the pending topic: on a real broker, Redis and simulator.
 @Suite(.timeLimit(.minutes(4))) struct PendingPushesTests {
     private static let refused = APNSSimulatorFault.Effect.answer(
         APNSSimulatorAnswer(403, "BadCertificate"), delayMilliseconds: 0)
@@ -24,7 +24,7 @@ import Testing
         return tokens.map { token in told.count { $0 == PusherScene.token(token) } }
     }
 
-    /// How often APNs was asked to tell some devices.
+    /// The number of times that APNs was asked to tell some devices.
     private func timesAsked(_ scene: PusherScene, _ tokens: Range<Int>) async throws -> Int {
         let tokens = Set(tokens.map(PusherScene.token))
         return try await scene.told().count { tokens.contains($0) }

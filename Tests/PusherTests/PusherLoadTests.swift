@@ -65,7 +65,7 @@ import Testing
                 }
                 #expect(try await scene.delivered().isEmpty)
                 try await scene.apns.clearFaults()
-                // What waited for seconds is committed before it is told: it is on push-pending.
+                // Records that waited for seconds are committed before they are told: they are on push-pending.
                 try await eventually("told", within: .seconds(90)) {
                     try await Set(scene.delivered()) == Set((0..<200).map(PusherScene.token))
                 }

@@ -57,7 +57,7 @@ extension PusherScene {
         try await self.admin.lag(group: Pusher.group, topic: self.topics.orders).values.reduce(0, +)
     }
 
-    /// How many records of the pending topic its readers have not committed.
+    /// The number of records of the pending topic that its readers have not committed.
     func pendingLag() async throws -> Int64 {
         try await self.admin.lag(group: Pusher.pendingGroup, topic: self.topics.pushPending).values.reduce(0, +)
     }

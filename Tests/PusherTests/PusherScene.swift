@@ -68,7 +68,7 @@ struct PusherScene: Sendable {
         return try await RedisServer.start()
     }
 
-    /// How a client of the scene's APNs is made.
+    /// The way in which a client of the scene's APNs is made.
     enum ClientKind: Sendable {
         /// With the certificate, and without long waits.
         case quick

@@ -20,7 +20,7 @@ final class AssetCache: Sendable {
         /// Bytes that the piece takes besides the assets.
         let joinedBytes: Int
         let assets: [Int]
-        /// How many assets had been inserted when the list's assets were last counted as used.
+        /// The number of assets that had been inserted when the list's assets were last counted as used.
         var insertions: Int
     }
 
@@ -32,7 +32,7 @@ final class AssetCache: Sendable {
         var joinedBytes = 0
         /// Assets that were ever inserted.
         var insertions = 0
-        /// Who waits for an asset that is being loaded.
+        /// Callers that wait for an asset that is being loaded.
         var loads: [String: [EventLoopPromise<ByteBuffer>]] = [:]
     }
 

@@ -10,7 +10,7 @@ enum DeviceMessage {
 
     /// Letters alone are words up to this length, such as names of classes, unless they are hexadecimal digits.
     private static let wordLimit = 40
-    /// What follows these is not shown, and neither is what follows those of `fillers` behind them.
+    /// A word after one of these is not shown, and neither is one after those of `fillers` that follow it.
     private static let heralds: Set<String> = [
         "appleorder", "device", "devices", "devicelibraryidentifier", "authorization",
     ]

@@ -107,8 +107,8 @@ final class Endpoints: Sendable {
         }
     }
 
-    /// Who guesses again and again, or asks again and again where nothing changes, is told to wait. No other answer is
-    /// touched: a right token is answered whatever came from its address before.
+    /// A client that guesses again and again, or asks again and again where nothing changes, is told to wait. No other
+    /// answer is touched: a right token is answered whatever came from its address before.
     private func slowedDown(_ answer: Answer, _ request: Request) -> Answer {
         let (seconds, reason): (Int64?, String) =
             switch answer.offense {

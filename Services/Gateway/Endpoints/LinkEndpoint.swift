@@ -48,7 +48,7 @@ struct LinkEndpoint: Sendable {
         var answer = answer
         for name in ["etag", "last-modified", "vary"] { answer.headers.remove(name: name) }
         answer.headers.replaceOrAdd(name: "cache-control", value: "private, no-store")
-        // What stands in the package may come from customers; no browser is to take it for a page.
+        // The contents of the package may come from customers; no browser is to take it for a page.
         answer.headers.add(name: "x-content-type-options", value: "nosniff")
         answer.headers.add(name: "content-disposition", value: "inline; filename=\"\(key.order.rawValue).order\"")
         return answer

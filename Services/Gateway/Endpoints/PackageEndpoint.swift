@@ -51,7 +51,7 @@ final class PackageEndpoint: Sendable {
         let client: ClientAddress
         /// Of the client, which may go away while it is held.
         let presence: Presence?
-        /// Whether no package is read before the token was compared.
+        /// True if no package is read before the token was compared.
         var isSuspect = false
 
         func opens(_ stamp: PackageReader.Stamp) -> Bool {
@@ -234,7 +234,7 @@ final class PackageEndpoint: Sendable {
         } else if !standing.isComplete {
             completion(.success(.restoring))
         } else if standing.isRemoved {
-            // What was removed is not on its way (DESIGN §3).
+            // An order that was removed is not on its way (DESIGN §3).
             let isRight = fetch.token.flatMap { token in
                 standing.removedToken.map { Authorization.isEqual(token, $0) }
             }

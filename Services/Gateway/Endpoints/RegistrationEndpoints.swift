@@ -136,7 +136,7 @@ struct RegistrationEndpoints: Sendable {
 
     private func refusal(of token: String, for key: OrderKey, _ standing: PackageReader.Standing) -> Answer {
         guard standing.isComplete else { return .restoring }
-        // Who has the right token of an order that is not there guesses nothing.
+        // A client that has the right token of an order that is not there guesses nothing.
         let isRight =
             standing.removedToken.map { Authorization.isEqual(token, $0) }
             ?? (standing.stamp == nil && self.secrets.isToken(token, of: key))

@@ -88,7 +88,7 @@ struct ChunkedDecoder {
         return digits.reduce(0) { $0 << 4 | Int($1.hexadecimalValue ?? 0) }
     }
 
-    /// Whether the rest of a size line is empty or extensions: `;name`, `;name=token` or `;name="text"`, any number.
+    /// True if the rest of a size line is empty or extensions: `;name`, `;name=token` or `;name="text"`, any number.
     ///
     /// Blanks around them are refused, as other servers do. Source: RFC 9112 §7.1.1
     private static func areExtensions(_ bytes: ByteBufferView) -> Bool {
@@ -124,7 +124,7 @@ struct ChunkedDecoder {
         return false
     }
 
-    /// Whether a line is a field that may come after a body: one about the message's end or its connection may not,
+    /// True if a line is a field that may come after a body: one about the message's end or its connection may not,
     /// since another reader could obey it. Source: RFC 9112 §5, RFC 9110 §6.5.1
     private static func isTrailer(_ line: ByteBuffer) -> Bool {
         let bytes = line.readableBytesView

@@ -64,7 +64,7 @@ extension RequestHead {
         return cursor + 10
     }
 
-    /// Whether a target begins with a slash, or with scheme and host, or is the asterisk. Source: RFC 9112 §3.2
+    /// True if a target begins with a slash, or with scheme and host, or is the asterisk. Source: RFC 9112 §3.2
     private static func isTarget(_ bytes: Span<UInt8>) -> Bool {
         if bytes[0] == UInt8(ascii: "/") { return true }
         if bytes[0] == UInt8(ascii: "*") { return bytes.count == 1 }

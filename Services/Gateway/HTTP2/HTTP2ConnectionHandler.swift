@@ -9,13 +9,13 @@ final class HTTP2ConnectionHandler: ChannelInboundHandler {
 
     private let limits: HTTP2Limits
     private let slot: ConnectionSlot
-    /// What a GET counts with until its answer is there.
+    /// The size that a GET counts with until its answer is there.
     private let estimate: Int
     private var streams: [ObjectIdentifier: HTTP2StreamHandler] = [:]
     /// Since when there is no stream, or since when the connection is to end.
     private var quietSince = NIODeadline.now()
     private var isStopping = false
-    /// Whether the connection ends for the sake of others, so that requests which have not arrived yet are given up.
+    /// True if the connection ends for the sake of others, so that requests which have not arrived yet are given up.
     private var isGivingWay = false
     private var timer: Scheduled<Void>?
     private var dates = DateLine()
@@ -72,7 +72,7 @@ final class HTTP2ConnectionHandler: ChannelInboundHandler {
     /// The text of the `Date` header.
     var date: String { self.dates.text() }
 
-    /// Whether the bodies of requests that are not worked on yet take too much.
+    /// True if the bodies of requests that are not worked on yet take too much.
     var hasTooManyBodies: Bool { self.bodyBytes > self.limits.bodies }
 
     func opened(_ stream: HTTP2StreamHandler) {

@@ -33,7 +33,7 @@ final class HTTP2StreamHandler: ChannelInboundHandler {
     private var reserved = 0
     /// The request, from its arrival until it is worked on.
     private var request: Request?
-    /// Whether the connection counts a request of this stream.
+    /// True if the connection counts a request of this stream.
     private var isCounted = false
     private var context: ChannelHandlerContext?
     private let presence = Presence()

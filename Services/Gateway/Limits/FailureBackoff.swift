@@ -45,10 +45,10 @@ struct FailureBackoff<Client: Hashable & Sendable>: Sendable {
         return (wait.nanoseconds + 999_999_999) / 1_000_000_000
     }
 
-    /// Whether a client failed lately.
+    /// True if a client failed lately.
     func owes(_ client: Client, at now: NIODeadline) -> Bool { self.table[client].amount(at: now) > .zero }
 
-    /// Whether the next failure of a client is told to wait.
+    /// True if the next failure of a client is told to wait.
     func isExhausted(_ client: Client, at now: NIODeadline) -> Bool {
         self.table[client].amount(at: now) + self.limits.forgiveness > self.free
     }

@@ -33,7 +33,7 @@ final class GatewayLimits: Sendable {
         }
     }
 
-    /// Whether a client guessed lately, so that its token is looked at before any package is read.
+    /// True if a client guessed lately, so that its token is looked at before any package is read.
     func isSuspect(_ client: ClientAddress) -> Bool {
         let now = NIODeadline.now()
         guard self.guessing.load(ordering: .relaxed) > now.uptimeNanoseconds else { return false }
@@ -47,7 +47,7 @@ final class GatewayLimits: Sendable {
         self.lists.withLock { $0.failed(client, at: .now()) }
     }
 
-    /// Whether a client listed nothing so often that it is told to wait.
+    /// True if a client listed nothing so often that it is told to wait.
     func isListingNothing(_ client: ClientAddress) -> Bool {
         self.lists.withLock { $0.isExhausted(client, at: .now()) }
     }

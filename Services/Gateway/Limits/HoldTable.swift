@@ -1,12 +1,12 @@
 import Model
 import NIOCore
 
-/// Who waits for packages that are on their way, so that nobody's waiting keeps others from it.
+/// The clients that wait for packages that are on their way, so that nobody's waiting keeps others from it.
 ///
 /// A token says nothing about whether its order exists: whoever has one of an order that does not may ask for it again
 /// and again. Bounded: `Limits.requests` entries at most.
 struct HoldTable<Client: Hashable & Sendable>: Sendable {
-    /// How many requests may wait at once.
+    /// The number of requests that may wait at once.
     struct Limits: Sendable {
         var requests = 1000
         var perOrder = 4

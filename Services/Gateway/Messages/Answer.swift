@@ -8,10 +8,10 @@ struct Answer: Sendable {
     var headers: HTTPHeaders
     /// Written one after the other, without being joined.
     var body: [ByteBuffer]
-    /// What the client did to be refused, if that is limited.
+    /// The offense for which the client is refused, if that is limited.
     var offense: Offense?
 
-    /// What counts against a client's address.
+    /// An offense that counts against a client's address.
     enum Offense: Hashable, Sendable {
         /// Showed a token or a signature that nobody made.
         case guess

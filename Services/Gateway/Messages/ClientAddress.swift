@@ -21,7 +21,7 @@ struct ClientAddress: Hashable, Sendable {
         self.init(address)
     }
 
-    /// Who the address belongs to, more or less.
+    /// The network that the address belongs to: its owner, more or less.
     var network: ClientNetwork { ClientNetwork(IPAddress(bits: self.key)) }
 
     private init(key: UInt128) { self.key = key }

@@ -6,7 +6,7 @@ import Synchronization
 ///
 /// Stands in the pipeline of the listening socket, on whose loop it decides; connections leave from loops of their own.
 final class ConnectionGate: Sendable {
-    /// How often all connections are looked at for those that give way.
+    /// The time between two looks at all connections for those that give way.
     static let interval = TimeAmount.milliseconds(250)
 
     private struct State {

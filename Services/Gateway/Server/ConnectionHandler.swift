@@ -43,7 +43,7 @@ final class ConnectionHandler: ChannelDuplexHandler {
     private var timer: Scheduled<Void>?
     /// A read that was asked for while there is enough to do.
     private var isReadHeld = false
-    /// Whether a part of the next request was noted in the slot.
+    /// True if a part of the next request was noted in the slot.
     private var hasBegun = false
     /// Nothing more will come, but what came is answered.
     private var isInputClosed = false
@@ -125,7 +125,7 @@ final class ConnectionHandler: ChannelDuplexHandler {
         self.state = .receiving
         self.hasBegun = false
         let now = NIODeadline.now()
-        // Who still takes the answer is not idle.
+        // A client that still takes the answer is not idle.
         if context.channel.isWritable { self.slot.ended(at: now) }
         self.deadline = now + (context.channel.isWritable ? self.requestLimit : Self.answerLimit)
         guard self.decoder.bufferedBytes > 0 else { return self.releaseRead(context) }

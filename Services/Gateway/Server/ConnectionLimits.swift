@@ -1,6 +1,6 @@
 import NIOCore
 
-/// How many connections there may be, how many there are, and which give way to others.
+/// The number of connections that may be, the number that are, and those that give way to others.
 ///
 /// A connection counts in three scopes: in all, for its client, and for its client's network. Bounded by itself: it
 /// knows no more addresses than it admitted connections.
@@ -17,7 +17,7 @@ struct ConnectionLimits: Sendable {
 
     static let defaultTotal = 20_000
     static let defaultPerAddress = 1_000
-    /// How many times as many connections a network may have as one of its addresses.
+    /// A network may have this many times as many connections as one of its addresses.
     static let networkShare = 4
 
     /// Most connections in all.
@@ -63,7 +63,7 @@ struct ConnectionLimits: Sendable {
         self.networks[client.network] = network > 1 ? network - 1 : nil
     }
 
-    /// How full the fullest scope of a client is: 1 when no more of its connections are admitted.
+    /// The part of the fullest scope of a client that is taken: 1 when no more of its connections are admitted.
     func fullness(for client: ClientAddress?) -> Double {
         let all = Double(self.count) / Double(self.total)
         guard let client else { return all }

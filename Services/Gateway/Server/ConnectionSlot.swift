@@ -32,7 +32,7 @@ final class ConnectionSlot: Sendable {
     /// There is no request, or only the start of one.
     func ended(at now: NIODeadline) { self.state.store(now.uptimeNanoseconds, ordering: .relaxed) }
 
-    /// Whether the connection was told to give way and nothing has begun since.
+    /// True if the connection was told to give way and nothing has begun since.
     var isGivingWay: Bool { self.state.load(ordering: .relaxed) == Self.givingWay }
 
     // MARK: For the gate

@@ -10,7 +10,7 @@ struct Edge: Sendable {
     var handshakeLimit = TLSHandshakeHandler.limit
     /// How long a connection may stay without a complete request.
     var requestLimit = GatewayServer.idleLimit
-    /// How long a connection may be without a request whoever else wants to come in.
+    /// The time that a connection may be without a request whoever else wants to come in.
     var idleGrace = IdleConnections().grace
     let metrics: EdgeMetrics
 

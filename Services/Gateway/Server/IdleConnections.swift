@@ -15,17 +15,17 @@ struct IdleConnections: Sendable {
         let idleSince: NIODeadline?
     }
 
-    /// How full a scope must be for idle connections to give way.
+    /// The part of a scope from which on idle connections give way.
     static let pressure = 0.5
-    /// How full a scope is left.
+    /// The part of a scope that is left taken.
     static let crowded = 0.9
 
-    /// How long a connection may be idle where there is room.
+    /// The time that a connection may be idle where there is room.
     var limit = GatewayServer.idleLimit
-    /// How long a connection may be idle whatever happens.
+    /// The time that a connection may be idle whatever happens.
     var grace = TimeAmount.seconds(1)
 
-    /// How long a connection may be idle.
+    /// The time that a connection may be idle.
     ///
     /// - Parameter fullness: of its fullest scope, 1 when all slots are taken.
     func allowance(fullness: Double) -> TimeAmount {

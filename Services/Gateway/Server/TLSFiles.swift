@@ -13,8 +13,8 @@ struct TLSFiles: Hashable, Sendable {
     /// Largest file that is read.
     static let sizeLimit = 1 << 20
 
-    /// What TLS 1.2 may be spoken with: authenticated encryption, and keys that are made for the connection alone. TLS
-    /// 1.3 has nothing else. Source: RFC 9325 §4.2, RFC 9113 §9.2.2
+    /// The cipher suites that TLS 1.2 may be spoken with: authenticated encryption, and keys that are made for the
+    /// connection alone. TLS 1.3 has nothing else. Source: RFC 9325 §4.2, RFC 9113 §9.2.2
     static let cipherSuites: [NIOTLSCipher] = [
         .TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, .TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
         .TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, .TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,

@@ -8,9 +8,9 @@ import Store
 struct AssetSweeper: Service {
     /// From the end of a sweep to the next one.
     static let period: Duration = .seconds(12 * 3600)
-    /// How long a sweep is in the hands of a packager that is not heard of.
+    /// The time that a sweep is in the hands of a packager that is not heard of.
     private static let lease: Duration = .seconds(120)
-    /// How often a packager looks whether a sweep is due.
+    /// The time between two looks of a packager at whether a sweep is due.
     private static let interval: Duration = .seconds(60)
     /// Keys of Redis a second.
     private static let rate = 10_000
@@ -62,7 +62,7 @@ struct AssetSweeper: Service {
     }
 }
 
-/// What the metrics say about assets, as the last sweep of this packager found them.
+/// The metrics of assets, as the last sweep of this packager found them.
 struct AssetMetrics: Sendable {
     private let assets: Gauge
     private let bytes: Gauge

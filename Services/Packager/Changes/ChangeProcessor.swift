@@ -27,7 +27,7 @@ struct ChangeProcessor: Sendable {
     var shelf: PictureShelf?
     /// Why an order type without a workshop is waited for; nil if it is nobody's, and its changes are dead letters.
     var awaited: @Sendable (OrderTypeIdentifier) -> String? = { _ in nil }
-    /// Whether the orders of a type are still to be restored; no brand can do anything about them before.
+    /// True if the orders of a type are still to be restored; no brand can do anything about them before.
     var isRestoring: @Sendable (OrderTypeIdentifier) -> Bool = { _ in false }
     /// Sees to it that what was done stands in the view that is served; nil believes it.
     var view: ViewWatch?
@@ -35,7 +35,7 @@ struct ChangeProcessor: Sendable {
     var now: @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970 * 1000) }
     /// The documents of all batches that are in work.
     let load: DocumentLoad
-    /// What can be published.
+    /// The limit on records that can be published.
     let recordLimit: RecordLimit
     private let deadLetters: DeadLetterOffice
 
@@ -124,7 +124,7 @@ struct ChangeProcessor: Sendable {
                 large.removeFirst(page.count)
             }
         } catch {
-            // What went through keeps its verdict; of the rest nothing was read.
+            // Orders that went through keep their verdict; of the rest nothing was read.
             let rest = conflicts.isEmpty && large.isEmpty ? orders : large.map(\.item)
             verdicts.postpone(rest.map(\.place), "\(error)")
         }
@@ -134,7 +134,7 @@ struct ChangeProcessor: Sendable {
     /// An order with what was read of it.
     private typealias Seen = (order: ChangeBatch.Order, result: Result<OrderStore.StoredOrder?, StoreError>)
 
-    /// What holds for orders that are read next.
+    /// The facts that hold for orders that are read next.
     private struct Begun {
         let at = PackagingStart.now
         let epochs: View.Epochs?

@@ -16,8 +16,8 @@ struct EndedRegistrations: Sendable {
     static let ordersAtOnce = 64
     /// Registrations that are taken off in one pipeline.
     private static let pipeline = 500
-    /// How long a batch of changes waits for the registrations of its removed orders; the rest follows when the removal
-    /// is tried again.
+    /// The time that a batch of changes waits for the registrations of its removed orders; the rest follows when the
+    /// removal is tried again.
     static let patience = Duration.seconds(1)
 
     let topics: Topics

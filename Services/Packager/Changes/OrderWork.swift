@@ -97,7 +97,7 @@ struct OrderWorkshop: Sendable {
         self.pictureHosts.isEmpty ? [] : self.pictureHosts.urls(in: state.orderJSON(rules: self.rules))
     }
 
-    /// What is known of a picture that an order names.
+    /// The key of a picture that an order names.
     func pictureKey(_ url: String, of order: OrderKey) -> PictureKey {
         PictureKey(orderType: order.orderType, url: self.pictureHosts.identity(of: url))
     }

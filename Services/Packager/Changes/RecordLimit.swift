@@ -3,7 +3,7 @@ import Synchronization
 /// The largest record that the topic of orders takes, as far as it is known: the producer's limit, and below that what
 /// brokers refused. A version of a larger one is never written, since it could not be published.
 final class RecordLimit: Sendable {
-    /// What Kafka adds to the value of a record at most: key, headers, the batch around it.
+    /// Bytes that Kafka adds to the value of a record at most: key, headers, the batch around it.
     private static let overhead = 1024
 
     private let producer: Int

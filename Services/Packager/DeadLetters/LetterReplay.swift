@@ -46,7 +46,7 @@ final class LetterReplay: Service {
     /// How often something is tried that Kafka does not take: half a minute in all, besides the waits for deliveries.
     private static let attemptLimit = 10
 
-    /// How old what is known of removals may be.
+    /// The greatest age of knowledge about removals.
     private static let removalAge: Duration = .seconds(10)
 
     private let plan: ReplayPlan

@@ -18,7 +18,7 @@ struct RemovalLedger: Sendable {
         case unknown
     }
 
-    /// What is known of an order.
+    /// The facts that are known of an order.
     private struct Order {
         /// The last removal on the topic of changes, by partition.
         var removals: [Int32: Int64] = [:]
@@ -50,7 +50,7 @@ struct RemovalLedger: Sendable {
         }
     }
 
-    /// What to read of the topic of changes.
+    /// The parts of the topic of changes that are to be read.
     func ranges(_ entries: [LetterLedger.Entry]) -> [KafkaBounds] {
         var starts: [Int32: Int64] = [:]
         for source in entries.compactMap(\.source) {
@@ -63,7 +63,7 @@ struct RemovalLedger: Sendable {
         }
     }
 
-    /// What has come to the topic of changes since it was read; it counts as read then.
+    /// The part that has come to the topic of changes since it was read; it counts as read then.
     ///
     /// - Parameter bounds: of that topic now.
     mutating func readOn(to bounds: [KafkaBounds]) -> [KafkaBounds] {
@@ -74,7 +74,7 @@ struct RemovalLedger: Sendable {
         }
     }
 
-    /// Whether the topic of changes has all that followed the change of a letter.
+    /// True if the topic of changes has all that followed the change of a letter.
     func isCertain(_ entry: LetterLedger.Entry) -> Bool {
         guard let source = entry.source, let bounds = self.bounds[source.partition] else { return false }
         return (bounds.first..<bounds.end).contains(source.offset)
@@ -153,7 +153,7 @@ extension LetterTopic {
         return ledger.withLock { $0 }
     }
 
-    /// What a topic holds; nothing if there is no such topic.
+    /// The bounds of a topic's partitions; nothing if there is no such topic.
     private func known(_ topic: String) async throws -> [KafkaBounds] {
         do {
             return try await self.reader.bounds(of: topic)

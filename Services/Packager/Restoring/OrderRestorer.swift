@@ -56,7 +56,7 @@ struct OrderRestorer: Sendable {
         }
     }
 
-    /// Whether the orders of a type can be put back, or passed over since no brand is there for it.
+    /// True if the orders of a type can be put back, or passed over since no brand is there for it.
     func canRestore(_ type: OrderTypeIdentifier) -> Bool {
         self.workshops()[type] != nil || !self.isAwaited(type)
     }

@@ -6,7 +6,7 @@ import Store
 
 /// Puts registrations back from records of `waybill.registrations`.
 struct RegistrationRestorer: Sendable {
-    /// How many of the records that are passed over the log names.
+    /// The number of passed-over records that the log names.
     private static let namedOrigins = 10
 
     let registrations: Registrations

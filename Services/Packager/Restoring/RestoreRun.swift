@@ -148,7 +148,7 @@ struct RestoreRun: Sendable {
             guard let bounds = try await self.bounds(of: job), bounds.end > job.to else { break }
             job.to = bounds.end
         }
-        // What waits for its brand is read again when that is loaded, see `LateRestoring`.
+        // Records that wait for their brand are read again when that is loaded, see `LateRestoring`.
         job.next = awaited?.offset ?? job.to
         job.awaited = awaited?.types ?? []
         job.isDone = true

@@ -52,7 +52,7 @@ struct CredentialHealth: Sendable {
         let change: Change?
     }
 
-    /// What a notification was for, as hashes: to tell one odd device or order from many.
+    /// The device and the order that a notification was for, as hashes: to tell one odd device or order from many.
     struct Origin: Hashable, Sendable {
         var device = 0
         var order = 0
@@ -97,8 +97,8 @@ struct CredentialHealth: Sendable {
     /// Source: Wallet Orders §4.6
     static let unknownToSuspect: Int32 = 10
     static let unknownShare: Int64 = 20
-    /// How long 403s may go on that a new connection or provider token should have mended, and how many must come: half
-    /// of what fails.
+    /// The time that 403s may go on that a new connection or provider token should have mended, and the number that
+    /// must come: half of what fails.
     static let mendingLimit = Duration.seconds(60)
     static let mendingFailures: Int32 = 5
 
@@ -120,7 +120,7 @@ struct CredentialHealth: Sendable {
     /// Ill because APNs says to everybody that it gets too much: one device that hears the same heals nothing.
     private var isThrottled = false
     private var mendingSince: ContinuousClock.Instant?
-    /// Whether tokens that were never accepted are to be sent a few at a time.
+    /// True if tokens that were never accepted are to be sent a few at a time.
     private(set) var isSuspicious = false
 
     func permission(now: ContinuousClock.Instant) -> Permission {
@@ -278,7 +278,7 @@ struct CredentialHealth: Sendable {
             self.nextProbe = max(self.nextProbe ?? now, now + Self.bounded(seconds))
         }
         if case .stopped = self.state {
-            // What the credential is worth was not said: it is asked again soon.
+            // The worth of the credential was not said: it is asked again soon.
             self.nextProbe = min(self.nextProbe ?? now, now + Self.lastProbe)
             return nil
         }

@@ -1,8 +1,8 @@
-/// What became of one credential's attempts in the last minute, in buckets: shares say more than single outcomes.
+/// The outcomes of one credential's attempts in the last minute, in buckets: shares say more than single outcomes.
 ///
 /// A value of constant size without a clock; noting costs an addition.
 struct HealthWindow: Sendable {
-    /// How many attempts had which outcome.
+    /// The number of attempts for each outcome.
     struct Counts: Hashable, Sendable {
         /// APNs judged the notification for itself: `accepted` and `refused`, `unknown` tokens, `busy` devices.
         var judged: Int32 = 0
@@ -26,7 +26,7 @@ struct HealthWindow: Sendable {
             left.tokenRefused += right.tokenRefused
         }
 
-        /// Whether more than so many percent of all outcomes are of one kind.
+        /// True if more than so many percent of all outcomes are of one kind.
         func isShare(of count: Int32, above percent: Int64) -> Bool {
             Int64(count) * 100 > percent * (Int64(self.judged) + Int64(self.failed))
         }

@@ -9,7 +9,7 @@
 struct HourlyLimit: Sendable {
     /// Half a million devices told within an hour; 16 MB.
     static let usualCapacity = 500_000
-    /// How many entries are looked at to find out which eighth has the most left.
+    /// The number of entries that are looked at to find out which eighth has the most left.
     private static let sample = 1_024
     private static let hour: Int64 = 3_600_000_000_000
 

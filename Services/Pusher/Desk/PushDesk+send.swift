@@ -80,7 +80,7 @@ extension PushDesk {
         return nil
     }
 
-    /// How far a probe is looked for.
+    /// The number of entries among which a probe is looked for.
     private static let probeSearch = 256
 
     /// The next target to ask with how a credential is: of those in front one whose token APNs accepted before, none

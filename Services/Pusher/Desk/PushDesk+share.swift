@@ -1,6 +1,6 @@
 import Model
 
-/// How much of the desk each lane may fill, so that one that is slow, busy or away does not keep the others out.
+/// The part of the desk that each lane may fill, so that one that is slow, busy or away does not keep the others out.
 extension PushDesk {
     /// Most links that one lane may hold before its further records are parked: three times what is free. So a lane
     /// that is alone fills three quarters, two fill three sevenths each, and there is always room for one more.
@@ -24,10 +24,10 @@ extension PushDesk {
         return types
     }
 
-    /// How many of an order type's parked keys may be looked up now.
+    /// The number of an order type's parked keys that may be looked up now.
     ///
-    /// What is parked fills half of a share at most, so that new records of the same lane still go straight on. A lane
-    /// that is ill or stopped gets as many as its probes need, one without a brand none.
+    /// Parked keys fill half of a share at most, so that new records of the same lane still go straight on. A lane that
+    /// is ill or stopped gets as many as its probes need, one without a brand none.
     func opening(of type: OrderTypeIdentifier) -> Int {
         guard let number = self.number(of: type), self.lanes[number].isOpen else { return 0 }
         let most = self.lanes[number].isTroubled ? self.limits.probes : max(1, self.share / 2)

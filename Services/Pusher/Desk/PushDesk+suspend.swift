@@ -1,7 +1,8 @@
 import APNS
 import Model
 
-/// What waits at the desk for too long moves to the pending topic, so that the offsets of its records move on.
+/// Notifications that wait at the desk for too long move to the pending topic, so that the offsets of their records
+/// move on.
 extension PushDesk {
     /// Targets that are looked at in one go.
     static let suspendStep = 4096
@@ -50,7 +51,7 @@ extension PushDesk {
 }
 
 extension PushOutcome {
-    /// Whether a notification that ends with it failed for the fault of the service, not of its device.
+    /// True if a notification that ends with it failed for the fault of the service, not of its device.
     var isOfTheService: Bool {
         guard case .retry(let retry) = verdict(of: self, sentEpochMilliseconds: .max) else { return false }
         return retry.scope != .device

@@ -40,7 +40,7 @@ struct PushLane {
     private(set) var breaker: TokenBreaker
     /// Tokens that APNs accepted, for probes.
     private var known = KnownTokens()
-    /// What was probed last, so that each probe goes to another one.
+    /// The targets that were probed last, so that each probe goes to another one.
     private var probed: Deque<Int> = []
     private static let probedKept = 8
     /// What happened since somebody looked last.
@@ -49,7 +49,7 @@ struct PushLane {
     var ready: Deque<(slot: Int32, ticket: UInt32)> = []
     /// Slots whose tokens APNs may not know, with their tickets; few of them are sent at once.
     var suspects: Deque<(slot: Int32, ticket: UInt32)> = []
-    /// How many of these are.
+    /// Most suspects that are sent at once.
     static let mostSuspects = 4
     private var suspectsInFlight = 0
     /// Notifications that are with the client.
@@ -82,21 +82,21 @@ struct PushLane {
         self.probed.removeAll()
     }
 
-    /// Whether something may be sent as far as it itself goes.
+    /// True if something may be sent as far as it itself goes.
     var hasReady: Bool { !self.ready.isEmpty || !self.suspects.isEmpty }
 
-    /// Whether what is sent now asks how the credential is.
+    /// True if what is sent now asks how the credential is.
     func isProbing(now: ContinuousClock.Instant) -> Bool { self.health.permission(now: now) == .one }
 
-    /// Whether a token may be sent to as far as APNs' ignorance of others goes.
+    /// True if the token of a device is one that APNs may not know, so that few such are sent to at once.
     ///
     /// - Parameter device: hash of the push token.
     func isSuspect(_ device: Int) -> Bool { self.health.isSuspicious && !self.known.contains(device) }
 
-    /// Whether one more suspicious token may be sent to.
+    /// True if one more suspicious token may be sent to.
     var hasSuspectRoom: Bool { !self.health.isSuspicious || self.suspectsInFlight < Self.mostSuspects }
 
-    /// How well a target is fit to ask how the credential is.
+    /// The fitness of a target to ask how the credential is; the higher, the better.
     func probeRank(_ device: Int) -> Int {
         if self.probed.contains(device) { return 0 }
         return self.known.contains(device) ? 2 : 1
@@ -108,7 +108,7 @@ struct PushLane {
         self.probed.append(device)
     }
 
-    /// What is suspicious stands in the line as all others do.
+    /// Lets suspicious tokens be in the line as all others are.
     mutating func trustSuspects() {
         self.ready += self.suspects
         self.suspects.removeAll()
@@ -181,7 +181,7 @@ struct PushLane {
         switch verdict {
         case .delivered: return .delivered
         case .retire(let moment): return .retire(before: moment)
-        // What an older credential could not do the new one may.
+        // The new credential may do things that an older one could not.
         case .drop where generation != self.generation, .unknownToken where generation != self.generation:
             return .again(after: Self.rest)
         case .unknownToken: return self.unknown(tries, now: now)

@@ -24,7 +24,7 @@ struct PushLimits: Hashable, Sendable {
     var parkedRecords = 500_000
     /// Most keys that wait in the pending topic and are known here.
     var pendingKeys = 200_000
-    /// How long records of shared topics wait for the service's fault before they move to the pending topic.
+    /// The time that records of shared topics wait for the service's fault before they move to the pending topic.
     var parkedHold = Duration.seconds(5)
     /// The same for a device at the desk whose credential is well: for its turn, or for another try.
     var deskHold = Duration.seconds(30)

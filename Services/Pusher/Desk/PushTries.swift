@@ -6,7 +6,7 @@ struct PushTries: Sendable {
     let serial: UInt64
     /// Whether it was never sent: only then it costs one of the hour's.
     var isFirst = true
-    /// Whether it is in flight as one of few whose tokens APNs may not know.
+    /// True if it is in flight as one of few whose tokens APNs may not know.
     var isSuspect = false
     /// When it was given to the client last.
     var sent: ContinuousClock.Instant

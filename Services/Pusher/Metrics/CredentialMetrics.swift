@@ -152,7 +152,7 @@ final class CredentialMetrics: Sendable {
         }
     }
 
-    /// How many orders, or devices of them, wait for the credential.
+    /// Sets the number of orders, or devices of them, that wait for the credential.
     func pending(_ count: Int) { self.apply(.set(.pending, to: Double(count))) }
 
     /// Takes the gauges off, of a credential that is used no more; counters stay, since they must not start again.

@@ -21,7 +21,7 @@ struct Parking {
 
     private struct Entry {
         var push: ParkedPush
-        /// What waits of the pending topic: its newest record.
+        /// The newest record of the pending topic that waits for it.
         var pending: KafkaReceipt?
         /// Records of `push` that are being written to the pending topic; it is not taken out meanwhile.
         var writing: [KafkaReceipt] = []
@@ -78,15 +78,15 @@ struct Parking {
     var isEmpty: Bool { self.slots.isEmpty }
     /// Keys that are parked.
     var count: Int { self.slots.count }
-    /// How many records of shared topics may come.
+    /// The number of records of shared topics that may come.
     var room: Int {
         max(0, min(self.limits.records - self.recordCount, self.limits.keys - (self.slots.count - self.pendingCount)))
     }
-    /// How many records of the pending topic may come.
+    /// The number of records of the pending topic that may come.
     var pendingRoom: Int { max(0, self.limits.pending - self.pendingCount) }
     /// Keys of each order type.
     var counts: [OrderTypeIdentifier: Int] { self.lanes.mapValues(\.count) }
-    /// Whether records of the pending topic were taken out and are not done.
+    /// True if records of the pending topic were taken out and are not done.
     var hasTaken: Bool { !self.taken.isEmpty }
 
     func contains(_ key: PendingPushKey) -> Bool { self.slots[key] != nil }
@@ -221,7 +221,7 @@ struct Parking {
         return overdue
     }
 
-    /// Whether a key that `takeOverdue` chose stands in the pending topic now.
+    /// Notes whether a key that `takeOverdue` chose is in the pending topic now.
     ///
     /// - Returns: its records, which are done.
     mutating func written(_ key: PendingPushKey, _ isDone: Bool, now: ContinuousClock.Instant) -> [KafkaReceipt] {

@@ -14,10 +14,10 @@ struct PendingFolds {
     private var known: Set<Int32> = []
     private var underWay: [Int32: Fold] = [:]
 
-    /// Whether a partition has begun.
+    /// True if a partition has begun.
     func isKnown(_ partition: Int32) -> Bool { self.known.contains(partition) }
 
-    /// Whether what is read of a partition may be taken.
+    /// True if records that are read of a partition may be taken.
     func isOpen(_ partition: Int32) -> Bool { self.known.contains(partition) && self.underWay[partition] == nil }
 
     /// - Parameter end: the offset behind the last record.

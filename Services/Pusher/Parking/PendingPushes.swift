@@ -11,11 +11,11 @@ import Synchronization
 /// stays in memory and holds its offsets back.
 /// Owner: the worker. Thread: any. Bounded: by `Parking`, and notes by the desk.
 final class PendingPushes: Sendable {
-    /// How often is looked for what waits too long.
+    /// The time between two looks for what waits too long.
     static let pause = Duration.milliseconds(250)
-    /// How often a topic that is missing is looked for.
+    /// The time between two looks for a topic that is missing.
     static let searchPause = Duration.seconds(30)
-    /// How often is looked for what has become too old to be told.
+    /// The time between two looks for what has become too old to be told.
     static let stalePause = Duration.seconds(30)
     /// Most records that are written or read at once.
     static let batchRecords = 1000
@@ -56,7 +56,7 @@ final class PendingPushes: Sendable {
     /// The group of the readers has let this process in: what waits may be written.
     func begin() { self.isWriting.store(true, ordering: .relaxed) }
 
-    /// Whether what waits may be written.
+    /// True if what waits may be written.
     var isInUse: Bool { self.isWriting.load(ordering: .relaxed) }
 
     /// Parks records, of whatever topic.
@@ -235,7 +235,7 @@ final class PendingPushes: Sendable {
             switch PendingReading(record) {
             case .waits(let push): pushes.append(push)
             case .told(let key, let offset):
-                // What came before it in this batch has to be there.
+                // Records that came before it in this batch have to be there.
                 done += self.parking.park(pushes)
                 pushes = []
                 let told = self.parking.with { $0.told(key, partition: record.partition, through: offset) }
@@ -277,7 +277,7 @@ final class PendingPushes: Sendable {
     }
 }
 
-/// What a record of the pending topic says.
+/// The meaning of a record of the pending topic.
 enum PendingReading {
     case waits(ParkedPush)
     /// Whoever waits for the key since this offset of the partition, or before, was told.

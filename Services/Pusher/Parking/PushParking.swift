@@ -2,7 +2,7 @@ import Kafka
 import Model
 import Synchronization
 
-/// What is parked, for those who park it, look it up, write it to the pending topic and give partitions back.
+/// The parked keys, for those who park them, look them up, write them to the pending topic and give partitions back.
 ///
 /// Owner: the worker. Thread: any. Nothing is called under the lock. Bounded: by `Parking`.
 final class PushParking: Sendable {
@@ -15,11 +15,11 @@ final class PushParking: Sendable {
         self.state = Mutex(parking)
     }
 
-    /// How many records of shared topics may come.
+    /// The number of records of shared topics that may come.
     var room: Int { self.state.withLock { $0.room } }
-    /// How many records of the pending topic may come.
+    /// The number of records of the pending topic that may come.
     var pendingRoom: Int { self.state.withLock { $0.pendingRoom } }
-    /// Whether records of the pending topic were taken out and are not done.
+    /// True if records of the pending topic were taken out and are not done.
     var hasTaken: Bool { self.state.withLock { $0.hasTaken } }
     /// The order types of which something is parked.
     var types: [OrderTypeIdentifier] { self.state.withLock { $0.isEmpty ? [] : Array($0.counts.keys) } }

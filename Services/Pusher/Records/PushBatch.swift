@@ -69,7 +69,7 @@ struct PushBatch {
         self.changed.removeAll { $0.records.isEmpty }
     }
 
-    /// What was parked and is looked up now.
+    /// A batch of parked keys that are looked up now.
     init(_ parked: [ParkedPush]) {
         var records: [(receipt: KafkaReceipt, epochMilliseconds: Int64)] = []
         for push in parked {
@@ -85,7 +85,7 @@ struct PushBatch {
         self.records = records
     }
 
-    /// Whether anybody has to be looked up.
+    /// True if nobody has to be looked up.
     var isEmpty: Bool { self.changed.isEmpty && self.registered.isEmpty && self.awaited.isEmpty }
 
     /// Takes out what is not to be looked up now.

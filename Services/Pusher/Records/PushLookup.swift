@@ -17,14 +17,14 @@ struct PushLookup: Sendable {
     /// Where nobody counts as unregistered who only is not there yet; nil believes what is there.
     let view: View?
 
-    /// What a lookup gives.
+    /// The result of a lookup.
     struct Looked: Sendable {
         var found: [Found] = []
         /// Devices that are not told, since their orders have more than are told of one.
         var untold = 0
         /// Why nobody is told of some orders: Redis has something else for them, and trying again does not help.
         var damaged: [StoreError] = []
-        /// What could not be looked up now, each for itself.
+        /// Keys that could not be looked up now, each for itself.
         var failed: Set<PendingPushKey> = []
         /// Why one of them could not.
         var failure: StoreError?

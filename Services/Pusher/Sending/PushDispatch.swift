@@ -118,16 +118,16 @@ final class PushDispatch: Sendable {
     /// From now on what waits for too long moves to the pending topic.
     func suspend(to topic: String) { self.state.withLock { $0.desk.pendingTopic = topic } }
 
-    /// What was published before this moment, in milliseconds since 1970, is not told any more: APNs would not keep a
-    /// notification for so long either.
+    /// A change that was published before this moment, in milliseconds since 1970, is not told any more: APNs would not
+    /// keep a notification for so long either.
     var staleBefore: Int64 { self.wallClock() - self.state.withLock { $0.keptSeconds } * 1000 }
 
-    /// How many records may come in, and of which order types they are to be parked.
+    /// The number of records that may come in, and the order types whose records are to be parked.
     var intake: (room: Int, parked: Set<OrderTypeIdentifier>) {
         self.state.withLock { ($0.desk.room, $0.desk.parkedTypes) }
     }
 
-    /// How many parked keys of some order types may be looked up now.
+    /// The number of parked keys of some order types that may be looked up now.
     func openings(_ types: some Sequence<OrderTypeIdentifier>) -> [OrderTypeIdentifier: Int] {
         self.state.withLock { state in
             Dictionary(types.map { ($0, state.desk.opening(of: $0)) }) { first, _ in first }

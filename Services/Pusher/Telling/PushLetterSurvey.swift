@@ -18,7 +18,7 @@ struct PushLetterSurvey: Sendable {
         let type: OrderTypeIdentifier
     }
 
-    /// What was found.
+    /// The result of a survey.
     struct Found: Sendable {
         var letters = 0
         /// One order of each device and order type: the notification is the same for all of them.

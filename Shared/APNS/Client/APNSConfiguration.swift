@@ -12,8 +12,8 @@ public struct APNSConfiguration: Sendable {
     public var queueLimit = 100_000
     /// How many streams of a connection are used at most, whatever the peer allows.
     public var streamCap = 1_000
-    /// How many streams of a new connection are used, which may be one that fails everything; each good answer doubles
-    /// them.
+    /// The number of streams of a new connection that are used, which may be one that fails everything; each good
+    /// answer doubles them.
     public var firstStreams = 8
 
     // MARK: Connections

@@ -23,7 +23,7 @@ public struct APNSEndpoint: Hashable, Sendable, CustomStringConvertible {
         self.port = address.port ?? 443
     }
 
-    /// Whether the host is an IP address. Behind a proxy such an endpoint cannot be verified: TLS compares the address
+    /// True if the host is an IP address. Behind a proxy such an endpoint cannot be verified: TLS compares the address
     /// of the peer, which is the proxy.
     public var isAddress: Bool { (try? SocketAddress(ipAddress: self.host, port: 0)) != nil }
 

@@ -87,7 +87,7 @@ struct ConnectionStateMachine {
     }
     /// Whether it only waits for its last answers.
     var isDraining: Bool { if case .draining = self.phase { true } else { false } }
-    /// Whether a PING waits for its answer.
+    /// True if a PING waits for its answer.
     var isAsking: Bool { self.pingSent != nil }
     /// Nothing is left to wait for.
     var isDrained: Bool { self.isDraining && self.openStreams == 0 }

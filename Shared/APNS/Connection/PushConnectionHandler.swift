@@ -360,7 +360,7 @@ final class PushConnectionHandler: ChannelInboundHandler {
         }
     }
 
-    /// What an answer says of its connection.
+    /// Judges the connection by an answer.
     ///
     /// - Returns: whether the connection is well.
     private func judge(_ answer: PushAnswer, to push: PendingPush, now: NIODeadline) -> Bool {
@@ -385,7 +385,7 @@ final class PushConnectionHandler: ChannelInboundHandler {
     }
 }
 
-/// Whether an answer says that its connection is of no more use, or of `.providerToken` that it may be.
+/// The replacement that an answer calls for: its connection is of no more use, or with `.providerToken` may be of none.
 ///
 /// Source: Wallet Orders §4.6
 func replacementAsked(by answer: PushAnswer) -> APNSEvent.Replacement? {

@@ -170,7 +170,7 @@ final class ClientLoop {
         if slot != nil, connection.machine.retirement == .silence {
             self.report(.replaced(.silence))
             self.connector.failed(connection.address, now: now)
-            // What forgot the one may have forgotten the others.
+            // A peer that forgot the one may have forgotten the others.
             for other in self.connections where other !== connection { other.doubt(now: now) }
         } else if let slot, !slot.isProven {
             self.connector.failed(connection.address, now: now)

@@ -26,8 +26,8 @@ struct ConnectionLoad: Hashable {
     /// flight and must not get the traffic for it. All failures weigh as 33 streams.
     private var cost: Int { (self.openStreams + 1) * (32 + self.failureShare) }
 
-    /// Whether the next request goes here rather than there: the least cost first, among equals the one that has
-    /// waited longest, so that each proves now and then that it lives.
+    /// True if the next request goes here rather than there: the least cost first, among equals the one that has waited
+    /// longest, so that each proves now and then that it lives.
     func isBetter(than other: Self) -> Bool {
         (self.cost, self.lastStarted) < (other.cost, other.lastStarted)
     }

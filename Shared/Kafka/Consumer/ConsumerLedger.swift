@@ -48,7 +48,7 @@ struct ConsumerLedger {
         self.each(deferral.putOff) { ledger, record in ledger.putOff(record.offset) }
     }
 
-    /// Whether a partition has been owned without a break since it was read under an assignment.
+    /// True if a partition has been owned without a break since it was read under an assignment.
     func isOwned(_ partition: KafkaPartition, since assignment: UInt64) -> Bool {
         self.ledgers[partition].map { $0.assignment <= assignment } ?? false
     }

@@ -66,7 +66,7 @@ extension ConsumerThread {
         // librdkafka keeps the pause of a partition beyond its assignment: it would come back paused.
         if self.state.withLock({ $0.isPaused }) { self.setPaused(false, partitions) }
         self.state.withLock { $0.forget(partitions) }
-        // What the worker took in, or put off, since it was asked last.
+        // The worker took records in, or put them off, since it was asked last.
         _ = self.onLeaving(leaving)
         self.tell(.info, isLost ? .lost : .revoked, partitions.map(\.description).joined(separator: " "))
     }

@@ -151,7 +151,7 @@ public final class KafkaConsumer: Sendable {
         if wants.polls { self.thread.wake.signal() }
     }
 
-    /// Whether the partition of a record has been owned without a break since the record was handed out.
+    /// True if the partition of a record has been owned without a break since the record was handed out.
     public func isOwned(_ receipt: KafkaReceipt) -> Bool {
         let partition = KafkaPartition(topic: receipt.topic, partition: receipt.partition)
         return self.thread.state.withLock { $0.ledger.isOwned(partition, since: receipt.assignment) }

@@ -1,4 +1,4 @@
-/// What a worker puts off for later, and what it takes up again.
+/// The records that a worker puts off for later, and those that it takes up again.
 public struct KafkaDeferral: Sendable {
     /// Records in hand that are put off: they are not in hand any more, and not done.
     public var putOff: [KafkaReceipt] = []

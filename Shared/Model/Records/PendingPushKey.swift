@@ -1,4 +1,4 @@
-/// Who has yet to be told: the devices of an order, or one of them.
+/// The devices that have yet to be told: all of an order, or one of them.
 public struct PendingPushKey: Hashable, Sendable {
     public let order: OrderKey
     /// nil: every device that is registered for the order.

@@ -11,7 +11,7 @@ struct RecordReader {
         self.path = path
     }
 
-    /// Whether a member is there.
+    /// True if a member is there.
     func has(_ name: String) -> Bool { self.object[name] != nil }
 
     func value(_ name: String) throws(RecordError) -> JSON {

@@ -24,7 +24,7 @@ public struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
         self.init(host: String(host), port: Int(port))
     }
 
-    /// Whether only this machine can connect to it.
+    /// True if only this machine can connect to it.
     public var isLoopback: Bool { self.host == "localhost" || self.host == "::1" || self.host.hasPrefix("127.") }
 
     public var description: String {

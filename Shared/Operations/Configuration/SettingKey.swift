@@ -41,7 +41,7 @@ public enum SettingKey: String, CaseIterable, Sendable {
     case connectionLimitPerAddress = "WAYBILL_CONNECTION_LIMIT_PER_ADDRESS"
     /// Addresses and networks whose `X-Forwarded-For` the gateway believes, separated by commas. Default none.
     case trustedProxies = "WAYBILL_TRUSTED_PROXIES"
-    /// Whether the gateway logs what devices send to `POST /v1/log`: `on` or `off`. Default `off`: it counts them only.
+    /// Makes the gateway log what devices send to `POST /v1/log`: `on` or `off`. Default `off`: it counts them only.
     case deviceLogs = "WAYBILL_DEVICE_LOGS"
     /// Where the pusher finds APNs. Default `https://api.push.apple.com:443`.
     case apnsURL = "WAYBILL_APNS_URL"

@@ -22,7 +22,7 @@ public final class Settings {
     private let reader: ConfigReader
     /// Whether the configuration is only checked; then nothing is overlooked that a service could live with.
     public let isCheck: Bool
-    /// What works but should not stay so, for the log.
+    /// Settings that work but should not stay so, for the log.
     public private(set) var warnings: [String] = []
     /// The values that were read so far, in the order of reading, secrets redacted.
     public private(set) var effective: [(key: SettingKey, value: String)] = []

@@ -8,7 +8,7 @@ struct KafkaRefusals {
     /// A refusal that is met again and again counts as over when it was not met for so long, which is longer than any
     /// pause between two tries.
     static let memory = Duration.seconds(60)
-    /// How often the log is told of a refusal that lasts.
+    /// The time between two lines of the log about a refusal that lasts.
     static let pause = Duration.seconds(600)
 
     private struct Entry {

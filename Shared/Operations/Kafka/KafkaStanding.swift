@@ -2,7 +2,7 @@ import Kafka
 
 /// The verdict on a service's readiness, as far as Kafka is concerned. No clock.
 public struct KafkaStanding {
-    /// How a service depends on Kafka.
+    /// The extent to which a service depends on Kafka.
     public enum Dependence: Sendable {
         /// It does nothing without: it is unready as long as Kafka keeps it from its work.
         case whole

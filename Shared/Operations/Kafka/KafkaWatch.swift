@@ -8,11 +8,11 @@ import ServiceLifecycle
 struct KafkaWatch: Service {
     /// The condition of readiness.
     static let condition = "kafka"
-    /// How long a question may take.
+    /// The time that a question may take.
     static let timeout = Duration.seconds(2)
     /// From one look at the topics to the next: while all is well, and while it is not.
     static let (pause, impatience) = (Duration.seconds(30), Duration.seconds(5))
-    /// How often readiness hears of what handles met meanwhile.
+    /// The time after which readiness hears of what handles met meanwhile.
     static let tick = Duration.milliseconds(250)
 
     let needs: [KafkaTopicNeed]

@@ -124,7 +124,7 @@ final class OperationsHandler: ChannelInboundHandler {
         if !head.isKeepAlive { done.assumeIsolated().whenComplete { _ in context.close(promise: nil) } }
     }
 
-    /// Whether an address is this machine's own.
+    /// True if an address is this machine's own.
     private static func isLoopback(_ address: SocketAddress) -> Bool {
         guard let text = address.ipAddress else { return true }
         return text == "::1" || text.hasPrefix("127.") || text.hasPrefix("::ffff:127.")

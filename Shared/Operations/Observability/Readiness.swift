@@ -25,7 +25,7 @@ public final class Readiness: Sendable {
     /// - Parameter reason: no secrets; nil: there is nothing to say any more.
     public func note(_ condition: String, _ reason: String?) { self.notes.withLock { $0[condition] = reason } }
 
-    /// What is worth saying of a service that may be ready, `name: reason` sorted.
+    /// Remarks about a service that may be ready, `name: reason` sorted.
     public var remarks: [String] {
         self.notes.withLock { $0.sorted { $0.key < $1.key }.map { "\($0.key): \($0.value)" } }
     }

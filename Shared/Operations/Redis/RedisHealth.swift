@@ -2,7 +2,7 @@ import Redis
 
 /// Decides from what the servers say of themselves whether Redis can be relied on. No I/O, no clock.
 struct RedisHealth {
-    /// What can be wrong, as metrics name it.
+    /// The things that can be wrong, as metrics name them.
     enum Fault: String, CaseIterable {
         /// `maxmemory` is reached and nothing may be evicted.
         case full = "full"
@@ -15,7 +15,7 @@ struct RedisHealth {
         /// The server is too old.
         case unsupported = "unsupported"
 
-        /// Whether a packager that sees it says that it is not ready. What is only a risk holds nothing back.
+        /// True if a packager that sees it says that it is not ready. A mere risk holds nothing back.
         var isSevere: Bool {
             switch self {
             case .full, .evictsAll, .unsupported: true
@@ -24,7 +24,7 @@ struct RedisHealth {
         }
     }
 
-    /// How long Redis counts as full after it refused a write. Longer than the longest pause before another try: a
+    /// The time that Redis counts as full after it refused a write. Longer than the longest pause before another try: a
     /// server that refuses large writes has room for small ones in between.
     static let refusalMemory: Duration = .seconds(15)
 
@@ -37,7 +37,7 @@ struct RedisHealth {
     private var refusals: UInt64 = 0
     private var fullUntil: ContinuousClock.Instant?
 
-    /// What has changed.
+    /// The faults that have begun, and those that have ended.
     struct Change: Hashable {
         var begun: [Fault] = []
         var ended: [Fault] = []
@@ -85,7 +85,7 @@ struct RedisHealth {
 
     private static func share(_ used: Int64, _ limit: Int64) -> Double { limit > 0 ? Double(used) / Double(limit) : 0 }
 
-    /// What to say of a policy under which no order is safe; nil for any other.
+    /// The sentence about a policy under which no order is safe; nil for any other.
     static func evictsAll(_ policy: String, _ server: String) -> String? {
         guard policy.hasPrefix("allkeys-") else { return nil }
         return "maxmemory-policy is \(policy) at \(server): with it Redis silently deletes orders, registrations and "

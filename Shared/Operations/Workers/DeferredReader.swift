@@ -12,7 +12,7 @@ final class DeferredReader: Sendable {
     private static let readAhead = 1024
     private static let records = 500
     private static let bytes = 1 << 20
-    /// How late it is noticed that there is room.
+    /// The time after which it is noticed that there is room.
     private static let tick = Duration.milliseconds(100)
 
     private struct PassIsOver: Error {}

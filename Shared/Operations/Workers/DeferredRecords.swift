@@ -7,7 +7,7 @@ import Kafka
 /// A span of a group holds records that came after all of those in the spans of its keys.
 /// Bounded by groups × partitions and `keyLimit`, however many records there are.
 struct DeferredRecords: Sendable {
-    /// What waits by itself.
+    /// A group or a key that waits by itself.
     enum Unit: Hashable, Sendable {
         case group(Int)
         case key([UInt8])
@@ -17,7 +17,7 @@ struct DeferredRecords: Sendable {
     struct Span: Hashable, Sendable {
         var next: Int64
         var last: Int64
-        /// How many records it holds.
+        /// The number of records that it holds.
         var count = 1
         /// The group it belongs to.
         let group: Int
@@ -48,16 +48,16 @@ struct DeferredRecords: Sendable {
         var turn: UInt64
     }
 
-    /// How many keys wait by themselves at most.
+    /// Most keys that wait by themselves.
     static let keyLimit = 256
 
     private var places: [KafkaPartition: Place] = [:]
     private var turn: UInt64 = 0
-    /// How many keys wait by themselves.
+    /// The number of keys that wait by themselves.
     private(set) var keyCount = 0
-    /// How many records of each group are put off, those of its keys included.
+    /// The number of records of each group that are put off, those of its keys included.
     private(set) var counts: [Int: Int] = [:]
-    /// How many were not there any more when they were to be read again.
+    /// The number of records that were not there any more when they were to be read again.
     private(set) var gone = 0
 
     var isEmpty: Bool { self.places.isEmpty }
@@ -68,7 +68,7 @@ struct DeferredRecords: Sendable {
     /// One of the records of a partition that are put off.
     func receipt(of partition: KafkaPartition) -> KafkaReceipt? { self.places[partition]?.receipt }
 
-    /// What a record that comes is added to, if its group or key waits in its partition.
+    /// The unit that a record that comes is added to, if its group or key waits in its partition.
     func unit(of key: [UInt8]?, group: Int, in partition: KafkaPartition) -> Unit? {
         guard let spans = self.places[partition]?.spans else { return nil }
         if spans[.group(group)] != nil { return .group(group) }
@@ -76,7 +76,7 @@ struct DeferredRecords: Sendable {
         return .key(key)
     }
 
-    /// Whether a record that comes lies before one that came: its topic was made anew.
+    /// True if a record that comes lies before one that came: its topic was made anew.
     func isPast(_ offset: Int64, in partition: KafkaPartition) -> Bool {
         self.places[partition].map { offset <= $0.last } ?? false
     }

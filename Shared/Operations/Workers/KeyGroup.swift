@@ -1,6 +1,6 @@
 /// Keys that share in what a worker has in hand, and wait together: those of one order type.
 public struct KeyGroup: Hashable, Sendable {
-    /// What stands before the `/` in its keys.
+    /// The part of its keys before the `/`.
     public let name: String
     /// Why all of its work waits; nil: it does not.
     public let awaits: String?
@@ -24,7 +24,7 @@ struct KeyGroups: Sendable {
     /// Groups that became known while strangers were put off, among whom are keys of theirs: they stay strangers until
     /// all of those are taken up, so that each key keeps its order.
     private var latecomers: Set<Int> = []
-    /// How many there are now, strangers apart.
+    /// The number of groups that there are now, strangers apart.
     private(set) var count = 0
     /// The group of the last key, since many in a row are of one.
     private var last: (name: ArraySlice<UInt8>, number: Int)?

@@ -45,7 +45,7 @@ public struct KeyQueue: Sendable {
 
     /// Keys that take turns with other groups'.
     private struct Group {
-        /// What is in hand of it.
+        /// The records of it that are in hand.
         var records = 0
         var bytes = 0
         var ready: Deque<Key> = []
@@ -54,7 +54,7 @@ public struct KeyQueue: Sendable {
 
     private enum Place { case nowhere, ready, inWork, parked }
 
-    /// What becomes of a record that comes.
+    /// The fate of a record that comes.
     enum Answer {
         case taken
         /// Its group has its share.
@@ -79,7 +79,7 @@ public struct KeyQueue: Sendable {
     private var delayed: [Key: ContinuousClock.Instant] = [:]
     /// Records that left while they were in work, which came back undone.
     private var undone: [KafkaRecord] = []
-    /// What is in hand.
+    /// The records in hand.
     private(set) var records = 0
     private(set) var bytes = 0
 
@@ -92,12 +92,12 @@ public struct KeyQueue: Sendable {
     /// Since when the first of them waits.
     var delayedSince: ContinuousClock.Instant? { self.delayed.values.min() }
 
-    /// Whether `next` has something to give out.
+    /// True if `next` has something to give out.
     func hasReady(allowsBulk: Bool = true) -> Bool {
         self.turns.contains { allowsBulk || self.groups[$0].ready.count <= Self.bulk }
     }
 
-    /// Whether a group has all that it may have.
+    /// True if a group has all that it may have.
     ///
     /// - Parameter isShared: what is in hand is shared with other groups.
     func isFull(_ group: Int, isShared: Bool) -> Bool {
@@ -106,7 +106,7 @@ public struct KeyQueue: Sendable {
         return has.records >= room.records || has.bytes >= room.bytes
     }
 
-    /// Whether so much of a group's share is free that reading more for it is worth while.
+    /// True if so much of a group's share is free that reading more for it is worth while.
     func isHalfEmpty(_ group: Int, isShared: Bool) -> Bool {
         let room: Amount = isShared ? self.room : (self.limits.records, self.limits.bytes)
         let has: Amount = isShared ? self.inHand(of: group) : (self.records, self.bytes)

@@ -1,7 +1,7 @@
 import Kafka
 import Synchronization
 
-/// What a `KeyedWorker` tells its consumer of records that are put off, and asks it. A seam for tests.
+/// The means by which a `KeyedWorker` tells its consumer of records that are put off, and asks it. A seam for tests.
 protocol DeferralLedger: Sendable {
     func note(_ deferral: KafkaDeferral)
     func isOwned(_ receipt: KafkaReceipt) -> Bool
@@ -9,13 +9,13 @@ protocol DeferralLedger: Sendable {
 
 extension KafkaConsumer: DeferralLedger {}
 
-/// What the lanes of a `KeyedWorker`, its fetching and its reading again share: what is in hand, what is put off, and
-/// the lanes that have nothing to do.
+/// The state that the lanes of a `KeyedWorker`, its fetching and its reading again share: what is in hand, what is put
+/// off, and the lanes that have nothing to do.
 final class KeyedDesk: Sendable {
     private struct State {
         var intake: WorkIntake
         var idle: [CheckedContinuation<Void, Never>] = []
-        /// How many batches are in work.
+        /// The number of batches in work.
         var batches = 0
         var isStopping = false
         /// A backlog is being read: groups that have one get no batch, nor does one that shares with nobody.
@@ -143,7 +143,7 @@ final class KeyedDesk: Sendable {
 
     // MARK: what is put off
 
-    /// How many records of each group are put off, by its name, why the group waits, and how many were gone.
+    /// The number of records of each group that are put off, by its name, why the group waits, and how many were gone.
     var putOff: (groups: [(name: String, count: Int, reason: String?)], gone: Int) {
         self.state.withLock { state in
             let (groups, deferred) = (state.intake.groups, state.intake.deferred)
@@ -160,7 +160,7 @@ final class KeyedDesk: Sendable {
     /// Takes in what was read again.
     func addAgain(_ records: [KafkaRecord], _ pass: inout DeferredRecords.Pass, ledger: any DeferralLedger) {
         self.change { state in
-            // What is read for somebody else is not to be worked on here.
+            // Records that are read for somebody else are not to be worked on here.
             if let receipt = state.intake.deferred.receipt(of: pass.partition), !ledger.isOwned(receipt) {
                 ledger.note(state.intake.forget(pass.partition, isGone: false))
             }
@@ -173,7 +173,7 @@ final class KeyedDesk: Sendable {
         self.change { Self.note($0.intake.readToTheEnd(&pass), ledger, &$0) }
     }
 
-    /// What a pass was to read is not there any more.
+    /// Forgets the records that a pass was to read: they are not there any more.
     func forget(_ pass: DeferredRecords.Pass, ledger: any DeferralLedger) {
         self.change { Self.note($0.intake.forget(pass.partition, isGone: true), ledger, &$0) }
     }

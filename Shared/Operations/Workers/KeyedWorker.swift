@@ -17,8 +17,8 @@ import Synchronization
 /// Bounded: what is in hand, parked keys included, by `KeyQueue.Limits`; when that is full and there is but one group,
 /// no records are asked for, and the consumer pauses its partitions. What is put off: `DeferredRecords`.
 public final class KeyedWorker: Service {
-    /// How many batches are in work at once: while two sign, others read, write or wait for Kafka. The last one is for
-    /// groups without a backlog.
+    /// The number of batches that are in work at once: while two sign, others read, write or wait for Kafka. The last
+    /// one is for groups without a backlog.
     static let lanes = 5
     /// How much is in hand. Together with what the consumer reads ahead (8 MB) and librdkafka keeps (8 MB and an answer
     /// of 4 MB) below 48 MB.

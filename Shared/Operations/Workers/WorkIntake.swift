@@ -9,7 +9,7 @@ struct WorkIntake: Sendable {
 
     init(limits: KeyQueue.Limits) { self.queue = KeyQueue(limits: limits) }
 
-    /// How much may be asked for; nothing when a bound is 0.
+    /// The amount that may be asked for; nothing when a bound is 0.
     ///
     /// Groups that share keep records coming, since those behind a backlog may be of another group.
     var room: (records: Int, bytes: Int) {
@@ -101,7 +101,7 @@ struct WorkIntake: Sendable {
     /// A pass is over.
     mutating func end(_ pass: DeferredRecords.Pass) { self.deferred.end(pass) }
 
-    /// What is put off in a partition is not there any more, or the partition went to somebody else.
+    /// Forgets the records that are put off in a partition: they are not there any more, or it went to somebody else.
     mutating func forget(_ partition: KafkaPartition, isGone: Bool) -> KafkaDeferral {
         self.deferred.forget([partition], isGone: isGone)
         return self.holding(partition)

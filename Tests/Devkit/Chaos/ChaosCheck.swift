@@ -172,7 +172,7 @@ struct ChaosCheck: Sendable {
 
     /// Each device, polling or not, got a notification after the last version of each of its orders was published.
     ///
-    /// What the simulator accepted just before it was killed may not have been read: excused and counted.
+    /// Notifications that the simulator accepted just before it was killed may not have been read: excused and counted.
     private func deliveries(_ ledger: VersionLedger) async {
         let missingUntil = self.run.journal.missingUntilEpochMilliseconds
         for device in self.run.devices {

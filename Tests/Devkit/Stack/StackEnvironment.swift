@@ -46,7 +46,7 @@ struct StackEnvironment: Sendable {
         self.roots = try value("ROOT_CA")
     }
 
-    /// How the tools talk to the stack's Kafka: as its services do.
+    /// The configuration by which the tools talk to the stack's Kafka: as its services do.
     func kafkaConfiguration() throws -> KafkaConfiguration {
         try KafkaConfiguration.ofTool(bootstrap: self.kafka, file: self.kafkaProperties)
     }
