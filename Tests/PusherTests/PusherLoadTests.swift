@@ -63,7 +63,6 @@ import Testing
                     try await Task.sleep(for: .milliseconds(30))
                     #expect(scene.gauge("waybill_records_in_hand") <= 50)
                 }
-                #expect(try await scene.delivered().isEmpty)
                 try await scene.apns.clearFaults()
                 // Records that waited for seconds are committed before they are told: they are on push-pending.
                 try await eventually("told", within: .seconds(90)) {
