@@ -5,7 +5,8 @@ import Testing
 
 @testable import Store
 
-/// A Redis that a version wrote whose keys named devices in clear. One after the other: each has a server of its own.
+/// A Redis that a version wrote whose keys named devices in clear. One after the other: each has a server of its own,
+/// which is no cluster, since the keys of the view are written as a single server has them.
 @Suite(.serialized, .timeLimit(.minutes(1))) struct EarlierFormatTests {
     /// A registration, as that version wrote it.
     private func register(_ bench: StoreBench, _ device: String, _ order: String, offset: Int64) async throws {
@@ -28,7 +29,7 @@ import Testing
     }
 
     @Test func itsViewIsMissingAndItsOrdersNeedNotBeRead() async throws {
-        try await StoreBench.with { bench in
+        try await StoreBench.with(isAlone: true) { bench in
             let view = View(redis: bench.redis)
             #expect(try await !EarlierFormat(view).isThere())
             try await self.completeView(bench)
@@ -47,7 +48,7 @@ import Testing
     }
 
     @Test func itsKeysGoAndWhatIsOnlyThereIsMoved() async throws {
-        try await StoreBench.with { bench in
+        try await StoreBench.with(isAlone: true) { bench in
             let devices = ["device", "}", "{", "a/{b}c", "a:b", "0123456789abcdef0123456789abcdef"]
             for (index, device) in devices.enumerated() {
                 try await self.register(bench, device, "1", offset: Int64(index))

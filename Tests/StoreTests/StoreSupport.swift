@@ -18,8 +18,9 @@ struct StoreBench {
     var deviceOrders: DeviceOrders { DeviceOrders(redis: self.redis, memory: self.reader.memory) }
     var loop: any EventLoop { MultiThreadedEventLoopGroup.singleton.next() }
 
-    static func with(_ body: (StoreBench) async throws -> Void) async throws {
-        let server = try await RedisServer.start()
+    /// - Parameter isAlone: never on a cluster.
+    static func with(isAlone: Bool = false, _ body: (StoreBench) async throws -> Void) async throws {
+        let server = try await isAlone ? RedisServer.startAlone() : RedisServer.start()
         var configuration = try RedisConfiguration(url: server.url)
         configuration.commandDeadline = .milliseconds(1500)
         let bench = StoreBench(

@@ -9,7 +9,11 @@ struct UnknownVariable: Hashable, Sendable, CustomStringConvertible {
     }
 
     /// Names that a shell, the tests or Kubernetes set: the last makes variables of the names of services.
-    private static let others = ["WAYBILL_TEST_", "WAYBILL_CRASH_AT", "WAYBILL_STALL_AT"]
+    #if DEBUG
+        private static let others = ["WAYBILL_TEST_", "WAYBILL_CRASH_AT", "WAYBILL_STALL_AT"]
+    #else
+        private static let others = ["WAYBILL_TEST_"]
+    #endif
     private static let links = ["_SERVICE_HOST", "_SERVICE_PORT", "_PORT"]
 
     /// At most 20, in the order of their names.
