@@ -6,7 +6,7 @@ import threading
 import time
 
 from faults_judge import judge_connections, judge_letters, judge_memory, judge_registrations, Record
-from faults_metrics import Metrics, Verdicts, judge_verdicts
+from faults_metrics import Metrics, judge_verdicts
 from faults_once import Once, judge_ends
 from faults_plan import BrownOut, Plan
 from faults_run import CALM, SILENT, Faults, say
