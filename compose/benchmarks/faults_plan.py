@@ -7,6 +7,9 @@ import random
 UNANSWERED = 0
 # The client gives up a request after so many seconds (APNSConfiguration.requestTimeout).
 DEADLINE = 10
+# A fault that hits a number of requests is over after so many seconds all the same: an ill credential asks only now and
+# then, and would not come to the end of the numbers of several faults.
+COUNTED_SECONDS = 5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,6 +55,10 @@ def answer(status, reason, **others):
     return {"status": status, "reason": reason} | others
 
 
+# APNs says this of a device, or of a credential that the other brand does not have.
+OTHERS = {"429": (10, None), "expired": (5, 1), "odd-credential": (2, 1), "odd-topic": (2, None)}
+
+
 def general(name, lot, rate):
     """
     The fault of a kind that hits whoever comes, and what undoes it: (seconds after, act, body).
@@ -60,6 +67,8 @@ def general(name, lot, rate):
     [(0, 'fault', {'goaway': {'reason': '', 'processed': True}, 'now': True})]
     >>> [act for _, act, _ in general("limit-one", random.Random(1), 800)]
     ['fault', 'undo']
+    >>> all("for" in general(name, random.Random(1), 800)[0][2] for name in ("500", "silence-amid", "no-connects"))
+    True
     """
     few = lot.randint(1, 20)
     many = max(1, int(rate * lot.uniform(0.3, 1.5)))
@@ -75,7 +84,6 @@ def general(name, lot, rate):
         "silence-amid": {"silence": True, "count": few},
         "500": answer(500, "InternalServerError", count=few),
         "503": answer(503, "ServiceUnavailable", count=few),
-        # By the clock: who asks an APNs that is away only now and then would not come to the end of a number.
         "503-away": answer(503, "ServiceUnavailable") | {"for": hold},
         "500-bare": {"status": 500, "count": few},
         "shutdown": answer(503, "Shutdown", count=few),
@@ -113,6 +121,8 @@ def general(name, lot, rate):
         "odd-topic": answer(400, "TopicDisallowed", count=1),
         "jitter": {"delayMilliseconds": lot.randint(1, 500), "probability": 0.3, "for": hold},
     }[name]
+    if "count" in body and name not in OTHERS:
+        body["for"] = COUNTED_SECONDS
     steps = [(0, "fault", body)]
     if name.startswith("limit") and "for" not in body:
         # The newest of several limits holds.
@@ -120,8 +130,6 @@ def general(name, lot, rate):
     return steps
 
 
-# APNs says this of a device, or of a credential that the other brand does not have.
-OTHERS = {"429": (10, None), "expired": (5, 1), "odd-credential": (2, 1), "odd-topic": (2, None)}
 GENERAL = (
     ("goaway", 3), ("goaway-unprocessed", 3), ("goaway-shutdown", 3), ("goaway-amid", 2), ("cut", 4), ("cut-amid", 4),
     ("silence", 2), ("silence-amid", 3), ("500", 3), ("503", 3), ("503-away", 2), ("500-bare", 1), ("shutdown", 2),

@@ -204,7 +204,7 @@ class Faults:
 
     def settle(self, what):
         """Until all that was published is committed and nothing comes any more."""
-        begin, topics = time.monotonic(), ("waybill.orders", "waybill.registrations")
+        begin, topics = time.monotonic(), ("waybill.orders", "waybill.registrations", Offsets.PENDING)
         while True:
             behind = sum(self.offsets.lag(topic) for topic in topics)
             if behind == 0:

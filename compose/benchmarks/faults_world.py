@@ -174,12 +174,16 @@ class Simulator:
 
 
 class Offsets:
-    """What stands on topics, and how far the pusher has come."""
+    """The records of topics, and the offsets that the pusher has committed."""
+
+    # The pusher reads the pending topic in a group of its own.
+    PENDING = "waybill.push-pending"
 
     def __init__(self, stack):
-        self.consumer = confluent_kafka.Consumer({
-            "bootstrap.servers": stack.env["KAFKA_BOOTSTRAP"], "group.id": "waybill-pusher",
-            "enable.auto.commit": False})
+        self.consumer, self.pending = (
+            confluent_kafka.Consumer({
+                "bootstrap.servers": stack.env["KAFKA_BOOTSTRAP"], "group.id": group, "enable.auto.commit": False})
+            for group in ("waybill-pusher", "waybill-pusher-pending"))
 
     def places(self, topic):
         partitions = self.consumer.list_topics(topic, timeout=10).topics[topic].partitions
@@ -192,9 +196,9 @@ class Offsets:
 
     def lag(self, topic):
         """Records that are not committed."""
-        behind = 0
-        for place in self.consumer.committed(self.places(topic), timeout=10):
-            low, high = self.consumer.get_watermark_offsets(place, timeout=10)
+        behind, consumer = 0, self.pending if topic == self.PENDING else self.consumer
+        for place in consumer.committed(self.places(topic), timeout=10):
+            low, high = consumer.get_watermark_offsets(place, timeout=10)
             behind += high - max(low, place.offset)
         return behind
 
@@ -224,3 +228,4 @@ class Offsets:
 
     def close(self):
         self.consumer.close()
+        self.pending.close()
