@@ -22,4 +22,32 @@ public enum Base64URL {
         if count > 0 { characters.append(self.alphabet[Int(bits << UInt32(6 - count) & 0x3F)]) }
         return String(decoding: characters, as: UTF8.self)
     }
+
+    private static let values = {
+        var values = [UInt8](repeating: 0xFF, count: 256)
+        for (value, character) in Self.alphabet.enumerated() { values[Int(character)] = UInt8(value) }
+        return values
+    }()
+
+    /// The bytes that `encode` made a text of; nil for any other text.
+    public static func decode(_ text: some Collection<UInt8>) -> [UInt8]? {
+        guard text.count % 4 != 1 else { return nil }
+        var bytes: [UInt8] = []
+        bytes.reserveCapacity(text.count * 3 / 4)
+        var bits: UInt32 = 0
+        var count: UInt32 = 0
+        for character in text {
+            let value = self.values[Int(character)]
+            guard value < 64 else { return nil }
+            bits = bits << 6 | UInt32(value)
+            count += 6
+            if count >= 8 {
+                count -= 8
+                bytes.append(UInt8(truncatingIfNeeded: bits >> count))
+                bits &= (1 << count) - 1
+            }
+        }
+        // What is left of the last character stands for nothing.
+        return bits == 0 ? bytes : nil
+    }
 }

@@ -87,11 +87,16 @@ struct SignedDataTemplate: Sendable {
         return bytes
     }
 
+    /// id-signingTime. Source: RFC 5652 §11.3
+    static let signingTimeType: [UInt8] = Self.attributeType(5)
+
     /// `SEQUENCE { attrType, SET { value } }` with a type of PKCS #9.
     private static func attribute(_ last: UInt8, _ value: [UInt8]) -> [UInt8] {
         DER.element(
-            DER.sequence,
-            DER.element(DER.objectIdentifier, [0x2A, 0x86, 0x48, 0x86, 0xF7, 0x0D, 0x01, 0x09, last]),
-            DER.element(DER.set, value))
+            DER.sequence, DER.element(DER.objectIdentifier, Self.attributeType(last)), DER.element(DER.set, value))
+    }
+
+    private static func attributeType(_ last: UInt8) -> [UInt8] {
+        [0x2A, 0x86, 0x48, 0x86, 0xF7, 0x0D, 0x01, 0x09, last]
     }
 }

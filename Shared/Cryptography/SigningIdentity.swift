@@ -15,6 +15,8 @@ public final class SigningIdentity: Sendable {
 
     private let template: SignedDataTemplate
     private let slots: [SigningSlot]
+    /// Bytes of each signature's value.
+    private let valueSize: Int
 
     /// Reads the three and makes sure that they belong together.
     ///
@@ -32,6 +34,7 @@ public final class SigningIdentity: Sendable {
             throw CryptographyError(
                 .unsupportedKey, "reading the private key: an order type's key is RSA with 2048 bits or more")
         }
+        self.valueSize = (key.bits + 7) / 8
         self.certificate = try Certificate(signer)
         self.intermediate = try Certificate(issuer)
         try Self.checkKey(key, of: signer)
@@ -56,10 +59,36 @@ public final class SigningIdentity: Sendable {
 
     /// As `sign`, of a content whose SHA-256 is known.
     public func sign(digest: [UInt8], signingEpochSeconds: Int64) throws(CryptographyError) -> [UInt8] {
+        try self.signature(digest: digest, signingEpochSeconds: signingEpochSeconds).der
+    }
+
+    /// As `sign`, with the parts of the signature beside it.
+    public func signature(
+        digest: [UInt8], signingEpochSeconds: Int64
+    ) throws(CryptographyError) -> DetachedSignature {
         let attributes = self.template.signedAttributes(
             messageDigest: digest, signingEpochSeconds: signingEpochSeconds)
-        let digest = SHA256.digest(SignedDataTemplate.signedBytes(attributes))
-        return self.template.assemble(attributes: attributes, signature: try self.rawSignature(digest))
+        let value = try self.rawSignature(SHA256.digest(SignedDataTemplate.signedBytes(attributes)))
+        return DetachedSignature(
+            der: self.template.assemble(attributes: attributes, signature: value), value: value,
+            signingEpochSeconds: signingEpochSeconds)
+    }
+
+    /// Puts a signature together that this identity made before: no key is needed, and the bytes are the same.
+    ///
+    /// - Parameters:
+    ///   - digest: SHA-256 of the content, the same as when it was signed.
+    ///   - value: `DetachedSignature.value`. Not verified.
+    /// - Returns: nil if the value is not as long as this identity's are.
+    public func signature(
+        digest: [UInt8], signingEpochSeconds: Int64, value: [UInt8]
+    ) -> DetachedSignature? {
+        guard value.count == self.valueSize else { return nil }
+        let attributes = self.template.signedAttributes(
+            messageDigest: digest, signingEpochSeconds: signingEpochSeconds)
+        return DetachedSignature(
+            der: self.template.assemble(attributes: attributes, signature: value), value: value,
+            signingEpochSeconds: signingEpochSeconds)
     }
 
     /// Refuses a moment in which certificate or intermediate do not hold.

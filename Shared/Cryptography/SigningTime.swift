@@ -35,6 +35,29 @@ enum SigningTime {
         return (year, month, dayOfYear - (153 * marchMonth + 2) / 5 + 1)
     }
 
+    /// The moment that `element` wrote; nil for another text.
+    static func epochSeconds(_ tag: UInt8, _ content: ArraySlice<UInt8>) -> Int64? {
+        let isShort = tag == DER.utcTime
+        guard isShort || tag == DER.generalizedTime, content.count == (isShort ? 13 : 15),
+            content.last == UInt8(ascii: "Z"), content.dropLast().allSatisfy({ (0x30...0x39).contains($0) })
+        else { return nil }
+        var pairs: [Int64] = []
+        var digits = content.dropLast()
+        while let tens = digits.popFirst(), let ones = digits.popFirst() {
+            pairs.append(Int64(tens - 0x30) * 10 + Int64(ones - 0x30))
+        }
+        if isShort { pairs.insert(pairs[0] < 50 ? 20 : 19, at: 0) }
+        // Counted in years that begin in March, as in `civil`.
+        let year = pairs[0] * 100 + pairs[1] - (pairs[2] <= 2 ? 1 : 0)
+        let dayOfYear = (153 * (pairs[2] + (pairs[2] > 2 ? -3 : 9)) + 2) / 5 + pairs[3] - 1
+        let era = (year >= 0 ? year : year - 399) / 400
+        let yearOfEra = year - era * 400
+        let days = era * 146_097 + yearOfEra * 365 + yearOfEra / 4 - yearOfEra / 100 + dayOfYear - 719_468
+        let seconds = ((days * 24 + pairs[4]) * 60 + pairs[5]) * 60 + pairs[6]
+        // A month or an hour that does not exist is written otherwise.
+        return Self.element(epochSeconds: seconds).dropFirst(2).elementsEqual(content) ? seconds : nil
+    }
+
     private static func append(_ twoDigits: Int64, to digits: inout [UInt8]) {
         digits.append(UInt8(truncatingIfNeeded: 0x30 + twoDigits / 10 % 10))
         digits.append(UInt8(truncatingIfNeeded: 0x30 + twoDigits % 10))

@@ -1,3 +1,5 @@
+import Cryptography
+
 /// A signed package in the spans in which it is stored and served: the archive is head, assets, tail.
 ///
 /// Source: DESIGN §7
@@ -15,6 +17,8 @@ public struct OrderPackage: Hashable, Sendable {
     /// Stands for order.json and all files: packages that differ in nothing but the signature have the same one.
     /// 32 hexadecimal digits.
     public let contentDigest: String
+    /// With it the same package can be made again without signing.
+    public let seal: PackageSeal
     /// Bytes of the whole archive.
     public let size: Int
     /// What the order names and the brand does not have, as JSON path and value: `$.lineItems[0].image: lamp.png`.
@@ -27,6 +31,14 @@ public struct OrderPackage: Hashable, Sendable {
     ///
     /// Source: Wallet Orders §2.1: below 5 MB
     public static let sizeLimit = 4_999_999
+
+    /// The entity tag of the package with a signature.
+    ///
+    /// The signature covers the manifest, the manifest all files, and the time is in it: so the last bytes of its value
+    /// stand for all.
+    static func entityTag(_ value: [UInt8]) -> String {
+        String(decoding: Hexadecimal.digits(Array(value.suffix(16))), as: UTF8.self)
+    }
 }
 
 extension OrderPackage: CustomStringConvertible {

@@ -11,12 +11,14 @@ import Synchronization
 public struct PackageBuilder: Sendable {
     private let signing: SigningIdentity
     private let signer: String
+    private let signerBytes: [UInt8]
     private let finder: PackageFileFinder
     private let deflaters: [DeflaterSlot]
 
     public init(_ brand: Brand) {
         self.signing = brand.signing
         self.signer = brand.signer
+        self.signerBytes = Hexadecimal.bytes(brand.signer) ?? []
         self.finder = PackageFileFinder(brand)
         self.deflaters = (0..<max(1, Int(sysconf(Int32(_SC_NPROCESSORS_ONLN))))).map { _ in DeflaterSlot() }
     }
@@ -28,9 +30,11 @@ public struct PackageBuilder: Sendable {
     /// - Parameters:
     ///   - orderJSON: the complete order, already validated.
     ///   - pictures: those that were fetched, by `PictureHosts.identity`.
+    ///   - seal: of an earlier package of this order. If the manifest and the certificates are still the same, so are
+    ///     all bytes of the package, and nothing is signed.
     /// - Throws: `PackagingError` `.tooLarge` or `.signing`.
     public func build(
-        _ orderJSON: JSON, pictures: [String: PictureFile] = [:], signingEpochSeconds: Int64
+        _ orderJSON: JSON, pictures: [String: PictureFile] = [:], seal: PackageSeal? = nil, signingEpochSeconds: Int64
     ) throws(PackagingError) -> OrderPackage {
         let files = self.finder.files(of: orderJSON, pictures: pictures)
         let assets = files.assets
@@ -41,19 +45,28 @@ public struct PackageBuilder: Sendable {
         }
         let manifest = Self.manifest(of: document, assets)
         let digest = SHA256.digest(manifest)
-        let signature: [UInt8]
-        do {
-            signature = try self.signing.sign(digest: digest, signingEpochSeconds: signingEpochSeconds)
-        } catch {
-            throw PackagingError(.signing, "signing a package: \(error.message)")
+        let content = Array(digest.prefix(PackageSeal.digestSize))
+        let signature: DetachedSignature
+        if let seal, seal.signer == self.signerBytes, seal.content == content,
+            let standing = self.signing.signature(
+                digest: digest, signingEpochSeconds: seal.signingEpochSeconds, value: seal.value)
+        {
+            signature = standing
+        } else {
+            do {
+                signature = try self.signing.signature(digest: digest, signingEpochSeconds: signingEpochSeconds)
+            } catch {
+                throw PackagingError(.signing, "signing a package: \(error.message)")
+            }
         }
-        let (head, entries) = self.head(document: document, manifest: manifest, signature: signature)
+        let (head, entries) = self.head(document: document, manifest: manifest, signature: signature.der)
         let tail = Self.tail(entries, headSize: head.count, assets)
         let size = head.count + assets.size + tail.count
         guard size <= OrderPackage.sizeLimit else { throw Self.tooLarge(size, order: document.count, assets) }
         return OrderPackage(
-            head: head, assets: assets.digests, tail: tail, entityTag: Self.entityTag(signature),
-            signer: self.signer, contentDigest: Self.contentDigest(digest), size: size,
+            head: head, assets: assets.digests, tail: tail, entityTag: OrderPackage.entityTag(signature.value),
+            signer: self.signer, contentDigest: Self.contentDigest(digest),
+            seal: PackageSeal(signer: self.signerBytes, content: content, signature), size: size,
             omittedFiles: files.omitted, missingPictures: files.missingPictures)
     }
 
@@ -76,7 +89,7 @@ public struct PackageBuilder: Sendable {
 
     /// The manifest has the digests of all files, so its own stands for all of them.
     private static func contentDigest(_ digest: [UInt8]) -> String {
-        String(decoding: Hexadecimal.digits(Array(digest.prefix(16))), as: UTF8.self)
+        String(decoding: Hexadecimal.digits(Array(digest.prefix(PackageSeal.digestSize))), as: UTF8.self)
     }
 
     private func head(
@@ -128,12 +141,6 @@ public struct PackageBuilder: Sendable {
             if let result { return result[0] }
         }
         return self.deflaters[0].deflater.withLock { $0.deflate(document) }
-    }
-
-    /// The signature covers the manifest, the manifest all files, and the time is in it: so its last bytes
-    /// stand for all.
-    private static func entityTag(_ signature: [UInt8]) -> String {
-        String(decoding: Hexadecimal.digits(Array(signature.suffix(16))), as: UTF8.self)
     }
 
     private static func tooLarge(_ size: Int, order: Int, _ assets: AssetSet) -> PackagingError {

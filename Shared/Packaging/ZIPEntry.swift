@@ -31,6 +31,24 @@ struct ZIPEntry: Hashable, Sendable {
         bytes += self.name
     }
 
+    /// The content of the signature in the head of a package; nil if these bytes are no such head.
+    static func signature(inHead head: [UInt8]) -> [UInt8]? {
+        var rest = head[...]
+        while rest.count > Self.localHeaderSize {
+            func number(_ position: Int, _ count: Int) -> Int {
+                (0..<count).reduce(0) { $0 | Int(rest[rest.startIndex + position + $1]) << (8 * $1) }
+            }
+            // Source: APPNOTE §4.3.7
+            let (size, nameSize) = (number(18, 4), number(26, 2) + number(28, 2))
+            let header = Self.localHeaderSize + nameSize
+            guard number(0, 4) == 0x0403_4B50, rest.count >= header + size else { return nil }
+            let name = rest.dropFirst(Self.localHeaderSize).prefix(nameSize)
+            if name.elementsEqual(FileName.signature) { return Array(rest.dropFirst(header).prefix(size)) }
+            rest = rest.dropFirst(header + size)
+        }
+        return nil
+    }
+
     /// What stands in the central directory.
     /// - Parameter offset: of the local header, from the start of the archive.
     func appendCentralRecord(offset: UInt32, to bytes: inout [UInt8]) {

@@ -14,4 +14,18 @@ extension OrderStore {
         for case .error(let message) in replies { throw StoreError(what, reply: message) }
         return replies.map(\.integer)
     }
+
+    /// The heads of the packages of some orders.
+    ///
+    /// - Parameter keys: some dozens to hundreds; a head is smaller than the document.
+    /// - Returns: one per key, in order; nil for an order that has no package.
+    /// - Throws: `StoreError`; `.corrupt` if one of the keys holds something else.
+    public func heads(of keys: [OrderKey]) async throws(StoreError) -> [[UInt8]?] {
+        let what = "reading packages"
+        let field = RedisArgument.string(OrderField.head.rawValue)
+        let replies = try await self.pipeline(
+            keys.map { RedisCommand("HGET", .string(StoreKeys.order($0)), field) }, what)
+        for case .error(let message) in replies { throw StoreError(what, reply: message) }
+        return replies.map(\.bytes)
+    }
 }

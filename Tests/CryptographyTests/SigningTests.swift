@@ -76,6 +76,24 @@ import Testing
         }
     }
 
+    @Test func aSignatureIsReadBackAndPutTogetherWithoutTheKey() throws {
+        try Chain.with { chain in
+            let identity = try chain.identity()
+            let digest = SHA256.digest(self.manifest)
+            for moment in [self.moment, 951_782_400, 2_524_607_999, 2_524_608_000, -1, 0, 253_402_300_799] {
+                let signature = try identity.signature(digest: digest, signingEpochSeconds: moment)
+                #expect(DetachedSignature(der: signature.der) == signature)
+                #expect(
+                    identity.signature(digest: digest, signingEpochSeconds: moment, value: signature.value)
+                        == signature)
+                #expect(identity.signature(digest: digest, signingEpochSeconds: moment, value: []) == nil)
+                for length in stride(from: 0, to: signature.der.count, by: 31) {
+                    #expect(DetachedSignature(der: Array(signature.der[..<length])) == nil)
+                }
+            }
+        }
+    }
+
     @Test func aKeyOfAnotherCertificateIsRefused() throws {
         try Chain.with { chain in
             let other = chain.directory + "/other.pem"

@@ -8,7 +8,7 @@ import Testing
     @Test(arguments: 1...5)
     func anOrderRecordIsReadBack(_ number: Int) throws {
         let state = try Examples.state(number)
-        let record = OrderRecord(state, recipe: Self.recipe)
+        let record = OrderRecord(state, recipe: Self.recipe, seal: number == 1 ? nil : "AAAA")
         let back = try OrderRecord.decode(record.encoded)
         #expect(back == record && back.state(key: state.key) == state)
         let later = try JSON(parsing: record.encoded).setting(["x": 1], "laterMember").setting(1, "package.later")

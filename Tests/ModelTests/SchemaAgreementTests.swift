@@ -185,7 +185,7 @@ import Testing
     private static func records() throws -> [SchemaCase] {
         var state = try Examples.state(1)
         state.positions.apply(source: "/oms", sequence: "12")
-        let record = try JSON(parsing: OrderRecord(state, recipe: RecordTests.recipe).encoded)
+        let record = try JSON(parsing: OrderRecord(state, recipe: RecordTests.recipe, seal: "AAAA").encoded)
         let registration: JSON = ["pushToken": "00FFee", "registered": 1_767_268_800_000]
         var cases: [SchemaCase] = []
         let pending: JSON = ["registered": 1_767_268_700_000, "since": 1_767_268_800_000]

@@ -1,5 +1,6 @@
 import Kafka
 import Model
+import Packaging
 import Store
 import TestKit
 import Testing
@@ -93,6 +94,7 @@ extension CrashScene {
         state.recent = stored.state.recent
         #expect(state == stored.state, "\(key): the last record is not what stands in Redis")
         #expect(told.recipe == PackageRecipe(assets: stored.assets, entityTag: stored.entityTag))
+        #expect(told.seal.flatMap { PackageSeal($0) } != nil, "\(key): the record has no seal")
     }
 
     /// Each change that cannot be applied has its letter; who dies behind sending one sends it again.

@@ -252,7 +252,7 @@ struct ChangeProcessor: Sendable {
     /// Tells `waybill.orders` about each new version, and again about one whose telling may have been lost.
     private func publish(_ open: [Passage], _ verdicts: inout Verdicts) async {
         var messages: [(place: Int, message: KafkaMessage)] = []
-        let told = open.filter(\.work.isTold)
+        let told = open.filter { $0.work.isTold && !$0.work.stands }
         for passage in told {
             let message = KafkaMessage(
                 topic: self.topics.orders, key: Array(passage.work.key.description.utf8),
@@ -267,6 +267,7 @@ struct ChangeProcessor: Sendable {
         }
         CrashPoint.reached(.published)
         await self.settle(told.filter { !verdicts.isPostponed($0.place) }, &verdicts)
+        await self.announce(open.filter(\.work.stands), &verdicts)
         // Last, since it may take longer than all else. A try that fails in between finds what is left of them.
         let endings = EndedRegistrations(
             topics: self.topics, store: self.store, registrations: self.registrations, producer: self.producer)
@@ -302,6 +303,17 @@ struct ChangeProcessor: Sendable {
                 .announce(overtaken)
         } catch {
             verdicts.postpone(told.map(\.place), "\(error)")
+        }
+    }
+
+    /// Publishes what stands of orders whose publication may have been lost with a worker.
+    private func announce(_ standing: [Passage], _ verdicts: inout Verdicts) async {
+        guard !standing.isEmpty else { return }
+        do {
+            try await VersionAnnouncement(topics: self.topics, store: self.store, producer: self.producer)
+                .announce(standing.map(\.work.key))
+        } catch {
+            verdicts.postpone(standing.map(\.place), "\(error)")
         }
     }
 

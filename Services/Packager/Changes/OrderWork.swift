@@ -43,6 +43,7 @@ struct OrderWorkshop: Sendable {
     private let rules: BrandRules
     private let fold: OrderFold
     private let build: Build
+    private let rebuild: Rebuild?
     private let digest: Digest?
     private let signer: String
     /// The brand's assets as ready ZIP entries, by digest.
@@ -55,6 +56,8 @@ struct OrderWorkshop: Sendable {
     typealias Shown = [String: PictureFile]
     /// Packages an order.json with some pictures, signed at a moment.
     typealias Build = @Sendable (JSON, Shown, _ signingEpochSeconds: Int64) throws(PackagingError) -> OrderPackage
+    /// Packages as `Build`, without a signature where the seal of the package as it was still holds.
+    typealias Rebuild = @Sendable (JSON, Shown, PackageSeal, Int64) throws(PackagingError) -> OrderPackage
     /// The `OrderPackage.contentDigest` that `Build` would give, without a signature.
     typealias Digest = @Sendable (JSON, Shown) -> String
 
@@ -62,6 +65,9 @@ struct OrderWorkshop: Sendable {
         let builder = PackageBuilder(brand)
         self.init(
             brand, secrets: secrets, digest: { builder.contentDigest(of: $0, pictures: $1) },
+            rebuild: { (order, pictures, seal, seconds) throws(PackagingError) in
+                try builder.build(order, pictures: pictures, seal: seal, signingEpochSeconds: seconds)
+            },
             build: { (order, pictures, seconds) throws(PackagingError) in
                 try builder.build(order, pictures: pictures, signingEpochSeconds: seconds)
             })
@@ -69,13 +75,16 @@ struct OrderWorkshop: Sendable {
 
     /// - Parameters:
     ///   - digest: nil when only building tells.
+    ///   - rebuild: nil when each package is signed.
     ///   - build: for tests, which need packages that cannot be built.
-    init(_ brand: Brand, secrets: TokenSecrets, digest: Digest? = nil, build: @escaping Build) {
+    init(_ brand: Brand, secrets: TokenSecrets, digest: Digest? = nil, rebuild: Rebuild? = nil, build: @escaping Build)
+    {
         self.rules = brand.rules
         self.digest = digest
         self.signer = brand.signer
         self.fold = OrderFold(rules: brand.rules) { secrets.token(for: $0) }
         self.build = build
+        self.rebuild = rebuild
         self.pictureHosts = brand.pictureHosts
         self.entries = Dictionary(brand.assets.values.map { ($0.entryDigest, $0.entry) }) { first, _ in first }
     }
@@ -144,8 +153,7 @@ struct OrderWorkshop: Sendable {
     ) throws(PackagingError) -> OrderPackage {
         let package = try self.build(state.orderJSON(rules: self.rules), pictures, nowEpochSeconds)
         guard let recordBytes else { return package }
-        let recipe = PackageRecipe(assets: package.assets.map(\.rawValue), entityTag: package.entityTag)
-        let size = OrderRecord(state, recipe: recipe).encoded.count
+        let size = OrderRecord(state, package).encoded.count
         guard size > recordBytes else { return package }
         throw PackagingError(
             .tooLarge,
@@ -155,12 +163,16 @@ struct OrderWorkshop: Sendable {
 
     /// The package of an order that was lost, as it was published; nil if it would be too large now.
     ///
+    /// - Parameter seal: of the package as it was published; nil if that is not known.
     /// - Throws: `PackagingError` `.signing`.
     func restored(
-        _ state: OrderState, pictures: Shown, nowEpochSeconds: Int64
+        _ state: OrderState, pictures: Shown, seal: PackageSeal?, nowEpochSeconds: Int64
     ) throws(PackagingError) -> OrderPackage? {
         do {
-            return try self.package(state, pictures, nowEpochSeconds: nowEpochSeconds)
+            guard let seal, let rebuild = self.rebuild else {
+                return try self.package(state, pictures, nowEpochSeconds: nowEpochSeconds)
+            }
+            return try rebuild(state.orderJSON(rules: self.rules), pictures, seal, nowEpochSeconds)
         } catch {
             guard error.code == .tooLarge else { throw error }
             return nil
@@ -256,6 +268,16 @@ extension OrderWork {
     }
 }
 
+extension OrderRecord {
+    /// The record of a state with the package that was made of it.
+    init(_ state: OrderState, _ package: OrderPackage) {
+        self.init(
+            state,
+            recipe: PackageRecipe(assets: package.assets.map(\.rawValue), entityTag: package.entityTag),
+            seal: package.seal.text)
+    }
+}
+
 extension OrderStore.StoredPackage {
     /// What is stored of a package.
     init(_ package: OrderPackage) {
@@ -290,12 +312,14 @@ extension OrderWork {
         self.state != nil && (self.effect == .changed || self.effect == .removed || self.wasRedelivered)
     }
 
-    /// The record for `waybill.orders`; nil for a removed order, whose record is a tombstone.
+    /// Whether what is to be published stands in Redis already and was not packaged here: only there its seal is.
+    var stands: Bool { self.isTold && self.package == nil && self.state?.isRemoved == false }
+
+    /// The record for `waybill.orders`; nil for a removed order, whose record is a tombstone, and for one that was not
+    /// packaged here.
     var record: OrderRecord? {
-        guard let state = self.state, !state.isRemoved else { return nil }
-        let assets = self.package?.assets.map(\.rawValue) ?? self.stored?.assets ?? []
-        let entityTag = self.package?.entityTag ?? self.stored?.entityTag ?? ""
-        return OrderRecord(state, recipe: PackageRecipe(assets: assets, entityTag: entityTag))
+        guard let state = self.state, let package = self.package, !state.isRemoved else { return nil }
+        return OrderRecord(state, package)
     }
 
     /// The changes that needed no signature of their own, since another one's covers them.

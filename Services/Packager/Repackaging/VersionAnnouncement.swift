@@ -1,5 +1,6 @@
 import Kafka
 import Model
+import Packaging
 import Store
 
 /// Publishes versions to `waybill.orders` that were written by others than the owner of the order's partition, or by
@@ -54,9 +55,15 @@ struct VersionAnnouncement: Sendable {
         guard let producer = self.producer else {
             throw ChangeProcessor.NotDone(description: "announcing orders: there is no way to Kafka here")
         }
-        let messages = orders.map { stored in
+        let heads = try await self.store.heads(of: orders.map(\.state.key))
+        let messages = zip(orders, heads).map { stored, head in
+            // A head that somebody else wrote meanwhile is of another entity tag: then there is no seal.
+            let seal = head.flatMap {
+                PackageSeal(head: $0, signer: stored.signer, content: stored.content, entityTag: stored.entityTag)
+            }
             let record = OrderRecord(
-                stored.state, recipe: PackageRecipe(assets: stored.assets, entityTag: stored.entityTag))
+                stored.state, recipe: PackageRecipe(assets: stored.assets, entityTag: stored.entityTag),
+                seal: seal?.text)
             return KafkaMessage(
                 topic: self.topics.orders, key: Array(stored.state.key.description.utf8),
                 value: stored.state.isRemoved ? nil : record.encoded, headers: RemovedOrder.headers(of: stored.state))

@@ -6,7 +6,8 @@ import Model
 import Packaging
 import Store
 
-/// Puts orders back from records of `waybill.orders`: packaged and signed anew, under the version that they had.
+/// Puts orders back from records of `waybill.orders`, under the version that they had: packaged anew, and signed only
+/// if their signature is not known or does not hold any more.
 ///
 /// Nothing is published, and to devices nothing changed. Doing it again is safe: what stands is skipped.
 struct OrderRestorer: Sendable {
@@ -20,6 +21,18 @@ struct OrderRestorer: Sendable {
     let logger: Logger
     /// UNIX seconds.
     var now: @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970) }
+
+    /// An order that is to be made anew.
+    private struct Lost: Sendable {
+        let state: OrderState
+        /// Of its package as it was published; nil if that is not known.
+        let seal: PackageSeal?
+
+        init(_ key: OrderKey, _ record: OrderRecord) {
+            self.state = record.state(key: key)
+            self.seal = record.seal.flatMap { PackageSeal($0) }
+        }
+    }
 
     /// An order that was made anew.
     private struct Packaged: Sendable {
@@ -71,7 +84,7 @@ struct OrderRestorer: Sendable {
         let standing = try await self.store.standing(replay.items.map(\.item.key))
         let workshops = self.workshops()
         var restored: [OrderStore.Restored] = []
-        var states: [OrderState] = []
+        var lost: [Lost] = []
         var awaited: AwaitedOrders?
         for ((item, offset), standing) in zip(replay.items, standing) {
             switch item {
@@ -86,7 +99,7 @@ struct OrderRestorer: Sendable {
             case .version(let key, let record):
                 if Self.stands(item, standing) { continue }
                 if workshops[key.orderType] != nil {
-                    states.append(record.state(key: key))
+                    lost.append(Lost(key, record))
                 } else if self.isAwaited(key.orderType) {
                     awaited = AwaitedOrders(offset: offset, types: [key.orderType]).merging(awaited)
                 } else {
@@ -95,29 +108,34 @@ struct OrderRestorer: Sendable {
             }
         }
         let begun = PackagingStart.now
-        restored += try await self.package(states, workshops)
+        restored += try await self.package(lost, workshops)
         self.metrics.orders.increment(by: try await self.store.restore(restored, begun: begun))
         self.metrics.records.increment(by: records.count)
         return awaited
     }
 
     private func package(
-        _ states: [OrderState], _ workshops: [OrderTypeIdentifier: OrderWorkshop]
+        _ lost: [Lost], _ workshops: [OrderTypeIdentifier: OrderWorkshop]
     ) async throws -> [OrderStore.Restored] {
-        guard !states.isEmpty else { return [] }
+        guard !lost.isEmpty else { return [] }
         let seconds = self.now()
-        let wanted = try await onAllCores(states) { workshops[$0.key.orderType]?.pictureURLs(of: $0) ?? [] }
-        let keys = zip(states, wanted).flatMap { state, urls in
-            urls.compactMap { workshops[state.key.orderType]?.pictureKey($0, of: state.key) }
+        let wanted = try await onAllCores(lost) {
+            workshops[$0.state.key.orderType]?.pictureURLs(of: $0.state) ?? []
+        }
+        let keys = zip(lost, wanted).flatMap { lost, urls in
+            urls.compactMap { workshops[lost.state.key.orderType]?.pictureKey($0, of: lost.state.key) }
         }
         let found = try await self.shelf?.find(Set(keys), nowEpochSeconds: seconds) ?? PictureShelf.Found()
-        let made = try await onAllCores(Array(zip(states, wanted))) { state, urls in
+        let made = try await onAllCores(Array(zip(lost, wanted))) { lost, urls in
             Packaged(
-                state: state,
-                package: try workshops[state.key.orderType]?.restored(
-                    state, pictures: found.shown[state.key.orderType] ?? [:], nowEpochSeconds: seconds),
+                state: lost.state,
+                package: try workshops[lost.state.key.orderType]?.restored(
+                    lost.state, pictures: found.shown[lost.state.key.orderType] ?? [:], seal: lost.seal,
+                    nowEpochSeconds: seconds),
                 urls: urls)
         }
+        self.metrics.signatures.increment(
+            by: zip(made, lost).count { made, lost in made.package.map { $0.seal != lost.seal } ?? false })
         try await self.shelf?.note(
             made.compactMap { made in
                 made.package.map {

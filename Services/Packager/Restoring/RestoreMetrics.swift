@@ -8,8 +8,10 @@ struct RestoreMetrics: Sendable {
     let remaining: Gauge
     /// Records that were read to restore the view.
     let records: Counter
-    /// Orders that were signed anew and written.
+    /// Orders that were packaged anew and written.
     let orders: Counter
+    /// Of these the ones that had to be signed anew.
+    let signatures: Counter
     /// Registrations, and ends of them, that were written.
     let registrations: Counter
     /// Orders of which no brand is there.
@@ -26,6 +28,7 @@ struct RestoreMetrics: Sendable {
         self.remaining = Gauge(label: "waybill_restore_remaining", factory: factory)
         self.records = Counter(label: "waybill_restore_records_total", factory: factory)
         self.orders = Counter(label: "waybill_restore_orders_total", factory: factory)
+        self.signatures = Counter(label: "waybill_restore_signatures_total", factory: factory)
         self.registrations = Counter(label: "waybill_restore_registrations_total", factory: factory)
         self.strangers = Counter(label: "waybill_restore_strangers_total", factory: factory)
         self.refused = Counter(label: "waybill_restore_refused_total", factory: factory)

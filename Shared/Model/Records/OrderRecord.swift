@@ -10,8 +10,10 @@ public struct OrderRecord: Hashable, Sendable {
     public var positions: AppliedPositions
     public var recent: RecentChanges
     public var recipe: PackageRecipe
+    /// The text of the `PackageSeal`: with it the package is made again without signing. Nil if it is not known.
+    public var seal: String?
 
-    public init(_ state: OrderState, recipe: PackageRecipe) {
+    public init(_ state: OrderState, recipe: PackageRecipe, seal: String? = nil) {
         self.document = state.document
         self.token = state.token
         self.version = state.version
@@ -19,6 +21,7 @@ public struct OrderRecord: Hashable, Sendable {
         self.positions = state.positions
         self.recent = state.recent
         self.recipe = recipe
+        self.seal = seal
     }
 
     /// The order as it stood.
@@ -32,7 +35,7 @@ public struct OrderRecord: Hashable, Sendable {
     public var encoded: [UInt8] {
         let document = self.document.serialized
         // Sorted as well, and all behind "document".
-        let others: JSONObject = [
+        var others: JSONObject = [
             "modified": .integer(self.modifiedEpochSeconds),
             "package": self.recipe.json,
             "recent": .string(self.recent.text),
@@ -40,6 +43,7 @@ public struct OrderRecord: Hashable, Sendable {
             "token": .string(self.token.rawValue),
             "version": .integer(self.version),
         ]
+        if let seal = self.seal { others["seal"] = .string(seal) }
         var output = JSONOutput(capacity: document.count + 2048)
         output.append(text: "{\"document\":")
         output.append(json: document.span)
@@ -68,5 +72,6 @@ public struct OrderRecord: Hashable, Sendable {
             try AuthenticationToken(text)
         }
         self.version = try object.integer("version", in: OrderState.versionRange)
+        self.seal = object.has("seal") ? try object.string("seal") : nil
     }
 }

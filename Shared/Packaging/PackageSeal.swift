@@ -1,0 +1,62 @@
+import Cryptography
+
+/// The parts of a package that only its key could make, with what tells whether they fit: enough to make the same
+/// package again, byte by byte, without signing.
+public struct PackageSeal: Hashable, Sendable {
+    /// Bytes of the name of the signer and of the digest of the content.
+    static let digestSize = 16
+
+    /// The bytes of `Brand.signer`.
+    let signer: [UInt8]
+    /// The bytes of `OrderPackage.contentDigest`, which stands for the manifest.
+    let content: [UInt8]
+    let signingEpochSeconds: Int64
+    /// `DetachedSignature.value`
+    let value: [UInt8]
+
+    init(signer: [UInt8], content: [UInt8], _ signature: DetachedSignature) {
+        self.signer = signer
+        self.content = content
+        self.signingEpochSeconds = signature.signingEpochSeconds
+        self.value = signature.value
+    }
+
+    /// Takes the seal out of a stored package.
+    ///
+    /// - Parameters:
+    ///   - head: `OrderPackage.head`.
+    ///   - signer: `OrderPackage.signer`, 32 hexadecimal digits.
+    ///   - content: `OrderPackage.contentDigest`, 32 hexadecimal digits.
+    ///   - entityTag: of the same package.
+    /// - Returns: nil if the four do not belong together, or are of a package that cannot be made again.
+    public init?(head: [UInt8], signer: String, content: String, entityTag: String) {
+        guard let der = ZIPEntry.signature(inHead: head), let signature = DetachedSignature(der: der),
+            OrderPackage.entityTag(signature.value) == entityTag, let signer = Hexadecimal.bytes(signer),
+            let content = Hexadecimal.bytes(content), signer.count == Self.digestSize,
+            content.count == Self.digestSize
+        else { return nil }
+        self.init(signer: signer, content: content, signature)
+    }
+
+    /// Reads a seal from its text; nil for any other text.
+    public init?(_ text: String) {
+        guard let bytes = Base64URL.decode(text.utf8), bytes.count > 2 * Self.digestSize + 8 else { return nil }
+        let (digest, time) = (Self.digestSize, 2 * Self.digestSize)
+        self.signer = Array(bytes[..<digest])
+        self.content = Array(bytes[digest..<time])
+        let seconds = bytes[time..<time + 8].reduce(0 as UInt64) { $0 << 8 | UInt64($1) }
+        self.signingEpochSeconds = Int64(bitPattern: seconds)
+        self.value = Array(bytes[(time + 8)...])
+    }
+
+    /// Signer, content, signing time in eight bytes with the first the highest, and value, in base 64 for URLs.
+    public var text: String {
+        var bytes = self.signer + self.content
+        bytes.reserveCapacity(bytes.count + 8 + self.value.count)
+        let seconds = UInt64(bitPattern: self.signingEpochSeconds)
+        for shift in stride(from: 56 as UInt64, through: 0, by: -8) {
+            bytes.append(UInt8(truncatingIfNeeded: seconds >> shift))
+        }
+        return Base64URL.encode(bytes + self.value)
+    }
+}

@@ -1,0 +1,140 @@
+import CoreMetrics
+import Kafka
+import Logging
+import Model
+import Packaging
+import Redis
+import Store
+import TestKit
+import Testing
+
+@testable import Packager
+
+/// Restored packages: the same bytes without a signature, and a new signature where the old one does not hold.
+@Suite(.timeLimit(.minutes(2))) struct RestoreSealTests {
+    private func restorer(_ scene: PackagerScene, _ brand: Brand) throws -> OrderRestorer {
+        let workshop = OrderWorkshop(brand, secrets: try BrandFixture.secrets())
+        var restorer = OrderRestorer(
+            store: OrderStore(redis: scene.redis), workshops: { [brand.orderType: workshop] },
+            isAwaited: { _ in false },
+            shelf: nil, metrics: RestoreMetrics(factory: scene.metrics),
+            logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+        restorer.now = { ChangeLog.noon + 86_400 }
+        return restorer
+    }
+
+    private func fill(_ scene: PackagerScene, _ brand: Brand, _ orders: [String]) async throws {
+        var log = ChangeLog()
+        try await scene.processor(workshop: OrderWorkshop(brand, secrets: try BrandFixture.secrets())).process(
+            orders.map { log.change("order.replaced", $0, ChangeLog.document($0)) })
+    }
+
+    private func archives(_ scene: PackagerScene, _ orders: [String]) async throws -> [[UInt8]] {
+        var archives: [[UInt8]] = []
+        for order in orders {
+            archives.append(
+                try #require(try await StoredArchive.read(try ChangeLog.key(order), from: scene.redis), "\(order)")
+                    .bytes)
+        }
+        return archives
+    }
+
+    @Test func whatWasLostComesBackByteByByteWithoutASignature() async throws {
+        try await PackagerScene.run { scene in
+            let names = (0..<20).map { "o\($0)" }
+            try await self.fill(scene, scene.fixture.brand, names)
+            let before = try await self.archives(scene, names)
+            let records = try await scene.read(scene.topics.orders, 20)
+            _ = try await scene.redis.send(RedisCommand("FLUSHALL"))
+
+            #expect(try await self.restorer(scene, scene.fixture.brand).restore(records) == nil)
+            #expect(try await self.archives(scene, names) == before)
+            #expect(scene.counter("waybill_restore_orders_total") == 20)
+            #expect(scene.counter("waybill_restore_signatures_total") == 0)
+            let directory = try TemporaryDirectory("seal")
+            let root = try directory.write("root.pem", scene.fixture.rootPEM)
+            let archive = try #require(try await StoredArchive.read(try ChangeLog.key("o7"), from: scene.redis))
+            _ = try archive.verify(root: root)
+            let record = try OrderRecord.decode(try #require(records.first?.value))
+            var plain = record
+            plain.seal = nil
+            #expect(record.encoded.count - plain.encoded.count == 405, "the size of a record matters to Kafka")
+        }
+    }
+
+    /// Damaged seals too: nothing that a record says makes a package that does not verify, or none at all.
+    @Test func aRecordWithoutItsOwnSealIsSigned() async throws {
+        try await PackagerScene.run { scene in
+            let names = (0..<5).map { "o\($0)" }
+            try await self.fill(scene, scene.fixture.brand, names)
+            let before = try await self.archives(scene, names)
+            let published = try await scene.read(scene.topics.orders, 5)
+            let other = try OrderRecord.decode(try #require(published[4].value)).seal
+            var records: [KafkaRecord] = []
+            for (number, original) in published.enumerated() {
+                var record = try OrderRecord.decode(try #require(original.value))
+                record.seal = [nil, "", record.seal.map { String($0.dropLast(4)) }, other, record.seal][number]
+                records.append(
+                    KafkaRecord(
+                        topic: original.topic, partition: 0, offset: Int64(number), timestampMilliseconds: 0,
+                        key: original.key, value: record.encoded))
+            }
+            _ = try await scene.redis.send(RedisCommand("FLUSHALL"))
+
+            _ = try await self.restorer(scene, scene.fixture.brand).restore(records)
+            #expect(scene.counter("waybill_restore_signatures_total") == 4)
+            let after = try await self.archives(scene, names)
+            #expect(zip(after, before).map { $0 == $1 } == [false, false, false, false, true])
+            let directory = try TemporaryDirectory("seal")
+            let root = try directory.write("root.pem", scene.fixture.rootPEM)
+            for name in names {
+                let archive = try #require(try await StoredArchive.read(try ChangeLog.key(name), from: scene.redis))
+                _ = try archive.verify(root: root)
+            }
+        }
+    }
+
+    @Test func aRenewedCertificateSignsWhatIsRestored() async throws {
+        let renewed = try RenewedBrand()
+        try await PackagerScene.run { scene in
+            try await self.fill(scene, try renewed.load(), ["a"])
+            let records = try await scene.read(scene.topics.orders, 1)
+            _ = try await scene.redis.send(RedisCommand("FLUSHALL"))
+            try renewed.renewCertificate()
+            _ = try await self.restorer(scene, try renewed.load()).restore(records)
+            #expect(scene.counter("waybill_restore_signatures_total") == 1)
+            let archive = try #require(try await StoredArchive.read(try ChangeLog.key("a"), from: scene.redis))
+            #expect(try archive.verify(root: renewed.root).contains(try renewed.certificate()))
+        }
+    }
+
+    /// A record that somebody publishes who did not package the order has the seal out of Redis.
+    @Test func whatIsAnnouncedAgainHasTheSealThatStands() async throws {
+        try await PackagerScene.run { scene in
+            var log = ChangeLog()
+            let change = log.change("order.replaced", "o", ChangeLog.document())
+            let processor = try scene.processor()
+            try await processor.process([change])
+            try await processor.process([change])
+            let seals = try await scene.read(scene.topics.orders, 2).map {
+                try OrderRecord.decode(try #require($0.value)).seal
+            }
+            #expect(seals[0] != nil && seals[0] == seals[1])
+            let stored = try #require(try await scene.stored("o"))
+            let head = try #require(try await OrderStore(redis: scene.redis).heads(of: [stored.state.key])[0])
+            #expect(
+                PackageSeal(head: head, signer: stored.signer, content: stored.content, entityTag: stored.entityTag)?
+                    .text == seals[0])
+            #expect(
+                PackageSeal(
+                    head: head, signer: stored.signer, content: stored.content,
+                    entityTag: String(repeating: "0", count: 32)) == nil)
+            for length in stride(from: 0, to: head.count, by: 97) {
+                #expect(
+                    PackageSeal(
+                        head: Array(head[..<length]), signer: stored.signer, content: stored.content,
+                        entityTag: stored.entityTag) == nil)
+            }
+        }
+    }
+}
