@@ -77,6 +77,12 @@ let package = Package(
         shared("Cryptography", ["CCrypto"]),
         shared("HTTP2", ["CNGHTTP2", .nioCore]),
         shared("Fetch", ["CCurl"]),
+        .target(
+            name: "Browser", path: "Shared/Browser",
+            resources: [
+                .embedInCode("Files/waybill.mjs"), .embedInCode("Files/waybill.css"), .embedInCode("Files/polyfill.js"),
+            ],
+            swiftSettings: house),
         shared("Packaging", ["Model", "Cryptography", "CDeflate"]),
         shared("Store", ["Model", "Redis", "Cryptography", .nioCore]),
         shared("APNS", ["Model", "HTTP2", "Cryptography", .nioCore, .nioPosix, .nioSSL, .deque]),
@@ -160,6 +166,7 @@ let package = Package(
                 "Pusher", "Model", "Store", "Redis", "Kafka", "APNS", "Packaging", "Operations", "TestKit",
                 .nioCore, .nioPosix, .logging, .coreMetrics, .configuration, .serviceLifecycle,
             ]),
+        tests("BrowserTests", ["Browser"]),
         tests("DevkitTests", ["Devkit", "Model", "Kafka", "Cryptography", "Packaging", "TestKit"]),
         tests("TidyTests"),
     ]

@@ -11,6 +11,7 @@ import Testing
         "Shared/Model": [],
         "Shared/Kafka": ["CRDKafka"],
         "Shared/Redis": ["CHiredis", "Cryptography"],
+        "Shared/Browser": [],
         "Shared/Cryptography": ["CCrypto"],
         "Shared/HTTP2": ["CNGHTTP2"],
         "Shared/Fetch": ["CCurl"],

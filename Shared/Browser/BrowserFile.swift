@@ -1,0 +1,42 @@
+/// A file that the shop's page loads: the JS module, its CSS, the stand-in for Apple Pay.
+///
+/// The texts are in `Files`, as people read them; the build puts them into the program.
+public struct BrowserFile: Hashable, Sendable {
+    /// Path below the service's root, such as `/applepay/waybill.mjs`.
+    public let path: String
+    public let contentType: String
+    public let bytes: [UInt8]
+
+    /// The ES module.
+    public static let module = BrowserFile(
+        path: "/applepay/waybill.mjs", contentType: Self.javaScript, bytes: PackageResources.waybill_mjs)
+
+    /// The same as a classic script with one global, `waybill.applePay`.
+    public static let script = BrowserFile(
+        path: "/applepay/waybill.js", contentType: Self.javaScript, bytes: Self.classic(PackageResources.waybill_mjs))
+
+    /// The pay button where the system draws it.
+    public static let stylesheet = BrowserFile(
+        path: "/applepay/waybill.css", contentType: "text/css; charset=utf-8", bytes: PackageResources.waybill_css)
+
+    /// The stand-in for Apple Pay. For development only: a service must not serve it to customers.
+    public static let polyfill = BrowserFile(
+        path: "/applepay/polyfill.js", contentType: Self.javaScript, bytes: PackageResources.polyfill_js)
+
+    /// The files that a page of a shop needs in production.
+    public static let all = [module, script, stylesheet]
+
+    private static let javaScript = "text/javascript; charset=utf-8"
+
+    /// A module made a classic script: its body in a function, its exports below the global `waybill`.
+    static func classic(_ module: [UInt8]) -> [UInt8] {
+        let text = String(decoding: module, as: UTF8.self)
+        let marker = "\nexport {"
+        // From the end: the export list is the module's last statement.
+        guard let start = text.ranges(of: marker).last, let end = text.ranges(of: "};").last else { return module }
+        let body = text[..<start.lowerBound]
+        let names = text[start.upperBound..<end.lowerBound]
+        let global = "\nwindow.waybill = Object.assign(window.waybill || {}, { applePay: {\(names)} });\n"
+        return Array(("(() => {\n\"use strict\";\n" + body + global + "})();\n").utf8)
+    }
+}

@@ -1,0 +1,183 @@
+"""Debian's Chromium without a window, driven over its DevTools protocol."""
+import base64
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+DEADLINE_SECONDS = 30
+
+
+def missing():
+    """What keeps a browser from being driven here, for people; None if nothing does."""
+    if not shutil.which("chromium"):
+        return "chromium is not installed"
+    try:
+        import websocket  # noqa: F401
+    except ImportError:
+        return "python3-websocket is not installed"
+    return None
+
+
+class Browser:
+    """One Chromium with a profile of its own, which is gone at the end."""
+
+    def __init__(self):
+        self.profile = tempfile.mkdtemp(prefix="waybill-chromium.")
+        self.process = subprocess.Popen(
+            ["chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
+             "--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars",
+             "--remote-debugging-port=0", f"--user-data-dir={self.profile}", "about:blank"],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            self.port = self._port()
+        except BaseException:
+            self.close()
+            raise
+
+    def _port(self):
+        path = os.path.join(self.profile, "DevToolsActivePort")
+        end = time.monotonic() + DEADLINE_SECONDS
+        while time.monotonic() < end:
+            if self.process.poll() is not None:
+                raise RuntimeError(f"chromium ended with {self.process.returncode}")
+            if os.path.exists(path):
+                with open(path) as file:
+                    lines = file.read().split("\n")
+                if len(lines) >= 2:
+                    return int(lines[0])
+            time.sleep(0.05)
+        raise RuntimeError("chromium is not ready")
+
+    def page(self, width=1280, height=900, scheme="light"):
+        """A new page without cookies of another one."""
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}/json/new?about:blank", method="PUT")
+        target = json.load(urllib.request.urlopen(request, timeout=DEADLINE_SECONDS))
+        return Page(target["webSocketDebuggerUrl"], width, height, scheme)
+
+    def close(self):
+        self.process.terminate()
+        try:
+            self.process.wait(DEADLINE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        shutil.rmtree(self.profile, ignore_errors=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+class Page:
+    def __init__(self, address, width, height, scheme):
+        import websocket
+        self.socket = websocket.create_connection(address, suppress_origin=True, timeout=DEADLINE_SECONDS)
+        self.number = 0
+        self.complaints = []  # exceptions, errors in the console, violations of the content security policy
+        for domain in ("Page", "Runtime", "Log"):
+            self.call(domain + ".enable")
+        self.look(width, height, scheme)
+
+    def look(self, width, height, scheme="light"):
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height,
+                  deviceScaleFactor=2 if width < 600 else 1, mobile=width < 600)
+        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+
+    def call(self, method, **parameters):
+        self.number += 1
+        self.socket.send(json.dumps({"id": self.number, "method": method, "params": parameters}))
+        while True:
+            message = json.loads(self.socket.recv())
+            if message.get("id") == self.number:
+                if "error" in message:
+                    raise RuntimeError(f"{method}: {message['error']['message']}")
+                return message["result"]
+            self._note(message)
+
+    def _note(self, message):
+        parameters = message.get("params", {})
+        if message.get("method") == "Runtime.exceptionThrown":
+            details = parameters["exceptionDetails"]
+            text = details.get("exception", {}).get("description") or details["text"]
+            self.complaints.append("exception: " + text)
+        if message.get("method") == "Log.entryAdded" and parameters["entry"]["level"] == "error":
+            self.complaints.append(f"{parameters['entry']['source']}: {parameters['entry']['text']}")
+
+    def open(self, url):
+        self.call("Page.navigate", url=url)
+        self.wait("location.href !== 'about:blank' && document.readyState === 'complete'")
+
+    def evaluate(self, expression):
+        """The value of an expression, awaited if it is a promise."""
+        answer = self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
+        if "exceptionDetails" in answer:
+            details = answer["exceptionDetails"]
+            raise RuntimeError(details.get("exception", {}).get("description") or details["text"])
+        return answer["result"].get("value")
+
+    def wait(self, expression, seconds=DEADLINE_SECONDS):
+        """Waits until an expression is true, and gives its value."""
+        end = time.monotonic() + seconds
+        while True:
+            try:
+                value = self.evaluate(expression)
+            except RuntimeError as error:
+                if time.monotonic() > end:
+                    raise
+                value = None if "Cannot" in str(error) or "undefined" in str(error) else (_ for _ in ()).throw(error)
+            if value:
+                return value
+            if time.monotonic() > end:
+                raise AssertionError(f"not true within {seconds} s: {expression}; complaints: {self.complaints}")
+            time.sleep(0.03)
+
+    def click(self, element):
+        """A trusted click into the middle of the element that a JavaScript expression gives."""
+        self.wait(f"Boolean({element})")
+        box = self.evaluate(
+            f"(() => {{ const e = {element}; e.scrollIntoView({{block: 'center', behavior: 'instant'}});"
+            " const b = e.getBoundingClientRect(); return {x: b.x + b.width / 2, y: b.y + b.height / 2}; })()")
+        for kind in ("mousePressed", "mouseReleased"):
+            self.call("Input.dispatchMouseEvent", type=kind, x=box["x"], y=box["y"], button="left", clickCount=1)
+
+    def type(self, element, text):
+        """Replaces what a text field holds, as a person would."""
+        self.evaluate(f"(() => {{ const e = {element}; e.focus(); e.select(); }})()")
+        self.call("Input.insertText", text=text)
+
+    def screenshot(self, path, whole=False):
+        parameters = {"format": "png"}
+        if whole:
+            size = self.call("Page.getLayoutMetrics")["cssContentSize"]
+            parameters.update(captureBeyondViewport=True, clip={
+                "x": 0, "y": 0, "width": size["width"], "height": min(size["height"], 12000), "scale": 1})
+        with open(path, "wb") as file:
+            file.write(base64.b64decode(self.call("Page.captureScreenshot", **parameters)["data"]))
+
+    def close(self):
+        self.socket.close()
+
+
+def main_page_button():
+    """The simulated pay button of a page."""
+    return "document.querySelector('apple-pay-button')"
+
+
+def sheet(selector):
+    """An element of the polyfill's sheet."""
+    return f"(document.querySelector('[data-waybill-sheet]') || {{}}).shadowRoot?.querySelector({json.dumps(selector)})"
+
+
+if __name__ == "__main__":
+    # `chromium.py missing`: says what is missing and fails, or says nothing.
+    reason = missing()
+    if reason:
+        print(reason)
+    sys.exit(1 if reason else 0)

@@ -1,0 +1,367 @@
+"""The JS module, its CSS and the polyfill, in Chromium: python3 -m unittest test_module, in this folder."""
+import gzip
+import json
+import re
+import unittest
+
+import chromium
+import shop as shops
+
+MODULE = """
+import * as waybill from "/applepay/waybill.mjs";
+window.told = [];
+const tell = (name) => (detail) => told.push([name, detail && detail.error
+  ? Object.assign({}, detail, { error: `${detail.error.name}: ${detail.error.message}` }) : detail]);
+window.waybillModule = waybill;
+const options = Object.assign({
+  basketIdentifier: "b1", onAuthorised: tell("authorised"), onFailed: tell("failed"), onError: tell("error"),
+  onCancelled: tell("cancelled"),
+}, window.options);
+window.controller = waybill.createController(options);
+window.attached = controller.attach(document.querySelector("#pay"));
+attached.then((value) => { window.hasButton = value; });
+"""
+
+
+class ModuleTests(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.browser = chromium.Browser()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.browser.close()
+
+    def setUp(self):
+        self.shop = shops.Shop()
+        self.addCleanup(self.shop.close)
+
+    def open(self, options="", before="", polyfill=True, script=MODULE):
+        """A page with the module, after `before` and with `options`, which are JavaScript."""
+        tag = '<script src="/applepay/polyfill.js" data-wallet="/wallet"></script>' if polyfill else ""
+        self.shop.pages["/"] = (
+            '<!doctype html><html lang="en"><meta charset="utf-8"><title>Shop</title>'
+            f'<script src="/before.js"></script>{tag}<div id="pay" hidden></div>'
+            '<script type="module" src="/page.js"></script>')
+        self.shop.scripts["/before.js"] = f"{before};\nwindow.options = {{{options}}};"
+        self.shop.scripts["/page.js"] = script
+        page = self.browser.page()
+        self.addCleanup(page.close)
+        page.open(self.shop.url + "/")
+        return page
+
+    def pay(self, page):
+        page.wait("window.hasButton")
+        page.click(chromium.main_page_button())
+        page.wait(f"({chromium.sheet('.pay')}) && !({chromium.sheet('.pay')}).disabled")
+        page.click(chromium.sheet(".pay"))
+
+    def told(self, page, name):
+        page.wait(f"told.some(([name]) => name === {json.dumps(name)})")
+        return [detail for one, detail in page.evaluate("told") if one == name]
+
+    def titles(self, page):
+        return [entry["title"] for entry in page.evaluate("waybill.polyfill.transcript")]
+
+    def test_a_payment_hands_its_order_to_the_device(self):
+        for api in ("applepay", "payment-request"):
+            with self.subTest(api):
+                self.shop.requests.clear()
+                page = self.open(f"api: '{api}'")
+                self.pay(page)
+                verdict = self.told(page, "authorised")[0]
+                self.assertTrue(verdict["hasTracking"])
+                self.assertEqual(verdict["orderIdentifier"], "1")
+                page.wait("waybill.polyfill.transcript.some(({title}) => title === 'the device took the details')")
+                handed = self.shop.asked("/wallet")[0][2]["orderDetails"]
+                self.assertEqual(handed, shops.DETAILS)
+                # Before the payment the shop sees the outward part of the postal code, afterwards the whole contact.
+                address = self.shop.asked("/applepay/basket/b1/validatepostalcode")[0][2]
+                self.assertEqual(address, {"countryCode": "GB", "postalCode": "EC4M", "locality": "London"})
+                paid = self.shop.asked("/applepay/payment")[0][2]
+                self.assertEqual(paid["basketIdentifier"], "b1")
+                self.assertEqual(paid["payment"]["shippingContact"]["emailAddress"], "jane@example.com")
+                self.assertEqual(self.shop.asked("/applepay/validate")[0][2], {
+                    "validationURL": "https://apple-pay-gateway-cert.apple.com/paymentservices/paymentSession"})
+                self.assertEqual(page.complaints, [])
+
+    def test_details_that_the_browser_refuses_never_fail_a_payment(self):
+        broken = [("webServiceURL", "shop.example"), ("webServiceURL", ""), ("authenticationToken", None)]
+        for api in ("applepay", "payment-request"):
+            for name, value in broken:
+                with self.subTest(api=api, member=name, value=value):
+                    details = dict(shops.DETAILS, **{name: value})
+                    if value is None:
+                        del details[name]
+                    self.shop.answers["POST /applepay/payment"] = (
+                        200, {"status": "success", "orderIdentifier": "1", "orderDetails": details})
+                    page = self.open(f"api: '{api}'")
+                    self.pay(page)
+                    self.assertFalse(self.told(page, "authorised")[0]["hasTracking"])
+                    error = self.told(page, "error")[0]
+                    self.assertEqual(error["stage"], "tracking")
+                    self.assertIn("TypeError", error["error"])
+                    self.assertIn("complete", self.titles(page))
+
+    def test_sessions_before_version_3_get_a_number(self):
+        page = self.open(before="window.results = []", script="""
+            import { completeSafely } from "/applepay/waybill.mjs";
+            document.querySelector("#pay").hidden = false;
+            document.querySelector("#pay").textContent = "pay";
+            document.querySelector("#pay").addEventListener("click", () => {
+              const session = new ApplePaySession(2, REQUEST);
+              session.onvalidatemerchant = async () => session.completeMerchantValidation(
+                await (await fetch("/applepay/validate", { method: "POST" })).json());
+              session.onpaymentauthorized = () => {
+                const complete = session.completePayment.bind(session);
+                session.completePayment = (value) => { results.push(value); complete(value); };
+                completeSafely(session, { status: "failure" }, { version: 2 });
+                results.push("done");
+              };
+              session.begin();
+            });
+            window.ready = true;
+            """.replace("REQUEST", json.dumps(shops.REQUEST)))
+        page.wait("window.ready")
+        page.click("document.querySelector('#pay')")
+        page.wait(f"({chromium.sheet('.pay')}) && !({chromium.sheet('.pay')}).disabled")
+        page.click(chromium.sheet(".pay"))
+        page.wait("results.includes('done')")
+        self.assertEqual(page.evaluate("results"), [1, "done"])
+        last = page.evaluate("waybill.polyfill.transcript.filter(({title}) => title === 'complete').pop()")
+        self.assertEqual(last["detail"]["status"], "failure")
+
+    def test_a_session_exists_only_inside_a_gesture(self):
+        page = self.open()
+        page.wait("window.hasButton")
+        page.evaluate("document.querySelector('apple-pay-button').click()")
+        error = self.told(page, "error")[0]
+        self.assertEqual(error["stage"], "begin")
+        self.assertIn("InvalidAccessError", error["error"])
+        # The button works afterwards.
+        self.pay(page)
+        self.told(page, "authorised")
+        late = self.open(script="""
+            document.querySelector("#pay").hidden = false;
+            document.querySelector("#pay").textContent = "pay";
+            document.querySelector("#pay").addEventListener("click", async () => {
+              await fetch("/applepay/metadata");
+              try { new ApplePaySession(3, REQUEST); window.result = "made"; } catch (error) { window.result = error.name; }
+            });
+            window.ready = true;
+            """.replace("REQUEST", json.dumps(shops.REQUEST)))
+        late.wait("window.ready")
+        late.click("document.querySelector('#pay')")
+        self.assertEqual(late.wait("window.result"), "InvalidAccessError")
+
+    def test_an_unknown_outcome_is_told_and_a_certain_one_too(self):
+        cases = [(504, "outcome_unknown", "unknown"), (502, "upstream_unavailable", "none"), (422, "order_invalid", "none")]
+        for status, code, outcome in cases:
+            with self.subTest(code):
+                self.shop.answers["POST /applepay/payment"] = (status, {"error": {"code": code, "message": "x"}})
+                page = self.open()
+                self.pay(page)
+                self.assertEqual(self.told(page, "failed")[0]["outcome"], outcome)
+                self.assertEqual(self.told(page, "error")[0]["outcome"], outcome)
+
+    def test_an_answer_that_never_comes_ends_as_unknown(self):
+        # From the payment on the module's timers run 200 times as fast.
+        page = self.open("""authorise: (payment, { signal }) => {
+            const slow = window.setTimeout;
+            window.setTimeout = (work, time) => slow(work, (time || 0) / 200);
+            return new Promise(() => { signal.onabort = () => told.push(["aborted", null]); }); }""")
+        page.wait("window.hasButton")
+        page.evaluate("waybill.polyfill.timeScale = 100; waybill.polyfill.script(['pay'])")
+        page.click(chromium.main_page_button())
+        self.assertEqual(self.told(page, "failed")[0]["outcome"], "unknown")
+        self.told(page, "aborted")
+
+    def test_the_shop_s_verdict_counts_after_the_sheet_was_closed(self):
+        page = self.open("authorise: () => new Promise((resolve) => { window.verdict = resolve; })")
+        self.pay(page)
+        page.wait("Boolean(window.verdict)")
+        page.click(chromium.sheet(".plain"))
+        self.assertTrue(self.told(page, "cancelled")[0]["isCharging"])
+        page.evaluate("verdict({ status: 'success', orderIdentifier: '7' })")
+        self.assertEqual(self.told(page, "authorised")[0]["orderIdentifier"], "7")
+
+    def test_a_refused_merchant_closes_the_sheet(self):
+        self.shop.answers["POST /applepay/validate"] = (502, {"error": {"code": "merchant_session_refused"}})
+        page = self.open()
+        page.wait("window.hasButton")
+        page.click(chromium.main_page_button())
+        self.assertEqual(self.told(page, "error")[0]["stage"], "merchant")
+        page.wait("!document.querySelector('[data-waybill-sheet]')")
+        self.assertIn("abort", self.titles(page))
+
+    def test_errors_of_the_shop_keep_the_sheet_open(self):
+        self.shop.answers["POST /applepay/payment"] = (200, {"status": "failure", "code": "address", "errors": [
+            {"code": "shippingContactInvalid", "contactField": "postalCode", "message": "No such postal code"}]})
+        page = self.open()
+        self.pay(page)
+        self.told(page, "failed")
+        page.wait(f"({chromium.sheet('.errors')}).textContent === 'No such postal code'")
+
+    def test_a_late_address_check_keeps_the_sheet_alive(self):
+        page = self.open(before="""
+            const own = window.fetch, slow = window.setTimeout;
+            window.fetch = (url, options) => {
+              if (!String(url).endsWith("validatepostalcode")) return own(url, options);
+              window.setTimeout = (work, time) => slow(work, (time || 0) / 50);
+              return new Promise(() => {});
+            }""")
+        page.wait("window.hasButton")
+        page.evaluate("waybill.polyfill.timeScale = 100")
+        page.click(chromium.main_page_button())
+        page.wait(f"(({chromium.sheet('.errors')}) || {{}}).textContent === "
+                  "'The address could not be checked. Try again.'")
+
+    def test_browsers_without_apple_pay_get_no_button_and_no_css(self):
+        shapes = {
+            "no API": "",
+            "static calls that throw": "window.ApplePaySession = { canMakePayments() { throw new Error('x'); } }",
+            "no card reader": "window.ApplePaySession = { canMakePayments: () => false }",
+            "version 2": "window.ApplePaySession = { canMakePayments: () => true, supportsVersion: (n) => n < 3 }",
+        }
+        for name, before in shapes.items():
+            with self.subTest(name):
+                self.shop.requests.clear()
+                page = self.open(before=before, polyfill=False)
+                page.wait("window.hasButton === false")
+                self.assertFalse(page.evaluate("waybillModule.isSupportedByDevice()"))
+                self.assertTrue(page.evaluate("document.querySelector('#pay').hidden"))
+                self.assertEqual(self.shop.asked("/applepay/metadata"), [])
+                self.assertEqual(self.shop.asked("/applepay/waybill.css"), [])
+                self.assertEqual(page.complaints, [])
+
+    def test_css_icons_and_nothing_else_come_with_support(self):
+        page = self.open()
+        page.wait("window.hasButton")
+        links = page.evaluate("[...document.querySelectorAll('link')].map((link) => link.rel)")
+        self.assertEqual(sorted(links), ["apple-touch-icon", "stylesheet"])
+        self.assertEqual(page.evaluate("Object.keys(window.waybill)"), ["polyfill"])
+        # Where no system button exists the CSS draws nothing.
+        self.assertEqual(page.evaluate("""(() => {
+            const button = document.body.appendChild(document.createElement("button"));
+            button.className = "waybill-apple-pay";
+            return getComputedStyle(button).display; })()"""), "none")
+
+    def test_a_merchant_that_is_off_or_a_basket_that_is_gone_has_no_button(self):
+        for path, answer in (("GET /applepay/metadata", (200, {"enabled": False})),
+                             ("GET /applepay/basket/b1", (404, {"error": {"code": "not_found"}}))):
+            with self.subTest(path):
+                before = self.shop.answers[path]
+                self.shop.answers[path] = answer
+                self.open().wait("window.hasButton === false")
+                self.shop.answers[path] = before
+
+    def test_versions_are_the_lowest_that_fit(self):
+        page = self.open()
+        page.wait("window.hasButton")
+        table = [({}, 3), ({"total": {"label": "x", "amount": "0.00"}}, 4), ({"supportedNetworks": ["visa", "elo"]}, 5),
+                 ({"couponCode": "x"}, 12), ({"multiTokenContexts": []}, 14)]
+        for change, version in table:
+            request = json.dumps(dict(shops.REQUEST, **change))
+            self.assertEqual(page.evaluate(f"waybillModule.requiredVersion({request})"), version, change)
+
+    def test_a_payment_provider_s_confirmation(self):
+        page = self.open()
+        page.wait("window.hasButton")
+        self.shop.answers["POST /confirm"] = (200, {"id": "pi_1", "order_details": shops.DETAILS})
+        session = """{ completePayment(value) { (window.completed = window.completed || []).push(value);
+            if (value.orderDetails && window.refuses) throw new TypeError("no"); } }"""
+        for refuses in ("false", "true"):
+            page.evaluate(f"window.refuses = {refuses}; window.completed = []")
+            result = page.evaluate(
+                f"waybillModule.confirmPayment({{ confirmURL: '/confirm', elements: {{ session: {session} }},"
+                " confirmParams: { apple_pay_order_details: {} } })")
+            self.assertEqual(result["paymentIntent"]["id"], "pi_1")
+            self.assertEqual(page.evaluate("completed.pop().status"), 0)
+        self.assertEqual(page.evaluate("completed.length"), 1)
+        self.shop.answers["POST /confirm"] = (402, {"error": {"code": "declined", "message": "declined"}})
+        result = page.evaluate(
+            f"waybillModule.confirmPayment({{ confirmURL: '/confirm', elements: {{ session: {session} }} }})")
+        self.assertEqual(result["error"]["code"], "declined")
+        self.assertEqual(page.evaluate("completed.pop().status"), 1)
+
+    def test_the_track_button_needs_the_shop_s_link(self):
+        page = self.open()
+        page.wait("window.hasButton")
+        for call in ("addToWallet({ orderIdentifier: '1' })", "addToWallet({ link: '/x' })",
+                     "addToWallet({ orderIdentifier: '1', link: 'javascript:alert(1)' })"):
+            with self.assertRaises(RuntimeError):
+                page.evaluate(f"waybillModule.{call}")
+        self.shop.pages["/track"] = "<title>tracked</title>"
+        page.evaluate("waybillModule.addToWallet({ orderIdentifier: '1', link: async () => '/track' })")
+        page.wait("document.title === 'tracked'")
+
+    def test_the_classic_script_has_one_global(self):
+        page = self.open(script="window.hasButton = true")
+        before = set(page.evaluate("Object.getOwnPropertyNames(window)"))
+        page.evaluate("new Promise((done) => { const script = document.createElement('script');"
+                      " script.src = '/applepay/waybill.js'; script.onload = done; document.head.append(script); })")
+        self.assertEqual(set(page.evaluate("Object.getOwnPropertyNames(window)")) - before, set())
+        self.assertTrue(page.evaluate("waybill.applePay.isSupportedByDevice()"))
+        self.assertEqual(page.complaints, [])
+
+    def test_the_polyfill_refuses_other_hosts_and_real_apple_pay(self):
+        page = self.open(before="window.ApplePaySession = function () {}", script="window.done = true")
+        page.wait("window.done")
+        self.assertFalse(page.evaluate("Boolean(window.waybill)"))
+        other = self.browser.page()
+        self.addCleanup(other.close)
+        other.call("Page.navigate", url="about:blank")
+        source = json.dumps(shops.file("polyfill.js").decode())
+        other.evaluate(f"new Function({source})()")
+        self.assertFalse(other.evaluate("Boolean(window.ApplePaySession)"))
+
+    def test_the_polyfill_checks_requests_and_sessions(self):
+        page = self.open()
+        page.wait("window.hasButton")
+        table = [
+            ({"countryCode": "gb"}, "$.countryCode"), ({"currencyCode": "POUND"}, "$.currencyCode"),
+            ({"supportedNetworks": []}, "$.supportedNetworks"), ({"supportedNetworks": ["x"]}, "$.supportedNetworks[0]"),
+            ({"merchantCapabilities": ["supportsEMV"]}, "$.merchantCapabilities"),
+            ({"total": {"label": "", "amount": "1"}}, "$.total.label"),
+            ({"total": {"label": "x", "amount": "-1"}}, "$.total.amount"),
+            ({"lineItems": [{"label": "x"}]}, "$.lineItems[0].amount"),
+            ({"shippingMethods": [{"label": "a", "identifier": "1", "amount": "1"}] * 2}, "$.shippingMethods[1].identifier"),
+            ({"recurringPaymentRequest": {}, "deferredPaymentRequest": {}}, "$.deferredPaymentRequest"),
+        ]
+        self.assertEqual(page.evaluate(f"waybill.polyfill.problems({json.dumps(shops.REQUEST)}, 14)"), [])
+        for change, path in table:
+            request = json.dumps(dict(shops.REQUEST, **change))
+            found = page.evaluate(f"waybill.polyfill.problems({request}, 14)")
+            self.assertEqual([problem["path"] for problem in found], [path], change)
+        # A session of another domain looks good and closes the sheet.
+        own = self.shop.answers["POST /applepay/validate"]
+        self.shop.answers["POST /applepay/validate"] = lambda body: (200, dict(own(body)[1], domainName="evil.example"))
+        page.click(chromium.main_page_button())
+        self.told(page, "cancelled")
+
+
+class FileTests(unittest.TestCase):
+    def test_files_are_small(self):
+        for name, content in (("waybill.mjs", shops.file("waybill.mjs")), ("waybill.js", shops.classic())):
+            size = len(gzip.compress(content, 9))
+            self.assertLessEqual(size, 12 * 1024, name)
+
+    def test_syntax_is_of_2019(self):
+        newer = newer_syntax(shops.file("waybill.mjs").decode())
+        self.assertEqual(newer, [])
+        for text in ("a?.b", "a ?? b", "a ||= b", "import.meta.url", "import('x')", "class A { #b }", "1n", "1_000"):
+            self.assertNotEqual(newer_syntax(text), [], text)
+
+
+def newer_syntax(source):
+    """What came after ES2019, outside of comments and texts."""
+    strings = r'"(?:[^"\\\n]|\\.)*"' + r"|'(?:[^'\\\n]|\\.)*'" + r"|//[^\n]*|/\*.*?\*/"
+    code = re.sub(strings, '""', source, flags=re.S)
+    found = re.findall(
+        r"\?\.(?!\d)|\?\?|(?:\|\||&&)=|\bimport\s*[.(]|(?<![\w$])#\w+|\b\d+n\b|\b\d+_\d|\bglobalThis\b|\bstatic\s*\{"
+        r"|\bmatchAll\b|\breplaceAll\b|\ballSettled\b", code)
+    return found
+
+
+if __name__ == "__main__":
+    unittest.main()
