@@ -39,6 +39,9 @@ import Testing
         case .head: "HEAD"
         case .post: "POST"
         case .delete: "DELETE"
+        case .put: "PUT"
+        case .patch: "PATCH"
+        case .options: "OPTIONS"
         case .other: "other"
         }
     }

@@ -10,7 +10,8 @@ import Store
 /// All endpoints: a request in, an answer out.
 ///
 /// A class so that what waits for Redis keeps one reference and not a copy of everything.
-final class Endpoints: Sendable {
+final class Endpoints: Responder {
+    let reading: ExtendedReading? = nil
     let basePath: String
     let brands: BrandLibrary
     let package: PackageEndpoint

@@ -22,14 +22,28 @@ struct RequestTarget {
         }
         if start + 1 < end, bytes[start] == .slash, bytes[start + 1] == .slash { start += 1 }
         guard start + 4 <= end, bytes.extracting(start..<start + 4).isEqual("/v1/") else { return nil }
+        return try Self.segments(bytes.extracting(start + 4..<end), limit: 6)
+    }
+
+    /// All decoded segments of the path, 8 at most; one empty segment for `/`, none for what is no path.
+    ///
+    /// - Throws: `.badTarget` for broken percent-encoding.
+    func segments() throws(Route.Failure) -> [String] {
+        let bytes = self.text.utf8Span.span
+        let (start, end) = (self.pathStart(bytes), self.queryStart(bytes))
+        guard start < end, bytes[start] == .slash else { return [] }
+        return try Self.segments(bytes.extracting(start + 1..<end), limit: 8) ?? []
+    }
+
+    private static func segments(_ bytes: Span<UInt8>, limit: Int) throws(Route.Failure) -> [String]? {
         var segments: [String] = []
-        segments.reserveCapacity(6)
-        start += 4
-        while start <= end {
+        segments.reserveCapacity(limit)
+        var start = 0
+        while start <= bytes.count {
             var next = start
-            while next < end, bytes[next] != .slash { next += 1 }
+            while next < bytes.count, bytes[next] != .slash { next += 1 }
             // Deeper than any path of ours; where exactly it goes astray does not matter.
-            guard segments.count < 6 else { return nil }
+            guard segments.count < limit else { return nil }
             guard let segment = Self.decoded(bytes.extracting(start..<next)) else {
                 throw .badTarget("the path has an invalid percent-encoding")
             }

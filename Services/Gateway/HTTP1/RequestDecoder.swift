@@ -20,14 +20,16 @@ struct RequestDecoder {
 
     private let limits: HeadLimits
     private let bodyLimit: Int
+    private let reading: ExtendedReading?
     private let peer: Peer
     private var buffer = ByteBuffer()
     private var state = State.head(scanned: 0)
 
-    init(peer: Peer, bodyLimit: Int, limits: HeadLimits = HeadLimits()) {
+    init(peer: Peer, bodyLimit: Int, limits: HeadLimits = HeadLimits(), reading: ExtendedReading? = nil) {
         self.peer = peer
         self.bodyLimit = bodyLimit
         self.limits = limits
+        self.reading = reading
     }
 
     /// Bytes that came and belong to no request that was given out.
@@ -90,7 +92,8 @@ struct RequestDecoder {
             return nil
         }
         let head = try RequestHead(
-            parsing: self.buffer.readableBytesUInt8Span.extracting(0..<length), limits: self.limits)
+            parsing: self.buffer.readableBytesUInt8Span.extracting(0..<length), limits: self.limits,
+            isExtended: self.reading != nil)
         let request = Request(
             method: head.method, target: self.text(head.target) ?? "", fields: self.fields(head), body: ByteBuffer(),
             client: self.client(head))
@@ -99,7 +102,8 @@ struct RequestDecoder {
         case .length(0):
             return self.finished(request, head)
         case .length(let length):
-            guard length <= self.bodyLimit else { throw .tooLarge(self.bodyLimit) }
+            let limit = self.limit(of: request)
+            guard length <= limit else { throw .tooLarge(limit) }
         case .chunked: break
         }
         self.state = .body(head, request, ChunkedDecoder())
@@ -118,7 +122,7 @@ struct RequestDecoder {
             }
             request.body = body
         case .chunked:
-            let isComplete = try chunks.decode(&self.buffer, into: &request.body, limit: self.bodyLimit)
+            let isComplete = try chunks.decode(&self.buffer, into: &request.body, limit: self.limit(of: request))
             guard isComplete else {
                 self.state = .body(head, request, chunks)
                 return nil
@@ -172,6 +176,10 @@ struct RequestDecoder {
         return nil
     }
 
+    private func limit(of request: Request) -> Int {
+        self.reading?.bodyLimit(request.method, request.target) ?? self.bodyLimit
+    }
+
     private func text(_ range: Range<Int>?) -> String? {
         guard let range else { return nil }
         return self.buffer.getString(at: self.buffer.readerIndex + range.lowerBound, length: range.count)
@@ -185,6 +193,8 @@ struct RequestDecoder {
     private func fields(_ head: RequestHead) -> Request.Fields {
         Request.Fields(
             authorization: self.text(head.authorization), ifNoneMatch: head.ifNoneMatch.compactMap { self.text($0) },
-            ifModifiedSince: self.text(head.ifModifiedSince))
+            ifModifiedSince: self.text(head.ifModifiedSince),
+            others: head.others.compactMap { name, range in self.text(range).map { RequestField(name: name, value: $0) }
+            })
     }
 }

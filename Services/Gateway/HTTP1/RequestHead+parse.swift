@@ -4,8 +4,10 @@ import NIOHTTP1
 // be the other reader (request smuggling). Source: RFC 9112 §2.2, §3, §5, §6.3, §11.2
 
 extension RequestHead {
-    /// - Parameter bytes: the whole head, from the method to the empty line inclusive.
-    init(parsing bytes: Span<UInt8>, limits: HeadLimits) throws(RequestFault) {
+    /// - Parameters:
+    ///   - bytes: the whole head, from the method to the empty line inclusive.
+    ///   - isExtended: whether the fields that only some roles read are kept.
+    init(parsing bytes: Span<UInt8>, limits: HeadLimits, isExtended: Bool = false) throws(RequestFault) {
         self.init()
         var cursor = try self.readRequestLine(bytes, limits)
         var fields = FieldsSeen()
@@ -15,7 +17,9 @@ extension RequestHead {
                 throw RequestFault(
                     status: .requestHeaderFieldsTooLarge, message: "a request may have \(limits.fields) fields at most")
             }
+            let start = cursor
             cursor = try self.readField(bytes, from: cursor, &fields)
+            if isExtended { self.noteOther(bytes, start..<cursor) }
         }
         try self.settle(fields)
     }
@@ -88,6 +92,9 @@ extension RequestHead {
         if name.isEqual("POST") { return .post }
         if name.isEqual("HEAD") { return .head }
         if name.isEqual("DELETE") { return .delete }
+        if name.isEqual("PUT") { return .put }
+        if name.isEqual("PATCH") { return .patch }
+        if name.isEqual("OPTIONS") { return .options }
         return .other
     }
 
@@ -148,6 +155,19 @@ extension RequestHead {
             seen.isChunked = true
         default: break
         }
+    }
+
+    /// Keeps a field that only some roles read.
+    ///
+    /// - Parameter line: a field that was found to be well-formed, with its end.
+    private mutating func noteOther(_ bytes: Span<UInt8>, _ line: Range<Int>) {
+        var colon = line.lowerBound
+        while bytes[colon] != UInt8(ascii: ":") { colon += 1 }
+        guard let name = RequestField.Name(bytes.extracting(line.lowerBound..<colon)) else { return }
+        var (start, end) = (colon + 1, line.upperBound - 2)
+        while start < end, bytes[start].isBlank { start += 1 }
+        while end > start, bytes[end - 1].isBlank { end -= 1 }
+        self.others.append((name, start..<end))
     }
 
     private mutating func settle(_ seen: FieldsSeen) throws(RequestFault) {

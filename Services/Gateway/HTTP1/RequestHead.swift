@@ -19,6 +19,8 @@ struct RequestHead {
     var ifModifiedSince: Range<Int>?
     var ifNoneMatch: [Range<Int>] = []
     var forwardedFor: [Range<Int>] = []
+    /// Fields that only some roles read.
+    var others: [(name: RequestField.Name, value: Range<Int>)] = []
 }
 
 /// What the head of a request may cost.

@@ -38,7 +38,7 @@ final class HTTP2ConnectionHandler: ChannelInboundHandler {
 
     /// Fills the pipeline of a connection on which HTTP/2 was agreed upon.
     static func add(
-        to channel: any Channel, slot: ConnectionSlot, endpoints: Endpoints, peer: Peer, limits: HTTP2Limits
+        to channel: any Channel, slot: ConnectionSlot, endpoints: any Responder, peer: Peer, limits: HTTP2Limits
     ) throws {
         let connection = HTTP2ConnectionHandler(limits: limits, slot: slot, peer: peer)
         let bound = NIOLoopBound(connection, eventLoop: channel.eventLoop)
@@ -113,7 +113,7 @@ final class HTTP2ConnectionHandler: ChannelInboundHandler {
 
     /// One timer for all streams. It looks four times per limit, or more often when the end is near.
     private func arm(_ context: ChannelHandlerContext) {
-        let wait = self.isStopping ? self.limits.lingering : self.limits.requestLimit
+        let wait = self.isStopping ? self.limits.lingering : min(self.limits.requestLimit, self.limits.arrivalLimit)
         let part = TimeAmount.nanoseconds(max(wait.nanoseconds / 4, 1_000_000))
         self.timer = context.eventLoop.assumeIsolated().scheduleTask(in: part) {
             let now = NIODeadline.now()

@@ -19,6 +19,8 @@ struct HTTP2Limits: Sendable {
     var estimate = 32 << 10
     /// How long a request may take to arrive, and how long a connection may be without one.
     var requestLimit = GatewayServer.idleLimit
+    /// The time that a request may take to arrive, if it is less than that.
+    var arrivalLimit = GatewayServer.idleLimit
     /// How long a client may take to read an answer.
     var answerLimit = ConnectionHandler.answerLimit
     /// How long a connection that was told to end stays for requests that were on their way.

@@ -22,7 +22,7 @@ final class HTTP2StreamHandler: ChannelInboundHandler {
     }
 
     private let connection: HTTP2ConnectionHandler
-    private let endpoints: Endpoints
+    private let endpoints: any Responder
     private var decoder: StreamRequestDecoder
     private var state = State.receiving
     /// When the state began.
@@ -38,10 +38,10 @@ final class HTTP2StreamHandler: ChannelInboundHandler {
     private var context: ChannelHandlerContext?
     private let presence = Presence()
 
-    init(connection: HTTP2ConnectionHandler, endpoints: Endpoints, peer: Peer) {
+    init(connection: HTTP2ConnectionHandler, endpoints: any Responder, peer: Peer) {
         self.connection = connection
         self.endpoints = endpoints
-        self.decoder = StreamRequestDecoder(peer: peer)
+        self.decoder = StreamRequestDecoder(peer: peer, reading: endpoints.reading)
     }
 
     func handlerAdded(context: ChannelHandlerContext) {
@@ -201,7 +201,7 @@ final class HTTP2StreamHandler: ChannelInboundHandler {
     func look(_ now: NIODeadline, _ limits: HTTP2Limits) {
         guard let context = self.context else { return }
         switch self.state {
-        case .receiving where now - self.since >= limits.requestLimit:
+        case .receiving where now - self.since >= limits.arrivalLimit:
             self.refuse(RequestFault(status: .requestTimeout, message: "the request came too slowly"), context)
         case .writing where now - self.since >= limits.answerLimit: self.reset(.cancel, context)
         // How long an answer takes is the endpoints' business, which have limits of their own.

@@ -17,13 +17,18 @@ struct StreamRequestDecoder {
     private let peer: Peer
     private let bodyLimit: Int
     private let limits: HeadLimits
+    private let reading: ExtendedReading?
     /// Nil until the fields have come.
     private var request: Request?
 
-    init(peer: Peer, bodyLimit: Int = ConnectionHandler.bodyLimit, limits: HeadLimits = HeadLimits()) {
+    init(
+        peer: Peer, bodyLimit: Int = ConnectionHandler.bodyLimit, limits: HeadLimits = HeadLimits(),
+        reading: ExtendedReading? = nil
+    ) {
         self.peer = peer
         self.bodyLimit = bodyLimit
         self.limits = limits
+        self.reading = reading
     }
 
     /// - Parameter isLast: no body follows.
@@ -35,7 +40,12 @@ struct StreamRequestDecoder {
             return .request(request)
         }
         var head = Head()
-        for (name, value, _) in headers { try head.note(name, value, self.bodyLimit) }
+        for (name, value, _) in headers {
+            try head.note(name, value)
+            if self.reading != nil, let name = RequestField.Name(rawValue: name == ":authority" ? "host" : name) {
+                head.fields.others.append(RequestField(name: name, value: value))
+            }
+        }
         guard headers.count <= self.limits.fields else {
             throw RequestFault(
                 status: .requestHeaderFieldsTooLarge, message: "a request may have \(self.limits.fields) fields at most"
@@ -45,6 +55,8 @@ struct StreamRequestDecoder {
             throw .malformed("the request target is missing or has characters that must be percent-encoded")
         }
         guard target.utf8.count <= self.limits.line else { throw RequestHead.lineTooLong(self.limits) }
+        let limit = self.limit(head.method, target)
+        guard head.length <= limit else { throw .tooLarge(limit) }
         let request = Request(
             method: head.method, target: target, fields: head.fields, body: ByteBuffer(),
             client: self.peer.client(forwardedFor: head.forwardedFor))
@@ -58,12 +70,17 @@ struct StreamRequestDecoder {
         // A stream that begins with data was refused before.
         guard self.request != nil else { throw .malformed("there is a body without a request") }
         let length = self.request?.body.readableBytes ?? 0
-        guard data.readableBytes <= self.bodyLimit - length else { throw .tooLarge(self.bodyLimit) }
+        let limit = self.request.map { self.limit($0.method, $0.target) } ?? self.bodyLimit
+        guard data.readableBytes <= limit - length else { throw .tooLarge(limit) }
         self.request?.body.writeImmutableBuffer(data)
         guard isLast, let request = self.request else { return nil }
         // Nothing follows, so nothing is kept.
         self.request = nil
         return .request(request)
+    }
+
+    private func limit(_ method: Request.Method, _ target: String) -> Int {
+        self.reading?.bodyLimit(method, target) ?? self.bodyLimit
     }
 
     /// The fields that decide something.
@@ -73,9 +90,11 @@ struct StreamRequestDecoder {
         var fields = Request.Fields()
         var forwardedFor: [String] = []
         var expectsContinue = false
+        /// Bytes of the body, as announced.
+        var length = 0
 
         /// Names are in small letters. Source: RFC 9113 §8.2.1
-        mutating func note(_ name: String, _ value: String, _ bodyLimit: Int) throws(RequestFault) {
+        mutating func note(_ name: String, _ value: String) throws(RequestFault) {
             switch name {
             case ":method": self.method = Request.Method(value)
             case ":path": self.target = value
@@ -92,7 +111,7 @@ struct StreamRequestDecoder {
                 guard let length = value.utf8Span.span.decimal else {
                     throw .malformed("Content-Length must be one number")
                 }
-                guard length <= bodyLimit else { throw .tooLarge(bodyLimit) }
+                self.length = length
             case "expect":
                 guard value.lowercased() == "100-continue" else {
                     throw RequestFault(

@@ -5,6 +5,8 @@ struct Request: Sendable {
     /// The methods that some path takes.
     enum Method: Hashable, Sendable {
         case get, head, post, delete
+        /// Taken by the checkout role alone.
+        case put, patch, options
         /// Anything else; no path takes it.
         case other
 
@@ -14,6 +16,9 @@ struct Request: Sendable {
             case "HEAD": self = .head
             case "POST": self = .post
             case "DELETE": self = .delete
+            case "PUT": self = .put
+            case "PATCH": self = .patch
+            case "OPTIONS": self = .options
             default: self = .other
             }
         }
@@ -25,6 +30,8 @@ struct Request: Sendable {
         /// One element for each field of the name.
         var ifNoneMatch: [String] = []
         var ifModifiedSince: String?
+        /// Those that only some roles read; empty in the others.
+        var others: [RequestField] = []
     }
 
     let method: Method

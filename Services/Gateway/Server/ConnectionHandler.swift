@@ -33,7 +33,7 @@ final class ConnectionHandler: ChannelDuplexHandler {
         case closing
     }
 
-    private let endpoints: Endpoints
+    private let endpoints: any Responder
     private let slot: ConnectionSlot
     private let requestLimit: TimeAmount
     private var decoder: RequestDecoder
@@ -53,11 +53,11 @@ final class ConnectionHandler: ChannelDuplexHandler {
     private let presence = Presence()
 
     /// - Parameter requestLimit: from the connection or the last answer to the last byte of a request.
-    init(endpoints: Endpoints, slot: ConnectionSlot, peer: Peer, requestLimit: TimeAmount) {
+    init(endpoints: any Responder, slot: ConnectionSlot, peer: Peer, requestLimit: TimeAmount) {
         self.endpoints = endpoints
         self.slot = slot
         self.requestLimit = requestLimit
-        self.decoder = RequestDecoder(peer: peer, bodyLimit: Self.bodyLimit)
+        self.decoder = RequestDecoder(peer: peer, bodyLimit: Self.bodyLimit, reading: endpoints.reading)
         self.deadline = .now() + requestLimit
     }
 
@@ -87,7 +87,7 @@ final class ConnectionHandler: ChannelDuplexHandler {
                 context.writeAndFlush(self.wrapOutboundOut(Self.continueLine), promise: nil)
                 self.releaseRead(context)
             case nil:
-                self.noteStart()
+                self.noteStart(context)
                 if self.isInputClosed { context.close(promise: nil) } else { self.releaseRead(context) }
             }
         } catch {
@@ -96,10 +96,14 @@ final class ConnectionHandler: ChannelDuplexHandler {
     }
 
     /// A request that has begun is not idle for as long as the connection was, but it may not drip for ever either.
-    private func noteStart() {
+    private func noteStart(_ context: ChannelHandlerContext) {
         guard !self.hasBegun, self.decoder.isInsideRequest else { return }
         self.hasBegun = true
-        self.slot.ended(at: .now())
+        let now = NIODeadline.now()
+        self.slot.ended(at: now)
+        guard let limit = self.endpoints.reading?.arrivalLimit, now + limit < self.deadline else { return }
+        self.deadline = now + limit
+        self.arm(context)
     }
 
     /// Source: RFC 9110 §10.1.1

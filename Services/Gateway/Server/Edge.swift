@@ -24,7 +24,7 @@ struct Edge: Sendable {
     }
 
     /// Fills the pipeline of a connection that was let in; on its loop.
-    func setUp(_ channel: any Channel, _ slot: ConnectionSlot, _ endpoints: Endpoints) throws {
+    func setUp(_ channel: any Channel, _ slot: ConnectionSlot, _ endpoints: any Responder) throws {
         let peer = self.proxies.peer(channel.remoteAddress)
         guard let certificate = self.certificates?.certificate else {
             return try self.addHTTP1(channel, slot, endpoints, peer)
@@ -40,13 +40,15 @@ struct Edge: Sendable {
             guard name == ServerCertificate.http2 else { return try self.addHTTP1(channel, slot, endpoints, peer) }
             var limits = HTTP2Limits()
             limits.requestLimit = self.requestLimit
+            limits.arrivalLimit = min(self.requestLimit, endpoints.reading?.arrivalLimit ?? self.requestLimit)
+            if let reading = endpoints.reading { limits.bodies = reading.bodies }
             try HTTP2ConnectionHandler.add(to: channel, slot: slot, endpoints: endpoints, peer: peer, limits: limits)
         }
         try pipeline.addHandler(handshake)
     }
 
     private func addHTTP1(
-        _ channel: any Channel, _ slot: ConnectionSlot, _ endpoints: Endpoints, _ peer: Peer
+        _ channel: any Channel, _ slot: ConnectionSlot, _ endpoints: any Responder, _ peer: Peer
     ) throws {
         try channel.pipeline.syncOperations.addHandler(
             ConnectionHandler(endpoints: endpoints, slot: slot, peer: peer, requestLimit: self.requestLimit))

@@ -48,7 +48,7 @@ extension GatewayServer {
         return [reloader, server, monitor] + (edge.certificates.map { [$0] } ?? [])
     }
 
-    private static func edge(_ settings: EdgeSettings, _ environment: ServiceEnvironment) -> Edge {
+    static func edge(_ settings: EdgeSettings, _ environment: ServiceEnvironment) -> Edge {
         var edge = Edge(metrics: EdgeMetrics(factory: environment.metrics))
         let wished = settings.limits.total
         let fitting = OpenFiles.connections(wished: wished, files: OpenFiles.raiseLimit())

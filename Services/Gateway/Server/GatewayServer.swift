@@ -20,7 +20,7 @@ final class GatewayServer: Service {
     static let acceptPause = TimeAmount.milliseconds(100)
 
     private let address: ListenAddress
-    private let endpoints: Endpoints
+    private let endpoints: any Responder
     private let environment: ServiceEnvironment
     /// Called when the last request is answered.
     private let onStopped: @Sendable () async -> Void
@@ -29,7 +29,7 @@ final class GatewayServer: Service {
     private let edge: Edge
 
     init(
-        address: ListenAddress, endpoints: Endpoints, environment: ServiceEnvironment,
+        address: ListenAddress, endpoints: any Responder, environment: ServiceEnvironment,
         edge: Edge,
         onStopped: @escaping @Sendable () async -> Void,
         onListening: @escaping @Sendable (Int) -> Void = { _ in }

@@ -117,9 +117,30 @@ public struct OrderFold: Sendable {
         return document
     }
 
+    /// The reasons for which a document would be refused as the state of an order that is not there yet; none for one
+    /// that would be taken.
+    ///
+    /// - Parameter document: as a publisher sends it, members that Waybill owns included.
+    public func violations(
+        in document: OrderDocument, of key: OrderKey, nowEpochSeconds now: Int64
+    ) -> [Violation] {
+        var members = document.members
+        let owned = OwnedMembers(takenFrom: &members, key: key, rules: self.rules, isPatch: false)
+        guard owned.violations.isEmpty else { return owned.violations }
+        let token = owned.token ?? self.deriveToken(key)
+        return self.violations(OrderDocument(members: members), key, token, nil, now)
+    }
+
     private func validate(
         _ document: OrderDocument, _ key: OrderKey, _ token: AuthenticationToken, _ modified: Int64?, _ now: Int64
     ) throws(ChangeFault) {
+        let violations = self.violations(document, key, token, modified, now)
+        guard violations.isEmpty else { throw Self.fault(violations) }
+    }
+
+    private func violations(
+        _ document: OrderDocument, _ key: OrderKey, _ token: AuthenticationToken, _ modified: Int64?, _ now: Int64
+    ) -> [Violation] {
         let order = document.complete(
             key: key, token: token, modifiedEpochSeconds: Self.modification(of: document, after: modified, now),
             rules: self.rules)
@@ -131,7 +152,7 @@ public struct OrderFold: Sendable {
                 Violation(
                     path: "$", message: "would have \(size) bytes, an order has at most \(OrderDocument.sizeLimit)"))
         }
-        guard violations.isEmpty else { throw Self.fault(violations) }
+        return violations
     }
 
     /// The moment of the next version.

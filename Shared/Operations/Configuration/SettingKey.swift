@@ -43,6 +43,12 @@ public enum SettingKey: String, CaseIterable, Sendable {
     case trustedProxies = "WAYBILL_TRUSTED_PROXIES"
     /// Makes the gateway log what devices send to `POST /v1/log`: `on` or `off`. Default `off`: it counts them only.
     case deviceLogs = "WAYBILL_DEVICE_LOGS"
+    /// Where the checkout role listens, `host:port`; port 0 takes a free one. Default `127.0.0.1:8085`.
+    case checkoutListen = "WAYBILL_CHECKOUT_LISTEN"
+    /// Directory with one merchant of the checkout role a sub-directory. Default none: no key and no page is known.
+    case merchants = "WAYBILL_MERCHANTS"
+    /// Lets pages of this machine use http with the checkout role: `on` or `off`. For development. Default `off`.
+    case developmentPlayground = "WAYBILL_DEVELOPMENT_PLAYGROUND"
     /// Where the pusher finds APNs. Default `https://api.push.apple.com:443`.
     case apnsURL = "WAYBILL_APNS_URL"
     /// Path of a PEM file with the roots that APNs' certificate must lead to. Default: the system's.

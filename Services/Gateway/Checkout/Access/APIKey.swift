@@ -1,0 +1,59 @@
+import Cryptography
+import Model
+
+/// A secret key of a merchant's servers, as it stands in `merchant.json`: by its digest.
+struct APIKey: Sendable {
+    /// The routes that a key opens.
+    enum Scope: String, CaseIterable, Sendable {
+        case details, links, confirm, notify, read
+        /// Publishing changes of orders.
+        case orders
+    }
+
+    /// For logs and metrics.
+    let name: String
+    /// SHA-256 of the key.
+    private let digest: [UInt8]
+    let scopes: Set<Scope>
+    let orderTypes: Set<OrderTypeIdentifier>
+
+    /// - Parameter sha256: 64 hexadecimal digits; nil if they are none.
+    init?(name: String, sha256: String, scopes: Set<Scope>, orderTypes: Set<OrderTypeIdentifier>) {
+        let digits = sha256.utf8.compactMap(\.hexadecimalValue)
+        guard digits.count == 64, sha256.utf8.count == 64 else { return nil }
+        self.name = name
+        self.digest = stride(from: 0, to: 64, by: 2).map { digits[$0] << 4 | digits[$0 + 1] }
+        self.scopes = scopes
+        self.orderTypes = orderTypes
+    }
+
+    static func digest(_ key: String) -> [UInt8] { SHA256.digest(Array(key.utf8)) }
+
+    /// In constant time.
+    func matches(_ digest: [UInt8]) -> Bool { constantTimeEqual(self.digest, digest) }
+}
+
+/// The server that sent a request, by its key.
+struct Caller: Sendable {
+    let merchant: Merchant
+    let key: APIKey
+
+    /// - Throws: `scope_missing`, `capability_required`.
+    func require(_ scope: APIKey.Scope) throws(CheckoutFailure) {
+        guard self.key.scopes.contains(scope) else {
+            throw CheckoutFailure(.scopeMissing, "this key does not have the scope \(scope.rawValue)")
+        }
+        guard self.merchant.capabilities.contains(.orderTracking) else {
+            throw CheckoutFailure(
+                .capabilityRequired,
+                "the merchant does not have the capability \(Merchant.Capability.orderTracking.rawValue)")
+        }
+    }
+
+    /// - Throws: `scope_missing` for an order type that is not the key's.
+    func require(_ type: OrderTypeIdentifier) throws(CheckoutFailure) {
+        guard self.key.orderTypes.contains(type) else {
+            throw CheckoutFailure(.scopeMissing, "this key is not for orders of this type")
+        }
+    }
+}

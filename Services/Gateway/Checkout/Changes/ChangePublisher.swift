@@ -1,0 +1,82 @@
+import Foundation
+import Kafka
+import Logging
+import Model
+import Packaging
+
+/// Checks changes of orders as the packager will, and publishes them to Kafka.
+///
+/// An answer comes after all in-sync replicas have the record. Bounded: `DeliveryGate` lets some thousand wait, each for
+/// the producer's delivery limit.
+final class ChangePublisher: Sendable {
+    private let producer: KafkaProducer
+    private let topics: Topics
+    private let brands: BrandLibrary
+    private let secrets: TokenSecrets
+    private let metrics: CheckoutMetrics
+    private let logger: Logger
+    private let gate = DeliveryGate()
+
+    init(
+        producer: KafkaProducer, topics: Topics, brands: BrandLibrary, secrets: TokenSecrets,
+        metrics: CheckoutMetrics, logger: Logger
+    ) {
+        self.producer = producer
+        self.topics = topics
+        self.brands = brands
+        self.secrets = secrets
+        self.metrics = metrics
+        self.logger = logger
+    }
+
+    /// The packager's own decision about changes of a type.
+    ///
+    /// - Throws: `not_found` for a type without a brand, `unavailable` for one whose brand cannot be loaded now.
+    func fold(of type: OrderTypeIdentifier) throws(CheckoutFailure) -> OrderFold {
+        guard let brand = self.brands.brands[type] else {
+            guard self.brands.serves(type) else {
+                throw CheckoutFailure(.notFound, "orders of this type are not served here")
+            }
+            throw CheckoutFailure.unavailable("the brand of this order type cannot be loaded", retryAfterSeconds: 60)
+        }
+        return OrderFold(rules: brand.rules) { [secrets] in secrets.token(for: $0) }
+    }
+
+    /// Refuses a document that would become a dead letter.
+    ///
+    /// - Throws: `order_invalid` with the places that are wrong.
+    func check(_ document: JSONObject, of key: OrderKey) throws(CheckoutFailure) {
+        let violations = try self.fold(of: key.orderType).violations(
+            in: OrderDocument(members: document), of: key, nowEpochSeconds: Int64(Date().timeIntervalSince1970))
+        guard violations.isEmpty else { throw Self.invalid(violations) }
+    }
+
+    static func invalid(_ violations: [Violation]) -> CheckoutFailure {
+        var failure = CheckoutFailure(.orderInvalid, "the order would not be valid", param: "order")
+        failure.details = violations
+        return failure
+    }
+
+    /// Publishes a change and waits for its acknowledgement.
+    ///
+    /// - Throws: `body_too_large` for what no topic takes, `unavailable` when Kafka does not acknowledge in time: then
+    ///   the change may come all the same, and the same again is harmless.
+    func publish(_ event: OrderEvent) async throws(CheckoutFailure) {
+        let message = event.message(topic: self.topics.orderChanges)
+        guard (message.value?.count ?? 0) <= OrderChange.valueLimit else {
+            throw CheckoutFailure(.bodyTooLarge, "a change may have \(OrderChange.valueLimit) bytes at most")
+        }
+        do throws(KafkaError) {
+            _ = try await self.gate.produce(message, with: self.producer)
+            self.metrics.changed(.published)
+        } catch {
+            self.metrics.changed(.failed)
+            guard error.code != .messageTooLarge else {
+                throw CheckoutFailure(.bodyTooLarge, "the change is larger than the topic of changes takes")
+            }
+            self.logger.warning(
+                "a change was not published", metadata: ["order": "\(event.key)", "error": "\(error)"])
+            throw CheckoutFailure.unavailable("the change could not be published, try it again")
+        }
+    }
+}

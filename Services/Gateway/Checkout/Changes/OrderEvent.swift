@@ -1,0 +1,39 @@
+import Foundation
+import Kafka
+import Model
+
+/// A change of an order that came by HTTP, as it goes to Kafka: a CloudEvent in binary mode.
+///
+/// Source: CloudEvents Kafka binding 1.0.2 §3.2
+struct OrderEvent: Sendable {
+    let key: OrderKey
+    let type: ChangeType
+    let source: String
+    let id: String
+    /// The data; nil for a removal.
+    let data: JSONObject?
+
+    /// - Parameters:
+    ///   - caller: whose key names the source.
+    ///   - idempotencyKey: a caller's own name for the request, which makes the event's identifier: the packager takes a
+    ///     repeated one for a duplicate. Nil for a random one.
+    init(_ key: OrderKey, _ type: ChangeType, _ data: JSONObject?, caller: Caller, idempotencyKey: String? = nil) {
+        self.key = key
+        self.type = type
+        self.data = data
+        self.source = "waybill-checkout/\(caller.merchant.name)/\(caller.key.name)"
+        self.id = idempotencyKey.map { "\(type.rawValue)/\($0)" } ?? UUID().uuidString.lowercased()
+    }
+
+    /// The record for the topic of changes.
+    func message(topic: String) -> KafkaMessage {
+        var headers = [
+            KafkaHeader(name: "ce_specversion", text: "1.0"), KafkaHeader(name: "ce_type", text: self.type.rawValue),
+            KafkaHeader(name: "ce_source", text: self.source), KafkaHeader(name: "ce_id", text: self.id),
+            KafkaHeader(name: "ce_subject", text: self.key.description),
+        ]
+        if self.data != nil { headers.append(KafkaHeader(name: "content-type", text: "application/json")) }
+        return KafkaMessage(
+            topic: topic, key: Array(self.key.description.utf8), value: self.data?.serialized ?? [], headers: headers)
+    }
+}

@@ -1,0 +1,20 @@
+import ArgumentParser
+import Operations
+
+/// `waybill-gateway checkout`: serves shops and their pages around the payment. A process of its own.
+struct CheckoutCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "checkout",
+        abstract: "Serves shops and their pages around the payment: order details, merchant sessions, changes by HTTP.")
+
+    @Flag(help: "Print the effective configuration, secrets redacted, and exit.")
+    var checkConfig = false
+
+    func run() async throws {
+        try await ServiceRun.run(
+            name: "waybill-gateway-checkout", checkOnly: self.checkConfig, conditions: GatewayServer.conditions,
+            dependence: .part, needs: Checkout.needs,
+            read: { settings, common in try CheckoutSettings(settings, common: common) },
+            build: { settings, environment in try Checkout.build(settings, environment) })
+    }
+}

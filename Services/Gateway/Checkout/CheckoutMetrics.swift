@@ -1,0 +1,61 @@
+import CoreMetrics
+import NIOHTTP1
+
+/// The metrics of the checkout role, named once.
+struct CheckoutMetrics: Sendable {
+    /// The routes, as labels.
+    enum Route: String, CaseIterable, Sendable {
+        case orderDetails = "order-details"
+        case grants, links, orders
+        case grantedDetails = "granted-details"
+        case preflight
+        /// What was asked for is not known.
+        case none
+    }
+
+    /// The outcome of a request, as a label.
+    enum Outcome: String, CaseIterable, Sendable {
+        case done
+        /// The caller has to do something else.
+        case refused
+        /// Something here, or what stands behind, failed.
+        case failed
+
+        init(_ status: HTTPResponseStatus) {
+            self = status.code < 400 ? .done : status.code < 500 ? .refused : .failed
+        }
+    }
+
+    /// The outcome of publishing a change, as a label.
+    enum Publication: String, CaseIterable, Sendable { case published, failed }
+
+    private let factory: any MetricsFactory
+    private let durations: [Route: Timer]
+    private let publications: [Publication: Counter]
+
+    init(factory: any MetricsFactory) {
+        self.factory = factory
+        self.durations = Route.allCases.reduce(into: [:]) { durations, route in
+            durations[route] = Timer(
+                label: "waybill_checkout_request_seconds", dimensions: [("route", route.rawValue)], factory: factory)
+        }
+        self.publications = Publication.allCases.reduce(into: [:]) { publications, outcome in
+            publications[outcome] = Counter(
+                label: "waybill_checkout_changes_total", dimensions: [("outcome", outcome.rawValue)], factory: factory)
+        }
+    }
+
+    /// - Parameter merchant: the name of a merchant that is configured; nil for none.
+    func answered(_ route: Route, merchant: String?, _ status: HTTPResponseStatus, nanoseconds: Int64) {
+        self.durations[route]?.recordNanoseconds(nanoseconds)
+        // The registry keeps one counter for each name and set of labels; merchants are as many as are configured.
+        Counter(
+            label: "waybill_checkout_requests_total",
+            dimensions: [
+                ("route", route.rawValue), ("merchant", merchant ?? "none"), ("outcome", Outcome(status).rawValue),
+            ], factory: self.factory
+        ).increment()
+    }
+
+    func changed(_ outcome: Publication) { self.publications[outcome]?.increment() }
+}

@@ -1,0 +1,260 @@
+import FoundationEssentials
+import Model
+
+extension Merchant {
+    /// What loading needs to know besides the files.
+    struct Loading: Sendable {
+        /// Whether there is a brand of an order type.
+        let serves: @Sendable (OrderTypeIdentifier) -> Bool
+        /// True while pages of this machine may use http and fakes stand in for Apple.
+        let isDevelopment: Bool
+    }
+
+    /// Largest file that is read, in bytes.
+    private static let fileLimit = 1 << 20
+
+    /// Reads a merchant's directory. Blocks; not for event loops.
+    ///
+    /// Strict: a member that is not known is refused, since it is a typing error more often than not.
+    static func load(
+        directory: String, name: String, _ loading: Loading, nowEpochSeconds: Int64
+    ) throws(MerchantError) -> Merchant {
+        do throws(MerchantError) {
+            let content = try Self.content("\(directory)/merchant.json", "merchant.json")
+            let json: JSON
+            do { json = try JSON(parsing: content) } catch { throw MerchantError("merchant.json: \(error)") }
+            return try Merchant(json, directory: directory, name: name, loading, nowEpochSeconds)
+        } catch {
+            throw MerchantError("\(name): \(error)")
+        }
+    }
+
+    private init(
+        _ json: JSON, directory: String, name: String, _ loading: Loading, _ now: Int64
+    ) throws(MerchantError) {
+        var file = try MerchantMembers(json, path: "$")
+        self.name = name
+        self.merchantIdentifier = try file.requiredText("merchantIdentifier")
+        guard Self.isMerchantIdentifier(self.merchantIdentifier) else {
+            throw file.wrong("merchantIdentifier", "must look like merchant.com.example.shop")
+        }
+        self.displayName = try file.requiredText("displayName")
+        guard self.displayName.count <= 64 else { throw file.wrong("displayName", "may have 64 characters at most") }
+        self.identity = try Self.identity(&file, directory, self.merchantIdentifier, now)
+        self.environments = try file.choices("environments", default: [.production])
+        self.regions = try file.choices("regions", default: [.global])
+        self.hasLegacyHosts = try file.flag("legacyHosts")
+        self.isPlayground = try file.flag("playground")
+        if loading.isDevelopment, self.identity != nil, self.environments.contains(.production), !self.isPlayground {
+            throw file.wrong(
+                "environments", "names production, which is refused while a development setting is on")
+        }
+        self.orderTypes = try Self.orderTypes(&file)
+        self.capabilities = try file.choices("capabilities", default: [])
+        if self.capabilities.contains(.orderTracking) {
+            guard !self.orderTypes.isEmpty else {
+                throw file.wrong("orderTypeIdentifiers", "must name a type for the capability order_tracking")
+            }
+            for type in self.orderTypes where !loading.serves(type) {
+                throw file.wrong("orderTypeIdentifiers", "there is no brand of \(type)")
+            }
+        }
+        self.pages = try Self.pages(&file, directory, loading)
+        self.payment = try Self.payment(&file)
+        self.upstream = try Self.upstream(&file, directory)
+        self.confirmation = try Self.confirmation(&file, directory)
+        self.foreignWebServices = try file.texts("foreignWebServices") ?? []
+        for url in self.foreignWebServices where !Self.isWebServiceURL(url) {
+            throw file.wrong(
+                "foreignWebServices", "must be https URLs without query, fragment, user and /v1 at the end")
+        }
+        self.keys = try Self.keys(&file, Set(self.orderTypes))
+        try file.refuseRest()
+    }
+
+    /// Source: Apple Pay on the Web, "Configuring your environment"
+    private static func isMerchantIdentifier(_ text: String) -> Bool {
+        let labels = text.split(separator: ".", omittingEmptySubsequences: false)
+        return labels.first == "merchant" && labels.count >= 2 && text.utf8.count <= 255
+            && labels.dropFirst().allSatisfy { label in
+                !label.isEmpty && label.utf8.allSatisfy { $0.isLetter || $0.isDigit || $0 == UInt8(ascii: "-") }
+            }
+    }
+
+    /// True for the base URL of a web service as orders name it.
+    static func isWebServiceURL(_ url: String) -> Bool {
+        guard url.hasPrefix("https://"), url.utf8.count <= 2048, url.utf8.allSatisfy({ (0x21...0x7E).contains($0) })
+        else { return false }
+        let rest = url.dropFirst("https://".count)
+        let host = rest.prefix { $0 != "/" }
+        let parts = host.split(separator: ":", omittingEmptySubsequences: false)
+        let isHost = (1...2).contains(parts.count) && PageOrigin.isHost(parts[0].lowercased())
+        let isPort = parts.count < 2 || Int(parts[1]).map { (1...65_535).contains($0) } == true
+        let path = rest.drop { $0 != "/" }
+        return isHost && isPort && !rest.contains { "?#@\\".contains($0) }
+            && !(path.hasSuffix("/v1") || path.hasSuffix("/v1/"))
+    }
+
+    private static func identity(
+        _ file: inout MerchantMembers, _ directory: String, _ merchant: String, _ now: Int64
+    ) throws(MerchantError) -> MerchantIdentity? {
+        let (certificate, key) = (try file.file("certificate"), try file.file("key"))
+        guard let certificate, let key else {
+            if certificate != nil { throw file.wrong("certificate", "wants key beside it") }
+            if key != nil { throw file.wrong("key", "wants certificate beside it") }
+            return nil
+        }
+        return try MerchantIdentity(
+            certificatePEM: Self.content("\(directory)/\(certificate)", certificate),
+            keyPEM: Self.content("\(directory)/\(key)", key), merchantIdentifier: merchant, nowEpochSeconds: now)
+    }
+
+    private static func orderTypes(_ file: inout MerchantMembers) throws(MerchantError) -> [OrderTypeIdentifier] {
+        var types: [OrderTypeIdentifier] = []
+        for text in try file.texts("orderTypeIdentifiers") ?? [] {
+            do { types.append(try OrderTypeIdentifier(text)) } catch {
+                throw file.wrong("orderTypeIdentifiers", "\(error)")
+            }
+        }
+        return types
+    }
+
+    private static func pages(
+        _ file: inout MerchantMembers, _ directory: String, _ loading: Loading
+    ) throws(MerchantError) -> [Page] {
+        var pages: [Page] = []
+        for (text, members) in try file.table("origins") {
+            var members = members
+            guard let origin = PageOrigin(text) else {
+                throw file.wrong("origins", "\"\(text)\" is no origin, which looks like https://shop.example.com")
+            }
+            guard origin.isSecure || (loading.isDevelopment && origin.isLoopback) else {
+                throw file.wrong("origins", "\"\(text)\" must be https")
+            }
+            let association = try members.file("association")
+            let content: [UInt8]? =
+                if let association { try Self.content("\(directory)/\(association)", association) } else { nil }
+            let frames = try members.texts("frames") ?? []
+            for host in frames where !PageOrigin.isHost(host) {
+                throw members.wrong("frames", "must be hosts in small letters, without scheme and port")
+            }
+            try members.refuseRest()
+            pages.append(Page(origin: origin, association: content, frames: Set(frames)))
+        }
+        return pages
+    }
+
+    private static func payment(_ file: inout MerchantMembers) throws(MerchantError) -> Payment? {
+        guard var members = try file.object("payment") else { return nil }
+        var payment = Payment(
+            countryCode: try members.requiredText("countryCode"),
+            currencyCode: try members.requiredText("currencyCode"),
+            supportedNetworks: try members.texts("supportedNetworks") ?? [],
+            merchantCapabilities: try members.texts("merchantCapabilities") ?? ["supports3DS"])
+        guard !payment.supportedNetworks.isEmpty else {
+            throw members.wrong("supportedNetworks", "must name one at least")
+        }
+        guard payment.merchantCapabilities.contains("supports3DS") else {
+            throw members.wrong("merchantCapabilities", "must have supports3DS")
+        }
+        for icon in try members.objects("touchIcons") {
+            var icon = icon
+            let made = Payment.TouchIcon(sizes: try icon.requiredText("sizes"), href: try icon.requiredText("href"))
+            guard made.href.hasPrefix("https://") else { throw icon.wrong("href", "must start with https://") }
+            try icon.refuseRest()
+            payment.touchIcons.append(made)
+        }
+        try members.refuseRest()
+        return payment
+    }
+
+    private static func upstream(
+        _ file: inout MerchantMembers, _ directory: String
+    ) throws(MerchantError) -> Upstream? {
+        guard var members = try file.object("upstream") else { return nil }
+        let url = try members.requiredText("url")
+        guard Self.isWebServiceURL(url) else { throw members.wrong("url", "must be an absolute https URL") }
+        guard let secret = try members.file("secret") else { throw members.wrong("secret", "give the name of a file") }
+        let upstream = Upstream(
+            url: url.hasSuffix("/") ? String(url.dropLast()) : url,
+            secret: try Self.secret("\(directory)/\(secret)", secret), addresses: try members.texts("addresses") ?? [],
+            takesPayments: try members.flag("takesPayments"))
+        try members.refuseRest()
+        return upstream
+    }
+
+    private static func confirmation(
+        _ file: inout MerchantMembers, _ directory: String
+    ) throws(MerchantError) -> Confirmation {
+        guard var members = try file.object("confirm") else { return .record }
+        switch try members.text("mode") ?? "record" {
+        case "record":
+            try members.refuseRest()
+            return .record
+        case "forward":
+            let url = try members.requiredText("url")
+            guard url.contains("{id}"), Self.isWebServiceURL(url.replacing("{id}", with: "x")) else {
+                throw members.wrong("url", "must be an https URL with {id} in it")
+            }
+            guard let secret = try members.file("authorization") else {
+                throw members.wrong("authorization", "give the name of a file with the value of Authorization")
+            }
+            let line = try Self.secret("\(directory)/\(secret)", secret)
+            let provider = Confirmation.Provider(
+                url: url, authorization: String(decoding: line, as: UTF8.self),
+                addresses: try members.texts("addresses") ?? [])
+            try members.refuseRest()
+            return .forward(provider)
+        default: throw members.wrong("mode", "must be record or forward")
+        }
+    }
+
+    private static func keys(
+        _ file: inout MerchantMembers, _ orderTypes: Set<OrderTypeIdentifier>
+    ) throws(MerchantError) -> [APIKey] {
+        var keys: [APIKey] = []
+        for members in try file.objects("keys") {
+            var members = members
+            let name = try members.requiredText("name")
+            let digest = try members.requiredText("sha256")
+            let scopes: Set<APIKey.Scope> = try members.choices("scopes", default: [])
+            var types = orderTypes
+            if let texts = try members.texts("orderTypeIdentifiers") {
+                types = orderTypes.filter { texts.contains($0.rawValue) }
+                guard types.count == Set(texts).count else {
+                    throw members.wrong("orderTypeIdentifiers", "must be some of the merchant's own")
+                }
+            }
+            guard let key = APIKey(name: name, sha256: digest, scopes: scopes, orderTypes: types) else {
+                throw members.wrong("sha256", "must be the SHA-256 of the key, 64 hexadecimal digits")
+            }
+            try members.refuseRest()
+            keys.append(key)
+        }
+        return keys
+    }
+
+    /// The first line of a file.
+    private static func secret(_ path: String, _ name: String) throws(MerchantError) -> [UInt8] {
+        let content = try Self.content(path, name)
+        let line = content.prefix { $0 != .lineFeed && $0 != .carriageReturn }
+        guard (16...4096).contains(line.count), line.allSatisfy({ (0x20...0x7E).contains($0) }) else {
+            throw MerchantError("\(name): the first line must be a secret of 16 printable characters at least")
+        }
+        return Array(line)
+    }
+
+    private static func content(_ path: String, _ name: String) throws(MerchantError) -> [UInt8] {
+        do {
+            let content = try Data(contentsOf: URL(filePath: path))
+            guard content.count <= Self.fileLimit else {
+                throw MerchantError("\(name): it is larger than \(Self.fileLimit) bytes")
+            }
+            return [UInt8](content)
+        } catch let error as MerchantError {
+            throw error
+        } catch {
+            throw MerchantError("\(name): it cannot be read")
+        }
+    }
+}

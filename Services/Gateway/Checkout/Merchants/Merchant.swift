@@ -1,0 +1,126 @@
+import Model
+
+/// A merchant of the checkout role: its identity towards Apple, its pages, its keys, and what it sells with.
+///
+/// Loaded from `merchants/<name>/merchant.json`.
+struct Merchant: Sendable {
+    /// Apple's systems for real payments and for tests.
+    enum Environment: String, CaseIterable, Sendable { case production, sandbox }
+    /// Apple's systems in China and elsewhere.
+    enum Region: String, CaseIterable, Sendable {
+        case global
+        case china = "cn"
+    }
+    /// The parts of the service that a merchant takes.
+    enum Capability: String, CaseIterable, Sendable { case orderTracking = "order_tracking" }
+
+    /// A page that may take payments.
+    struct Page: Sendable {
+        let origin: PageOrigin
+        /// The file that shows Apple that the host belongs to the merchant; nil if another server has it.
+        let association: [UInt8]?
+        /// Hosts of pages that embed this one.
+        let frames: Set<String>
+    }
+
+    /// The defaults of payment requests, and the pictures that a second device shows.
+    struct Payment: Sendable {
+        struct TouchIcon: Hashable, Sendable {
+            let sizes: String
+            let href: String
+        }
+
+        let countryCode: String
+        let currencyCode: String
+        let supportedNetworks: [String]
+        let merchantCapabilities: [String]
+        var touchIcons: [TouchIcon] = []
+    }
+
+    /// The shop's own service, which knows baskets and takes payments.
+    struct Upstream: Sendable {
+        /// Without a slash at its end.
+        let url: String
+        let secret: [UInt8]
+        /// Addresses that are connected to though they are not public.
+        let addresses: [String]
+        /// True if payment tokens are passed through to it.
+        let takesPayments: Bool
+    }
+
+    /// The handling of `confirm`.
+    enum Confirmation: Sendable {
+        case record
+        /// The payment provider that the request is sent on to.
+        case forward(Provider)
+
+        struct Provider: Sendable {
+            /// With `{id}` where the payment's identifier goes.
+            let url: String
+            /// The value of `Authorization`.
+            let authorization: String
+            let addresses: [String]
+        }
+    }
+
+    /// The name of its directory: the label in metrics and logs.
+    let name: String
+    let merchantIdentifier: String
+    let displayName: String
+    /// The client certificate towards Apple; nil for a merchant that has no merchant sessions made here.
+    let identity: MerchantIdentity?
+    let environments: Set<Environment>
+    let regions: Set<Region>
+    /// True if the hosts of Apple's older documents may be named.
+    let hasLegacyHosts: Bool
+    let orderTypes: [OrderTypeIdentifier]
+    let capabilities: Set<Capability>
+    let pages: [Page]
+    let payment: Payment?
+    let upstream: Upstream?
+    let confirmation: Confirmation
+    /// Web service URLs of others that orders of this merchant may name.
+    let foreignWebServices: [String]
+    let keys: [APIKey]
+    /// True if the playground may make orders of its types.
+    let isPlayground: Bool
+}
+
+/// All merchants, by what requests show.
+struct Merchants: Sendable {
+    let all: [Merchant]
+    private let pages: [PageOrigin: (merchant: Int, page: Merchant.Page)]
+
+    init(_ merchants: [Merchant] = []) {
+        self.all = merchants.sorted { $0.name < $1.name }
+        var pages: [PageOrigin: (merchant: Int, page: Merchant.Page)] = [:]
+        for (index, merchant) in self.all.enumerated() {
+            for page in merchant.pages { pages[page.origin] = (index, page) }
+        }
+        self.pages = pages
+    }
+
+    /// The merchant of a page, and the page.
+    subscript(origin: PageOrigin) -> (merchant: Merchant, page: Merchant.Page)? {
+        self.pages[origin].map { (self.all[$0.merchant], $0.page) }
+    }
+
+    /// The merchant that a key belongs to. Each key is compared, in constant time.
+    func caller(key: String) -> Caller? {
+        let digest = APIKey.digest(key)
+        var found: Caller?
+        for merchant in self.all {
+            for key in merchant.keys where key.matches(digest) { found = Caller(merchant: merchant, key: key) }
+        }
+        return found
+    }
+
+    /// The page whose association file a host serves.
+    func page(host: String) -> Merchant.Page? {
+        self.pages.values.map(\.page).filter { $0.origin.host == host && $0.association != nil }
+            .min { $0.origin.port < $1.origin.port }
+    }
+
+    /// Whether any page is on a host.
+    func serves(host: String) -> Bool { self.pages.keys.contains { $0.host == host } }
+}

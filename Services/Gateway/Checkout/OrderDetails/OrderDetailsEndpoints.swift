@@ -1,0 +1,149 @@
+import Cryptography
+import Foundation
+import Model
+import NIOHTTP1
+import Packaging
+
+/// Order details, grants and links, for servers with a key and for pages with a grant.
+struct OrderDetailsEndpoints: Sendable {
+    let mint: OrderDetailsMint
+    let publisher: ChangePublisher
+    /// UNIX seconds.
+    var now: @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970) }
+
+    /// `POST /v1/checkout/order-details`: the details of an order; with its document it is published first.
+    ///
+    /// The document carries the token that is handed out, so that a change of secrets between here and the packager does
+    /// no harm. Nothing is handed out before Kafka has the order.
+    func mint(_ request: Request, _ caller: Caller) async throws(CheckoutFailure) -> Answer {
+        try caller.require(.details)
+        var body = try RequestBody(request)
+        let type = try self.orderType(&body, caller)
+        let identifier = try body.text("orderIdentifier")
+        let document = try body.object("order")
+        try body.refuseRest()
+        // Refused before anything is made up for it.
+        _ = try self.publisher.fold(of: type)
+        let key = OrderKey(orderType: type, order: try Self.order(identifier ?? Self.randomIdentifier()))
+        guard var document else { return self.answer(self.mint.details(of: key), isPublished: false) }
+        var details = self.mint.details(of: key)
+        if let own = document["authenticationToken"] {
+            // What is wrong about it the validator tells.
+            if let text = own.string, let token = try? AuthenticationToken(text) {
+                details = OrderDetails(key: key, webServiceURL: details.webServiceURL, token: token)
+            }
+        } else {
+            document["authenticationToken"] = .string(details.token.rawValue)
+        }
+        try self.publisher.check(document, of: key)
+        try await self.publisher.publish(OrderEvent(key, .orderReplaced, document, caller: caller))
+        return self.answer(details, isPublished: true)
+    }
+
+    /// `POST /v1/checkout/grants`: a permission for one page.
+    func grant(_ request: Request, _ caller: Caller) throws(CheckoutFailure) -> Answer {
+        try caller.require(.details)
+        var body = try RequestBody(request)
+        let key = try self.key(&body, caller)
+        let text = try body.requiredText("origin")
+        let seconds = try body.integer("seconds", default: 600, in: 1...DetailsGrant.longestSeconds)
+        try body.refuseRest()
+        guard let origin = PageOrigin(text), caller.merchant.pages.contains(where: { $0.origin == origin }) else {
+            throw CheckoutFailure(.invalidParameter, "must be one of the merchant's origins", param: "origin")
+        }
+        let grant = DetailsGrant(key: key, expiresEpochSeconds: self.now() + seconds, origin: origin.description)
+        let answer: JSON = [
+            "grant": .string(grant.text(self.mint.secrets)), "expires": .integer(grant.expiresEpochSeconds),
+        ]
+        return .json(.ok, answer.serialized)
+    }
+
+    /// `POST /v1/checkout/links`: a link to the package, for a Track button.
+    func link(_ request: Request, _ caller: Caller) throws(CheckoutFailure) -> Answer {
+        try caller.require(.links)
+        var body = try RequestBody(request)
+        let key = try self.key(&body, caller)
+        let seconds = try body.integer("seconds", default: 600, in: 1...PackageLink.longestSeconds)
+        try body.refuseRest()
+        let link = PackageLink(key: key, expiresEpochSeconds: self.now() + seconds)
+        let url =
+            "\(self.mint.webServiceURL)/v1/orders/\(key)/package?expires=\(link.expiresEpochSeconds)"
+            + "&signature=\(link.signature(self.mint.secrets))"
+        let answer: JSON = ["url": .string(url), "expires": .integer(link.expiresEpochSeconds)]
+        return .json(.ok, answer.serialized)
+    }
+
+    /// `POST /applepay/order-details`: the details that a grant is for, to a page of its origin.
+    func redeem(_ request: Request, _ origin: PageOrigin, _ merchant: Merchant) throws(CheckoutFailure) -> Answer {
+        var body = try RequestBody(request)
+        let text = try body.requiredText("grant")
+        try body.refuseRest()
+        let grant = DetailsGrant(
+            verifying: text, origin: origin.description, secrets: self.mint.secrets, nowEpochSeconds: self.now())
+        guard let grant, merchant.orderTypes.contains(grant.key.orderType) else {
+            var failure = CheckoutFailure(.grantRefused, "the grant is not valid for this page")
+            failure.offense = .guess
+            throw failure
+        }
+        let answer: JSON = ["orderDetails": self.mint.details(of: grant.key).json]
+        return .json(.ok, answer.serialized)
+    }
+
+    private func answer(_ details: OrderDetails, isPublished: Bool) -> Answer {
+        let answer: JSON = ["orderDetails": details.json, "published": .bool(isPublished)]
+        return .json(.ok, answer.serialized)
+    }
+
+    private func key(_ body: inout RequestBody, _ caller: Caller) throws(CheckoutFailure) -> OrderKey {
+        let type = try self.orderType(&body, caller)
+        let identifier = try body.requiredText("orderIdentifier")
+        _ = try self.publisher.fold(of: type)
+        return OrderKey(orderType: type, order: try Self.order(identifier))
+    }
+
+    /// The order type of a body; the key's own one if it has one only.
+    private func orderType(
+        _ body: inout RequestBody, _ caller: Caller
+    ) throws(CheckoutFailure) -> OrderTypeIdentifier {
+        guard let text = try body.text("orderTypeIdentifier") else {
+            guard let only = caller.key.orderTypes.first, caller.key.orderTypes.count == 1 else {
+                throw CheckoutFailure(
+                    .missingParameter, "is required, since the key is not for one type alone",
+                    param: "orderTypeIdentifier")
+            }
+            return only
+        }
+        return try caller.orderType(text, param: "orderTypeIdentifier")
+    }
+
+    private static func order(_ text: String) throws(CheckoutFailure) -> OrderIdentifier {
+        do {
+            return try OrderIdentifier(text)
+        } catch {
+            throw CheckoutFailure(
+                .orderDetailsRefused, "must be 1 to 255 of A-Z a-z 0-9 . _ ~ -", param: "orderIdentifier")
+        }
+    }
+
+    /// 128 random bits in 22 characters.
+    private static func randomIdentifier() -> String {
+        var generator = SystemRandomNumberGenerator()
+        return Base64URL.encode((0..<16).map { _ in UInt8.random(in: .min ... .max, using: &generator) })
+    }
+}
+
+extension Caller {
+    /// An order type that a request names.
+    ///
+    /// - Throws: `not_found` for text that is none, `scope_missing` for one that is not the key's.
+    func orderType(_ text: String, param: String) throws(CheckoutFailure) -> OrderTypeIdentifier {
+        let type: OrderTypeIdentifier
+        do {
+            type = try OrderTypeIdentifier(text)
+        } catch {
+            throw CheckoutFailure(.notFound, "orders of this type are not served here", param: param)
+        }
+        try self.require(type)
+        return type
+    }
+}

@@ -1,0 +1,155 @@
+import Logging
+import NIOCore
+import NIOHTTP1
+import Synchronization
+
+/// All routes of the checkout role: a request in, an answer out.
+///
+/// Bounded: `inHandLimit` requests are worked on at once, each for as long as what stands behind it is given.
+final class CheckoutResponder: Responder {
+    /// Most requests that are worked on at once. A payment may wait for its shop for 25 seconds.
+    static let inHandLimit = 5000
+    /// The time from a request's first byte to its last.
+    static let arrivalLimit = TimeAmount.seconds(10)
+
+    let reading: ExtendedReading? = ExtendedReading(
+        bodyLimit: CheckoutRoute.bodyLimit, bodies: 2 << 20, arrivalLimit: CheckoutResponder.arrivalLimit)
+    private let merchants: MerchantLibrary
+    private let details: OrderDetailsEndpoints
+    private let limits: GatewayLimits
+    private let metrics: CheckoutMetrics
+    private let logger: Logger
+    private let inHand = Atomic<Int>(0)
+
+    init(
+        merchants: MerchantLibrary, details: OrderDetailsEndpoints, limits: GatewayLimits = GatewayLimits(),
+        metrics: CheckoutMetrics, logger: Logger
+    ) {
+        self.merchants = merchants
+        self.details = details
+        self.limits = limits
+        self.metrics = metrics
+        self.logger = logger
+    }
+
+    /// What is known of a request before it is answered.
+    private struct Call {
+        let request: Request
+        let identifier: String
+        let started = NIODeadline.now()
+        var route = CheckoutMetrics.Route.none
+        var merchant: String?
+        /// The page that asks, once it is known to be a merchant's.
+        var origin: PageOrigin?
+    }
+
+    func answer(_ request: Request, on eventLoop: any EventLoop) -> EventLoopFuture<Answer> {
+        let call = Call(request: request, identifier: RequestIdentifier.random())
+        guard self.inHand.wrappingAdd(1, ordering: .relaxed).newValue <= Self.inHandLimit else {
+            self.inHand.wrappingSubtract(1, ordering: .relaxed)
+            let failure = CheckoutFailure.unavailable("too many requests are being worked on", retryAfterSeconds: 1)
+            return eventLoop.makeSucceededFuture(self.finish(failure.answer(request: call.identifier), call))
+        }
+        return eventLoop.makeFutureWithTask {
+            defer { self.inHand.wrappingSubtract(1, ordering: .relaxed) }
+            var call = call
+            let answer: Answer
+            do throws(CheckoutFailure) {
+                answer = try await self.answer(&call)
+            } catch {
+                answer = self.slowedDown(error, request.client).answer(request: call.identifier)
+            }
+            return self.finish(answer, call)
+        }
+    }
+
+    func refusal(_ status: HTTPResponseStatus, _ message: String) -> Answer {
+        let identifier = RequestIdentifier.random()
+        let failure = CheckoutFailure(RequestFault(status: status, message: message))
+        var answer = failure.answer(request: identifier)
+        answer.headers.replaceOrAdd(name: "x-request-id", value: identifier)
+        self.metrics.answered(.none, merchant: nil, answer.status, nanoseconds: 0)
+        return answer
+    }
+
+    private func answer(_ call: inout Call) async throws(CheckoutFailure) -> Answer {
+        let route = try CheckoutRoute(method: call.request.method, target: call.request.target)
+        call.route = route.label
+        let merchants = self.merchants.merchants
+        switch route {
+        case .orderDetails:
+            let caller = try self.caller(&call, merchants)
+            return try await self.details.mint(call.request, caller)
+        case .grants: return try self.details.grant(call.request, try self.caller(&call, merchants))
+        case .links: return try self.details.link(call.request, try self.caller(&call, merchants))
+        case .order, .part: throw CheckoutRoute.nothing
+        case .grantedDetails:
+            let (origin, merchant) = try self.page(&call, merchants)
+            return try self.details.redeem(call.request, origin, merchant)
+        case .preflight(let methods):
+            _ = try self.page(&call, merchants)
+            return Answer(.noContent, headers: Self.preflight(methods))
+        }
+    }
+
+    /// The server that calls, by its key.
+    private func caller(_ call: inout Call, _ merchants: Merchants) throws(CheckoutFailure) -> Caller {
+        let key = try KeyReading.key(call.request.fields)
+        guard let caller = merchants.caller(key: key) else {
+            var failure = KeyReading.refused
+            failure.offense = .guess
+            throw failure
+        }
+        call.merchant = caller.merchant.name
+        return caller
+    }
+
+    /// The page that calls, by its origin.
+    private func page(
+        _ call: inout Call, _ merchants: Merchants
+    ) throws(CheckoutFailure) -> (PageOrigin, Merchant) {
+        guard let text = call.request.fields[.origin], let origin = PageOrigin(text),
+            let (merchant, _) = merchants[origin]
+        else { throw CheckoutFailure(.originRefused, "this page may not call here") }
+        call.origin = origin
+        call.merchant = merchant.name
+        return (origin, merchant)
+    }
+
+    /// Source: Fetch standard, "CORS-preflight request"
+    private static func preflight(_ methods: String) -> HTTPHeaders {
+        [
+            "access-control-allow-methods": methods,
+            "access-control-allow-headers": "Content-Type, Waybill-Basket-Token", "access-control-max-age": "7200",
+        ]
+    }
+
+    /// A client that guesses again and again is told to wait.
+    private func slowedDown(_ failure: CheckoutFailure, _ client: ClientAddress) -> CheckoutFailure {
+        guard failure.offense == .guess, let seconds = self.limits.guessed(client) else { return failure }
+        var slowed = CheckoutFailure(.rateLimited, "too many wrong keys or grants came from this address")
+        slowed.headers = ["retry-after": String(seconds)]
+        return slowed
+    }
+
+    /// Puts on what all answers have, and counts.
+    private func finish(_ answer: Answer, _ call: Call) -> Answer {
+        var answer = answer
+        answer.headers.replaceOrAdd(name: "x-request-id", value: call.identifier)
+        if let origin = call.origin { answer.headers.add(contentsOf: origin.fields) }
+        self.metrics.answered(
+            call.route, merchant: call.merchant, answer.status,
+            nanoseconds: (NIODeadline.now() - call.started).nanoseconds)
+        return answer
+    }
+}
+
+/// The name of a request, for the caller and the log.
+enum RequestIdentifier {
+    /// 26 characters with 128 random bits.
+    static func random() -> String {
+        var generator = SystemRandomNumberGenerator()
+        let digits = Array("0123456789abcdefghjkmnpqrstvwxyz")
+        return String((0..<26).map { _ in digits[Int.random(in: 0..<32, using: &generator)] })
+    }
+}

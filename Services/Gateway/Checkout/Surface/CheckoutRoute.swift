@@ -1,0 +1,133 @@
+import Model
+import NIOHTTP1
+
+/// What a request to the checkout role asks for, from its method and target alone.
+enum CheckoutRoute: Hashable, Sendable {
+    // MARK: For servers, with a key
+
+    /// `POST /v1/checkout/order-details`
+    case orderDetails
+    /// `POST /v1/checkout/grants`
+    case grants
+    /// `POST /v1/checkout/links`
+    case links
+    /// `PUT`, `PATCH`, `DELETE /v1/checkout/orders/{type}/{id}`
+    case order(OrderKey, ChangeType)
+    /// `POST /v1/checkout/orders/{type}/{id}/fulfillments/{fulfillment}`, and `…/returns/{return}` alike
+    case part(OrderKey, ChangeType, identifier: String)
+
+    // MARK: For pages of merchants
+
+    /// `POST /applepay/order-details`
+    case grantedDetails
+
+    // MARK: For anybody
+
+    /// `OPTIONS` of a path for pages, with the methods that it takes.
+    case preflight(methods: String)
+
+    /// The route's label in metrics.
+    var label: CheckoutMetrics.Route {
+        switch self {
+        case .orderDetails: .orderDetails
+        case .grants: .grants
+        case .links: .links
+        case .order, .part: .orders
+        case .grantedDetails: .grantedDetails
+        case .preflight: .preflight
+        }
+    }
+
+    /// - Throws: `CheckoutFailure`: nothing is there, or not with this method.
+    init(method: Request.Method, target: String) throws(CheckoutFailure) {
+        let segments: [String]
+        do {
+            segments = try RequestTarget(target).segments()
+        } catch {
+            throw CheckoutFailure(.malformedRequest, "the path has an invalid percent-encoding")
+        }
+        switch segments.first {
+        case "v1": self = try Self.server(method, segments.dropFirst())
+        case "applepay": self = try Self.page(method, segments.dropFirst())
+        default: throw Self.nothing
+        }
+    }
+
+    static let nothing = CheckoutFailure(.notFound, "there is nothing here")
+
+    private static func server(
+        _ method: Request.Method, _ path: ArraySlice<String>
+    ) throws(CheckoutFailure) -> CheckoutRoute {
+        let path = Array(path)
+        switch path.count {
+        case 2 where path[0] == "checkout":
+            let routes: [String: CheckoutRoute] = [
+                "order-details": .orderDetails, "grants": .grants, "links": .links,
+            ]
+            guard let route = routes[path[1]] else { throw Self.nothing }
+            try Self.require(method == .post, "POST")
+            return route
+        case 4 where path[0] == "checkout" && path[1] == "orders":
+            let types: [Request.Method: ChangeType] = [
+                .put: .orderReplaced, .patch: .orderPatched, .delete: .orderRemoved,
+            ]
+            guard let type = types[method] else { throw Self.notAllowed("PUT, PATCH, DELETE") }
+            return .order(try Self.key(path[2], path[3]), type)
+        case 6 where path[0] == "checkout" && path[1] == "orders":
+            let types: [String: ChangeType] = ["fulfillments": .fulfillmentUpdated, "returns": .returnUpdated]
+            guard let type = types[path[4]] else { throw Self.nothing }
+            try Self.require(method == .post, "POST")
+            guard !path[5].isEmpty, path[5].utf8.count <= 255 else { throw Self.nothing }
+            return .part(try Self.key(path[2], path[3]), type, identifier: path[5])
+        default: throw Self.nothing
+        }
+    }
+
+    private static func page(
+        _ method: Request.Method, _ path: ArraySlice<String>
+    ) throws(CheckoutFailure) -> CheckoutRoute {
+        switch Array(path) {
+        case ["order-details"]: try Self.page(.grantedDetails, method, reads: false)
+        default: throw Self.nothing
+        }
+    }
+
+    private static func page(
+        _ route: CheckoutRoute, _ method: Request.Method, reads: Bool
+    ) throws(CheckoutFailure) -> CheckoutRoute {
+        let methods = reads ? "GET, HEAD, OPTIONS" : "POST, OPTIONS"
+        if method == .options { return .preflight(methods: methods) }
+        try Self.require(reads ? method == .get || method == .head : method == .post, methods)
+        return route
+    }
+
+    private static func require(_ isAllowed: Bool, _ allow: String) throws(CheckoutFailure) {
+        guard isAllowed else { throw Self.notAllowed(allow) }
+    }
+
+    private static func notAllowed(_ allow: String) -> CheckoutFailure {
+        var failure = CheckoutFailure(.methodNotAllowed, "this path takes \(allow)")
+        failure.headers = ["allow": allow]
+        return failure
+    }
+
+    private static func key(_ type: String, _ order: String) throws(CheckoutFailure) -> OrderKey {
+        do {
+            return OrderKey(orderType: try OrderTypeIdentifier(type), order: try OrderIdentifier(order))
+        } catch {
+            throw Self.nothing
+        }
+    }
+
+    /// Most bytes of a body.
+    ///
+    /// By the path alone, before anything else is known of a request: an order document has its own limit, everything
+    /// else is small.
+    static func bodyLimit(_ method: Request.Method, _ target: String) -> Int {
+        guard let route = try? CheckoutRoute(method: method, target: target) else { return 16 << 10 }
+        switch route {
+        case .orderDetails, .order, .part: return OrderChange.valueLimit
+        case .grants, .links, .grantedDetails, .preflight: return 16 << 10
+        }
+    }
+}

@@ -1,0 +1,245 @@
+import Foundation
+import Kafka
+import Model
+import Packaging
+import TestKit
+import Testing
+
+@testable import Gateway
+
+/// Order details, grants and links over the real process. One after the other: each has servers of its own.
+@Suite(.serialized, .timeLimit(.minutes(3))) struct CheckoutDetailsTests {
+    typealias Bench = CheckoutBench
+
+    static let document =
+        #"{"createdAt":"2026-01-02T03:04:05Z","merchant":{"merchantIdentifier":"m","displayName":"Shop","#
+        + #""url":"https://shop.example.com","logo":"logo.png"},"orderManagementURL":"https://shop.example.com/1","status":"open"}"#
+
+    @Test func detailsAreMintedAsTheOfflineFormulaSays() async throws {
+        try await Bench.with { bench in
+            let path = "/v1/checkout/order-details"
+            let body = #"{"orderTypeIdentifier":"\#(Bench.orderType)","orderIdentifier":"1234"}"#
+            let answer = try await bench.call("POST", path, body: body)
+            #expect(answer.status == 200 && answer["cache-control"] == "no-store" && answer["x-request-id"] != nil)
+            let token = bench.secrets.token(for: try Bench.orderKey("1234")).rawValue
+            let details: JSON = [
+                "orderTypeIdentifier": .string(Bench.orderType), "orderIdentifier": "1234",
+                "webServiceURL": "https://wallet.example/apple", "authenticationToken": .string(token),
+            ]
+            #expect(answer.json == ["orderDetails": details, "published": false])
+            #expect(try await bench.call("POST", path, body: body).body == answer.body, "the same again")
+            // The type may be left out, since the key has one; the identifier is made up then.
+            let random = try await bench.call("POST", path, body: "{}").json.object?["orderDetails"]?.object
+            let identifier = try #require(random?["orderIdentifier"]?.string)
+            #expect(identifier.utf8.count == 22 && random?["orderTypeIdentifier"]?.string == Bench.orderType)
+            #expect(try await bench.published() == 0)
+            for headers in [
+                ["Authorization: Basic \(Data("\(Bench.key):".utf8).base64EncodedString())"],
+                ["X-Api-Key: \(Bench.key)"],
+                ["Authorization: bearer \(Bench.key)", "X-Api-Key: \(Bench.key)"],
+            ] {
+                #expect(try await bench.once("POST", path, headers, body: body).status == 200)
+            }
+        }
+    }
+
+    @Test func whoeverMayNotMintIsToldWhy() async throws {
+        try await Bench.with { bench in
+            let path = "/v1/checkout/order-details"
+            let unknown = try await bench.call("POST", path, key: "sk_test_nobody", body: "{}")
+            let missing = try await bench.once("POST", path, body: "{}")
+            for answer in [unknown, missing] {
+                #expect(answer.status == 401 && answer.code == "key_refused")
+                #expect(answer["www-authenticate"] == "Basic realm=\"waybill\"")
+            }
+            func refusal(_ headers: [String] = [], key: String = Bench.key, body: String) async throws -> String {
+                let answer = try await bench.call("POST", path, headers, key: key, body: body)
+                return "\(answer.status) \(answer.code ?? "")"
+            }
+            #expect(try await refusal(["X-Api-Key: other"], body: "{}") == "400 malformed_request")
+            #expect(try await refusal(key: "sk_test_links-only", body: "{}") == "403 scope_missing")
+            #expect(try await refusal(["Content-Type: text/plain"], body: "{}") == "415 unsupported_media_type")
+            let rows = [
+                ("{", "400 malformed_body"), ("[]", "400 malformed_body"), (#"{"a":1,"a":2}"#, "400 malformed_body"),
+                (#"{"orderIdentifer":"1"}"#, "400 invalid_parameter"),
+                (#"{"orderIdentifier":1}"#, "400 invalid_parameter"),
+                (#"{"orderIdentifier":"a:b"}"#, "422 order_details_refused"),
+                (#"{"orderIdentifier":""}"#, "422 order_details_refused"),
+                (#"{"orderTypeIdentifier":"nonsense"}"#, "404 not_found"),
+                (#"{"orderTypeIdentifier":"\#(Bench.otherType)"}"#, "403 scope_missing"),
+                (#"{"orderIdentifier":"1","order":{}}"#, "422 order_invalid"),
+                (#"{"orderIdentifier":"1","order":[]}"#, "400 invalid_parameter"),
+            ]
+            for (body, expected) in rows { #expect(try await refusal(body: body) == expected, "\(body)") }
+            #expect(try await bench.published() == 0)
+            let get = try await bench.call("GET", path)
+            #expect(get.status == 405 && get["allow"] == "POST" && get.code == "method_not_allowed")
+            #expect(try await bench.call("OPTIONS", path).status == 405)
+            #expect(try await bench.call("POST", "/v1/checkout/nothing", body: "{}").code == "not_found")
+            #expect(try await bench.call("POST", "/v1/orders/\(Bench.orderType)/1", body: "{}").status == 404)
+        }
+    }
+
+    @Test func anOrderThatComesAlongIsInKafkaWithItsTokenBeforeTheAnswer() async throws {
+        try await Bench.with { bench in
+            let path = "/v1/checkout/order-details"
+            let body = #"{"orderIdentifier":"1234","order":\#(Self.document)}"#
+            let answer = try await bench.call("POST", path, body: body)
+            #expect(answer.status == 200 && answer.json.object?["published"] == true)
+            #expect(try await bench.published() == 1, "acknowledged before the answer")
+            let token = bench.secrets.token(for: try Bench.orderKey("1234")).rawValue
+            let own = #""authenticationToken":"a-token-of-the-shop","createdAt""#
+            let owning = try await bench.call(
+                "POST", path, body: body.replacing("\"createdAt\"", with: own).replacing("1234", with: "2"))
+            #expect(
+                owning.json.object?["orderDetails"]?.object?["authenticationToken"]?.string == "a-token-of-the-shop")
+            let records = try await bench.changes(2)
+            for (record, expected) in zip(records, [token, "a-token-of-the-shop"]) {
+                let change = try OrderChange.decode(
+                    key: record.key, value: record.value, headers: record.headers.map { ($0.name, $0.value) })
+                guard case .replaced(let document) = change.kind else { throw CancellationError() }
+                #expect(document.members["authenticationToken"]?.string == expected)
+                #expect(change.source == "waybill-checkout/shop/backend")
+            }
+        }
+    }
+
+    @Test func withoutKafkaNothingIsMintedForAnOrderThatComesAlong() async throws {
+        var options = Bench.Options()
+        options.hasKafka = false
+        try await Bench.with(options) { bench in
+            let body = #"{"orderIdentifier":"1234","order":\#(Self.document)}"#
+            let answer = try await bench.call("POST", "/v1/checkout/order-details", body: body)
+            #expect(answer.status == 503 && answer.code == "unavailable" && answer["retry-after"] == "5")
+            #expect(!answer.text.contains("authenticationToken"))
+            let plain = #"{"orderIdentifier":"1234"}"#
+            #expect(try await bench.call("POST", "/v1/checkout/order-details", body: plain).status == 200)
+        }
+    }
+
+    @Test func aGrantOpensItsOrderToPagesOfItsOriginAlone() async throws {
+        try await Bench.with { bench in
+            let body = #"{"orderIdentifier":"7","origin":"\#(Bench.origin)","seconds":60}"#
+            let granted = try await bench.call("POST", "/v1/checkout/grants", body: body)
+            let grant = try #require(granted.json.object?["grant"]?.string)
+            let redeem = { (grant: String, origin: String?) in
+                try await bench.once(
+                    "POST", "/applepay/order-details", origin.map { ["Origin: \($0)"] } ?? [],
+                    body: #"{"grant":"\#(grant)"}"#)
+            }
+            let answer = try await redeem(grant, Bench.origin)
+            #expect(answer.status == 200 && answer["access-control-allow-origin"] == Bench.origin)
+            #expect(answer["vary"] == "Origin" && answer["access-control-allow-credentials"] == nil)
+            let token = bench.secrets.token(for: try Bench.orderKey("7")).rawValue
+            #expect(answer.json.object?["orderDetails"]?.object?["authenticationToken"]?.string == token)
+            let elsewhere = try await redeem(grant, "https://other.example.com:8443")
+            #expect(elsewhere.status == 403 && elsewhere.code == "grant_refused")
+            #expect(elsewhere["access-control-allow-origin"] == "https://other.example.com:8443")
+            for origin in [nil, "null", "https://evil.example", "http://shop.example.com", Bench.origin + ":8443"] {
+                let refused = try await redeem(grant, origin)
+                #expect(refused.status == 403 && refused.code == "origin_refused", "\(origin ?? "none")")
+                #expect(refused["access-control-allow-origin"] == nil)
+            }
+            #expect(try await redeem("x" + grant, Bench.origin).code == "grant_refused")
+            let stranger = #"{"orderIdentifier":"7","origin":"https://evil.example"}"#
+            #expect(try await bench.call("POST", "/v1/checkout/grants", body: stranger).code == "invalid_parameter")
+            let preflight = try await bench.once(
+                "OPTIONS", "/applepay/order-details",
+                ["Origin: \(Bench.origin)", "Access-Control-Request-Method: POST"])
+            #expect(preflight.status == 204 && preflight["access-control-allow-methods"] == "POST, OPTIONS")
+            #expect(preflight["access-control-max-age"] == "7200")
+            #expect(try await bench.once("OPTIONS", "/applepay/order-details").status == 403)
+        }
+    }
+
+    @Test func aLinkIsWhatTheGatewayTakes() async throws {
+        try await Bench.with { bench in
+            let body = #"{"orderIdentifier":"7","seconds":90}"#
+            let answer = try await bench.call("POST", "/v1/checkout/links", key: "sk_test_links-only", body: body)
+            let url = try #require(answer.json.object?["url"]?.string)
+            let expires = try #require(answer.json.object?["expires"]?.integer)
+            let link = PackageLink(key: try Bench.orderKey("7"), expiresEpochSeconds: expires)
+            #expect(
+                url
+                    == "https://wallet.example/apple/v1/orders/\(Bench.orderType)/7/package?expires=\(expires)&signature="
+                    + link.signature(bench.secrets))
+            #expect(abs(expires - Int64(Date().timeIntervalSince1970) - 90) <= 20)
+            let long = #"{"orderIdentifier":"7","seconds":86401}"#
+            #expect(try await bench.call("POST", "/v1/checkout/links", body: long).code == "invalid_parameter")
+        }
+    }
+
+    @Test func theRoleIsReadyAndCounts() async throws {
+        try await Bench.with { bench in
+            _ = try await bench.call("POST", "/v1/checkout/order-details", body: "{}")
+            let deadline = ContinuousClock.now + .seconds(20)
+            var ready = try await RawConnection.once(
+                port: bench.operationsPort, "GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n")
+            while ready.status != 200, ContinuousClock.now < deadline {
+                try await Task.sleep(for: .milliseconds(100))
+                ready = try await RawConnection.once(
+                    port: bench.operationsPort, "GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n")
+            }
+            #expect(ready.status == 200, "\(ready.text)")
+            let metrics = try await RawConnection.once(
+                port: bench.operationsPort, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+            #expect(metrics.text.contains("waybill_checkout_requests_total{"))
+            #expect(metrics.text.contains("merchant=\"shop\""))
+        }
+    }
+
+    @Test func aBodyThatIsTooLargeOrTooSlowIsRefusedInTheShapeOfTheRole() async throws {
+        try await Bench.with { bench in
+            let connection = try await RawConnection.open(port: bench.port)
+            try await connection.send(
+                bench.request(
+                    "POST", "/v1/checkout/links", ["Content-Length: 16385", "Content-Type: application/json"]))
+            let answer = try await connection.response()
+            #expect(answer.status == 413 && answer.code == "body_too_large" && answer["x-request-id"] != nil)
+            await connection.close()
+            let large = "{\"orderIdentifier\":\"1\",\"order\":{\"x\":\"\(String(repeating: "y", count: 200_000))\"}}"
+            #expect(try await bench.call("POST", "/v1/checkout/order-details", body: large).code == "order_invalid")
+        }
+    }
+}
+
+/// The formula of grants, and what keeps grants, links and tokens apart.
+@Suite struct DetailsGrantTests {
+    static let origin = "https://shop.example.com"
+
+    func secrets(_ text: String = "the first secret of the test\nthe second secret\n") throws -> TokenSecrets {
+        try TokenSecrets(file: Array(text.utf8))
+    }
+
+    @Test func aGrantIsWhatOpensslMakes() throws {
+        let key = try OrderKey("order.com.example.shop/1234")
+        let grant = DetailsGrant(key: key, expiresEpochSeconds: 1_800_000_000, origin: Self.origin)
+        // printf %s 'details:order.com.example.shop/1234:1800000000:https://shop.example.com' |
+        //   openssl dgst -sha256 -hmac 'the first secret of the test'
+        let message =
+            "b3JkZXIuY29tLmV4YW1wbGUuc2hvcC8xMjM0OjE4MDAwMDAwMDA6aHR0cHM6"
+            + "Ly9zaG9wLmV4YW1wbGUuY29t"
+        let signature = "c1e940f98483fa0b6426b116c45dfddf17c3b70fabaa6ea4817220ed3d57e8bc"
+        #expect(grant.text(try self.secrets()) == "\(message).\(signature)")
+    }
+
+    @Test func aGrantHoldsForItsOriginAndItsTimeUnderAnySecret() throws {
+        let key = try OrderKey("order.com.example.shop/1234")
+        let grant = DetailsGrant(key: key, expiresEpochSeconds: 1000, origin: Self.origin)
+        let old = grant.text(try self.secrets("the second secret\n"))
+        func verified(_ text: String, _ origin: String = Self.origin, _ now: Int64 = 900) throws -> DetailsGrant? {
+            DetailsGrant(verifying: text, origin: origin, secrets: try self.secrets(), nowEpochSeconds: now)
+        }
+        #expect(try verified(old) == grant)
+        #expect(try verified(old, "https://shop.example.com:8443") == nil)
+        #expect(try verified(old, Self.origin, 1000) == nil, "expired")
+        #expect(try verified(old, Self.origin, 1000 - 3601) == nil, "made for too long")
+        #expect(try verified(grant.text(try self.secrets("a secret of somebody else\n"))) == nil)
+        for text in ["", ".", "a.b", old + "0", "=" + old, old.replacing(".", with: ":")] {
+            #expect(try verified(text) == nil, "\(text)")
+        }
+        // The signature of a link over the same key and time is none of a grant.
+        let link = PackageLink(key: key, expiresEpochSeconds: 1000).signature(try self.secrets())
+        #expect(try verified("\(old.prefix { $0 != "." }).\(link)") == nil)
+    }
+}
