@@ -23,13 +23,16 @@ class Once:
     """
     What happened to each device's only change.
 
-    changes: push token -> (moment of the change, partition, offset). deliveries: (push token, status, reason, moment,
-    connection) since the load began; first: the sequence of the first of them. unheard: sequences. rebalances:
-    (moment, partition -> committed offset) of each time that a worker was killed or came back.
+    changes: push token -> (moment of the change, places of its records: (topic, partition, offset)). deliveries: (push
+    token, status, reason, moment, connection) since the load began; first: the sequence of the first of them. unheard:
+    sequences. rebalances: (moment, (topic, partition) -> committed offset) of each time that a worker was killed or came
+    back.
 
     >>> def judged(deliveries, unheard=(), rebalances=(), calm=0):
     ...     findings = Findings()
-    ...     once = Once({"a": (1000, 0, 7)}, [("a", s, None, m, 1) for s, m in deliveries], 1, unheard, rebalances, calm)
+    ...     places = [("orders", 0, 7), ("pending", 3, 5)]
+    ...     requests = [("a", status, None, moment, 1) for status, moment in deliveries]
+    ...     once = Once({"a": (1000, places)}, requests, 1, unheard, rebalances, calm)
     ...     once.judge(findings)
     ...     return {rule: len(texts) for rule, texts in findings.by_rule.items()}, dict(once.excuses)
     >>> judged([(200, 1010)]), judged([(503, 1010), (200, 2000)])
@@ -40,15 +43,16 @@ class Once:
     >>> judged([])[0], judged([(503, 1010)])[0], judged([(200, 900)])[0]
     ({'told': 1}, {'told': 1}, {'told': 1, 'double': 1})
 
-    A double without a reason; with an answer that was not read; after a kill before its offset was committed, and after:
+    A double without a reason; with an answer that was not read; after a kill before one of its offsets was committed,
+    and after:
 
     >>> judged([(200, 1010), (200, 1020)])
     ({'double': 1}, {})
     >>> judged([(200, 1010), (200, 1020)] + [(200, 1030)], unheard=[1])
     ({'double': 1, 'excuses': 1}, {'unheard': 1})
-    >>> judged([(200, 1010), (200, 9000)], rebalances=[(2000, {0: 7})])
+    >>> judged([(200, 1010), (200, 9000)], rebalances=[(2000, {("orders", 0): 8, ("pending", 3): 5})])
     ({'excuses': 1}, {'killed': 1})
-    >>> judged([(200, 1010), (200, 9000)], rebalances=[(2000, {0: 8})])
+    >>> judged([(200, 1010), (200, 9000)], rebalances=[(2000, {("orders", 0): 8, ("pending", 3): 6})])
     ({'double': 1}, {})
 
     A change that is told late, and one that had to wait for the end of a brown-out:
@@ -65,7 +69,7 @@ class Once:
             self.by_token[token].append((first + index, status, reason, moment))
 
     def judge(self, findings):
-        for token, (changed, partition, offset) in self.changes.items():
+        for token, (changed, places) in self.changes.items():
             requests = self.by_token.get(token, [])
             ends = [request for request in requests
                     if request[3] >= changed and (request[1] == 200 or request[1:3] in REFUSALS)]
@@ -77,7 +81,7 @@ class Once:
             for before, request in zip([None] + accepted, accepted):
                 if before is None and request[3] >= changed:
                     continue
-                excuse = before and self.excuse(before, request, partition, offset)
+                excuse = before and self.excuse(before, request, places)
                 if excuse:
                     self.excuses[excuse] += 1
                 else:
@@ -92,12 +96,13 @@ class Once:
         if wait > LONGEST_WAIT:
             findings.add("late", f"{title(token)} was told {wait:.1f} s after its change or the end of the brown-out")
 
-    def excuse(self, before, request, partition, offset):
+    def excuse(self, before, request, places):
         if before[0] in self.unheard:
             return "unheard"
         for moment, committed in self.rebalances:
-            if before[3] <= moment <= request[3] and committed.get(partition, 0) <= offset:
-                return "killed"
+            if before[3] <= moment <= request[3]:
+                if any(committed.get((topic, partition), 0) <= offset for topic, partition, offset in places):
+                    return "killed"
         return None
 
     def bound(self, excuse, share, findings):

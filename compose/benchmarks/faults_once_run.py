@@ -11,7 +11,7 @@ from faults_once import Once, judge_ends
 from faults_plan import BrownOut, Plan
 from faults_run import CALM, SILENT, Faults, say
 from faults_stage import ROOT, TYPES
-from faults_world import Device, now
+from faults_world import Device, Offsets, now
 
 
 class OnceFaults(Faults):
@@ -74,9 +74,15 @@ class OnceFaults(Faults):
                 if subprocess.run(command, stdin=subprocess.DEVNULL, stdout=sys.stderr).returncode != 0:
                     self.findings.add("lag", f"compose/stack {verb} {name} failed")
                     return
-                self.rebalances.append((now(), self.offsets.committed("waybill.orders")))
+                self.rebalances.append((now(), self.committed()))
                 self.done[f"{verb} {name}"] += 1
             say(f"killed {name} and started it again")
+
+    def committed(self):
+        """(Topic, partition) -> the offset that the workers have committed."""
+        return {
+            (place.topic, place.partition): max(0, place.offset) for topic in ("waybill.orders", Offsets.PENDING)
+            for place in self.offsets.committed(topic)}
 
     def require_running(self):
         if not self.arguments.kill_seconds:
@@ -87,8 +93,11 @@ class OnceFaults(Faults):
         record = Record(deliveries, self.begin, self.slow)
         recorded, tombstones = self.recorded()
         ended = judge_registrations(self.devices, self.standing(), recorded, record, findings)
+        pending = self.offsets.places_by_key(Offsets.PENDING)
         changes = {
-            device.token: (device.events[0][0], *self.changes.places[device.orders[0]]) for device in self.devices}
+            device.token: (device.events[0][0], [
+                ("waybill.orders", *self.changes.places[order]), *pending[order], *pending[f"{device.name}/{order}"]])
+            for device in self.devices for order in device.orders}
         # The simulator judges the answers of a connection when that has ended.
         for pusher in self.stage.pushers:
             self.stage.run("stop", pusher)

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 
-from stack import Failure, Publisher, Stack, example
+from stack import Failure, Publisher, Stack, edit_command, example
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 # The first is the stack's own.
@@ -49,14 +49,14 @@ class Stage:
         for pusher in self.pushers:
             self.run("stop", pusher)
         self.run("stop", "apns")
-        self.edit("apns", "waybill-dev apns", (
+        edit_command(self.folder, "apns", "waybill-dev apns", (
             f"waybill-dev apns --topic {TYPES[1]} --provider-key {self.folder}/token/provider-key.p8 "
             f"--key-identifier {KEY} --team {TEAM}"))
         self.run("start", "apns")
         settings = PUSHER | {"WAYBILL_PUSH_ATTEMPTS": str(self.attempts)}
         assignments = [f"{name}={value}" for name, value in settings.items()]
         for pusher in self.pushers:
-            self.edit(pusher, "exec env", " ".join(["exec env", *assignments]))
+            edit_command(self.folder, pusher, "exec env", " ".join(["exec env", *assignments]))
         self.stack = Stack(ROOT, self.folder)
 
     def make_brand(self):
@@ -80,16 +80,6 @@ class Stage:
             "authentication": "token", "key": "provider-key.p8", "keyIdentifier": KEY, "teamIdentifier": TEAM}
         with open(f"{brand}/brand.json", "w") as file:
             json.dump(content, file)
-
-    def edit(self, service, old, new):
-        """Changes the command that starts a service."""
-        path = f"{self.folder}/run/{service}.command"
-        with open(path) as file:
-            command = file.read()
-        if old not in command:
-            raise Failure(f"{path} does not have '{old}'")
-        with open(path, "w") as file:
-            file.write(command.replace(old, new, 1))
 
     def package(self, keys):
         """Publishes orders by `<type>/<id>`; they have packages when it returns, and the packager is gone."""

@@ -1,5 +1,6 @@
 """Devices that register over the gateway, changes of their orders, and what the simulator of APNs saw."""
 
+import collections
 import hashlib
 import hmac
 import http.client
@@ -173,6 +174,10 @@ class Simulator:
         self.thread.join(40)
 
 
+def key(message):
+    return (message.key() or b"").decode(errors="replace")
+
+
 class Offsets:
     """The records of topics, and the offsets that the pusher has committed."""
 
@@ -190,20 +195,30 @@ class Offsets:
         return [confluent_kafka.TopicPartition(topic, partition) for partition in partitions]
 
     def committed(self, topic):
-        """Partition -> the offset that the pushers have committed."""
-        return {place.partition: max(0, place.offset) for place in self.consumer.committed(
-            self.places(topic), timeout=10)}
+        """Places with the offsets that the pushers have committed; below zero: none."""
+        consumer = self.pending if topic == self.PENDING else self.consumer
+        return consumer.committed(self.places(topic), timeout=10)
 
     def lag(self, topic):
         """Records that are not committed."""
-        behind, consumer = 0, self.pending if topic == self.PENDING else self.consumer
-        for place in consumer.committed(self.places(topic), timeout=10):
+        behind = 0
+        for place in self.committed(topic):
             low, high = consumer.get_watermark_offsets(place, timeout=10)
             behind += high - max(low, place.offset)
         return behind
 
     def records(self, topic):
         """All of a topic that the broker has: (key, value, headers), per partition in their order."""
+        return [(key(message), message.value(), dict(message.headers() or [])) for message in self.messages(topic)]
+
+    def places_by_key(self, topic):
+        """Key -> (topic, partition, offset) of its records."""
+        places = collections.defaultdict(list)
+        for message in self.messages(topic):
+            places[key(message)].append((topic, message.partition(), message.offset()))
+        return places
+
+    def messages(self, topic):
         wanted, found = [], []
         for place in self.places(topic):
             low, high = self.consumer.get_watermark_offsets(place, timeout=10)
@@ -217,8 +232,7 @@ class Offsets:
             for message in self.consumer.consume(1000, 0.5):
                 if message.error():
                     raise Failure(f"reading {topic}: {message.error()}")
-                key = (message.key() or b"").decode(errors="replace")
-                found.append((key, message.value(), dict(message.headers() or [])))
+                found.append(message)
                 if message.offset() + 1 >= ends.get(message.partition(), 0):
                     ends.pop(message.partition(), None)
             if time.monotonic() > deadline:

@@ -17,6 +17,17 @@ class Failure(Exception):
     """Why nothing can be measured, in a sentence."""
 
 
+def edit_command(folder, service, old, new):
+    """Changes the command that starts a service of a stack."""
+    path = f"{folder}/run/{service}.command"
+    with open(path) as file:
+        command = file.read()
+    if old not in command:
+        raise Failure(f"{path} does not have '{old}'")
+    with open(path, "w") as file:
+        file.write(command.replace(old, new, 1))
+
+
 class Stack:
     def __init__(self, root, folder):
         self.root, self.folder = root, folder
