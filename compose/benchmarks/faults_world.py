@@ -203,7 +203,7 @@ class Offsets:
         """Records that are not committed."""
         behind = 0
         for place in self.committed(topic):
-            low, high = consumer.get_watermark_offsets(place, timeout=10)
+            low, high = self.consumer.get_watermark_offsets(place, timeout=10)
             behind += high - max(low, place.offset)
         return behind
 
