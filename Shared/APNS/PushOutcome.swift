@@ -1,12 +1,12 @@
 import HTTP2
 import Model
 
-/// What became of one notification: an answer is a value, a missing answer is an error.
+/// The outcome of one notification: an answer is a value, a missing answer is an error.
 public enum PushOutcome: Hashable, Sendable {
     case answered(PushAnswer)
     case unanswered(APNSError)
 
-    /// True if APNs took the notification.
+    /// True if APNs accepted the notification.
     public var isAccepted: Bool { if case .answered(let answer) = self { answer.status == 200 } else { false } }
 }
 
@@ -15,13 +15,13 @@ public enum PushOutcome: Hashable, Sendable {
 /// Source: Wallet Orders §4.3, §4.6
 public struct PushAnswer: Hashable, Sendable {
     public let status: Int
-    /// `reason` of the body; nil with 200, and when the body is not what Apple describes.
+    /// `reason` of the body; nil with 200, and if the body is not as Apple describes it.
     public let reason: String?
-    /// `timestamp` of the body, with 410 only: since when APNs knows that the token is not valid.
+    /// `timestamp` of the body, with 410 only: the time since which APNs knows that the token is not valid.
     public let timestampMilliseconds: Int64?
-    /// `apns-id` as APNs sent it back.
+    /// `apns-id` as returned by APNs.
     public let apnsID: String?
-    /// `retry-after`, if it came as seconds; at most a day, whatever was said.
+    /// `retry-after`, if it came as seconds; capped at a day.
     ///
     /// Source: RFC 9110 §10.2.3
     public let retryAfterSeconds: Int?
@@ -37,20 +37,20 @@ public struct PushAnswer: Hashable, Sendable {
         self.retryAfterSeconds = retryAfterSeconds
     }
 
-    /// What APNs may ask us to wait at most.
+    /// The longest wait that APNs may ask for.
     static let mostRetryAfterSeconds = 86_400
 
-    /// Reads an answer as it came over the wire; a body that is not JSON leaves the status to speak.
+    /// Parses an answer as received; if the body is not JSON only the status counts.
     init(status: Int, headers: [HTTP2Header], body: [UInt8]) {
         self.status = status
         self.apnsID = headers.first { $0.name == "apns-id" }?.value
         self.retryAfterSeconds = headers.first { $0.name == "retry-after" }.flatMap { header in
             guard !header.value.isEmpty, header.value.utf8.allSatisfy(isDigit) else { return nil }
-            // More digits than an integer holds is beyond the bound as well.
+            // A number with more digits than an integer holds exceeds the bound as well.
             return min(Int(header.value) ?? .max, Self.mostRetryAfterSeconds)
         }
         let members = body.isEmpty ? nil : (try? JSON(parsing: body))?.object
-        // A reason is a word of ours and Apple's; what a stranger sends must not flood the logs.
+        // A reason is a single word; an answer from an unknown server must not flood the logs.
         self.reason = members?["reason"]?.string.map { String($0.prefix(64)) }
         self.timestampMilliseconds = members?["timestamp"]?.integer
     }

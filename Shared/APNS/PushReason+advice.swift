@@ -1,5 +1,5 @@
 extension PushReason {
-    /// What somebody who reads an alarm or a dead letter can do about it.
+    /// Advice for a person who reads an alarm or a dead letter.
     ///
     /// Source: Wallet Orders §4.4 to §4.6
     public var advice: String {

@@ -55,9 +55,9 @@ public enum PushReason: String, Hashable, Sendable, CaseIterable {
         }
     }
 
-    /// A reason as it came, fit for logs and letters: Apple's are single words.
+    /// A reason as received, made fit for logs and letters: Apple's are single words.
     ///
-    /// Whatever else a stranger's server sends there, a push token for one, is not passed on.
+    /// Any other text that an unknown server sends there, such as a push token, is not passed on.
     public static func word(_ text: String) -> String {
         let isWord = (1...40).contains(text.utf8.count) && text.utf8.allSatisfy(isASCIILetter)
         return isWord ? text : "with an unreadable reason"

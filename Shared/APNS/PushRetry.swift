@@ -1,22 +1,22 @@
-/// Why a notification is to be sent again, and what the failure says about others.
+/// The reason for sending a notification again, and what the failure says about others.
 public struct PushRetry: Hashable, Sendable {
-    /// Whom the failure concerns, as far as the outcome itself tells.
+    /// The parties that the failure concerns, as far as the outcome itself shows.
     public enum Scope: Hashable, Sendable, CaseIterable {
-        /// This device alone: it backs off, others go on.
+        /// This device alone: it backs off, others continue.
         case device
-        /// The connection or its provider token, which the client replaces: another connection may do at once.
+        /// The connection or its provider token, which the client replaces: another connection may work at once.
         case connection
-        /// APNs as a whole, or the way there.
+        /// APNs as a whole, or the network path to it.
         case service
     }
 
-    /// What the outcome was.
+    /// The kind of outcome.
     public enum Cause: Hashable, Sendable {
         case answer(status: Int)
         case error(APNSError.Code)
     }
 
-    /// For people: status and reason, or what happened instead. Never holds a token or a device.
+    /// For people: status and reason, or the event instead of an answer. Never holds a token or a device.
     public var reason: String
     public var scope: Scope
     /// `Retry-After` of the answer; bounded by `RetrySchedule`, not here.
@@ -30,8 +30,8 @@ public struct PushRetry: Hashable, Sendable {
         self.cause = cause
     }
 
-    /// Another try for a notification that was refused for its credential while others of that credential are
-    /// delivered: the refusal was one host's or one connection's.
+    /// A retry for a notification that was refused for its credential while others with that credential are delivered:
+    /// the refusal came from one host or one connection.
     public static func contradicted(_ reason: String) -> PushRetry {
         PushRetry(reason: reason, scope: .connection, cause: .answer(status: 403))
     }

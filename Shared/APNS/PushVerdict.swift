@@ -1,34 +1,35 @@
-/// What is to be done after a notification's outcome.
+/// The action to take after a notification's outcome.
 public enum PushVerdict: Hashable, Sendable {
-    /// APNs took it.
+    /// APNs accepted it.
     case delivered
-    /// The push token is gone: delete it if it was registered before this moment, in milliseconds since 1970.
+    /// The push token is no longer valid: delete it if it was registered before this moment, in milliseconds since
+    /// 1970.
     ///
-    /// Only what is still stored as it was looked up; who registered again meanwhile stays.
+    /// Deletes only an entry that is still stored as it was looked up; a device that registered again meanwhile stays.
     case retire(registeredBeforeMilliseconds: Int64)
-    /// APNs does not know the push token (BadDeviceToken): it is garbage, or we ask the wrong environment.
+    /// APNs does not know the push token (BadDeviceToken): it is garbage, or belongs to the other environment.
     ///
-    /// One answer cannot tell which, so `TokenBreaker` decides whether the token is deleted.
+    /// One answer cannot tell these apart, so `TokenBreaker` decides if the token is deleted.
     case unknownToken
     /// Send it again later.
     case retry(PushRetry)
-    /// Nothing with this credential can succeed: alarm, and send no more with it but a probe now and then.
+    /// Nothing with this credential can succeed: raise an alarm, and send nothing with it but an occasional probe.
     ///
     /// Unless others are delivered at the same time: `CredentialHealth` decides.
     case stopCredential(reason: String)
-    /// This notification can never succeed: alarm, go on with the others. A flood of them is a configuration error,
-    /// which `CredentialHealth` notices.
+    /// This notification can never succeed: raise an alarm, continue with the others. A flood of them is a
+    /// configuration error, which `CredentialHealth` detects.
     case drop(reason: String)
 }
 
-/// The verdict on an outcome. Every row of the table, and by status class what the table does not have.
+/// The verdict on an outcome. Covers every row of the table, and by status class what the table does not have.
 ///
-/// A reason counts only together with the status that it is documented for: nothing is deleted or stopped on an
-/// answer that contradicts itself. 429 asks for patience whatever its body says (RFC 6585 §4), the device if it names
-/// it, else the provider: to send once more too often costs less than a customer who is not told.
+/// A reason counts only together with the status that it is documented for: nothing is deleted or stopped because of an
+/// answer that contradicts itself. 429 asks for patience whatever its body says (RFC 6585 §4), for the device if it
+/// names the device, else for the provider: one notification too many costs less than a customer who is not notified.
 /// Source: Wallet Orders §4.6
-/// - Parameter sentEpochMilliseconds: when the attempt began. A 410 without its moment retires only what was registered
-///   before that, since it cannot speak of what came later.
+/// - Parameter sentEpochMilliseconds: the time when the attempt began. A 410 without a timestamp retires only
+///   registrations older than that, since it cannot refer to later ones.
 public func verdict(of outcome: PushOutcome, sentEpochMilliseconds: Int64 = .max) -> PushVerdict {
     switch outcome {
     case .unanswered(let error): verdict(of: error)
@@ -77,9 +78,9 @@ private func verdict(of answer: PushAnswer, _ sentEpochMilliseconds: Int64) -> P
 private func verdict(of error: APNSError) -> PushVerdict {
     let scope: PushRetry.Scope
     switch error.code {
-    // The connection is gone or took no more, or the stream alone failed: another one may do.
+    // The connection is gone or accepted no more requests, or only the stream failed: another connection may work.
     case .connectionLost, .protocolViolation, .silent, .timeout, .closed: scope = .connection
-    // Nothing was sent: there is no way to APNs now, or too much waits for it.
+    // Nothing was sent: APNs cannot be reached at the moment, or too much is queued for it.
     case .notStarted, .connecting, .tls, .queueFull: scope = .service
     case .configuration, .credential: return .stopCredential(reason: error.message)
     }

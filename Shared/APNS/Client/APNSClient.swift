@@ -3,8 +3,8 @@ import NIOSSL
 
 /// Sends notifications to APNs over HTTP/2: one credential, a pool of persistent connections.
 ///
-/// Each notification gets exactly one outcome, whatever happens. Requests that APNs refused unprocessed
-/// (REFUSED_STREAM, above the last stream of GOAWAY) are repeated inside, everything else is the caller's decision:
+/// Each notification gets exactly one outcome in every case. The client itself repeats requests that APNs refused
+/// unprocessed (REFUSED_STREAM, above the last stream of GOAWAY); everything else is the caller's decision:
 /// `verdict(of:)`. A notification whose connection was lost may have been delivered; repeating it is harmless.
 ///
 /// Owner: the caller, who must `close` it before its event loop group ends. Thread: any. Bounded: the queue, the
@@ -16,10 +16,10 @@ public final class APNSClient: Sendable {
     /// Opens no connection yet; the first notification does.
     ///
     /// - Parameters:
-    ///   - rootsPEM: whom to trust; nil for the system's roots.
-    ///   - proxy: through which connections go; nil: none.
+    ///   - rootsPEM: the trusted roots; nil for the system's.
+    ///   - proxy: the proxy that connections go through; nil: none.
     ///   - eventLoopGroup: one of its loops does all the work of this client.
-    ///   - onReplies: told what became of submitted requests, in bursts, on that loop: must not block.
+    ///   - onReplies: called on that loop with the outcomes of submitted requests, in bursts: must not block.
     /// - Throws: `APNSError` with code `.configuration` when a certificate or key cannot be used.
     public init(
         endpoint: APNSEndpoint, credential: APNSCredential, rootsPEM: [UInt8]?, proxy: APNSProxy? = nil,
@@ -40,15 +40,15 @@ public final class APNSClient: Sendable {
             eventLoop: eventLoop)
     }
 
-    /// Hands over requests; each gets exactly one reply through `onReplies`, whatever happens.
+    /// Hands over requests; each gets exactly one reply through `onReplies` in every case.
     ///
-    /// Never waits: what the queue has no room for is answered with `.queueFull`.
+    /// Never waits: requests that the queue has no room for are answered with `.queueFull`.
     public func submit(_ requests: [PushRequest]) {
         guard !requests.isEmpty else { return }
         self.eventLoop.execute { self.loop.value.submit(requests) }
     }
 
-    /// How the connections and the queue stand now.
+    /// The present state of the connections and the queue.
     public func snapshot() async -> APNSSnapshot {
         await withCheckedContinuation { continuation in
             self.eventLoop.execute { continuation.resume(returning: self.loop.value.snapshot(now: .now())) }
@@ -57,15 +57,15 @@ public final class APNSClient: Sendable {
 
     /// Sends a batch and waits for the outcome of each, in the order given.
     ///
-    /// Returns within the bounds of the configuration; cancelling the task does not shorten that, since what was sent
-    /// cannot be taken back.
+    /// Returns within the bounds of the configuration; cancelling the task does not shorten that, since a notification
+    /// that was sent cannot be taken back.
     public func send(_ notifications: [PushNotification]) async -> [PushOutcome] {
         await withCheckedContinuation { continuation in
             self.eventLoop.execute { self.loop.value.send(notifications, continuation) }
         }
     }
 
-    /// Takes nothing new, waits for what it has (at most `closeTimeout`; the rest is `.unanswered` with code
+    /// Accepts nothing new, waits for the requests it has (at most `closeTimeout`; the rest is `.unanswered` with code
     /// `.closed`), disconnects.
     public func close() async {
         let promise = self.eventLoop.makePromise(of: Void.self)
@@ -80,7 +80,7 @@ private func makeTLSContext(credential: APNSCredential, rootsPEM: [UInt8]?) thro
     var configuration = TLSConfiguration.makeClientConfiguration()
     configuration.minimumTLSVersion = .tlsv12
     configuration.applicationProtocols = ["h2"]
-    // A server that is gone says no farewell; `close` and retired connections shall not wait long for it.
+    // A server that is gone sends no close_notify; `close` and retired connections must not wait long for it.
     configuration.shutdownTimeout = .seconds(1)
     var step = "roots"
     do {

@@ -1,6 +1,6 @@
 import NIOCore
 
-/// Where notifications go: APNs, or a simulator.
+/// The destination of notifications: APNs, or a simulator.
 ///
 /// Source: Wallet Orders §4.2
 public struct APNSEndpoint: Hashable, Sendable, CustomStringConvertible {
@@ -23,11 +23,11 @@ public struct APNSEndpoint: Hashable, Sendable, CustomStringConvertible {
         self.port = address.port ?? 443
     }
 
-    /// True if the host is an IP address. Behind a proxy such an endpoint cannot be verified: TLS compares the address
+    /// True if the host is an IP address. Through a proxy such an endpoint cannot be verified: TLS compares the address
     /// of the peer, which is the proxy.
     public var isAddress: Bool { (try? SocketAddress(ipAddress: self.host, port: 0)) != nil }
 
-    /// What stands in `:authority`: the port only when it is not the scheme's own.
+    /// The value of `:authority`: has the port only when it is not the scheme's own.
     ///
     /// Source: RFC 9113 §8.3.1
     var authority: String {

@@ -1,8 +1,8 @@
-/// Why a notification has no answer, or a client cannot be made.
+/// The reason why a notification has no answer, or a client cannot be made.
 ///
 /// Two are equal when their codes are.
 public struct APNSError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// What kind of failure it is.
+    /// The kind of failure.
     public enum Code: String, Hashable, Sendable, CaseIterable {
         /// APNs did not answer within the request's deadline, although the connection lived; the stream was cancelled.
         case timeout
@@ -29,7 +29,7 @@ public struct APNSError: Error, Hashable, Sendable, CustomStringConvertible {
     }
 
     public let code: Code
-    /// What was being done, and what happened.
+    /// The operation that failed, and the failure.
     public let message: String
 
     public init(_ code: Code, _ message: String) {

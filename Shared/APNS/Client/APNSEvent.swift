@@ -1,6 +1,6 @@
-/// What happens to a client's connections, for logs and counters.
+/// An event in the life of a client's connections, for logs and counters.
 public enum APNSEvent: Hashable, Sendable {
-    /// Why a connection takes no more requests and another is made in its place.
+    /// The reason why a connection takes no more requests and another is made in its place.
     public enum Replacement: String, Hashable, Sendable, CaseIterable {
         /// APNs said so, in a frame or in an answer (IdleTimeout, Shutdown).
         case goAway = "goaway"
@@ -9,9 +9,9 @@ public enum APNSEvent: Hashable, Sendable {
         case providerToken = "provider-token"
         /// Several requests in a row had no answer.
         case timeouts
-        /// Everything outstanding was silent.
+        /// Nothing outstanding was answered.
         case silence
-        /// 5xx, 403 or reset streams again and again, while another connection was well.
+        /// 5xx, 403 or reset streams again and again, while another connection was healthy.
         case serverErrors = "server-errors"
         /// APNs refused the certificate, on this connection or on another of the client (Wallet Orders §4.5).
         case credential
@@ -20,17 +20,17 @@ public enum APNSEvent: Hashable, Sendable {
     }
 
     case connected
-    /// No connection came about, or one in use ended.
+    /// A connection could not be made, or one in use ended.
     case disconnected(APNSError)
-    /// Both of a pair are told.
+    /// GOAWAY came; each of a pair is reported.
     ///
     /// - Parameters:
-    ///   - reason: of the debug data, if Apple's form has one (Wallet Orders §4.5).
-    ///   - code: of the frame, as `NO_ERROR`.
+    ///   - reason: taken from the debug data, if it has Apple's form (Wallet Orders §4.5).
+    ///   - code: the frame's error code, as `NO_ERROR`.
     case goAway(reason: String?, code: String)
-    /// A connection's limit of open streams as it is used from now on.
+    /// A connection's limit of open streams from this moment on.
     case streamLimit(Int)
-    /// So many requests came back unprocessed in one burst and are sent again.
+    /// The number of requests that came back unprocessed in one burst and are sent again.
     case refusedStreams(Int)
     case pingRoundTrip(Duration)
     case replaced(Replacement)

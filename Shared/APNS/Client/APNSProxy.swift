@@ -1,4 +1,4 @@
-/// The HTTP proxy through which connections go, by CONNECT.
+/// The HTTP proxy that connections go through, by CONNECT.
 ///
 /// Source: RFC 9110 §9.3.6
 public struct APNSProxy: Hashable, Sendable, CustomStringConvertible {
@@ -33,7 +33,7 @@ public struct APNSProxy: Hashable, Sendable, CustomStringConvertible {
     public var description: String { HostAndPort.text(self.host, self.port) }
 }
 
-/// - Returns: nil when an escape is broken or what comes out is not text that may stand in a header.
+/// - Returns: nil if an escape is broken or the decoded bytes are not text allowed in a header.
 private func decodePercents(_ text: Substring) -> String? {
     var bytes: [UInt8] = []
     var rest = text.utf8[...]

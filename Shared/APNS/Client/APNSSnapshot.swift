@@ -1,28 +1,28 @@
-/// How a client's pool stands at one moment, for gauges.
+/// The state of a client's pool at one moment, for gauges.
 public struct APNSSnapshot: Hashable, Sendable {
-    /// What a connection, or a place for one, is doing.
+    /// The state of a connection, or of a slot for one.
     public enum ConnectionState: String, Hashable, Sendable, CaseIterable {
         /// Resolves a name, or sets up TCP and TLS.
         case connecting
-        /// Takes requests.
+        /// Accepts requests.
         case open
-        /// Takes no requests, waits for the last answers.
+        /// Accepts no requests, waits for the last answers.
         case draining
         /// Waits before it connects again.
         case backingOff = "backing-off"
     }
 
-    /// How many there are in each state; a state without any is left out.
+    /// The number of connections in each state; a state without any is left out.
     public var connections: [ConnectionState: Int] = [:]
     /// Requests that wait for an answer, on all connections.
     public var streamsInUse = 0
-    /// How many the open connections would take together, as their peers announced it.
+    /// The sum of the stream limits of the open connections, as their peers announced them.
     public var streamLimit = 0
     /// Requests that wait for a stream.
     public var queued = 0
-    /// How long the oldest of them has waited; nil when none waits.
+    /// The age of the oldest of them; nil if none waits.
     public var oldestQueued: Duration?
-    /// Why the last connection failed, while none has answered since.
+    /// The reason why the last connection failed, as long as none has answered since.
     public var lastFailure: APNSError?
 
     public init() {}

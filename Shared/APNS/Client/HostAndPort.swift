@@ -1,10 +1,10 @@
-/// `host`, `host:port`, `[address]` or `[address]:port`, as it stands in a URL.
+/// `host`, `host:port`, `[address]` or `[address]:port`, as written in a URL.
 struct HostAndPort {
     /// A name or an IP address, IPv6 without brackets.
     let host: String
     let port: Int?
 
-    /// - Returns: nil when it is not one of these; a host has at most 253 bytes (RFC 1035 §2.3.4).
+    /// - Returns: nil if the text is not one of these; a host has at most 253 bytes (RFC 1035 §2.3.4).
     init?(_ text: Substring) {
         var host = text
         var portText: Substring?
@@ -32,7 +32,7 @@ struct HostAndPort {
         self.port = Int(port)
     }
 
-    /// The way back.
+    /// Formats what `init` parses.
     static func text(_ host: String, _ port: Int) -> String {
         host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)"
     }

@@ -10,12 +10,12 @@ public struct PushNotification: Hashable, Sendable {
     public var deviceToken: PushToken
     /// `apns-topic`
     public var topic: OrderTypeIdentifier
-    /// `apns-expiration`: until when APNs keeps it for a device that is offline; 0: not at all.
+    /// `apns-expiration`: the time until which APNs keeps it for a device that is offline; 0: not at all.
     public var expirationEpochSeconds: Int64
     /// `apns-priority`: 5 with `.background`; 10 would be an error there.
     public var priority: UInt8 = 5
     public var pushType = Kind.background
-    /// `apns-collapse-id`, at most 64 bytes; nil: none. Of notifications with the same, a device shows the last.
+    /// `apns-collapse-id`, at most 64 bytes; nil: none. A device shows only the last of several with the same one.
     public var collapseIdentifier: String?
     /// The body, at most 4,096 bytes; a zero-byte body would be refused.
     public var payload: [UInt8] = Self.emptyPayload

@@ -1,9 +1,9 @@
-/// What became of one request; each request gets exactly one.
+/// The outcome of one request; each request gets exactly one.
 public struct PushReply: Hashable, Sendable {
     /// The request's number.
     public let number: UInt64
     public let outcome: PushOutcome
-    /// From its first stream, refusals included; nil: it was never on a wire.
+    /// Time from its first stream, refusals included; nil: it was never sent.
     public let elapsed: Duration?
 
     public init(number: UInt64, outcome: PushOutcome, elapsed: Duration?) {

@@ -1,6 +1,6 @@
-/// One notification to send, with a number by which the caller knows it again.
+/// One notification to send, with a number that identifies it to the caller.
 public struct PushRequest: Sendable {
-    /// The caller's own; the client gives it back and never looks at it.
+    /// Chosen by the caller; the client returns it and never interprets it.
     public let number: UInt64
     public let notification: PushNotification
 

@@ -1,29 +1,29 @@
 import HTTP2
 import NIOCore
 
-/// What one connection may do next: stream slots, GOAWAY, signs of life. A value: no socket, no clock.
+/// Decides what one connection may do next: stream slots, GOAWAY, liveness. A value: no socket, no clock.
 ///
-/// `handshaking` -> `open` -> `draining` -> `closed`; each may go to `closed` at once, none goes back.
+/// `handshaking` -> `open` -> `draining` -> `closed`; each may go to `closed` directly, none goes back.
 struct ConnectionStateMachine {
-    /// Where the connection is in its life.
+    /// A phase in the life of a connection.
     enum Phase: Hashable {
-        /// The name is resolved, TCP and TLS are set up; to `open` or `closed`.
+        /// Name resolution, TCP and TLS are in progress; to `open` or `closed`.
         case handshaking
-        /// Takes requests; to `draining` or `closed`.
+        /// Accepts requests; to `draining` or `closed`.
         case open
-        /// Takes no requests, waits for the answers of its open streams until the deadline; to `closed`.
+        /// Accepts no requests, waits for the answers of its open streams until the deadline; to `closed`.
         case draining(until: NIODeadline)
         case closed
     }
 
-    /// What a look at the clock asks for.
+    /// The action that a tick of the clock requires.
     enum TickAction: Hashable {
         case nothing
         case ping
         case close(APNSError)
     }
 
-    /// What becomes of a request whose stream is over.
+    /// The result of a request whose stream has ended.
     enum StreamResult: Hashable {
         case answered(status: Int)
         /// It was not processed and goes to the front of the queue.
@@ -33,28 +33,29 @@ struct ConnectionStateMachine {
 
     private(set) var phase = Phase.handshaking
     private(set) var openStreams = 0
-    /// Why it drains; nil while it does not, and when it is merely not needed.
+    /// The reason for draining; nil while it does not drain, and if it is merely not needed.
     private(set) var retirement: APNSEvent.Replacement?
-    /// When bytes last came, or something began to be waited for.
+    /// The time when bytes last came, or when there was something to wait for again.
     private(set) var lastReceived: NIODeadline
-    /// Of 1,024 requests so many failed, lately: each new outcome weighs a thirty-second.
+    /// Failures of 1,024 recent requests: each new outcome has a weight of one thirty-second.
     private(set) var failureShare = 0
-    /// When failures began after a time with hardly any.
+    /// The time when failures began after a period with hardly any.
     private(set) var failingSince: NIODeadline?
-    /// When the last answer came that is no failure.
+    /// The time of the last answer that is not a failure.
     private(set) var lastGoodAnswer: NIODeadline?
-    /// Until the peer's settings are here, one stream: it may allow no more.
+    /// One stream until the peer's settings are here: it may allow no more.
     private var announcedLimit = 1
-    /// After a refusal, what the peer seems to bear whatever it announced; each answer raises it by one.
+    /// After a refusal, the limit that the peer seems to accept regardless of its announcement; each answer raises it
+    /// by one.
     private var borneLimit = Int.max
-    /// With a provider token, one stream until a request with it was answered (Wallet Orders §4.5).
+    /// With a provider token, one stream until a request with it has been answered (Wallet Orders §4.5).
     private var isProven: Bool
     /// A new connection begins with few streams; each good answer doubles them.
     private var trustedLimit: Int
     private var timeoutsInARow = 0
     /// Refusals of the provider token since the last good answer.
     private var tokenRefusals = 0
-    /// The PING that waits for a sign of life, and for how long.
+    /// The time of the PING whose answer is awaited, and the time allowed for it.
     private var pingSent: NIODeadline?
     private var pingPatience = TimeAmount.zero
     /// The last PING, for its round trip.
@@ -65,7 +66,7 @@ struct ConnectionStateMachine {
     /// Refusals of the provider token in a row after which the connection is replaced: it never takes the new token. A
     /// single one may be about one device only.
     static let tokenRefusalsToRetire = 2
-    /// A share below which failures are not worth a word: one of twenty.
+    /// The share below which failures are ignored: one of twenty.
     private static let fewFailures = 51
 
     init(isProven: Bool, configuration: APNSConfiguration, now: NIODeadline) {
@@ -76,20 +77,21 @@ struct ConnectionStateMachine {
         self.lastReceived = now
     }
 
-    /// How many streams may be open at once, now.
+    /// The number of streams that may be open at once at this moment.
     var limit: Int {
         min(self.announcedLimit, self.borneLimit, self.configuration.streamCap, self.isProven ? .max : 1)
     }
-    /// How many requests can be started now; 0 while a lowered limit is exceeded, and while a PING is unanswered.
+    /// The number of requests that can be started at once; 0 while a lowered limit is exceeded, and while a PING is
+    /// unanswered.
     var freeStreams: Int {
         guard self.phase == .open, self.pingSent == nil else { return 0 }
         return max(0, min(self.limit, self.trustedLimit) - self.openStreams)
     }
-    /// Whether it only waits for its last answers.
+    /// True if it only waits for its last answers.
     var isDraining: Bool { if case .draining = self.phase { true } else { false } }
-    /// True if a PING waits for its answer.
+    /// True if a PING is unanswered.
     var isAsking: Bool { self.pingSent != nil }
-    /// Nothing is left to wait for.
+    /// True if nothing is left to wait for.
     var isDrained: Bool { self.isDraining && self.openStreams == 0 }
 
     mutating func handshakeCompleted(now: NIODeadline) {
@@ -98,15 +100,16 @@ struct ConnectionStateMachine {
         self.lastReceived = now
     }
 
-    /// - Parameter maxConcurrentStreams: as the peer said; it may be lower than what is open.
+    /// - Parameter maxConcurrentStreams: the peer's limit; it may be lower than the number of open streams.
     mutating func settings(maxConcurrentStreams: UInt32) {
         self.announcedLimit = Int(maxConcurrentStreams)
         self.borneLimit = .max
     }
 
-    /// No new requests here: GOAWAY, exhausted identifiers, an answer that says so, or too many time-outs.
+    /// Stops new requests on this connection: GOAWAY, exhausted identifiers, an answer that asks for it, or too many
+    /// time-outs.
     ///
-    /// The second GOAWAY of a pair changes nothing here; the session ends the streams that it takes back.
+    /// The second GOAWAY of a pair changes nothing here; the session ends the streams above its last stream.
     mutating func retire(_ reason: APNSEvent.Replacement?, now: NIODeadline) {
         guard self.phase == .open else { return }
         self.retirement = reason
@@ -114,14 +117,14 @@ struct ConnectionStateMachine {
     }
 
     /// - Parameter stream: its identifier; the last one that may be used retires the connection.
-    /// - Returns: whether a PING is to go with the request: the connection was idle for so long that something on the
-    ///   way may have forgotten it.
+    /// - Returns: true if a PING must accompany the request: the connection was idle for so long that a middlebox may
+    ///   have forgotten it.
     @discardableResult
     mutating func started(stream: Int32, now: NIODeadline) -> Bool {
         var isStale = false
         if self.openStreams == 0 {
             isStale = self.pingSent == nil && now - self.lastReceived >= self.configuration.idleToPing
-            // The silence that a PING asks about begins with something to wait for.
+            // The silence that a PING checks begins when there is something to wait for.
             self.lastReceived = max(self.lastReceived, now)
             if isStale { self.ask(self.configuration.idlePingPatience, now: now) }
         }
@@ -130,9 +133,9 @@ struct ConnectionStateMachine {
         return isStale
     }
 
-    /// Another connection to the same service died of silence.
+    /// Another connection to the same service failed by silence.
     ///
-    /// - Returns: whether a PING is to ask this one, which is idle.
+    /// - Returns: true if a PING must check this one, which is idle.
     mutating func doubted(now: NIODeadline) -> Bool {
         guard self.phase == .open, self.openStreams == 0, self.pingSent == nil else { return false }
         self.ask(self.configuration.idlePingPatience, now: now)
@@ -145,7 +148,7 @@ struct ConnectionStateMachine {
         self.lastPing = now
     }
 
-    /// A stream is over, be it answered, refused or cancelled.
+    /// A stream has ended: answered, refused or cancelled.
     mutating func ended(_ end: HTTP2StreamEnd, now: NIODeadline) -> StreamResult {
         self.openStreams = max(0, self.openStreams - 1)
         if end.isComplete, let status = end.status {
@@ -153,7 +156,7 @@ struct ConnectionStateMachine {
             if self.borneLimit < .max { self.borneLimit += 1 }
             // A refused token proves nothing (Wallet Orders §4.5).
             if status != 403 { self.isProven = true }
-            // Of 429 its reason tells: `throttled`.
+            // For 429 the reason decides: `throttled`.
             if status != 429 { self.judge(isFailure: status >= 500 || status == 403, now: now) }
             return .answered(status: status)
         }
@@ -166,13 +169,13 @@ struct ConnectionStateMachine {
             APNSError(.protocolViolation, "waiting for an answer: APNs ended the stream with \(end.errorCode)"))
     }
 
-    /// The stream of a request that was given up is over without an answer: that says nothing of the peer.
+    /// The stream of an abandoned request has ended without an answer: that says nothing about the peer.
     mutating func endedUnanswered() { self.openStreams = max(0, self.openStreams - 1) }
 
     /// 429 came: for a device, or for the provider.
     mutating func throttled(isOneDevice: Bool, now: NIODeadline) { self.judge(isFailure: !isOneDevice, now: now) }
 
-    /// The provider token was refused: again and again means that the connection has to be replaced.
+    /// The provider token was refused: repeated refusals mean that the connection has to be replaced.
     mutating func tokenRefused(now: NIODeadline) {
         self.tokenRefusals += 1
         if self.tokenRefusals >= Self.tokenRefusalsToRetire { self.retire(.providerToken, now: now) }
@@ -190,14 +193,14 @@ struct ConnectionStateMachine {
         }
     }
 
-    /// A request's deadline passed. After several in a row the connection is not to be trusted with more.
+    /// A request's deadline passed. After several in a row the connection gets no more requests.
     mutating func timedOut(now: NIODeadline) {
         self.judge(isFailure: true, now: now)
         self.timeoutsInARow += 1
         if self.timeoutsInARow >= self.configuration.timeoutsToRetire { self.retire(.timeouts, now: now) }
     }
 
-    /// Bytes came, whatever they were: the peer is alive.
+    /// Bytes of any kind came: the peer is alive.
     mutating func received(now: NIODeadline) {
         self.lastReceived = now
         self.pingSent = nil
@@ -205,7 +208,7 @@ struct ConnectionStateMachine {
 
     /// The PING's answer came.
     ///
-    /// - Returns: its round trip; nil when none was asked for.
+    /// - Returns: its round trip; nil if no PING was sent.
     mutating func pingAcknowledged(now: NIODeadline) -> TimeAmount? {
         defer { self.lastPing = nil }
 

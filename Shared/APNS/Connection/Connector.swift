@@ -3,9 +3,10 @@ import NIOCore
 import NIOPosix
 import NIOSSL
 
-/// Makes the channel under a connection: addresses, TCP, perhaps a proxy, TLS.
+/// Makes the channel of a connection: addresses, TCP, a proxy if there is one, TLS.
 ///
-/// Lives on the client's event loop. The connection keeps the time: when it has given up, what comes later is closed.
+/// Lives on the client's event loop. The connection enforces the deadline: a channel that comes after it gave up is
+/// closed.
 final class Connector {
     private let endpoint: APNSEndpoint
     private let proxy: APNSProxy?
@@ -13,10 +14,10 @@ final class Connector {
     private let tls: NIOSSLContext
     private let eventLoop: any EventLoop
     private var book: AddressBook
-    /// Look-ups that have not come back; a resolver that hangs must not collect threads.
+    /// Look-ups that have not returned; a resolver that hangs must not accumulate threads.
     private var lookups = 0
     private static let mostLookups = 2
-    /// How many addresses one attempt tries.
+    /// The most addresses that one attempt tries.
     private static let mostAddresses = 3
 
     init(
@@ -31,16 +32,16 @@ final class Connector {
         self.book = AddressBook(memory: configuration.addressMemory)
     }
 
-    /// An address whose connections do not work comes last for a while.
+    /// An address whose connections do not work is tried last for a while.
     func failed(_ address: SocketAddress?, now: NIODeadline) {
         if let address { self.book.failed(address, now: now) }
     }
 
     func worked(_ address: SocketAddress?) { if let address { self.book.worked(address) } }
 
-    /// Asks for the name anew (Wallet Orders §4.5), then tries its addresses until one takes the connection.
+    /// Resolves the name again (Wallet Orders §4.5), then tries its addresses until one accepts the connection.
     ///
-    /// - Parameter inUse: how many connections each address has, when asked.
+    /// - Parameter inUse: returns the number of connections that each address has.
     func connect(_ connection: PushConnectionHandler, inUse: @escaping () -> [SocketAddress: Int]) {
         let host = self.proxy?.host ?? self.endpoint.host
         let port = self.proxy?.port ?? self.endpoint.port
@@ -89,10 +90,10 @@ final class Connector {
             }
     }
 
-    /// Lets the kernel end a connection whose bytes nobody acknowledges, soon after a PING would have: then the socket
-    /// goes, too, and what waits in it. An idle connection is asked each minute, which also keeps it known to what is
-    /// on the way, and is given up after three questions. A kernel that does not know an option is no reason not to
-    /// connect.
+    /// Lets the kernel end a connection whose bytes are not acknowledged, soon after a PING would have done so: this
+    /// also closes the socket and discards its unsent bytes. An idle connection gets a keepalive probe each minute,
+    /// which also keeps it known to middleboxes, and is given up after three probes. A kernel that does not know an
+    /// option is no reason not to connect.
     ///
     /// Source: tcp(7), numbers of linux/tcp.h: TCP_USER_TIMEOUT in milliseconds, TCP_KEEPIDLE and TCP_KEEPINTVL in
     /// seconds, TCP_KEEPCNT
@@ -130,14 +131,15 @@ final class Connector {
         }
     }
 
-    /// Verifies the certificate against the host's name, or against the address if the host is one, which cannot stand
-    /// in SNI.
+    /// Verifies the certificate against the host's name, or against the address if the host is one, since SNI cannot
+    /// carry an address.
     private func makeTransport() throws -> NIOSSLClientHandler {
         if self.endpoint.isAddress { return try NIOSSLClientHandler(context: self.tls, serverHostname: nil) }
         let host = self.endpoint.host
         return try NIOSSLClientHandler._makeSSLClientHandler(context: self.tls, serverHostname: host) {
             certificate, channel in
-            // NIOSSL also takes a certificate for the peer's address, which whoever answers for a name may have.
+            // NIOSSL also accepts a certificate for the peer's address, which any server that a name resolves to may
+            // have.
             let names = certificate._subjectAlternativeNames()
             if names.isEmpty || names.contains(where: { $0.nameType == .dnsName && isHost(host, named: $0.contents) }) {
                 return channel.eventLoop.makeSucceededVoidFuture()
@@ -150,7 +152,7 @@ final class Connector {
     private func add(_ handlers: [any ChannelHandler], to channel: any Channel, _ connection: PushConnectionHandler) {
         do {
             try channel.pipeline.syncOperations.addHandlers(handlers)
-            // The channel may be closed already and then never says so to handlers added now.
+            // The channel may be closed already; handlers added after that get no notification of it.
             guard channel.isActive else { throw ChannelError.eof }
         } catch {
             self.fail(connection, "\(error)")

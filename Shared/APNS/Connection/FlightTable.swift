@@ -1,13 +1,13 @@
 import NIOCore
 
-/// The requests of one connection whose streams are open, by the tag that the session gives back.
+/// The requests of one connection whose streams are open, by the tag that the session returns.
 struct FlightTable {
     /// One open stream.
     struct Flight {
         let entry: PushQueue<PendingPush>.Entry
         let stream: Int32
         let deadline: NIODeadline
-        /// The request timed out and has its outcome; only the stream's end is awaited.
+        /// The request timed out and has its outcome; only the end of its stream is awaited.
         var isAbandoned = false
     }
 
@@ -15,7 +15,7 @@ struct FlightTable {
     private var free: [Int] = []
     private(set) var count = 0
 
-    /// The tag that the next `insert` takes.
+    /// The tag that the next `insert` uses.
     var nextTag: Int { self.free.last ?? self.flights.count }
 
     mutating func insert(_ flight: Flight) {
@@ -31,7 +31,7 @@ struct FlightTable {
         return flight
     }
 
-    /// Marks what is over its deadline as abandoned, and hands it out once.
+    /// Marks requests past their deadline as abandoned, and returns each of them once.
     mutating func abandonExpired(now: NIODeadline) -> [Flight] {
         guard self.count > 0 else { return [] }
         var expired: [Flight] = []
@@ -43,7 +43,7 @@ struct FlightTable {
         return expired
     }
 
-    /// Empties the table; the abandoned ones, which have their outcome, are left out.
+    /// Empties the table; abandoned requests, which have their outcome, are left out.
     mutating func takeAll() -> [Flight] {
         defer {
             self.flights.removeAll()

@@ -1,7 +1,7 @@
 import Glibc
 import NIOCore
 
-/// Asks the system for a host's addresses, in the order of RFC 6724. Nothing is remembered.
+/// Resolves a host's addresses by the system, in the order of RFC 6724. Nothing is cached.
 ///
 /// Owner: this call owns the list and frees it. Thread: any that may block, for as long as the system's resolver takes.
 /// Bounded: 64 addresses.

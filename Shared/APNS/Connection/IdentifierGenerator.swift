@@ -1,7 +1,7 @@
-/// Random numbers for `apns-id`: begun with the system's, then its own, since the system's cost a call of the kernel
-/// each.
+/// Random numbers for `apns-id`: seeded by the system's generator, then generated here, since each of the system's
+/// costs a system call.
 ///
-/// Good enough to never give a UUID twice; nothing secret may come of it.
+/// Good enough never to produce a UUID twice; not suitable for secrets.
 /// Source: D. Blackman, S. Vigna, "Scrambled linear pseudorandom number generators": xoshiro256**
 struct IdentifierGenerator: RandomNumberGenerator {
     private var state: (UInt64, UInt64, UInt64, UInt64)
@@ -13,7 +13,7 @@ struct IdentifierGenerator: RandomNumberGenerator {
 
     /// - Parameter seed: not all zero.
     init(seed: (UInt64, UInt64, UInt64, UInt64)) {
-        // With all zero it would give nothing but zeros.
+        // All zero would produce only zeros.
         self.state = seed == (0, 0, 0, 0) ? (1, 0, 0, 0) : seed
     }
 

@@ -10,7 +10,7 @@ struct NotificationIdentifier {
         self.low = (generator.next() & 0x3FFF_FFFF_FFFF_FFFF) | 0x8000_0000_0000_0000
     }
 
-    /// Replaces what stands in `text`, whose storage is reused.
+    /// Replaces the content of `text`, whose storage is reused.
     func write(into text: inout [UInt8]) {
         text.removeAll(keepingCapacity: true)
         for digit in 0..<32 {

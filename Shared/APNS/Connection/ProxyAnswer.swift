@@ -1,21 +1,21 @@
-/// Reads a proxy's answer to CONNECT, in whatever pieces it comes. A value.
+/// Reads a proxy's answer to CONNECT, in pieces of any size. A value.
 ///
-/// Source: RFC 9112 §4, RFC 9110 §9.3.6: any 2xx, and the tunnel begins behind the empty line
+/// Source: RFC 9112 §4, RFC 9110 §9.3.6: any 2xx, and the tunnel begins after the empty line
 struct ProxyAnswer {
-    /// What is known so far.
+    /// The result so far.
     enum Verdict: Hashable {
         case incomplete
         case open
-        /// The status, or nil when it is no HTTP answer.
+        /// The status, or nil if the answer is not HTTP.
         case refused(status: Int?)
     }
 
-    /// A header block longer than this is none.
+    /// A longer header block is refused; in bytes.
     static let most = 8_192
 
     private var bytes: [UInt8] = []
 
-    /// - Returns: `.refused(nil)` also when something follows the empty line, since nobody may speak before our
+    /// - Returns: `.refused(nil)` also if something follows the empty line, since the endpoint may not send before our
     ///   ClientHello.
     mutating func take(_ more: some Sequence<UInt8>) -> Verdict {
         for byte in more {

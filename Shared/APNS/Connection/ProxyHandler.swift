@@ -1,8 +1,8 @@
 import NIOCore
 
-/// Asks an HTTP proxy for a tunnel; when it is there, leaves the pipeline to those who use it.
+/// Asks an HTTP proxy for a tunnel; once it is established, removes itself from the pipeline.
 ///
-/// Lives on the client's event loop. Whoever waits for the connection keeps the time.
+/// Lives on the client's event loop. The caller that waits for the connection enforces the deadline.
 final class ProxyHandler: ChannelInboundHandler, RemovableChannelHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
@@ -12,7 +12,7 @@ final class ProxyHandler: ChannelInboundHandler, RemovableChannelHandler {
     private var answer = ProxyAnswer()
     private var onEnd: ((Result<any Channel, APNSError>) -> Void)?
 
-    /// - Parameter onEnd: called once; with the channel when it leads to the endpoint.
+    /// - Parameter onEnd: called once; with the channel if it leads to the endpoint.
     init(proxy: APNSProxy, endpoint: APNSEndpoint, onEnd: @escaping (Result<any Channel, APNSError>) -> Void) {
         self.proxy = proxy
         self.endpoint = endpoint

@@ -3,22 +3,22 @@ import Model
 import NIOCore
 import NIOTLS
 
-/// Drives one HTTP/2 session behind TLS: bytes between channel and session, requests from the client, outcomes back.
+/// Drives one HTTP/2 session over TLS: bytes between channel and session, requests from the client, outcomes back.
 ///
-/// Lives on the client's event loop. What it may do is decided by `ConnectionStateMachine`; when it does it, by
-/// `ClientLoop.run`, which every callback of the channel ends with.
+/// Lives on the client's event loop. `ConnectionStateMachine` decides what it may do, `ClientLoop.run`, with which
+/// every callback of the channel ends, decides when.
 final class PushConnectionHandler: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
 
-    /// The pool's number for it.
+    /// The connection's number in the pool.
     let id: Int
     private(set) var machine: ConnectionStateMachine
-    /// Where it goes, once that is chosen.
+    /// The address that it connects to, once chosen.
     var address: SocketAddress?
-    /// The channel, from the moment there is one; it may not have this handler yet.
+    /// The channel, as soon as there is one; this handler may not be in it yet.
     var channel: (any Channel)?
-    /// Something may have to be written, or was.
+    /// True if something may have to be written, or was.
     private(set) var isDirty = false
     private let session: HTTP2ClientSession
     private let credential: APNSCredential
@@ -34,19 +34,20 @@ final class PushConnectionHandler: ChannelInboundHandler {
     private var hasToldRetirement = false
     private var pings: UInt64 = 0
     private var refused = 0
-    /// Why the connection is to be closed, once it is.
+    /// The reason for closing the connection, once there is one.
     private var failure: APNSError?
-    /// What GOAWAY said; the connection may live on for a while.
+    /// The content of GOAWAY; the connection may stay open for a while.
     private var farewell: APNSError?
-    /// GOAWAY said that we did something wrong.
+    /// True if GOAWAY reported an error of ours.
     private(set) var isFaulted = false
     private var context: ChannelHandlerContext?
-    /// The client keeps its connections and they keep the client, until `end` cuts this.
+    /// The client retains its connections and they retain the client, until `end` breaks the cycle.
     private var client: ClientLoop?
 
-    /// After so many requests they are written, so that APNs works while the rest is prepared.
+    /// Requests are written after this many, so that APNs works while the rest is prepared.
     private static let mostUnwritten = 25
-    /// How much of what came is looked at in one go, and how many answers in it let the next requests start.
+    /// The number of received bytes processed at once, and the number of answers in them that let the next requests
+    /// start.
     private static let pieceBytes = 1_024
     private static let endsToGoOn = 10
 
@@ -60,9 +61,9 @@ final class PushConnectionHandler: ChannelInboundHandler {
         self.block = PushRequestBlock(authority: client.endpoint.authority, hasToken: hasToken)
     }
 
-    /// Whether anybody still waits for this connection to come about, or uses it.
+    /// True if the client still waits for this connection to be established, or uses it.
     var isWanted: Bool { self.client != nil }
-    /// How many requests wait for an answer here.
+    /// The number of requests that wait for an answer here.
     var inFlight: Int { self.flights.count }
 
     var load: ConnectionLoad {
@@ -75,10 +76,10 @@ final class PushConnectionHandler: ChannelInboundHandler {
 
     // MARK: From the client
 
-    /// Starts a request. The caller has seen that a stream is free, and runs afterwards.
+    /// Starts a request. The caller has checked that a stream is free, and calls `run` afterwards.
     ///
     /// - Parameter order: grows with each request of the client.
-    /// - Returns: false when the connection takes no more requests; the entry is still the caller's.
+    /// - Returns: false if the connection takes no more requests; the entry remains the caller's.
     func start(_ entry: PushQueue<PendingPush>.Entry, order: UInt64, now: NIODeadline, deadline: NIODeadline) -> Bool {
         var authorization: [UInt8] = []
         if case .token(let source) = self.credential {
@@ -111,7 +112,7 @@ final class PushConnectionHandler: ChannelInboundHandler {
         }
     }
 
-    /// One step of `ClientLoop.run`: sends what is to be sent, takes what that or the peer brought about.
+    /// One step of `ClientLoop.run`: writes what is to be sent and processes the events that this or the peer caused.
     func turn(now: NIODeadline) {
         self.isDirty = false
         if self.isWritable, self.machine.phase != .handshaking { self.write() }
@@ -131,7 +132,7 @@ final class PushConnectionHandler: ChannelInboundHandler {
         }
     }
 
-    /// Looks at the clock: deadlines of requests, signs of life. The caller runs afterwards.
+    /// Checks the clock: deadlines of requests, liveness. The caller calls `run` afterwards.
     func tick(now: NIODeadline) {
         for flight in self.flights.abandonExpired(now: now) {
             // Fails only without memory; the stream then ends with the connection.
@@ -149,12 +150,12 @@ final class PushConnectionHandler: ChannelInboundHandler {
         case .ping: self.ping()
         case .close(let error):
             self.close(error)
-            // TLS waits for the peer's farewell, which may never come; nobody else shall.
+            // TLS waits for the peer's close_notify, which may never come; no caller waits for it.
             self.end()
         }
     }
 
-    /// Another connection died of silence: if this one is idle it is asked whether it lives. The caller runs then.
+    /// Another connection failed by silence: sends a PING if this one is idle. The caller calls `run` afterwards.
     func doubt(now: NIODeadline) { if self.machine.doubted(now: now) { self.ping() } }
 
     private func ping() {
@@ -164,24 +165,24 @@ final class PushConnectionHandler: ChannelInboundHandler {
         self.isDirty = true
     }
 
-    /// Takes no new requests; the open streams may still be answered. The caller runs afterwards.
+    /// Accepts no new requests; the open streams may still be answered. The caller calls `run` afterwards.
     func retire(_ reason: APNSEvent.Replacement?, now: NIODeadline) {
         self.machine.retire(reason, now: now)
         self.isDirty = true
     }
 
-    /// Says GOAWAY and closes.
+    /// Sends GOAWAY and closes.
     func close(_ error: APNSError) {
         guard let context = self.context else { return self.fail(error) }
         self.failure = self.failure ?? error
         if self.machine.phase != .handshaking {
-            try? self.session.terminate()  // The connection goes away with or without the frame.
+            try? self.session.terminate()  // The connection ends with or without the frame.
             self.write()
         }
         context.close(promise: nil)
     }
 
-    /// The attempt to connect is over, or given up.
+    /// The attempt to connect has failed, or is given up.
     func fail(_ error: APNSError) {
         self.failure = self.failure ?? error
         self.channel?.close(promise: nil)
@@ -228,7 +229,7 @@ final class PushConnectionHandler: ChannelInboundHandler {
     }
 
     func channelReadComplete(context: ChannelHandlerContext) {
-        // Also arrives while TLS shakes hands.
+        // Also called during the TLS handshake.
         if self.machine.phase != .handshaking { self.run() }
         context.fireChannelReadComplete()
     }
@@ -241,7 +242,7 @@ final class PushConnectionHandler: ChannelInboundHandler {
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
         let wasOpen = self.machine.phase != .handshaking
-        // A connection that is done may end without TLS's farewell.
+        // A connection that is done may end without TLS's close_notify.
         if !self.machine.isDrained { self.failure = self.failure ?? describeTransportError(error, wasOpen: wasOpen) }
         self.abandon(context)
     }
@@ -264,13 +265,13 @@ final class PushConnectionHandler: ChannelInboundHandler {
         self.client?.complete(entry.element, outcome, started: entry.started, now: now)
     }
 
-    /// Closes without waiting for the end of it.
+    /// Closes without waiting for the close to finish.
     private func abandon(_ context: ChannelHandlerContext) {
         context.close(promise: nil)
         self.end()
     }
 
-    /// The connection is gone: what was answered is answered, the rest has no answer.
+    /// The connection is gone: requests already answered keep their answers, the others get none.
     private func end() {
         guard let client = self.client else { return }
         let now = NIODeadline.now()
@@ -362,7 +363,7 @@ final class PushConnectionHandler: ChannelInboundHandler {
 
     /// Judges the connection by an answer.
     ///
-    /// - Returns: whether the connection is well.
+    /// - Returns: true if the connection is healthy.
     private func judge(_ answer: PushAnswer, to push: PendingPush, now: NIODeadline) -> Bool {
         if answer.status == 429 {
             let isOneDevice = answer.reason == PushReason.tooManyRequests.rawValue
@@ -385,7 +386,7 @@ final class PushConnectionHandler: ChannelInboundHandler {
     }
 }
 
-/// The replacement that an answer calls for: its connection is of no more use, or with `.providerToken` may be of none.
+/// The replacement that an answer requires: its connection is of no more use, or with `.providerToken` may be of none.
 ///
 /// Source: Wallet Orders §4.6
 func replacementAsked(by answer: PushAnswer) -> APNSEvent.Replacement? {

@@ -1,7 +1,7 @@
 import HTTP2
 import Model
 
-/// The header fields of all requests of one connection; each notification replaces what is its own.
+/// The header fields of all requests of one connection; each notification replaces the fields that are its own.
 ///
 /// Source: Wallet Orders §4.3, with its HPACK advice: path and token never indexed; `apns-id`, `apns-expiration` and
 /// `apns-collapse-id` the first time only
@@ -11,7 +11,7 @@ struct PushRequestBlock {
     /// Reused for each `apns-id`.
     private var identifierText: [UInt8] = []
 
-    /// - Parameter hasToken: whether requests carry `authorization`.
+    /// - Parameter hasToken: true if requests carry `authorization`.
     init(authority: String, hasToken: Bool) {
         self.plain = Fields(authority: authority, hasToken: hasToken, collapses: false)
         self.collapsing = Fields(authority: authority, hasToken: hasToken, collapses: true)
@@ -20,7 +20,7 @@ struct PushRequestBlock {
 
     /// Lends the block of one request.
     ///
-    /// - Parameter authorization: the header's value; ignored where requests carry none.
+    /// - Parameter authorization: the header's value; ignored if requests carry none.
     mutating func with<Result, Failure: Error>(
         _ push: PendingPush, authorization: [UInt8],
         _ body: (borrowing HTTP2HeaderBlock) throws(Failure) -> Result
@@ -34,7 +34,7 @@ struct PushRequestBlock {
         return try body(self.collapsing.block)
     }
 
-    /// After the first request HPACK knows the names; from now on the values are not worth its table.
+    /// After the first request HPACK knows the names; after that the values are not worth its table.
     mutating func submitted(_ push: PendingPush) {
         if push.notification.collapseIdentifier == nil { self.plain.submitted() } else { self.collapsing.submitted() }
     }
@@ -52,7 +52,7 @@ private struct Fields {
     private let identifier: Int
     private let collapse: Int?
     private var isFirst = true
-    /// What the last request had.
+    /// The values of the last request.
     private var lastPriority: UInt8 = 0
     private var lastExpiration: Int64 = 0
     private var lastTopic: OrderTypeIdentifier?
@@ -73,7 +73,7 @@ private struct Fields {
         self.collapse = collapses ? self.block.append("apns-collapse-id", "") : nil
     }
 
-    /// Replaces what differs from the last request: most of it seldom does.
+    /// Replaces the fields that differ from the last request: few of them do.
     mutating func fill(_ notification: PushNotification, identifier: [UInt8], authorization value: [UInt8]) {
         if notification.priority != self.lastPriority {
             self.lastPriority = notification.priority

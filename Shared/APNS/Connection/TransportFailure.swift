@@ -1,6 +1,6 @@
 import NIOSSL
 
-/// What an error of the socket or of TLS means.
+/// The meaning of an error of the socket or of TLS.
 ///
 /// With TLS 1.3 a server judges the client's certificate after the handshake, so its alert may come on an open
 /// connection.
@@ -26,8 +26,8 @@ func describeTransportError(_ error: any Error, wasOpen: Bool) -> APNSError {
     }
 }
 
-/// The alerts that no other attempt with the same certificate can cure. Others may be a server's or a proxy's own
-/// trouble, so they are merely retried.
+/// The alerts that no other attempt with the same certificate can cure. Others may be a problem of one server or proxy,
+/// so they are merely retried.
 ///
 /// Source: RFC 8446 §6.2; BoringSSL's names for them, ssl.h
 func certificateAlert(in text: String) -> String? {

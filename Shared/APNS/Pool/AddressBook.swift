@@ -1,9 +1,9 @@
 import NIOCore
 
-/// Which of a host's addresses the next connection goes to. A value: the clock is an argument.
+/// Decides which of a host's addresses the next connection goes to. A value: the clock is an argument.
 ///
-/// Spreads connections: an address that failed lately comes last, before that one with more connections; the families
-/// take turns, and one whose address failed lately yields to the other, so that a network without IPv6 costs little.
+/// Spreads connections: an address that failed recently comes last, before that one with more connections; the families
+/// take turns, and one whose address failed recently yields to the other, so that a network without IPv6 costs little.
 /// Source: RFC 8305 §4
 struct AddressBook {
     private var failed: [SocketAddress: NIODeadline] = [:]
@@ -11,7 +11,7 @@ struct AddressBook {
     /// More than any name has; a name that changes its addresses all the time must not fill memory.
     static let most = 64
 
-    /// - Parameter memory: how long a failure counts.
+    /// - Parameter memory: the time for which a failure counts.
     init(memory: TimeAmount) { self.memory = memory }
 
     mutating func failed(_ address: SocketAddress, now: NIODeadline) {
@@ -23,14 +23,14 @@ struct AddressBook {
     }
 
     mutating func worked(_ address: SocketAddress) {
-        // Told with each answer, and hardly ever is there something to forget.
+        // Called with each answer, and there is hardly ever something to forget.
         if !self.failed.isEmpty { self.failed[address] = nil }
     }
 
     /// - Parameters:
     ///   - addresses: in the resolver's order.
-    ///   - inUse: how many connections each has now.
-    /// - Returns: each once, the one to try first in front.
+    ///   - inUse: the number of connections that each has.
+    /// - Returns: each address once, the one to try first in front.
     func order(_ addresses: [SocketAddress], inUse: [SocketAddress: Int], now: NIODeadline) -> [SocketAddress] {
         let recent = self.failed.filter { now - $0.value < self.memory }
         let badFamilies = Set(recent.keys.map(\.isIPv6))

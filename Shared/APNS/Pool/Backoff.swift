@@ -1,24 +1,24 @@
 public import NIOCore
 
-/// How long to wait before connecting again: quick the first time, then doubling, with jitter.
+/// The wait before connecting again: short the first time, then doubling, with jitter.
 ///
 /// Source: Wallet Orders §4.5: rapid opening and closing looks like denial of service
 public struct Backoff: Hashable, Sendable {
-    /// At most this after a connection that had worked.
+    /// The longest wait after a connection that had worked.
     public var quick: TimeAmount = .milliseconds(100)
     /// The first wait after an attempt that failed.
     public var least: TimeAmount = .seconds(1)
     /// The longest wait.
     public var most: TimeAmount = .seconds(60)
-    /// The same while something waits to be sent.
+    /// The longest wait while something is queued.
     public var mostQueued: TimeAmount = .seconds(15)
 
     public init() {}
 
     /// - Parameters:
-    ///   - attempt: how many attempts have failed since a connection last worked.
+    ///   - attempt: the number of attempts that have failed since a connection last worked.
     ///   - jitter: 0 to 1.
-    /// - Returns: for attempt 0 up to `quick`; else between half of and the whole of the doubled wait.
+    /// - Returns: for attempt 0 up to `quick`; else between half of the doubled wait and the whole of it.
     public func delay(attempt: Int, jitter: Double) -> TimeAmount {
         let jitter = min(max(jitter, 0), 1)
         guard attempt > 0 else { return scaled(self.quick, jitter) }

@@ -5,7 +5,7 @@ import NIOSSL
 
 /// The part of a client that lives on its event loop: the queue, the connections, the clock.
 ///
-/// What is opened, retired and used is decided by `PushPool`; this does it. Every change ends in `run`.
+/// `PushPool` decides what is opened, retired and used; this does it. Every change ends in `run`.
 final class ClientLoop {
     let endpoint: APNSEndpoint
     let credential: APNSCredential
@@ -13,7 +13,7 @@ final class ClientLoop {
     private let eventLoop: any EventLoop
     private let connector: Connector
     private let onReplies: @Sendable ([PushReply]) -> Void
-    /// What has its outcome and is told at the end of the burst.
+    /// Outcomes that are reported at the end of the burst.
     private var replies: [PushReply] = []
     private var queue: PushQueue<PendingPush>
     private var pool: PushPool
@@ -22,16 +22,16 @@ final class ClientLoop {
     private var lastFailure: APNSError?
     private var isRunning = false
     private var mustRunAgain = false
-    /// Replies are told at the end of the run that goes on.
+    /// Replies are reported at the end of the run in progress.
     private var mustTell = false
     private var alarm: (deadline: NIODeadline, task: Scheduled<Void>)?
     private var closing: [EventLoopPromise<Void>] = []
     private var closeDeadline: NIODeadline?
     private var isStopped = false
     private var generator = IdentifierGenerator()
-    /// On which connection the last attempt for a push token failed: the next one prefers another.
+    /// The connection on which the last attempt for a push token failed: the next attempt prefers another.
     private var avoided: [PushToken: Int] = [:]
-    /// More than that failed lately, and all of it is forgotten.
+    /// With more recent failures than this, all of them are forgotten.
     private static let mostAvoided = 1_024
 
     init(
@@ -51,7 +51,7 @@ final class ClientLoop {
         self.pool = PushPool(configuration: configuration)
     }
 
-    // MARK: From the client's face
+    // MARK: From the client's public interface
 
     func send(_ notifications: [PushNotification], _ continuation: CheckedContinuation<[PushOutcome], Never>) {
         let batch = PushBatch(count: notifications.count, continuation: continuation)
@@ -142,8 +142,8 @@ final class ClientLoop {
         self.queue.progressed(now: now)
     }
 
-    /// No connection is kept that was made with a certificate which APNs refuses by now; what is in flight may still be
-    /// answered. Others are opened as if these had failed, with growing waits.
+    /// Drains every connection that was made with a certificate which APNs refuses by now; requests in flight may still
+    /// be answered. Others are opened as if these had failed, with growing waits.
     ///
     /// Source: Wallet Orders §4.5
     func credentialRefused(now: NIODeadline) {
@@ -163,14 +163,14 @@ final class ClientLoop {
         self.turnPool(now: now)
     }
 
-    /// - Parameter error: nil when it ended as it should.
+    /// - Parameter error: nil if it ended as intended.
     func ended(_ connection: PushConnectionHandler, _ error: APNSError?) {
         let now = NIODeadline.now()
         let slot = self.pool.slots.first { $0.id == connection.id && $0.state != .draining }
         if slot != nil, connection.machine.retirement == .silence {
             self.report(.replaced(.silence))
             self.connector.failed(connection.address, now: now)
-            // A peer that forgot the one may have forgotten the others.
+            // A peer that forgot one connection may have forgotten the others.
             for other in self.connections where other !== connection { other.doubt(now: now) }
         } else if let slot, !slot.isProven {
             self.connector.failed(connection.address, now: now)
@@ -197,10 +197,11 @@ final class ClientLoop {
 
     // MARK: The one loop
 
-    /// Starts what can be started, writes it, takes what came of that; until nothing happens any more.
+    /// Starts the requests that can be started, writes them, processes the results; repeats until nothing more happens.
     ///
-    /// Whatever it calls may call it again: the outer call does the work.
-    /// - Parameter isAmidBurst: more was read and it is called again at once; what was answered is told then, together.
+    /// Functions that it calls may call it again: the outer call does the work.
+    /// - Parameter isAmidBurst: true if more was read and the next call follows at once; answers are then reported
+    ///   together in that call.
     func run(isAmidBurst: Bool = false) {
         self.mustRunAgain = true
         if !isAmidBurst { self.mustTell = true }
@@ -217,7 +218,7 @@ final class ClientLoop {
             self.finishClosing(now: now)
         }
         self.isRunning = false
-        // Also amid a burst, when a connection ended: nothing may follow then.
+        // Also amid a burst if a connection ended: there may be no next call then.
         guard self.mustTell else { return }
         self.mustTell = false
         self.tellReplies()
@@ -242,13 +243,13 @@ final class ClientLoop {
         }
     }
 
-    /// Another connection for a request that failed on the one that is chosen, if there is one with room.
+    /// Another connection for a request that failed on the chosen one, if there is one with room.
     private func another(than chosen: Int, for push: PendingPush) -> Int {
         guard self.avoided.removeValue(forKey: push.notification.deviceToken) == chosen else { return chosen }
         return ConnectionLoad.best(self.connections.lazy.map(\.load).filter { $0.id != chosen })?.id ?? chosen
     }
 
-    /// The end of a burst.
+    /// Reports the replies at the end of a burst.
     private func tellReplies() {
         guard !self.replies.isEmpty else { return }
         var told: [PushReply] = []
@@ -257,7 +258,7 @@ final class ClientLoop {
         self.onReplies(told)
     }
 
-    // MARK: The pool's wishes
+    // MARK: Actions of the pool
 
     private func turnPool(now: NIODeadline) {
         let loads = self.connections.compactMap { $0.machine.phase == .open ? $0.load : nil }
@@ -295,7 +296,7 @@ final class ClientLoop {
 
     // MARK: The clock
 
-    /// Something has a deadline that is looked for at every tick.
+    /// True if something has a deadline that is checked at every tick.
     private var isBusy: Bool {
         !self.queue.isEmpty || !self.closing.isEmpty
             || self.connections.contains { $0.inFlight > 0 || $0.machine.phase != .open || $0.machine.isAsking }
@@ -327,7 +328,7 @@ final class ClientLoop {
         self.run()
     }
 
-    /// Why a request that waited too long was never sent, or not again.
+    /// The reason why a request that waited too long was never sent, or not again.
     private func reasonNotStarted(wasRefused: Bool) -> APNSError {
         if let failure = self.lastFailure, [.connecting, .tls, .credential].contains(failure.code) { return failure }
         if wasRefused { return APNSError(.timeout, "sending again what APNs did not process: its time is up") }
@@ -347,12 +348,12 @@ final class ClientLoop {
         for entry in self.queue.takeAll() {
             self.complete(entry.element, .unanswered(error), started: entry.started, now: now)
         }
-        // Each tells when it has ended, which comes back here.
+        // Each calls back here when it has ended.
         for connection in self.connections { connection.close(error) }
         guard self.connections.isEmpty else { return }
         self.alarm?.task.cancel()
         self.alarm = nil
-        // Whoever waits for the end has all replies by then.
+        // The caller that waits for the end has all replies by then.
         self.tellReplies()
         let promises = self.closing
         self.closing.removeAll()

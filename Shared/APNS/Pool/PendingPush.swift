@@ -1,4 +1,4 @@
-/// One notification on its way through the client.
+/// One notification in progress inside the client.
 struct PendingPush {
     let notification: PushNotification
     /// The request's number, or its place in `batch`.

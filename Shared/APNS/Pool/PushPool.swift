@@ -1,18 +1,18 @@
 import NIOCore
 
-/// Which connections there are, when one is opened, retired or replaced, and which takes the next request. A value: no
-/// socket, no clock.
+/// Decides which connections there are, when one is opened, retired or replaced, and which one gets the next request. A
+/// value: no socket, no clock.
 ///
-/// A slot goes `connecting` -> `open` -> `draining` -> gone; each may be gone at once, none goes back. The pool holds
-/// how many connections it wants, and every turn brings it one step nearer to that: at most one open each
-/// `openSpacing`, none before the backoff is over. A replacement is therefore asked for at the moment a connection
+/// A slot goes `connecting` -> `open` -> `draining` -> gone; each may be gone directly, none goes back. The pool holds
+/// the number of connections it wants, and every turn brings it one step nearer to that: at most one opened per
+/// `openSpacing`, none before the backoff is over. A replacement is therefore requested at the moment when a connection
 /// starts to drain.
 /// Source: Wallet Orders §4.5: keep connections, several of them, opening and closing slowly
 struct PushPool {
-    /// Where a connection is in its life.
+    /// A phase in the life of a connection.
     enum State: Hashable { case connecting, open, draining }
 
-    /// A connection as the pool sees it.
+    /// A connection from the pool's point of view.
     struct Slot: Hashable {
         let id: Int
         var state: State
@@ -21,18 +21,18 @@ struct PushPool {
         var isProven = false
     }
 
-    /// What the driver is to do.
+    /// An action for the driver.
     enum Action: Hashable {
-        /// Then tell `opened`, or `ended`.
+        /// Opens a connection; the driver calls `opened` or `ended` afterwards.
         case open(Int)
-        /// It takes no new requests; nil: it is not needed.
+        /// Stops new requests on a connection; nil: it is not needed.
         case retire(Int, APNSEvent.Replacement?)
     }
 
     private(set) var slots: [Slot] = []
-    /// How many connections that take requests are wanted; 0 until there is something to send.
+    /// The wanted number of connections that accept requests; 0 until there is something to send.
     private(set) var target = 0
-    /// Attempts that failed since a connection opened after them proved itself; the waits grow with it.
+    /// Attempts that failed since a later connection proved itself; the waits grow with it.
     private(set) var failures = 0
     private let least: Int
     private let most: Int
@@ -40,10 +40,10 @@ struct PushPool {
     private var nextID = 0
     private var lastOpen: NIODeadline?
     private var notBefore: NIODeadline?
-    /// The same while something is queued.
+    /// The same time while something is queued.
     private var notBeforeQueued: NIODeadline?
     private var hasQueued = false
-    /// Connections, one after the other, that worked and ended all the same within `shortLife`, and when the last did.
+    /// Consecutive connections that worked but ended within `shortLife`, and the time when the last one did.
     private var shortLives = 0
     private var lastShortEnd: NIODeadline?
     private var lastFailedID = -1
@@ -57,9 +57,9 @@ struct PushPool {
         self.most = max(self.least, configuration.connections.upperBound)
     }
 
-    /// Connections that take requests, or will.
+    /// Connections that accept requests, or will.
     var liveCount: Int { self.slots.count { $0.state != .draining } }
-    /// Whether a wanted connection waits for its turn, because the last attempt failed.
+    /// True if a wanted connection waits because the last attempt failed.
     var isBackingOff: Bool {
         !self.isClosed && self.failures > 0 && self.liveCount < self.target
             && !self.slots.contains { $0.state == .connecting }
@@ -76,13 +76,13 @@ struct PushPool {
     mutating func proven(_ id: Int) {
         guard let index = self.slots.firstIndex(where: { $0.id == id }), !self.slots[index].isProven else { return }
         self.slots[index].isProven = true
-        // An older connection that works says nothing about whether new ones can be made.
+        // An older connection that works is no evidence that new ones can be made.
         if id > self.lastFailedID { self.failures = 0 }
     }
 
-    /// It takes no more requests, by its peer's wish or ours. Telling it twice changes nothing.
+    /// A connection accepts no more requests, by its peer's request or ours. A second call changes nothing.
     ///
-    /// - Parameter isFault: its peer says that we did something wrong.
+    /// - Parameter isFault: true if its peer reported an error of ours.
     mutating func retired(_ id: Int, isFault: Bool = false, now: NIODeadline, jitter: Double) {
         guard let slot = self.slots.first(where: { $0.id == id }), slot.state != .draining else { return }
         self.update(id) { $0.state = .draining }
@@ -103,11 +103,11 @@ struct PushPool {
 
     // MARK: What to do
 
-    /// One step towards what is wanted. Call it after every change, and at `nextTurn`.
+    /// Takes one step towards the wanted state. Call it after every change, and at `nextTurn`.
     ///
     /// - Parameters:
-    ///   - oldestQueued: when the oldest request that waits for a stream came.
-    ///   - loads: of the open connections.
+    ///   - oldestQueued: the time when the oldest request that waits for a stream came.
+    ///   - loads: those of the open connections.
     mutating func turn(now: NIODeadline, oldestQueued: NIODeadline?, loads: [ConnectionLoad]) -> [Action] {
         self.hasQueued = oldestQueued != nil
         guard self.target > 0, !self.isClosed else { return [] }
@@ -133,7 +133,7 @@ struct PushPool {
         return actions
     }
 
-    /// When a turn has something to do although nothing happened; nil: never.
+    /// The time when a turn has something to do although nothing happened; nil: never.
     var nextTurn: NIODeadline? {
         guard self.target > 0, !self.isClosed else { return nil }
         let shrink = self.liveCount > self.least ? self.window.end(self.configuration.shrinkAfter) : nil
@@ -142,9 +142,9 @@ struct PushPool {
 
     // MARK: Internals
 
-    /// When the next connection may be opened; nil while none is wanted.
+    /// The time when the next connection may be opened; nil while none is wanted.
     private var earliestOpen: NIODeadline? {
-        // Draining ones end by themselves; that many at once is a peer that says GOAWAY to everything.
+        // Draining ones end by themselves; so many of them at once mean a peer that answers everything with GOAWAY.
         guard self.liveCount < self.target, self.slots.count < 2 * self.most else { return nil }
         // While attempts fail, one at a time.
         if self.failures > 0, self.slots.contains(where: { $0.state == .connecting }) { return nil }
@@ -154,7 +154,7 @@ struct PushPool {
     }
 
     private func hasWorked(_ slot: Slot, now: NIODeadline) -> Bool {
-        // One that stood for long without being needed did not fail either.
+        // One that was open for long without being needed did not fail either.
         slot.isProven || (slot.state != .connecting && now - slot.opened >= self.configuration.backoff.most)
     }
 
@@ -164,13 +164,13 @@ struct PushPool {
         self.wait(self.configuration.backoff.delay(attempt: self.failures, jitter: jitter), now: now)
     }
 
-    /// Lives in a row that must be short before the next connection waits, and the longest of these waits as a number
-    /// of doublings: such connections are of some use.
+    /// The number of consecutive short lives after which the next connection waits, and the longest of these waits as a
+    /// number of doublings: such connections are of some use.
     private static let shortLivesToWait = 3
     private static let mostShortDoublings = 3
 
-    /// A connection that did not work was a failure; of those that did, few in a row may be short, and none may end by
-    /// our fault.
+    /// A connection that did not work was a failure; of those that did, few in a row may be short, and none may end
+    /// because of an error of ours.
     private mutating func judgeLife(of slot: Slot, isFault: Bool, now: NIODeadline, jitter: Double) {
         guard self.hasWorked(slot, now: now) else { return self.countFailure(slot.id, now: now, jitter: jitter) }
         if isFault {
@@ -178,7 +178,7 @@ struct PushPool {
         } else if now - slot.opened >= self.configuration.shortLife {
             self.shortLives = 0
         } else if slot.opened >= self.lastShortEnd ?? .distantPast {
-            // Those that were open at the same time end for the same reason.
+            // Connections that were open at the same time end for the same reason.
             self.shortLives += 1
             self.lastShortEnd = now
         }
@@ -227,7 +227,7 @@ struct PushPool {
     }
 }
 
-/// What a while looked like, to tell whether one connection fewer had been enough.
+/// The highest load of a period, to decide if one connection fewer would have been enough.
 private struct ShrinkWindow {
     private var start: NIODeadline?
     private(set) var mostStreams = 0

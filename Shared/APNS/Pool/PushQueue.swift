@@ -1,16 +1,16 @@
 import DequeModule
 import NIOCore
 
-/// The notifications that wait for a free stream: bounded, first in first out, each with a time by which it leaves.
+/// The notifications that wait for a free stream: bounded, first in first out, each with a deadline.
 ///
-/// What was refused unprocessed comes back in front of all others, by the time of its first start. A value with no
-/// clock. `Element` is what the client wants back.
+/// Notifications that were refused unprocessed return ahead of all others, by the time of their first start. A value
+/// with no clock. `Element` is the client's own type.
 struct PushQueue<Element> {
-    /// One notification on its way.
+    /// One queued notification.
     struct Entry {
         var element: Element
         var accepted: NIODeadline
-        /// When its first stream was opened; survives a refusal, so that retries share one deadline.
+        /// The time when its first stream was opened; survives a refusal, so that retries share one deadline.
         var started: NIODeadline?
     }
 
@@ -30,12 +30,12 @@ struct PushQueue<Element> {
 
     var count: Int { self.waiting.count + self.returned.count }
     var isEmpty: Bool { self.waiting.isEmpty && self.returned.isEmpty }
-    /// When the first in the line came.
+    /// The time when the first in the queue came.
     var oldestAccepted: NIODeadline? {
         [self.waiting.first?.accepted, self.returned.first?.accepted].compactMap(\.self).min()
     }
 
-    /// - Returns: false when the queue is full; the element is not taken.
+    /// - Returns: false if the queue is full; the element is not queued.
     mutating func append(_ element: Element, now: NIODeadline) -> Bool {
         guard self.count < self.limit else { return false }
         self.waiting.append(Entry(element: element, accepted: now))
@@ -44,8 +44,8 @@ struct PushQueue<Element> {
 
     mutating func next() -> Entry? { self.returned.popFirst() ?? self.waiting.popFirst() }
 
-    /// Takes back what was refused unprocessed, or could not be started after all; the limit does not count, it had
-    /// its place before.
+    /// Puts back an entry that was refused unprocessed, or could not be started after all; the limit does not apply,
+    /// since it was counted before.
     mutating func putBack(_ entry: Entry) {
         guard let started = entry.started else { return self.waiting.prepend(entry) }
         // Nearly always the last or the first, so a search from the end is short.
@@ -59,14 +59,15 @@ struct PushQueue<Element> {
     /// An answer came, so the queue moves.
     mutating func progressed(now: NIODeadline) { self.lastProgress = now }
 
-    /// When an entry must leave: a started one after `requestTimeout`; a waiting one when nothing was answered for
-    /// that long since it came, or after `queueTimeout` in any case.
+    /// The deadline of an entry: a started one leaves after `requestTimeout`; a waiting one when nothing has been
+    /// answered for that long since it came, or after `queueTimeout` in any case.
     func deadline(of entry: Entry) -> NIODeadline {
         if let started = entry.started { return started + self.requestTimeout }
         return min(entry.accepted + self.queueTimeout, max(entry.accepted, self.lastProgress) + self.requestTimeout)
     }
 
-    /// Takes out, oldest first, what has waited too long; the first of either line has its earliest deadline.
+    /// Removes and returns, oldest first, the entries that have waited too long; the first of either list has its
+    /// earliest deadline.
     mutating func takeExpired(now: NIODeadline) -> [Entry] {
         var expired: [Entry] = []
         while let first = self.returned.first, self.deadline(of: first) <= now {

@@ -1,24 +1,24 @@
-/// When a provider token is to be made anew. A value: the clock is an argument.
+/// Decides when a provider token is replaced. A value: the clock is an argument.
 ///
 /// Source: Wallet Orders §4.4: not more often than every 20 minutes, at least every 60
 struct ProviderTokenSchedule: Sendable {
-    /// More often than this and APNs answers TooManyProviderTokenUpdates.
+    /// A token replaced more often than this makes APNs answer TooManyProviderTokenUpdates.
     static let leastSeconds: Int64 = 20 * 60
-    /// Older than this and APNs answers ExpiredProviderToken.
+    /// A token older than this makes APNs answer ExpiredProviderToken.
     static let mostSeconds: Int64 = 60 * 60
 
-    /// A token that is made in the future by more than this is made anew, whatever the rule of 20 minutes says.
+    /// A token issued in the future by more than this is replaced regardless of the rule of 20 minutes.
     static let mostSkewSeconds: Int64 = 60
 
     private(set) var mintedEpochSeconds: Int64?
     private var refreshAfterSeconds: Int64 = 0
     private var isExpired = false
 
-    /// - Returns: whether a token must be made before the next request.
+    /// - Returns: true if a token must be made before the next request.
     func isDue(epochSeconds: Int64) -> Bool {
         guard let minted = self.mintedEpochSeconds else { return true }
         let age = epochSeconds.subtractingReportingOverflow(minted).partialValue
-        // A token from the future, because the clock was set back, is refused by APNs as much as an old one.
+        // APNs refuses a token from the future, which results when the clock was set back, like an old one.
         if age >= self.refreshAfterSeconds || age < -Self.mostSkewSeconds { return true }
         return self.isExpired && age >= Self.leastSeconds
     }
@@ -30,10 +30,10 @@ struct ProviderTokenSchedule: Sendable {
         self.isExpired = false
     }
 
-    /// APNs said ExpiredProviderToken: the next token is made as soon as the rule of 20 minutes allows.
+    /// APNs answered ExpiredProviderToken: the next token is made as soon as the rule of 20 minutes allows.
     mutating func expired() { self.isExpired = true }
 
-    /// - Returns: whether the present token may still be shown when no new one can be made.
+    /// - Returns: true if the present token may still be used when no new one can be made.
     func isUsable(epochSeconds: Int64) -> Bool {
         guard let minted = self.mintedEpochSeconds else { return false }
         let age = epochSeconds.subtractingReportingOverflow(minted).partialValue

@@ -4,7 +4,7 @@ import Synchronization
 
 /// The provider token of one key: made once, kept for 40 to 50 minutes, the same for every connection of the process.
 ///
-/// Never made anew on TooManyProviderTokenUpdates, and never within 20 minutes of the last, whatever APNs says.
+/// Never replaced on TooManyProviderTokenUpdates, and never within 20 minutes of the last, whatever APNs answers.
 /// Source: Wallet Orders §4.4; RFC 7515 §3.1, RFC 7518 §3.4
 public final class ProviderTokenSource: Sendable {
     private struct State {
@@ -21,10 +21,10 @@ public final class ProviderTokenSource: Sendable {
     private let state = Mutex(State())
 
     /// - Parameters:
-    ///   - keyIdentifier: of the `.p8` key, 10 characters.
-    ///   - teamIdentifier: of the developer team, 10 characters.
-    ///   - sign: ES256: the signature r‖s, 64 bytes, of the bytes given. Called under a lock, at most once in 20
-    ///     minutes.
+    ///   - keyIdentifier: that of the `.p8` key, 10 characters.
+    ///   - teamIdentifier: that of the developer team, 10 characters.
+    ///   - sign: signs the given bytes with ES256 and returns the signature r‖s, 64 bytes. Called under a lock, at most
+    ///     once in 20 minutes.
     ///   - epochSeconds: the wall clock.
     ///   - jitter: 0 to 1.
     public init(
@@ -39,9 +39,9 @@ public final class ProviderTokenSource: Sendable {
         self.jitter = jitter
     }
 
-    /// The value of `authorization`, and a number that changes when it does.
+    /// The value of `authorization`, and a version number that changes with it.
     ///
-    /// - Throws: `APNSError` with code `.credential` when there is no usable token and none can be signed.
+    /// - Throws: `APNSError` with code `.credential` if there is no usable token and none can be signed.
     func authorization() throws(APNSError) -> (version: Int, value: [UInt8]) {
         let now = self.epochSeconds()
         return try self.state.withLock { state throws(APNSError) in
@@ -64,7 +64,8 @@ public final class ProviderTokenSource: Sendable {
     }
 
     private func mint(epochSeconds: Int64) throws -> [UInt8] {
-        // Both identifiers are letters and digits in every real key; what is not is escaped by leaving it out.
+        // Both identifiers are letters and digits in every real key; any other character is left out instead of
+        // escaped.
         let header = #"{"alg":"ES256","kid":"\#(plain(self.keyIdentifier))"}"#
         let claims = #"{"iss":"\#(plain(self.teamIdentifier))","iat":\#(epochSeconds)}"#
         let content = "\(Base64URL.encode(Array(header.utf8))).\(Base64URL.encode(Array(claims.utf8)))"

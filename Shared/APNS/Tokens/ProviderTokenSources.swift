@@ -1,10 +1,10 @@
 import Cryptography
 import Synchronization
 
-/// The token sources of a process: one for each key, whoever asks for it.
+/// The token sources of a process: one for each key, shared by all that use the key.
 ///
-/// Order types of one team may share a key, and a key that goes and comes back within 20 minutes must not sign anew.
-/// Thread: any. Bounded: the keys that were asked for last, `limit` of them.
+/// Order types of one team may share a key, and a key that is removed and added again within 20 minutes must not sign
+/// again. Thread: any. Bounded: the keys used last, `limit` of them.
 /// Source: Wallet Orders §4.4
 public final class ProviderTokenSources: Sendable {
     /// Far more keys than a process has brands.
@@ -24,9 +24,9 @@ public final class ProviderTokenSources: Sendable {
     ///
     /// - Parameters:
     ///   - privateKeyPEM: content of the `.p8` file.
-    ///   - keyIdentifier: of the key, 10 characters.
-    ///   - teamIdentifier: of the developer team, 10 characters.
-    /// - Throws: `CryptographyError` when it is no P-256 key.
+    ///   - keyIdentifier: that of the key, 10 characters.
+    ///   - teamIdentifier: that of the developer team, 10 characters.
+    /// - Throws: `CryptographyError` if it is not a P-256 key.
     public func source(
         privateKeyPEM: [UInt8], keyIdentifier: String, teamIdentifier: String
     ) throws -> ProviderTokenSource {
