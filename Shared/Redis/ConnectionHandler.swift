@@ -1,6 +1,7 @@
 import NIOCore
 
-/// The last handler of a connection's pipeline: bytes in, replies to the link; the end of the connection to the link.
+/// The last handler of a connection's pipeline: turns bytes into replies for the link, and reports the connection's end
+/// to it.
 ///
 /// It exists before the link knows of the connection and may outlive the link's interest in it; between `adopt` and
 /// `release` everything goes to the link, before and after nothing does.
@@ -11,19 +12,19 @@ final class ConnectionHandler: ChannelInboundHandler {
     private var link: RedisLink?
     private var failure: (any Error)?
 
-    /// - Throws: `RedisError` when there is no memory for a reader.
+    /// - Throws: `RedisError` if there is no memory for a reader.
     init() throws(RedisError) { self.reader = try ReplyReader() }
 
-    /// From now on the link hears of replies and of the end.
+    /// From this call on the link receives replies and the end of the connection.
     func adopt(by link: RedisLink) { self.link = link }
 
-    /// The link wants to hear nothing any more.
+    /// The link receives nothing more.
     func release() { self.link = nil }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         self.reader.feed(self.unwrapInboundIn(data))
         do {
-            // The link may let go of us while it handles a reply.
+            // The link may release this handler while it handles a reply.
             while let link, let reply = try self.reader.next() { link.received(reply) }
         } catch {
             self.link?.lost(error)

@@ -1,51 +1,51 @@
 import Synchronization
 
-/// What all links of a client have learnt together: whether there is a cluster, which servers answered, how often
+/// The shared knowledge of all links of a client: the topology, the servers that answered, and the number of times
 /// another one took over.
 ///
-/// Threads: any. Bounded: one identity per master, and whoever asked at the start to be told.
+/// Threads: any. Bounded: one identity per master, and the observers registered at the start.
 final class KnownServers: Sendable {
     private let state = Mutex(State())
     private let count = Atomic<UInt64>(0)
     private let refusals = Atomic<UInt64>(0)
     private let observers = Mutex<[@Sendable () -> Void]>([])
 
-    /// Grows whenever another server, or the same one restarted, answers for keys.
+    /// Grows each time another server, or the same one restarted, answers for keys.
     var generation: UInt64 { self.count.load(ordering: .acquiring) }
 
-    /// Grows with each write that a server refused because its memory is used up.
+    /// Grows with each write that a server refused because its memory is full.
     var memoryRefusals: UInt64 { self.refusals.load(ordering: .relaxed) }
 
-    /// A server refused a write because its memory is used up.
+    /// A server refused a write because its memory is full.
     func refusedForMemory() { self.refusals.add(1, ordering: .relaxed) }
 
-    /// Calls something each time that the generation has grown, on the loop that noticed it; it must not wait.
+    /// Calls `action` each time the generation has grown, on the loop that noticed it; it must not block.
     func observe(_ action: @escaping @Sendable () -> Void) { self.observers.withLock { $0.append(action) } }
 
-    /// Who answered last; nil for a server that does not tell, and for a cluster.
+    /// The identifier of the server that answered last; nil for a server that does not report one, and for a cluster.
     var serverIdentifier: String? { self.state.withLock { $0.serverIdentifier } }
 
     /// nil until the first connection is made.
     var topology: RedisTopology? { self.state.withLock { $0.topology } }
 
-    /// A connection to the single server stands.
+    /// A connection to the single server is established.
     ///
     /// - Parameters:
-    ///   - identifier: the server's, nil if it does not tell: it may be another one each time then.
-    ///   - isFirst: the link had none before.
+    ///   - identifier: the server's, nil if it does not report one: each connection may then be to another server.
+    ///   - isFirst: true if the link had none before.
     func connected(_ identifier: String?, isFirst: Bool) {
         self.note { $0.connected(identifier, isFirst: isFirst) }
     }
 
-    /// A connection to a node of a cluster stands.
+    /// A connection to a node of a cluster is established.
     func connected(to node: NodeAddress, _ identifier: String?, isFirst: Bool) {
         self.note { $0.connected(to: node, identifier, isFirst: isFirst) }
     }
 
-    /// A node told which slots are whose.
+    /// A node returned its slot map.
     func learned(_ map: SlotMap) { self.note { $0.learned(map) } }
 
-    /// A node said that another one serves a slot. One that nobody knows took over, though no map says so yet.
+    /// A node said that another one serves a slot. An unknown one has taken over, though no map says so yet.
     func redirected(to node: NodeAddress) { self.note { $0.redirected(to: node) } }
 
     private func note(_ change: (inout State) -> Bool) {
@@ -58,7 +58,7 @@ final class KnownServers: Sendable {
         for action in self.observers.withLock({ $0 }) { action() }
     }
 
-    /// The decisions, without the lock. Each returns whether another server took over.
+    /// The decisions, without the lock. Each returns true if another server took over.
     struct State {
         private(set) var topology: RedisTopology?
         private(set) var serverIdentifier: String?
@@ -75,7 +75,7 @@ final class KnownServers: Sendable {
         }
 
         mutating func connected(to node: NodeAddress, _ identifier: String?, isFirst: Bool) -> Bool {
-            // Who is no master answers for no key.
+            // A node that is not a master answers for no key.
             guard let known = self.masters[node] else { return false }
             guard let identifier else { return !isFirst }
             self.masters[node] = .some(identifier)

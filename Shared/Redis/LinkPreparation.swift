@@ -1,33 +1,33 @@
-/// What a new connection says first, and what is learnt from the answers.
+/// The first commands of a new connection, and the findings from their answers.
 ///
-/// Pure: one answer goes in after the other.
+/// Pure: the answers are passed in one after the other.
 struct LinkPreparation: Hashable {
-    /// What a link is for.
+    /// The purpose of a link.
     enum Purpose: Hashable {
-        /// The one server that was named: its role matters, and it may turn out to belong to a cluster.
+        /// The one server that was configured: its role matters, and it may turn out to belong to a cluster.
         case server
-        /// A node of a cluster; which slots it serves the map says.
+        /// A node of a cluster; the map says which slots it serves.
         case member
         /// A sentinel, asked for the master.
         case sentinel
     }
 
-    /// One command and what its answer is taken for.
+    /// One command and the meaning of its answer.
     enum Step: Hashable {
         case authenticate
         /// A sentinel often has no password though its servers have one.
         case authenticateIfWanted
-        /// Notices a server that still loads its data or wants a password.
+        /// Detects a server that is still loading its data or requires a password.
         case ping
         case information
         case slots
         case select
     }
 
-    /// What the server said of itself.
+    /// The server's description of itself.
     struct Findings: Hashable, Sendable {
-        /// Another process has another one, and so has one that was made a master again; nil if the server does not
-        /// tell.
+        /// Differs for another process, and for one that was promoted to master again; nil if the server does not
+        /// report it.
         var serverIdentifier: String?
         var isReplica = false
         /// The answer to CLUSTER SLOTS if the server belongs to a cluster.
@@ -53,7 +53,7 @@ struct LinkPreparation: Hashable {
         self.steps = steps
     }
 
-    /// Takes the next answer.
+    /// Processes the next answer.
     mutating func received(_ reply: RedisValue) -> Verdict {
         guard self.answered < self.steps.count else {
             return .refused(RedisError(.protocol, "preparing the connection: one answer too many"))
@@ -66,27 +66,27 @@ struct LinkPreparation: Hashable {
         }
         guard self.answered == self.steps.count else { return .more }
         guard self.purpose == .server, self.findings.slots == nil, self.findings.isReplica else { return .ready }
-        // It may be older than what was read or written before, and takes no writes.
+        // It may be older than data read or written before, and accepts no writes.
         return .refused(RedisError(.connection, "preparing the connection: the server is a replica"))
     }
 
-    /// - Returns: why the connection cannot be used, nil if it can.
+    /// - Returns: the reason why the connection cannot be used, nil if it can.
     private mutating func take(_ reply: RedisValue, of step: Step) -> String? {
         let error = reply.serverError?.message
         switch step {
         case .authenticate: return error
         case .authenticateIfWanted: return nil
-        // NOPERM: a user that may not PING may be allowed what it is there for.
+        // NOPERM: a user that may not PING may still be allowed the commands that it is for.
         case .ping: return error?.hasPrefix("NOPERM") == true ? nil : error
         case .select:
             guard self.findings.slots == nil else { return "it belongs to a cluster, which has database 0 only" }
             return error
         case .slots:
-            // An error: no cluster, or a user that may not know.
+            // An error: not a cluster, or a user without that permission.
             if case .array = reply { self.findings.slots = reply }
             return nil
         case .information:
-            // An error: a user that may not know. READONLY is noticed all the same.
+            // An error: a user without that permission. READONLY is noticed all the same.
             guard error == nil else { return nil }
             guard case .string = reply, let text = reply.text else { return "an unexpected answer to INFO" }
             let information = RedisServerInformation(text)

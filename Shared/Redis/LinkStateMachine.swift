@@ -1,25 +1,25 @@
 import DequeModule
 import NIOCore
 
-/// What one link (the connection of one event loop, with those that come after it) has to do when something happens.
+/// Decides what one link (the connection of one event loop, and those that replace it) does on each event.
 ///
 /// Pure: no channel, no clock, no randomness. Every request that was submitted leaves through exactly one action.
-/// Answers belong to requests by their order alone, so whatever shakes the order (a lost connection, an answer too
-/// late, one too many) ends the connection. A request is written at most once: lost with its connection, it fails.
+/// Answers belong to requests by their order alone, so any event that breaks the order (a lost connection, a late
+/// answer, one too many) ends the connection. A request is written at most once: lost with its connection, it fails.
 struct LinkStateMachine<Request> {
     /// Waiting requests are those not yet written, unanswered ones are written. Unanswered ones exist in `ready` only.
     enum State: Hashable {
         /// No connection was wanted yet. Goes to: connecting, closed.
         case idle
-        /// A TCP connection is being made; ends by itself. Goes to: preparing, pausing, closed.
+        /// A TCP connection is being made; it ends by itself. Goes to: preparing, pausing, closed.
         case connecting
-        /// TLS, AUTH, PING and the like are under way until `deadline`. Goes to: ready, pausing, closed.
+        /// TLS, AUTH, PING and the like are in progress until `deadline`. Goes to: ready, pausing, closed.
         case preparing(LinkPreparation, deadline: NIODeadline)
         /// Requests are written as they come. Goes to: pausing, closed.
         case ready
         /// Waits before the next attempt. Goes to: connecting, closed.
         case pausing
-        /// For good.
+        /// Closed permanently.
         case closed
     }
 
@@ -43,20 +43,20 @@ struct LinkStateMachine<Request> {
     }
 
     private(set) var state = State.idle
-    /// What the server that was prepared last said of itself.
+    /// The self-description of the server that was prepared last.
     private(set) var findings = LinkPreparation.Findings()
     private var waiting = Deque<Entry>()
     private var unanswered = Deque<Entry>()
     private var commands = 0
     private var bytes = 0
     private var failuresInARow = 0
-    /// Why there is no connection, for the messages of requests that wait in vain.
+    /// The reason why there is no connection, for the errors of requests that wait for one.
     private var lastFailure: RedisError?
     private let limits: Limits
 
     init(limits: Limits) { self.limits = limits }
 
-    /// The moment at which `hitDeadline` wants to be called, nil if nothing waits.
+    /// The moment at which `hitDeadline` must be called, nil if nothing waits.
     ///
     /// All requests have the same deadline, so the first of each queue is the earliest.
     var nextDeadline: NIODeadline? {
@@ -73,14 +73,14 @@ extension LinkStateMachine {
     enum SubmitAction {
         /// Write its commands now; it is counted as unanswered.
         case write
-        /// Nothing: it is kept.
+        /// Nothing: it is kept until there is a connection.
         case wait
         /// It is kept; make a connection.
         case connect
         case fail(RedisError)
     }
 
-    /// A request of so many commands came.
+    /// A request with this many commands came.
     mutating func submit(_ request: Request, commands: Int, bytes: Int, now: NIODeadline) -> SubmitAction {
         if self.state == .closed { return .fail(Self.closedError) }
         guard commands <= self.limits.commands - self.commands, bytes <= self.limits.bytes - self.bytes else {
@@ -110,16 +110,16 @@ extension LinkStateMachine {
         case none
         /// The request has all of its answers.
         case complete(Request, [RedisValue])
-        /// As `complete`, but then end the connection: the server is a replica now, and the name may lead elsewhere.
+        /// As `complete`, but then end the connection: the server is a replica by now, and the name may lead elsewhere.
         case completeAndReplace(Request, [RedisValue], Replacement)
         /// The connection is prepared; write these requests.
         case write([Request])
-        /// The server belongs to a cluster and this link was not made for that. It is closed; these waited.
+        /// The server belongs to a cluster, which this link cannot serve. It is closed; these waited.
         case divert([Request])
         case replace(Replacement)
     }
 
-    /// What to do about a connection that cannot be used any more: detach and close it, fail the requests, and after a
+    /// The action for a connection that cannot be used any more: detach and close it, fail the requests, and after a
     /// pause for this attempt (`Backoff`) call `pauseEnded`.
     struct Replacement {
         var failures: [Failure] = []
@@ -129,8 +129,8 @@ extension LinkStateMachine {
 
     /// A complete reply came from the connection.
     ///
-    /// Requests that waited for the connection now get at least a quarter of the deadline for their answers: were the
-    /// first of them written with a millisecond left, its timeout would end the new connection for all the others.
+    /// Requests that waited for the connection get at least a quarter of the deadline for their answers: if the first
+    /// of them were written with a millisecond left, its timeout would end the new connection for all the others.
     /// - Parameter now: evaluated once per connection, not per reply.
     mutating func received(_ reply: RedisValue, now: @autoclosure () -> NIODeadline) -> ReplyAction {
         switch self.state {
@@ -154,7 +154,7 @@ extension LinkStateMachine {
         case .ready:
             return self.receivedAnswer(reply)
         case .idle, .connecting, .pausing, .closed:
-            // The driver has let go of the connection already.
+            // The driver has released the connection already.
             return .none
         }
     }
@@ -196,16 +196,16 @@ extension LinkStateMachine {
         return true
     }
 
-    /// The TCP connection stands.
-    /// - Parameter preparation: what is written first.
-    /// - Returns: true: adopt it and write that. False: close it, nobody wants it any more.
+    /// The TCP connection is established.
+    /// - Parameter preparation: the commands that are written first.
+    /// - Returns: true: adopt it and write them. False: close it, it is not needed any more.
     mutating func connected(_ preparation: LinkPreparation, now: NIODeadline) -> Bool {
         guard self.state == .connecting else { return false }
         self.state = .preparing(preparation, deadline: now + self.limits.preparationDeadline)
         return true
     }
 
-    /// The attempt to connect failed, or the connection ended or cannot be understood any more.
+    /// The attempt to connect failed, or the connection ended or broke the protocol.
     /// - Returns: nil if that changes nothing.
     mutating func lost(_ error: RedisError) -> Replacement? {
         switch self.state {
@@ -214,7 +214,7 @@ extension LinkStateMachine {
         }
     }
 
-    /// The pause that a `Replacement` asked for is over.
+    /// The pause that a `Replacement` required is over.
     /// - Returns: true if a connection must be made now.
     mutating func pauseEnded() -> Bool {
         guard self.state == .pausing else { return false }
@@ -223,7 +223,7 @@ extension LinkStateMachine {
     }
 
     enum DeadlineAction {
-        /// The connection stays; these requests waited for one in vain.
+        /// The connection stays; these requests waited too long for one.
         case fail([Failure])
         case replace(Replacement)
     }
@@ -248,10 +248,10 @@ extension LinkStateMachine {
         return .replace(replacement)
     }
 
-    /// True when nobody waits for anything.
+    /// True if no request waits or is unanswered.
     var isIdle: Bool { self.waiting.isEmpty && self.unanswered.isEmpty }
 
-    /// Gives back what was not written yet: it may go elsewhere.
+    /// Returns the requests that are not written yet: they may go elsewhere.
     mutating func takeWaiting() -> [Request] {
         let taken = Array(self.waiting)
         self.waiting = []
@@ -259,7 +259,7 @@ extension LinkStateMachine {
         return taken.map(\.request)
     }
 
-    /// Ends everything, for good.
+    /// Ends everything, permanently.
     mutating func close() -> [Request] {
         self.state = .closed
         defer {

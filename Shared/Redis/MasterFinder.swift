@@ -1,9 +1,9 @@
 import NIOCore
 
-/// Asks sentinels where the master is. Runs on one event loop only.
+/// Asks sentinels for the address of the master. Runs on one event loop only.
 ///
-/// One after the other, beginning with the one that answered last; each gets the time of a connection. What a
-/// sentinel says may be old: the link asks the server for its role, and comes back if that is a replica.
+/// One after the other, beginning with the one that answered last; each has the time allowed for a connection. A
+/// sentinel's answer may be outdated: the link asks the server for its role, and asks again here if that is a replica.
 /// Source: Redis, "Guidelines for Redis clients with support for Redis Sentinel"
 final class MasterFinder {
     private let configuration: RedisConfiguration
@@ -27,7 +27,7 @@ final class MasterFinder {
         self.ask(0, lastFailure: nil, completion)
     }
 
-    /// Nobody wants to know any more.
+    /// Ends the search without calling the completion.
     func close() {
         self.isClosed = true
         self.endLink()

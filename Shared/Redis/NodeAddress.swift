@@ -1,4 +1,4 @@
-/// Where a server listens.
+/// The address on which a server listens.
 struct NodeAddress: Hashable, Sendable, CustomStringConvertible {
     /// Name or address, without brackets.
     let host: String
@@ -12,9 +12,10 @@ struct NodeAddress: Hashable, Sendable, CustomStringConvertible {
         self.port = port
     }
 
-    /// Reads `host:port` as servers announce it, an IPv6 address without brackets; nil if it is not that.
+    /// Parses `host:port` as servers announce it, an IPv6 address without brackets; nil if it is not that.
     ///
-    /// - Parameter asked: its host stands for one that is empty or `?`, which means that the server does not know.
+    /// - Parameter asked: the server that announced it; its host replaces one that is empty or `?`, which means that
+    ///   the server does not know.
     /// Source: Redis cluster specification, "MOVED Redirection"; CLUSTER SLOTS, "endpoint"
     init?(announced text: some StringProtocol, asked: NodeAddress) {
         guard let colon = text.lastIndex(of: ":"), let port = Int(text[text.index(after: colon)...]),
@@ -23,7 +24,7 @@ struct NodeAddress: Hashable, Sendable, CustomStringConvertible {
         self.init(announcedHost: String(text[..<colon]), port: port, asked: asked)
     }
 
-    /// As above with the parts apart.
+    /// As above, from separate parts.
     init(announcedHost host: String?, port: Int, asked: NodeAddress) {
         guard var host, !host.isEmpty, host != "?" else {
             self.init(host: asked.host, port: port)

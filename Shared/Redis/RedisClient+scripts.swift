@@ -1,13 +1,13 @@
 extension RedisClient {
-    /// How often runs are repeated that were refused because the script was not known.
+    /// The most repetitions of runs that were refused because the script was not known.
     private static let loadLimit = 3
 
-    /// Runs scripts, all in one pipeline, and returns their answers in order. Error replies stand in the array.
+    /// Runs scripts, all in one pipeline, and returns their answers in order. Error replies are elements of the array.
     ///
     /// A script that Redis does not know (first use, SCRIPT FLUSH, another server) is loaded, and only the runs that
-    /// were refused for that are repeated, after the others then; so runs of one call must not depend on their order.
-    /// In a cluster it is loaded where the refused runs have their keys, and if they are refused again (the slot is on
-    /// its way elsewhere) on all masters.
+    /// were refused for that are repeated, and so after the others; so runs of one call must not depend on their order.
+    /// In a cluster it is loaded on the masters of the refused runs' keys, and if they are refused again (the slot is
+    /// being moved elsewhere) on all masters.
     public func evaluate(_ invocations: [RedisInvocation]) async throws(RedisError) -> [RedisValue] {
         try await self.evaluate(invocations, checkedBy: [])
     }
@@ -39,7 +39,7 @@ extension RedisClient {
     }
 
     /// Loads each script once, in a cluster once per master that serves a key of its runs.
-    /// - Throws: `RedisError` with code `.server` when Redis cannot compile one.
+    /// - Throws: `RedisError` with code `.server` if Redis cannot compile one.
     private func load(_ invocations: [RedisInvocation], onAll: Bool) async throws(RedisError) {
         guard !invocations.isEmpty else { return }
         let topology = self.known.topology

@@ -1,17 +1,18 @@
 public import NIOCore
 
-/// A pipelining client: one connection per event loop (and master of a cluster), shared by all who call.
+/// A pipelining client: one connection per event loop (and master of a cluster), shared by all callers.
 ///
 /// Owner: each event loop owns its `RedisLane`; this holds them all and is safe to use from anywhere.
 /// Bounded: commands and bytes per link (`queueFull`), time per command (`RedisConfiguration.commandDeadline`; one that
 /// had to wait for a connection gets a quarter more).
-/// Whether the server belongs to a cluster is found out; then commands go where their keys are, the answers come back
-/// in order, and what a node refuses because the slot has moved is sent again (`ScatteredPipeline`). In a pipeline over
-/// several masters the commands of one that does not answer are answered with an error `UNANSWERED`.
+/// Detects a server that belongs to a cluster; commands then go to the masters of their keys, the answers return in
+/// order, and commands that a node refuses because the slot has moved are sent again (`ScatteredPipeline`). In a
+/// pipeline over several masters the commands of one that does not answer are answered with an error `UNANSWERED`.
 /// Commands are written at most once. One that was written and then lost with its connection fails with `.connection`,
-/// one without an answer in time with `.timeout`; both may have taken effect. The connection comes back by itself.
+/// one without an answer in time with `.timeout`; both may have taken effect. The client reconnects by itself.
 /// Cancelling a task that waits does not end the wait: it ends with the answer or at the deadline, because the command
-/// is under way and its answer must be taken from the connection anyway.
+/// is in flight and its answer must be read from the connection anyway.
+/// `close()` must be called before the event loops are shut down.
 /// `close()` must be called before the event loops are shut down.
 public final class RedisClient: Sendable {
     private struct Lane: Sendable {
@@ -20,13 +21,13 @@ public final class RedisClient: Sendable {
     }
 
     let known = KnownServers()
-    /// The server as the configuration names it, for messages: `host:port`, or the name that sentinels know.
+    /// The server as configured, for messages: `host:port`, or the name that sentinels know.
     let name: String
 
     private let lanes: [Lane]
     private let laneOfLoop: [ObjectIdentifier: Int]
 
-    /// Connections are made when they are needed first, or by `connect()`.
+    /// Makes connections on first use, or by `connect()`.
     /// - Parameter eventLoopGroup: gets one connection per loop, to each master.
     public init(_ configuration: RedisConfiguration, eventLoopGroup: any EventLoopGroup) {
         let known = self.known
@@ -42,7 +43,7 @@ public final class RedisClient: Sendable {
     }
 
     /// Makes all connections.
-    /// - Throws: `RedisError` of the first that could not be made in time; it is tried further.
+    /// - Throws: `RedisError` of the first that could not be made in time; attempts continue.
     public func connect() async throws(RedisError) {
         for lane in self.lanes { lane.eventLoop.execute { lane.way.value.start() } }
         for lane in self.lanes { _ = try await self.run([RedisCommand("PING")], on: lane) }
@@ -56,17 +57,17 @@ public final class RedisClient: Sendable {
         return value
     }
 
-    /// Sends commands at once and returns their answers in order. Error replies stand in the array.
+    /// Sends commands at once and returns their answers in order. Error replies are elements of the array.
     ///
-    /// No transaction: commands of other connections may run between them.
+    /// Not a transaction: commands of other connections may run between them.
     public func pipeline(_ commands: [RedisCommand]) async throws(RedisError) -> [RedisValue] {
         try await self.run(commands, on: self.anyLane)
     }
 
-    /// Sends commands and, behind them, checks: what they answer holds for all that was answered before them.
+    /// Sends commands followed by checks: the answers of the checks hold for all commands answered before them.
     ///
-    /// In a cluster a command has an answer only if a check was answered behind it on the same connection; while its
-    /// slot is on its way to another master it has an error that is worth another try.
+    /// In a cluster a command has an answer only if a check was answered after it on the same connection; while its
+    /// slot is being moved to another master it has a retriable error.
     /// - Returns: the answers of the commands, then those of the checks.
     public func pipeline(
         _ commands: [RedisCommand], checkedBy checks: [RedisCommand]
@@ -76,9 +77,9 @@ public final class RedisClient: Sendable {
 
     /// As `pipeline(_:)` for callers that live on an event loop.
     ///
-    /// On a loop of the group, called on that loop, no thread is changed and the future completes while the answer is
-    /// being read. The failure is a `RedisError`.
-    /// - Parameter checks: how many of the last commands are checks, as in `pipeline(_:checkedBy:)`.
+    /// On a loop of the group, called on that loop, there is no thread change and the future completes while the answer
+    /// is being read. The failure is a `RedisError`.
+    /// - Parameter checks: the number of commands at the end that are checks, as in `pipeline(_:checkedBy:)`.
     public func pipeline(
         _ commands: [RedisCommand], checks: Int = 0, on eventLoop: any EventLoop
     ) -> EventLoopFuture<[RedisValue]> {
@@ -106,7 +107,7 @@ public final class RedisClient: Sendable {
         }
     }
 
-    /// A link for callers that have no loop. Random, so that no counter is shared between threads.
+    /// A link for callers that are not on a loop. Random, so that no counter is shared between threads.
     private var anyLane: Lane { self.lanes[Int.random(in: 0..<self.lanes.count)] }
 
     private func run(

@@ -8,13 +8,13 @@ public enum RedisArgument: Hashable, Sendable, ExpressibleByStringLiteral {
     case integer(Int64)
     /// Several arguments at once.
     case encoded(RedisEncodedArguments)
-    /// No argument: as the last one of a command it says where in a cluster the command goes.
+    /// Not an argument: as the last one of a command it says where in a cluster the command goes.
     case place(RedisPlace)
 
     public init(stringLiteral value: String) { self = .string(value) }
 }
 
-/// Arguments that many commands have in common, put into Redis's form once.
+/// Arguments common to many commands, encoded once.
 public struct RedisEncodedArguments: Hashable, Sendable {
     let count: Int
     let bytes: ByteBuffer
@@ -29,7 +29,7 @@ public struct RedisEncodedArguments: Hashable, Sendable {
 
 /// One command with its arguments: `RedisCommand("HSET", .string(key), "version", .integer(7))`.
 ///
-/// Not for commands that change how the server answers on the connection (SUBSCRIBE, MONITOR, HELLO, QUIT, CLIENT
+/// Not for commands that change the way the server answers on the connection (SUBSCRIBE, MONITOR, HELLO, QUIT, CLIENT
 /// REPLY) nor for blocking ones (BLPOP, WAIT): the connection is shared and answers are matched by their order.
 public struct RedisCommand: Hashable, Sendable {
     /// Name and arguments.
@@ -46,17 +46,17 @@ public struct RedisCommand: Hashable, Sendable {
 }
 
 extension RedisCommand {
-    /// An upper bound of the encoded length, for reserving and for the bound on waiting bytes.
+    /// An upper bound of the encoded length, for reserving and for the limit on waiting bytes.
     var encodedLengthBound: Int { self.arguments.reduce(RedisArgument.headBound) { $0 + $1.encodedLengthBound } }
 }
 
 extension RedisArgument {
     /// Type, digits of any length, and both line ends.
     static let headBound = 24
-    /// At least the number of bytes that it takes in a command.
+    /// An upper bound of the bytes that it takes in a command.
     var encodedLengthBound: Int { self.lengthBound + Self.headBound }
 
-    /// At least the number of payload bytes.
+    /// An upper bound of the payload bytes.
     fileprivate var lengthBound: Int {
         switch self {
         case .string(let text): text.utf8.count
@@ -68,7 +68,7 @@ extension RedisArgument {
         }
     }
 
-    /// For how many arguments it stands.
+    /// The number of arguments that it encodes.
     fileprivate var count: Int {
         switch self {
         case .string, .bytes, .buffer, .integer: 1
@@ -100,10 +100,10 @@ extension ByteBuffer {
     }
 }
 
-/// Arguments in Redis's form in the making, in memory that has room for all of them.
+/// Writes arguments in Redis's form into memory that has room for all of them.
 ///
 /// Borrows the memory during one call. Unsafe because this runs some forty times for each order, and a buffer that
-/// looks after its room at each write takes three times as long; the room is `encodedLengthBound`, reserved in advance.
+/// checks its capacity at each write takes three times as long; the room is `encodedLengthBound`, reserved in advance.
 @safe
 private struct ArgumentOutput: ~Copyable {
     private let start: UnsafeMutableRawPointer?

@@ -1,7 +1,7 @@
 import NIOCore
 import NIOSSL
 
-/// Where Redis is, who we are there, and how long and how much a client waits.
+/// The address of Redis, the credentials, and a client's deadlines and limits.
 public struct RedisConfiguration: Sendable {
     /// Host name or address of the first server, without brackets.
     public var host: String { self.addresses[0].host }
@@ -14,34 +14,34 @@ public struct RedisConfiguration: Sendable {
     /// PEM file of the roots that a `rediss://` server's certificate must lead to; nil trusts the system's.
     public let caFile: String?
 
-    /// From handing a command in to its answer: waiting for a connection included. Default 2 s.
+    /// Time from submitting a command to its answer, including the wait for a connection. Default 2 s.
     public var commandDeadline: Duration = .seconds(2)
-    /// For TCP, and then again for TLS and authentication. Default 2 s.
+    /// Time for TCP, and again for TLS and authentication. Default 2 s.
     public var connectDeadline: Duration = .seconds(2)
     /// Commands per connection that wait or are unanswered. Default 65,536.
     public var commandLimit = 65_536
-    /// Bytes of those commands. Default 128 MiB.
+    /// Bytes of the commands that wait or are unanswered, per connection. Default 128 MiB.
     public var byteLimit = 128 << 20
 
-    /// The servers that were named, at least one: the server, nodes of a cluster, or sentinels.
+    /// The configured servers, at least one: the server, nodes of a cluster, or sentinels.
     let addresses: [NodeAddress]
     /// The name by which the sentinels know the master; nil without sentinels.
     let masterName: String?
     let password: String?
-    /// Present for `rediss://`.
+    /// Set for `rediss://`.
     let tls: NIOSSLContext?
 
-    /// Reads a URL: `redis://` or `rediss://` (TLS), `user:password@` or `:password@`, host, `:port`, `/database`.
+    /// Parses a URL: `redis://` or `rediss://` (TLS), `user:password@` or `:password@`, host, `:port`, `/database`.
     ///
-    /// Several `host:port` with commas between them are nodes of a cluster; one is asked whether it is one. With
-    /// `redis+sentinel://` or `rediss+sentinel://` they are sentinels, and the path is `/master-name/database`.
+    /// Several `host:port` separated by commas are nodes of a cluster; the client asks one of them to confirm that.
+    /// With `redis+sentinel://` or `rediss+sentinel://` they are sentinels, and the path is `/master-name/database`.
     ///
-    /// User and password are percent-decoded, IPv6 addresses stand in brackets. For `rediss://` the CA file is read
-    /// here, so that a bad one stops the start.
+    /// User and password are percent-decoded, IPv6 addresses are in brackets. For `rediss://` the CA file is read here,
+    /// so that a bad one prevents the start.
     /// - Parameters:
-    ///   - password: from a file, say; the URL must not have one then.
+    ///   - password: from a file, for example; the URL must then not have one.
     ///   - caFile: see the property; refused for `redis://`.
-    /// - Throws: `RedisError` with code `.configuration`, which says what is wrong and shows no password.
+    /// - Throws: `RedisError` with code `.configuration`, which names the error and shows no password.
     public init(url: String, password: String? = nil, caFile: String? = nil) throws(RedisError) {
         let parsed = try RedisURL(url)
         guard password == nil || parsed.password == nil else {
@@ -73,7 +73,7 @@ public struct RedisConfiguration: Sendable {
         }
     }
 
-    /// True when more nodes of a cluster than one were named.
+    /// True if more than one node of a cluster is configured.
     var isCluster: Bool { self.masterName == nil && self.addresses.count > 1 }
 
     /// AUTH, nil without a password. Source: Redis AUTH

@@ -1,6 +1,6 @@
-/// Why a command has no answer, or was answered with an error.
+/// The reason why a command has no answer, or was answered with an error.
 public struct RedisError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// The kinds of failure a caller may want to tell apart.
+    /// The kinds of failure that a caller may want to distinguish.
     public enum Code: String, Hashable, Sendable {
         /// No connection within the deadline, or the connection was lost after the command was written.
         case connection
@@ -8,23 +8,23 @@ public struct RedisError: Error, Hashable, Sendable, CustomStringConvertible {
         case timeout
         /// The client was closed.
         case closed
-        /// The server sent what is not RESP2, or more than is allowed.
+        /// The server sent something other than RESP2, or more than is allowed.
         case `protocol`
         /// The URL, the password or the CA file cannot be used.
         case configuration
         /// Redis answered with an error; the message is Redis's own text.
         case server
-        /// Too many commands, or too many bytes of commands, are waiting for their answers.
+        /// Too many commands, or too many bytes of commands, wait for their answers.
         case queueFull
-        /// The server is older than what Waybill needs.
+        /// The server is older than Waybill requires.
         case unsupported
-        /// A cluster cannot serve the command: no key is known to stand in it, or its keys lie in several slots.
+        /// A cluster cannot serve the command: no key is known to be in it, or its keys are in several slots.
         case unroutable
     }
 
-    /// What kind of failure this is.
+    /// The kind of failure.
     public let code: Code
-    /// What was being done, with which value, and what came of it. Never a password or an argument of a command.
+    /// The operation, the value and the result. Never a password or an argument of a command.
     public let message: String
 
     /// Makes an error; modules above use it for replies that they did not expect.
@@ -33,7 +33,7 @@ public struct RedisError: Error, Hashable, Sendable, CustomStringConvertible {
         self.message = message
     }
 
-    /// True if the same command may succeed a little later. Says nothing about whether repeating it is harmless: after
+    /// True if the same command may succeed a little later. Does not mean that repeating it is harmless: after
     /// `.timeout` and `.connection` it may have taken effect.
     public var isRetriable: Bool {
         switch self.code {
@@ -44,14 +44,15 @@ public struct RedisError: Error, Hashable, Sendable, CustomStringConvertible {
         }
     }
 
-    /// Errors of a server that starts, fails over or is busy.
+    /// Errors of a server that is starting, failing over or busy.
     ///
     /// Source: Redis 7.0 server.c, `createSharedObjects`.
     private static let passingServerErrors = [
         "LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY", Self.unansweredPrefix,
     ]
 
-    /// Ours, in a pipeline over several servers: this one's commands were not answered and may have taken effect.
+    /// Our own error, in a pipeline over several servers: this server's commands were not answered and may have taken
+    /// effect.
     static let unansweredPrefix = "UNANSWERED"
 
     /// The first word of a server's error, which is its kind by convention: `ERR`, `WRONGTYPE`, `NOSCRIPT`; else empty.

@@ -1,9 +1,9 @@
 import NIOCore
 
-/// The way of one event loop to Redis: a link to the server, or links to the masters of a cluster. Runs on that loop.
+/// One event loop's path to Redis: a link to the server, or links to the masters of a cluster. Runs on that loop.
 ///
-/// Starts as a link when one address is known; the server says whether it belongs to a cluster, and then the requests
-/// that waited go to the router. A server that was none is asked again with each new connection.
+/// Starts as a link if one address is configured; if the server turns out to belong to a cluster, the requests that
+/// waited go to the router. A server that belonged to none is asked again with each new connection.
 final class RedisLane {
     private enum Way {
         case server(RedisLink)
@@ -15,9 +15,9 @@ final class RedisLane {
     private let known: KnownServers
     /// Set at the end of `init`.
     private var way: Way?
-    /// Who answers on the link; nil if it does not tell.
+    /// The identifier of the server on the link; nil if it does not report one.
     private var serverIdentifier: String?
-    /// Up to which this was compared with whom the other lanes found.
+    /// The generation up to which this was compared with the server that the other lanes found.
     private var generation: UInt64 = 0
 
     init(_ configuration: RedisConfiguration, eventLoop: any EventLoop, known: KnownServers) {
@@ -40,7 +40,7 @@ final class RedisLane {
         self.way = .server(link)
     }
 
-    /// Takes a request; see `RedisLink.submit`.
+    /// Accepts a request; see `RedisLink.submit`.
     func submit(_ request: RedisLink.Request) {
         switch self.way {
         case .server(let link):
@@ -70,8 +70,8 @@ final class RedisLane {
         }
     }
 
-    /// After a fail-over the master before may live on for a while. Once another lane has found the new one, nothing
-    /// is asked of the old one any more.
+    /// After a fail-over the former master may live on for a while. Once another lane has found the new one, nothing
+    /// more is sent to the former.
     private func leaveFormerServer(_ link: RedisLink) {
         let generation = self.known.generation
         guard generation != self.generation else { return }

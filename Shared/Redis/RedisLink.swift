@@ -5,47 +5,47 @@ import NIOSSL
 
 /// The connection of one event loop, replaced when it is lost. Runs on that loop only.
 ///
-/// Thin: `LinkStateMachine` decides, this writes, reads the clock, arms one timer and completes requests. A request may
-/// be completed by running code of its owner at once, which may submit the next one; so the machine is asked first and
-/// left before anything is completed.
+/// Thin: `LinkStateMachine` decides, this writes, reads the clock, arms one timer and completes requests. Completing a
+/// request may run its owner's code at once, which may submit the next one; so each call of the machine has returned
+/// before anything is completed.
 final class RedisLink {
-    /// Commands, and who waits for their answers.
+    /// Commands, and the completion that waits for their answers.
     struct Request {
-        /// How answers go back; used exactly once.
+        /// The way answers are returned; used exactly once.
         enum Completion {
             case promise(EventLoopPromise<[RedisValue]>)
             case continuation(CheckedContinuation<Result<[RedisValue], RedisError>, Never>)
             /// Called on the loop.
             case closure((Outcome) -> Void)
         }
-        /// What a closure gets.
+        /// The argument of a closure.
         enum Outcome {
             case answers([RedisValue])
             case failed(RedisError)
-            /// It was never written and the link has given it up.
+            /// It was never written and the link has dropped it.
             case unsent
         }
         let commands: [RedisCommand]
-        /// How many of the last commands are checks, see `ScatteredPipeline`.
+        /// The number of commands at the end that are checks, see `ScatteredPipeline`.
         var checks = 0
         let completion: Completion
     }
 
     typealias Machine = LinkStateMachine<Request>
 
-    /// What the owner may want to know.
+    /// An event for the owner.
     enum Event {
         /// A connection can be used.
         case prepared(NodeAddress, LinkPreparation.Findings, isFirst: Bool)
         /// The connection, or an attempt to make one, has ended; the next attempt follows by itself.
         case lost(RedisError)
-        /// The server refused a write because its memory is used up.
+        /// The server refused a write because its memory is full.
         case outOfMemory
         /// The server belongs to a cluster; the link is closed. These requests waited for it.
         case foundCluster(SlotMap, [Request])
     }
 
-    /// Who knows where to connect to.
+    /// The source of the address to connect to.
     enum Target {
         case address(NodeAddress)
         case sentinels(MasterFinder)
@@ -58,19 +58,19 @@ final class RedisLink {
     private let purpose: LinkPreparation.Purpose
     private let target: Target
     private let onEvent: (Event) -> Void
-    /// Where the present connection, or the present attempt, leads.
+    /// The address of the present connection, or of the present attempt.
     private var address: NodeAddress
     private var hasBeenPrepared = false
     private var machine: Machine
     private var channel: (any Channel)?
     private var handler: ConnectionHandler?
-    /// What is written at the end of this tick.
+    /// Bytes that are written at the end of this tick.
     private var outgoing = ByteBuffer()
     private var isFlushScheduled = false
     private var timer: (deadline: NIODeadline, task: Scheduled<Void>)?
     private var pause: Scheduled<Void>?
 
-    /// - Parameter onEvent: called on the loop, in the midst of what the link does: it may submit, and close.
+    /// - Parameter onEvent: called on the loop, in the midst of the link's own work: it may submit, and close.
     init(
         _ configuration: RedisConfiguration, _ purpose: LinkPreparation.Purpose, to target: Target,
         eventLoop: any EventLoop, onEvent: @escaping (Event) -> Void
@@ -91,7 +91,7 @@ final class RedisLink {
                 preparationDeadline: TimeAmount(configuration.connectDeadline)))
     }
 
-    /// Takes a request. It is completed exactly once, possibly before this returns.
+    /// Accepts a request. It is completed exactly once, possibly before this returns.
     func submit(_ request: Request) {
         let bytes = request.commands.reduce(0) { $0 + $1.encodedLengthBound }
         switch self.machine.submit(request, commands: request.commands.count, bytes: bytes, now: .now()) {
@@ -125,10 +125,10 @@ final class RedisLink {
     /// True while requests are written as they come.
     var isReady: Bool { self.machine.state == .ready }
 
-    /// True when nobody waits for anything.
+    /// True if no request waits or is unanswered.
     var isIdle: Bool { self.machine.isIdle }
 
-    /// Gives up the requests that were not written: closures get `.unsent`, others fail.
+    /// Drops the requests that were not written: closures get `.unsent`, others fail.
     func giveUpWaiting() {
         let error = RedisError(.connection, "waiting for a connection: the server serves others now")
         for request in self.machine.takeWaiting() {
@@ -136,7 +136,7 @@ final class RedisLink {
         }
     }
 
-    /// From the handler: a complete reply.
+    /// Called by the handler: a complete reply.
     func received(_ reply: RedisValue) {
         if case .error(let text) = reply, text.hasPrefix("OOM") { self.onEvent(.outOfMemory) }
         switch self.machine.received(reply, now: .now()) {
@@ -155,7 +155,7 @@ final class RedisLink {
         }
     }
 
-    /// From the handler: the connection has ended, or must.
+    /// Called by the handler: the connection has ended, or must.
     func lost(_ error: any Error) {
         let reason = (error as? RedisError) ?? self.connectionError(error)
         if let replacement = self.machine.lost(reason) { self.replaceConnection(replacement) }
@@ -219,7 +219,7 @@ extension RedisLink {
         }
     }
 
-    /// The machine is closed; whoever owns the link takes its requests elsewhere.
+    /// The machine is closed; the link's owner takes its requests elsewhere.
     private func divert(_ requests: [Request]) {
         let slots = self.machine.findings.slots ?? .null
         self.timer?.task.cancel()
@@ -242,7 +242,7 @@ extension RedisLink {
         for failure in replacement.failures { failure.request.fail(failure.error) }
     }
 
-    /// Forgets the connection and closes it; what it still says is not heard.
+    /// Forgets the connection and closes it; anything it still receives is ignored.
     private func dropConnection() {
         self.handler?.release()
         self.handler = nil
@@ -277,7 +277,7 @@ extension RedisLink {
         self.eventLoop.assumeIsolated().execute { self.flush() }
     }
 
-    /// One write for all commands of a tick. The buffer's storage is used again unless the socket still holds it.
+    /// One write for all commands of a tick. The buffer's storage is reused unless the socket still holds it.
     private func flush() {
         self.isFlushScheduled = false
         guard let channel, self.outgoing.readableBytes > 0 else { return }
@@ -290,7 +290,7 @@ extension RedisLink {
     }
 
     /// One timer for the earliest deadline. It is moved when an earlier one appears (that of a preparation), but not
-    /// when its request is answered: it looks again when it fires.
+    /// when its request is answered: when it fires, the deadlines are checked again.
     private func armTimer() {
         guard let deadline = self.machine.nextDeadline else { return }
         if let timer {
@@ -330,14 +330,15 @@ extension RedisLink.Request {
 }
 
 extension RedisConfiguration {
-    /// Verifies the certificate against the host name, or against the address if the host is one: that is what NIOSSL
-    /// does without a name, and a server name indication must not be an address (RFC 6066 §3).
+    /// Verifies the certificate against the host name, or against the address if the host is one: NIOSSL does the
+    /// latter without a name, and a server name indication must not be an address (RFC 6066 §3).
     fileprivate func makeTLSHandler(_ context: NIOSSLContext, for host: String) throws -> NIOSSLClientHandler {
         let isAddress = (try? SocketAddress(ipAddress: host, port: 0)) != nil
         if isAddress { return try NIOSSLClientHandler(context: context, serverHostname: nil) }
         return try NIOSSLClientHandler._makeSSLClientHandler(context: context, serverHostname: host) {
             certificate, channel in
-            // NIOSSL also takes a certificate for the peer's address, which whoever answers for a name may have.
+            // NIOSSL also accepts a certificate for the peer's address, which any server that a name resolves to may
+            // have.
             let names = certificate._subjectAlternativeNames()
             if names.isEmpty || names.contains(where: { $0.nameType == .dnsName && isHost(host, named: $0.contents) }) {
                 return channel.eventLoop.makeSucceededVoidFuture()

@@ -2,7 +2,7 @@ import Synchronization
 
 /// A Lua script that runs in Redis. Make it once and keep it: it remembers the digest under which Redis knows it.
 ///
-/// The digest is what SCRIPT LOAD answered; it depends on the source only, so it holds for every server.
+/// The digest is the answer to SCRIPT LOAD; it depends on the source only, so it holds for every server.
 public final class RedisScript: Sendable {
     /// The Lua source.
     public let source: String
@@ -10,16 +10,16 @@ public final class RedisScript: Sendable {
 
     public init(_ source: String) { self.source = source }
 
-    /// The SHA-1 of the source in hex, nil until it was loaded once.
+    /// The SHA-1 of the source in hex, nil until it has been loaded once.
     var knownDigest: String? { self.digest.withLock { $0 } }
 
-    /// Takes the answer to SCRIPT LOAD.
+    /// Stores the answer to SCRIPT LOAD.
     func learn(_ digest: String) { self.digest.withLock { $0 = digest } }
 }
 
 /// One run of a script with its keys and arguments.
 public struct RedisInvocation: Sendable {
-    /// What runs.
+    /// The script to run.
     public let script: RedisScript
     /// `KEYS`; all in one slot, see DESIGN.md §7.
     public let keys: [String]

@@ -1,15 +1,15 @@
-/// The facts that a server gives of itself in the answer to INFO.
+/// The facts about a server from its answer to INFO.
 ///
 /// Source: Redis INFO, sections "Server", "Memory" and "Replication"
 public struct RedisServerInformation: Hashable, Sendable {
-    /// A version of Redis; what follows the second number does not matter here.
+    /// A version of Redis; anything after the second number does not matter here.
     public struct Version: Hashable, Sendable, Comparable, CustomStringConvertible {
         public let major: Int
         public let minor: Int
         /// As the server spells it.
         public let description: String
 
-        /// Reads `7.0.15`; nil for anything that does not begin with two numbers.
+        /// Parses `7.0.15`; nil for anything that does not begin with two numbers.
         init?(_ text: some StringProtocol) {
             let parts = text.split(separator: ".")
             guard parts.count >= 2, let major = Int(parts[0]), let minor = Int(parts[1]) else { return nil }
@@ -25,17 +25,18 @@ public struct RedisServerInformation: Hashable, Sendable {
     /// scripts, which all writes of orders are. Source: redis/redis#10160
     static let leastVersion = Version("7.0")
 
-    /// Nil if the server does not say it.
+    /// Nil if the server does not report it.
     public private(set) var version: Version?
-    /// Bytes that count against `maxmemory`; nil if the server does not say it.
+    /// Bytes that count against `maxmemory`; nil if the server does not report it.
     public private(set) var usedMemory: Int64?
-    /// `maxmemory` in bytes; 0 for no limit, nil if the server does not say it.
+    /// `maxmemory` in bytes; 0 for no limit, nil if the server does not report it.
     public private(set) var maxMemory: Int64?
-    /// `maxmemory-policy`; nil if the server does not say it.
+    /// `maxmemory-policy`; nil if the server does not report it.
     public private(set) var evictionPolicy: String?
-    /// Another process has another one, and so has one that was made a master again; nil if the server does not tell.
+    /// Differs for another process, and for one that was promoted to master again; nil if the server does not report
+    /// it.
     public private(set) var identifier: String?
-    /// True if it says `master_replid`, from which a fall-back to older data is noticed.
+    /// True if it reports `master_replid`, which reveals a fall-back to older data.
     public private(set) var hasHistory = false
     public private(set) var isReplica = false
 
@@ -61,7 +62,7 @@ public struct RedisServerInformation: Hashable, Sendable {
         self.usedMemory = self.usedMemory.map { max(0, $0 &- notCounted) }
     }
 
-    /// Why the server cannot be used, nil if it can or does not say its version.
+    /// The reason why the server cannot be used, nil if it can or does not report its version.
     var refusal: String? {
         guard let version, let least = Self.leastVersion, version < least else { return nil }
         return "the server is Redis \(version), version \(least) or later is needed"
@@ -72,8 +73,8 @@ extension RedisClient {
     /// Asks the server, or each master of a cluster, for INFO.
     ///
     /// - Returns: nil for one that does not answer or does not allow it.
-    /// - Throws: `RedisError` when there is no connection within the deadline; with code `.unsupported` when the reason
-    ///   is a server that is too old.
+    /// - Throws: `RedisError` if there is no connection within the deadline; with code `.unsupported` if the reason is
+    ///   a server that is too old.
     public func information() async throws(RedisError) -> [(server: String, information: RedisServerInformation?)] {
         let masters = try await self.topology().masters
         guard !masters.isEmpty else {
@@ -84,6 +85,6 @@ extension RedisClient {
         return zip(masters, replies).map { ("\($0)", $1.text.map(RedisServerInformation.init)) }
     }
 
-    /// Grows with each write that a server refused because its memory is used up.
+    /// Grows with each write that a server refused because its memory is full.
     public var memoryRefusals: UInt64 { self.known.memoryRefusals }
 }

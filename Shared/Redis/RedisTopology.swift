@@ -8,13 +8,13 @@ public struct RedisMaster: Hashable, Sendable, CustomStringConvertible {
     public var description: String { self.address.description }
 }
 
-/// Which masters there are, as far as the client knows.
+/// The masters, as far as the client knows them.
 public struct RedisTopology: Sendable {
     /// Those that serve slots, sorted by their names; empty for a single server.
     public let masters: [RedisMaster]
     /// One hash tag per master, in the order of `masters`; empty for a single server.
     ///
-    /// A key with the tag `{anchor}` stands on that master, as long as the slot of the tag is not moved.
+    /// A key with the tag `{anchor}` is on that master, as long as the slot of the tag is not moved.
     public let anchors: [String]
     /// Changes when a slot has another master; empty for a single server.
     public let identifier: String
@@ -40,12 +40,12 @@ public struct RedisTopology: Sendable {
         self.map = map
     }
 
-    /// The anchor of the master that serves a key; nil for a single server, and for a slot that nobody serves.
+    /// The anchor of the master that serves a key; nil for a single server, and for a slot that no master serves.
     public func anchor(of key: String) -> String? {
         self.map?.master(of: HashSlot.of(key.utf8)).flatMap { self.anchorOfMaster[$0] }
     }
 
-    /// Who serves a key; nil as for `anchor(of:)`.
+    /// The master that serves a key; nil as for `anchor(of:)`.
     public func master(of key: String) -> RedisMaster? {
         self.map?.master(of: HashSlot.of(key.utf8)).map { RedisMaster($0) }
     }

@@ -1,6 +1,6 @@
 /// The parts of a `redis://`, `rediss://`, `redis+sentinel://` or `rediss+sentinel://` URL.
 ///
-/// Beyond the registered form there may be several addresses with commas between them, and a name before the database.
+/// Beyond the registered form there may be several addresses separated by commas, and a name before the database.
 /// Source: IANA provisional URI schemes "redis" and "rediss"; RFC 3986 §3.2 for the authority.
 struct RedisURL: Hashable, Sendable {
     let isEncrypted: Bool
@@ -8,7 +8,7 @@ struct RedisURL: Hashable, Sendable {
     let password: String?
     /// At least one.
     let addresses: [NodeAddress]
-    /// What the sentinels call the master; nil if the addresses are not those of sentinels.
+    /// The sentinels' name for the master; nil if the addresses are not those of sentinels.
     let masterName: String?
     let database: Int
 
@@ -19,7 +19,7 @@ struct RedisURL: Hashable, Sendable {
     /// More than enough to find the others.
     private static let addressLimit = 100
 
-    /// - Throws: `RedisError` with code `.configuration`. No message shows what stands before an `@`.
+    /// - Throws: `RedisError` with code `.configuration`. No message shows the text before an `@`.
     init(_ text: String) throws(RedisError) {
         guard let scheme = Self.schemes.first(where: { text.hasPrefix($0.text) }) else {
             throw Self.error("it must begin with redis:// or rediss://, or either with +sentinel before the colon")
@@ -31,7 +31,7 @@ struct RedisURL: Hashable, Sendable {
         }
         let authority = rest.prefix { $0 != "/" }
         let path = rest.dropFirst(authority.count + 1)
-        // A password may contain an @ that someone forgot to encode; the last one separates.
+        // A password may contain an @ that was not percent-encoded; the last one separates.
         let at = authority.lastIndex(of: "@")
         guard at != nil || !path.contains("@") else {
             throw Self.error("write / as %2F in a user or password")
@@ -101,7 +101,7 @@ struct RedisURL: Hashable, Sendable {
         return NodeAddress(host: String(host), port: port)
     }
 
-    /// Digits only: `Int.init` would take signs too.
+    /// Digits only: `Int.init` would accept signs too.
     private static func number(_ text: Substring) -> Int? {
         text.utf8.allSatisfy { (0x30...0x39).contains($0) } ? Int(text) : nil
     }

@@ -1,6 +1,6 @@
 public import NIOCore
 
-/// One reply of Redis, as RESP2 tells replies apart.
+/// One reply of Redis, as RESP2 distinguishes replies.
 ///
 /// Source: Redis serialization protocol specification, RESP2.
 public enum RedisValue: Hashable, Sendable {
@@ -14,7 +14,7 @@ public enum RedisValue: Hashable, Sendable {
     case null
     /// `+OK` and the like.
     case status(String)
-    /// `-ERR …`; stands in the results of a pipeline, `send` throws it.
+    /// `-ERR …`; an element of the results of a pipeline, thrown by `send`.
     case error(String)
 }
 
@@ -40,7 +40,7 @@ extension RedisValue {
         return buffer
     }
 
-    /// An integer reply, or a bulk string of decimal digits, which is how Redis stores numbers.
+    /// An integer reply, or a bulk string of decimal digits, the form in which Redis stores numbers.
     public var integer: Int64? {
         switch self {
         case .integer(let value): value

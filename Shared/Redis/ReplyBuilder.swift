@@ -1,15 +1,15 @@
 import NIOCore
 
-/// Puts the elements that the reader reports one after the other together into one reply.
+/// Assembles the elements that the reader reports one after the other into one reply.
 ///
 /// All texts of a reply share one buffer: a reply of eight small texts costs one allocation instead of sixteen. So the
-/// elements are only noted as they come, an array in front of what is in it, and become values when all are there.
-/// A class because hiredis keeps its address while it parses.
+/// elements are only noted as they come, an array before its elements, and become values once all are there. A class
+/// because hiredis keeps its address while it parses.
 final class ReplyBuilder {
     private enum Part {
         /// Followed by this many elements.
         case array(Int)
-        /// Where it stands in `bytes`.
+        /// Its range in `bytes`.
         case text(Range<Int>)
         case value(RedisValue)
     }
@@ -21,10 +21,10 @@ final class ReplyBuilder {
     private var elements = 0
     private var parts: [Part] = []
     private var bytes = ByteBuffer()
-    /// For each open array how many of its elements are still to come.
+    /// For each open array the number of its elements still to come.
     private var missing: [Int] = []
     private var isComplete = false
-    /// Why an element was refused.
+    /// The reason why an element was refused.
     private(set) var refusal: String?
 
     init(elementLimit: Int) { self.elementLimit = elementLimit }
@@ -60,7 +60,7 @@ final class ReplyBuilder {
         return self.close()
     }
 
-    /// Adds anything else that is no array with elements.
+    /// Adds anything else that is not an array with elements.
     func add(_ value: RedisValue) -> Bool {
         self.parts.append(.value(value))
         return self.close()
@@ -78,7 +78,7 @@ final class ReplyBuilder {
         return true
     }
 
-    /// - Parameter index: where its parts begin; then where those of the next one do.
+    /// - Parameter index: the index of the value's first part; then that of the next value's.
     private func value(at index: inout Int) -> RedisValue {
         let part = self.parts[index]
         index += 1

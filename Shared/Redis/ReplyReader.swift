@@ -4,13 +4,13 @@
 import CHiredis
 import NIOCore
 
-/// Turns bytes of a connection into replies, incrementally: bytes may be cut anywhere.
+/// Turns bytes of a connection into replies, incrementally: the bytes may be split anywhere.
 ///
-/// hiredis copies what it is fed and moves the rest of its buffer after each reply of a kilobyte, so bytes go in small
+/// hiredis copies its input and moves the rest of its buffer after each reply of a kilobyte, so bytes go in small
 /// slices, each read empty before the next one (hiredis#656: quadratic otherwise).
 @safe
 struct ReplyReader: ~Copyable {
-    /// What one reply may cost.
+    /// Limits for one reply.
     struct Limits: Sendable {
         /// Encoded bytes of one reply.
         var bytes = 64 << 20
@@ -19,7 +19,7 @@ struct ReplyReader: ~Copyable {
     }
 
     private static let sliceLength = 16 << 10
-    /// Above this an empty buffer is given back. The default of 16 KiB would free and grow it again for each package.
+    /// An empty buffer larger than this is freed. The default of 16 KiB would free and grow it again for each package.
     private static let keptBufferLength = 1 << 20
 
     private let raw: UnsafeMutablePointer<redisReader>
@@ -27,11 +27,11 @@ struct ReplyReader: ~Copyable {
     private let builder: ReplyBuilder
     private let limits: Limits
     private var fed = ByteBuffer()
-    /// Bytes that hiredis got since the last complete reply.
+    /// Bytes passed to hiredis since the last complete reply.
     private var unfinished = 0
     private var failure: RedisError?
 
-    /// - Throws: `RedisError` with code `.protocol` when there is no memory for it.
+    /// - Throws: `RedisError` with code `.protocol` if there is no memory for it.
     init(limits: Limits = Limits()) throws(RedisError) {
         let functions = UnsafeMutablePointer<redisReplyObjectFunctions>.allocate(capacity: 1)
         unsafe functions.initialize(to: replyFunctions())
@@ -55,7 +55,7 @@ struct ReplyReader: ~Copyable {
         unsafe Unmanaged.passUnretained(self.builder).release()
     }
 
-    /// Takes more bytes. Call `next()` until it returns nil afterwards.
+    /// Adds more bytes. Call `next()` until it returns nil afterwards.
     mutating func feed(_ bytes: ByteBuffer) {
         if self.fed.readableBytes == 0 {
             self.fed = bytes
@@ -64,8 +64,9 @@ struct ReplyReader: ~Copyable {
         }
     }
 
-    /// The next complete reply, or nil when more bytes are needed.
-    /// - Throws: `RedisError` with code `.protocol`, the same one for ever: where a reply ends is not known any more.
+    /// The next complete reply, or nil if more bytes are needed.
+    /// - Throws: `RedisError` with code `.protocol`, the same one on every later call: the end of the reply is not
+    ///   known any more.
     mutating func next() throws(RedisError) -> RedisValue? {
         if let failure { throw failure }
         do throws(RedisError) {
@@ -105,7 +106,7 @@ struct ReplyReader: ~Copyable {
         self.unfinished += length
     }
 
-    /// Our own reason if the builder refused something (hiredis calls that out of memory), else hiredis's text.
+    /// Our own reason if the builder refused something (which hiredis reports as out of memory), else hiredis's text.
     private var errorText: String {
         if let refusal = self.builder.refusal { return refusal }
         return unsafe withUnsafeBytes(of: self.raw.pointee.errstr) { bytes in
@@ -114,7 +115,7 @@ struct ReplyReader: ~Copyable {
     }
 }
 
-/// The callbacks by which hiredis tells of each element. They return a marker that is not an object: only null matters.
+/// The callbacks by which hiredis reports each element. They return a marker that is not an object: only null matters.
 private func replyFunctions() -> redisReplyObjectFunctions {
     unsafe redisReplyObjectFunctions(
         createString: { task, text, length in

@@ -1,11 +1,11 @@
 import NIOCore
 
-/// One call on its way through a cluster, and who waits for it. Belongs to one event loop.
+/// One call in progress on a cluster, and the completion that waits for it. Belongs to one event loop.
 final class ClusterRequest {
     var pipeline: ScatteredPipeline
-    /// Until when something is sent again.
+    /// The time until which commands are sent again.
     let deadline: NIODeadline
-    /// How often it was postponed.
+    /// The number of times it was postponed.
     var attempts = 0
     private(set) var hasBegun = false
     private(set) var isDone = false
@@ -23,7 +23,7 @@ final class ClusterRequest {
         return self.pipeline.begin(on: map, choice: Int.random(in: 0...Int.max))
     }
 
-    /// Only the first end counts: parts that come in later belong to a call that failed.
+    /// Only the first completion counts: parts that come in later belong to a call that failed.
     func succeed(_ answers: [RedisValue]) {
         guard !self.isDone else { return }
         self.isDone = true

@@ -2,11 +2,11 @@ import NIOCore
 
 /// The links of one event loop to the nodes of a cluster. Runs on that loop only.
 ///
-/// Thin: `ScatteredPipeline` decides what goes where and again, `MapRefresh` when nodes are asked, `SlotMap` who serves
-/// what; this keeps one link per node and the requests that belong to none.
+/// Thin: `ScatteredPipeline` decides where each command goes and what is sent again, `MapRefresh` when nodes are asked,
+/// `SlotMap` which master serves a slot; this keeps one link per node and the requests that belong to none.
 /// Bounded: one link per master (and for a while one to a node that a redirection names), the commands that wait here
-/// by `RedisConfiguration.commandLimit`, redirections and repetitions by the command deadline: what is sent again
-/// within it gets a whole one for its answer.
+/// by `RedisConfiguration.commandLimit`, redirections and repetitions by the command deadline: a command sent again
+/// within it gets a whole deadline for its answer.
 final class ClusterRouter {
     private let configuration: RedisConfiguration
     private let eventLoop: any EventLoop
@@ -26,7 +26,7 @@ final class ClusterRouter {
         self.known = known
     }
 
-    /// Takes a request. It is completed exactly once, possibly before this returns.
+    /// Accepts a request. It is completed exactly once, possibly before this returns.
     func submit(_ request: RedisLink.Request) {
         guard !self.isClosed else {
             request.fail(RedisError(.closed, "sending a command: the client is closed"))
@@ -75,7 +75,7 @@ final class ClusterRouter {
 extension ClusterRouter {
     private func run(_ request: ClusterRequest, _ step: ScatteredPipeline.Step) {
         for (slot, node) in step.moves {
-            // Before it answers: it may have less than the one that served the slot.
+            // Recorded before the node answers: it may have less data than the one that served the slot.
             self.known.redirected(to: node)
             self.map?.move(slot, to: node)
         }
@@ -112,7 +112,7 @@ extension ClusterRouter {
         }
     }
 
-    /// Tries again what was postponed: soon, then less often, until the deadline.
+    /// Retries postponed commands: soon, then less often, until the deadline.
     private func postpone(_ request: ClusterRequest) {
         guard self.held[ObjectIdentifier(request)] == nil else { return }
         let now = NIODeadline.now()
@@ -156,8 +156,8 @@ extension ClusterRouter {
 // MARK: The map
 
 extension ClusterRouter {
-    /// Takes a new map: who waited for one goes on, and what was not written to nodes that serve nothing any more goes
-    /// where it belongs.
+    /// Adopts a new map: requests that waited for one continue, and commands not yet written to nodes that no longer
+    /// serve a slot go to the node that does.
     func adopt(_ map: SlotMap) {
         self.map = map
         self.known.learned(map)
@@ -168,7 +168,7 @@ extension ClusterRouter {
         for request in Array(self.held.values) where !request.hasBegun { self.release(request) }
     }
 
-    /// Closes links to nodes that serve nothing, once nothing is under way there.
+    /// Closes links to nodes that no longer serve a slot, once nothing is in flight there.
     private func sweep() {
         guard let map, !self.isClosed else { return }
         let serving = Set(map.serving)

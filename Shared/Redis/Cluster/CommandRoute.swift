@@ -1,6 +1,6 @@
 import NIOCore
 
-/// Where in a cluster a command must go.
+/// The destination of a command in a cluster.
 enum CommandRoute: Hashable {
     /// To the master of the slot of its keys.
     case slot(Int)
@@ -11,13 +11,13 @@ enum CommandRoute: Hashable {
     /// To all masters.
     case everyMaster(Merge)
 
-    /// What becomes of the answers of all masters.
+    /// The way in which the answers of all masters become one.
     enum Merge: Hashable {
         /// The first error, else the first answer.
         case allMustSucceed
-        /// The first answer that is no error, else the first error; a master that cannot be reached is left out.
+        /// The first answer that is not an error, else the first error; a master that cannot be reached is left out.
         case anyMaySucceed
-        /// The lowest time: whatever gets a stamp later, on any master, gets a higher one.
+        /// The lowest time: any later stamp, on any master, is higher.
         case lowestTime
         /// The sum of the numbers.
         case sum
@@ -27,7 +27,7 @@ enum CommandRoute: Hashable {
 extension CommandRoute {
     /// Reads the keys of a command.
     ///
-    /// - Throws: `RedisError` with code `.unroutable` when no key is known to stand in it, or keys of several slots.
+    /// - Throws: `RedisError` with code `.unroutable` if no key is known to be in it, or keys of several slots.
     init(_ command: RedisCommand) throws(RedisError) {
         let arguments = command.arguments
         if case .place(let place)? = arguments.last {
@@ -105,7 +105,7 @@ extension RedisArgument {
         }
     }
 
-    /// A name or a number; nil for what is neither.
+    /// A name or a number; nil for anything else.
     fileprivate var text: String? {
         switch self {
         case .string(let text): text

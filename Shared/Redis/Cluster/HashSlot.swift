@@ -1,4 +1,4 @@
-/// Which of the 16,384 slots of a cluster a key belongs to.
+/// The slot, of the 16,384 slots of a cluster, to which a key belongs.
 ///
 /// Source: Redis cluster specification, "Key distribution model", "Hash tags" and Appendix A (CRC16/XMODEM)
 enum HashSlot {
@@ -12,7 +12,8 @@ enum HashSlot {
         return crc
     }
 
-    /// The slot of a key: of what stands between its first `{` and the next `}` if that is not empty, else of all.
+    /// The slot of a key: computed from the text between its first `{` and the next `}` if that is not empty, else from
+    /// all of it.
     static func of(_ key: some BidirectionalCollection<UInt8>) -> Int {
         let whole = key[...]
         guard let open = whole.firstIndex(of: UInt8(ascii: "{")) else { return Int(Self.crc(whole)) % Self.count }

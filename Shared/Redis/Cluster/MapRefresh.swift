@@ -1,15 +1,15 @@
 import NIOCore
 
-/// When a cluster's nodes are asked which slots are whose, and which nodes.
+/// Decides when a cluster's nodes are asked for the slot map, and which nodes.
 ///
-/// Pure. A fleet of redirections makes one question, at most ten a second are asked, three nodes at a time: the first
-/// answer that can be used counts, and one node that hangs delays nobody.
+/// Pure. Many redirections at once cause one round, at most ten rounds a second are made, with three nodes at a time:
+/// the first usable answer counts, and one node that hangs delays nothing.
 struct MapRefresh {
     /// Nodes asked at the same time.
     static let width = 3
-    /// Least time between two rounds.
+    /// Shortest time between two rounds.
     static let pause = TimeAmount.milliseconds(100)
-    /// Longest time between two rounds that brought nothing.
+    /// Longest time between two rounds that found no map.
     static let longestPause = TimeAmount.seconds(1)
 
     private enum State {
@@ -17,7 +17,7 @@ struct MapRefresh {
         case idle(notBefore: NIODeadline)
         /// Waits until it may ask. Goes to: asking.
         case scheduled
-        /// `missing` answers are under way, `rest` was not asked yet. Goes to: idle, scheduled.
+        /// `missing` answers are outstanding, `rest` was not asked yet. Goes to: idle, scheduled.
         case asking(missing: Int, rest: [NodeAddress])
     }
 
@@ -32,7 +32,7 @@ struct MapRefresh {
     private var state = State.idle(notBefore: .uptimeNanoseconds(0))
     private var failures = 0
 
-    /// Somebody has noticed that the map may be wrong.
+    /// The map may be wrong.
     mutating func wanted(now: NIODeadline) -> Want {
         guard case .idle(let notBefore) = self.state else { return .nothing }
         self.state = .scheduled
@@ -42,7 +42,7 @@ struct MapRefresh {
     /// A round begins.
     ///
     /// - Parameter candidates: the most promising first.
-    /// - Returns: whom to ask.
+    /// - Returns: the nodes to ask.
     mutating func begin(_ candidates: [NodeAddress]) -> [NodeAddress] {
         let first = Array(candidates.prefix(Self.width))
         self.state = .asking(missing: first.count, rest: Array(candidates.dropFirst(Self.width)))
@@ -60,7 +60,7 @@ struct MapRefresh {
         case late
     }
 
-    /// Somebody who was asked did not answer, or nothing that can be used.
+    /// A node that was asked did not answer, or gave an unusable answer.
     mutating func failed(now: NIODeadline) -> Failure {
         guard case .asking(let missing, var rest) = self.state else { return .late }
         if !rest.isEmpty {
@@ -77,7 +77,7 @@ struct MapRefresh {
         return .beginAt(now + min(Self.pause * (1 << self.failures), Self.longestPause))
     }
 
-    /// Somebody answered.
+    /// A node answered.
     ///
     /// - Returns: false for an answer of a round that is over.
     mutating func succeeded(now: NIODeadline) -> Bool {

@@ -1,18 +1,18 @@
-/// What an answer of a cluster's node says about where the command belongs.
+/// The meaning of a node's answer for the routing of its command.
 ///
 /// All but `answer` mean that the command was not executed, so that it may be sent again.
 /// Source: Redis cluster specification, "Redirection and resharding", "Multi-keys operations"
 enum Redirection: Hashable {
     /// It is the command's own answer.
     case answer
-    /// The slot is served there from now on.
+    /// The slot is served by that node from this moment on.
     case moved(slot: Int, to: NodeAddress)
-    /// This key is there already, others of its slot are not: this once, and behind ASKING.
+    /// This key is there already, others of its slot are not: this command only, after ASKING.
     case ask(NodeAddress)
-    /// The keys are on their way, or the cluster changes its mind: the same again a little later.
+    /// The keys are being moved, or the cluster is being reconfigured: the same command again a little later.
     case later
 
-    /// - Parameter asked: who answered.
+    /// - Parameter asked: the node that answered.
     init(_ reply: RedisValue, asked: NodeAddress) {
         guard case .error(let text) = reply else {
             self = .answer

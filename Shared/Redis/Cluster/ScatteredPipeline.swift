@@ -1,12 +1,12 @@
-/// The commands of one call on their way through a cluster: which of them go where, and what has come back.
+/// The commands of one call in progress on a cluster: the node that each of them goes to, and the answers so far.
 ///
 /// Pure: no connection, no clock, no randomness. A command is sent again only when a node refused it (see
 /// `Redirection`) or when its part was never written; so each is executed at most once. Commands of one slot stay in
 /// order unless the slot is moved between two of them.
 ///
-/// With checks, the last commands of the call, nothing is sent again: a command has an answer only if a check stands
-/// behind it on the connection to the node that answered. What was sent elsewhere, or once more, would have been
-/// executed when the checks were past, or by a node that was not asked for any.
+/// With checks, the last commands of the call, nothing is sent again: a command has an answer only if a check follows
+/// it on the connection to the node that answered. A command sent elsewhere, or once more, would have been executed
+/// after the checks, or by a node that received none.
 struct ScatteredPipeline {
     /// Most redirections of one command.
     static let redirectionLimit = 5
@@ -15,13 +15,13 @@ struct ScatteredPipeline {
     struct Part: Hashable {
         let node: NodeAddress
         let items: [Int]
-        /// Each behind ASKING.
+        /// Each after ASKING.
         let isAsking: Bool
     }
 
-    /// What to do next.
+    /// The next step for the driver.
     struct Step {
-        /// Slots that are served by others than the map says.
+        /// Slots that are served by other nodes than the map says.
         var moves: [(slot: Int, node: NodeAddress)] = []
         var isRefreshWanted = false
         /// Send these.
@@ -34,7 +34,7 @@ struct ScatteredPipeline {
         let command: Int
         let route: CommandRoute
         var redirections = 0
-        /// For `.anyMaster` and `.everyMaster` who was chosen.
+        /// For `.anyMaster` and `.everyMaster` the chosen node.
         var node: NodeAddress?
         var answer: RedisValue?
 
@@ -52,14 +52,14 @@ struct ScatteredPipeline {
     private var items: [Item]
     private var postponed: [Int] = []
     private var missing: Int
-    /// Where the checks begin; nil without any.
+    /// The index of the first check; nil without any.
     private let firstCheck: Int?
-    /// Items without an answer, and why the first of them has none.
+    /// Items without an answer, and the reason for the first of them.
     private var failed = 0
     private var failure: RedisError?
 
-    /// - Parameter checks: how many of the last commands are checks.
-    /// - Throws: `RedisError` with code `.unroutable` when a command cannot be sent to a cluster.
+    /// - Parameter checks: the number of commands at the end that are checks.
+    /// - Throws: `RedisError` with code `.unroutable` if a command cannot be sent to a cluster.
     init(_ commands: [RedisCommand], checks: Int = 0) throws(RedisError) {
         self.commands = commands
         self.firstCheck = checks > 0 ? commands.count - checks : nil
@@ -170,15 +170,15 @@ struct ScatteredPipeline {
 
     /// A part was lost with its connection, or not answered in time: it may have been executed.
     ///
-    /// Its commands are answered with an error, the others as they were: one master that is away does not hide what
-    /// the others did.
+    /// Its commands are answered with an error, the others with their answers: one master that cannot be reached does
+    /// not hide the results of the others.
     mutating func failed(_ part: Part, _ error: RedisError) {
         self.failure = self.failure ?? error
         self.failed += part.items.count
         for index in part.items { self.take(.error("\(RedisError.unansweredPrefix) \(error.message)"), for: index) }
     }
 
-    /// Why the call as a whole has failed: no command of it was answered.
+    /// The reason why the call as a whole has failed: no command of it was answered.
     var totalFailure: RedisError? { self.failed == self.items.count ? self.failure : nil }
 
     /// A part was never written, because its node is not the right one any more. Call `resume`.
@@ -208,7 +208,7 @@ struct ScatteredPipeline {
         return step
     }
 
-    /// Nothing is tried again any more: what was postponed gets the answer that it had last.
+    /// Ends all retries: each postponed command gets its last answer.
     mutating func giveUp() {
         let postponed = self.postponed
         self.postponed = []
@@ -217,7 +217,7 @@ struct ScatteredPipeline {
         }
     }
 
-    /// One answer per command in order when all are there, else nil.
+    /// One answer per command in order once all are there, else nil.
     var answers: [RedisValue]? {
         guard self.missing == 0 else { return nil }
         guard self.items.count != self.commands.count || self.merges.contains(where: { $0 != nil }) else {
@@ -237,7 +237,7 @@ struct ScatteredPipeline {
         self.take(.error("TRYAGAIN its slot is on its way, and no check stands behind it"), for: index)
     }
 
-    /// Counts a redirection. One too many is answered with an error that says so and is worth another try later.
+    /// Counts a redirection. One too many is answered with a retriable error that says so.
     private mutating func mayRedirect(_ index: Int, _ answer: RedisValue) -> Bool {
         self.items[index].redirections += 1
         guard self.items[index].redirections > Self.redirectionLimit else { return true }

@@ -1,23 +1,23 @@
-/// Which master of a cluster serves which slot, as a node said it last and as redirections corrected it.
+/// The master that serves each slot of a cluster, from a node's latest answer and later redirections.
 struct SlotMap: Hashable, Sendable {
-    /// More nodes than any cluster has (the specification suggests 1000 at most); what comes beyond is not learnt.
+    /// More nodes than any cluster has (the specification suggests 1000 at most); any beyond are ignored.
     static let nodeLimit = 2000
     private static let nobody = UInt16.max
 
-    /// Masters, in the order in which they were named; some may serve nothing any more.
+    /// Masters, in the order in which they were named; some may no longer serve a slot.
     private(set) var masters: [NodeAddress] = []
     /// Replicas: they can be asked for the map when no master answers.
     private(set) var replicas: [NodeAddress] = []
     /// For each slot an index of `masters`.
     private var owners = [UInt16](repeating: Self.nobody, count: HashSlot.count)
 
-    /// A map of nothing.
+    /// An empty map.
     init() {}
 
     /// Reads the answer to CLUSTER SLOTS.
     ///
-    /// - Parameter asked: who answered.
-    /// - Throws: `RedisError` with code `.protocol` when the answer has another form or names no slot.
+    /// - Parameter asked: the node that answered.
+    /// - Throws: `RedisError` with code `.protocol` if the answer has another form or names no slot.
     /// Source: Redis CLUSTER SLOTS: ranges of first slot, last slot, master, replicas; a node is host, port, …
     init(_ reply: RedisValue, asked: NodeAddress) throws(RedisError) {
         if let error = reply.serverError { throw error }
@@ -39,14 +39,14 @@ struct SlotMap: Hashable, Sendable {
         guard !self.masters.isEmpty else { throw Self.error(asked, "no slot is served by anybody") }
     }
 
-    /// The master that serves a slot; nil if nobody does, or for a number that is no slot.
+    /// The master that serves a slot; nil if none does, or if the number is not a slot.
     func master(of slot: Int) -> NodeAddress? {
         guard self.owners.indices.contains(slot), self.owners[slot] != Self.nobody else { return nil }
         // Only indices of masters are stored, and masters are never removed.
         return self.masters[Int(self.owners[slot])]
     }
 
-    /// A redirection said that the slot is served by this node now.
+    /// A redirection said that this node serves the slot.
     mutating func move(_ slot: Int, to node: NodeAddress) {
         guard self.owners.indices.contains(slot) else { return }
         let index = self.masters.firstIndex(of: node) ?? self.masters.count
@@ -62,7 +62,7 @@ struct SlotMap: Hashable, Sendable {
         return zip(self.masters, isServing).filter(\.1).map(\.0)
     }
 
-    /// For each master that serves slots the lowest number whose text, as a hash tag, leads to it.
+    /// For each master that serves slots, the lowest number whose text, as a hash tag, leads to it.
     ///
     /// Mostly below 1024; more are tried for a master with a handful of slots.
     var anchors: [NodeAddress: String] {
