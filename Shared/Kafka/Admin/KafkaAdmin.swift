@@ -1,9 +1,9 @@
 import CRDKafka
 
-/// Makes topics and asks about partitions, offsets and lag.
+/// Creates topics and queries partitions, offsets and lag.
 ///
-/// Owner: this object owns one C handle; questions about a group open another one for as long as they take.
-/// Thread: one of its own; calls queue before it.
+/// Owner: this object owns one C handle; queries about a group open another one for their duration.
+/// Thread: one of its own; calls are queued for it.
 /// Bounded: each call by `timeout` (default 10 s), 1024 calls may wait.
 public final class KafkaAdmin: Sendable {
     private let properties: [(String, String)]
@@ -39,7 +39,7 @@ public final class KafkaAdmin: Sendable {
         "allow.auto.create.topics": "false",
     ]
 
-    /// Creates topics; one that exists already is fine, whatever its settings.
+    /// Creates topics; one that exists already is left as it is, whatever its settings.
     ///
     /// - Throws: `.unsupported` where the broker has no CreateTopics (the mock broker); `.configuration` for a setting
     ///   the broker refuses.
@@ -53,7 +53,7 @@ public final class KafkaAdmin: Sendable {
         }
     }
 
-    /// How many partitions a topic has.
+    /// The number of partitions of a topic.
     ///
     /// - Throws: `.unknownTopic`
     public func partitions(_ topic: String) async throws(KafkaError) -> Int {
@@ -62,7 +62,7 @@ public final class KafkaAdmin: Sendable {
 
     /// The partitions of a topic.
     ///
-    /// - Throws: `.unknownTopic`; `.authorization` when nothing may be done with the topic.
+    /// - Throws: `.unknownTopic`; `.authorization` if no operation on the topic is allowed.
     public func partitionStates(_ topic: String) async throws(KafkaError) -> [KafkaPartitionState] {
         let (handle, timeout) = (self.handle, self.timeout)
         return try await self.line.run { () throws(KafkaError) in
@@ -72,7 +72,8 @@ public final class KafkaAdmin: Sendable {
         }
     }
 
-    /// The settings in effect of some topics, by topic; a failure where the broker does not tell those of one.
+    /// The settings in effect of some topics, by topic; a failure for a topic whose settings the broker does not
+    /// return.
     ///
     /// - Throws: `.unsupported` where the broker has no DescribeConfigs (the mock broker).
     public func settings(
@@ -91,12 +92,12 @@ public final class KafkaAdmin: Sendable {
         try await self.offsets(topic, at: Int64(RD_KAFKA_OFFSET_END))
     }
 
-    /// The first offset that is still there, per partition.
+    /// The first offset that still exists, per partition.
     public func beginningOffsets(_ topic: String) async throws(KafkaError) -> [Int32: Int64] {
         try await self.offsets(topic, at: Int64(RD_KAFKA_OFFSET_BEGINNING))
     }
 
-    /// What a group has committed; partitions without a commit are left out.
+    /// The offsets that a group has committed; partitions without a commit are left out.
     public func committed(group: String, topic: String) async throws(KafkaError) -> [Int32: Int64] {
         var properties = self.properties.filter { $0.0 != "group.id" }
         properties.append(("group.id", group))
@@ -105,7 +106,7 @@ public final class KafkaAdmin: Sendable {
             let count = try unsafe handle.use { raw throws(KafkaError) in
                 try unsafe TopicQuery.partitions(raw, topic, timeoutMilliseconds: timeout).count
             }
-            // Only a handle with this group.id may ask; it never subscribes, so it does not join.
+            // Only a handle with this group.id may query; it never subscribes, so it does not join.
             let member = try unsafe KafkaHandle(
                 RD_KAFKA_CONSUMER, properties: given, callbacks: KafkaCallbacks(onEvent: onEvent))
             defer { member.destroy() }
@@ -115,9 +116,10 @@ public final class KafkaAdmin: Sendable {
         }
     }
 
-    /// How many records a group has before it, per partition. Without a commit all that are there count.
+    /// The number of records that a group has yet to process, per partition. Without a commit all existing records
+    /// count.
     public func lag(group: String, topic: String) async throws(KafkaError) -> [Int32: Int64] {
-        // Committed first: what is committed cannot lie behind an end that was asked for later.
+        // Committed first: a committed offset cannot exceed an end that was queried later.
         let committed = try await self.committed(group: group, topic: topic)
         let beginnings = try await self.beginningOffsets(topic)
         var lag = try await self.endOffsets(topic)
@@ -127,7 +129,7 @@ public final class KafkaAdmin: Sendable {
         return lag
     }
 
-    /// Ends the thread after the calls that wait. Again is harmless.
+    /// Ends the thread after the calls that wait. Calling it again is harmless.
     public func close() async {
         let handle = self.handle
         await withCheckedContinuation { continuation in

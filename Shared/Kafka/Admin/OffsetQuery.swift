@@ -1,10 +1,10 @@
 import CRDKafka
 
-/// Blocking questions about partitions and offsets.
+/// Blocking queries for partitions and offsets.
 enum OffsetQuery {
-    /// The first or the next offset of each partition, one request a broker.
+    /// The first or the next offset of each partition, one request per broker.
     ///
-    /// librdkafka passes the moment on as the timestamp of ListOffsets, where -1 is the end and -2 the beginning.
+    /// librdkafka passes the time on as the timestamp of ListOffsets, where -1 is the end and -2 the beginning.
     /// Source: rdkafka.h, rd_kafka_offsets_for_times; Kafka protocol, ListOffsets
     static func offsets(
         _ raw: OpaquePointer, _ topic: String, _ count: Int, at moment: Int64, timeoutMilliseconds: Int32
@@ -31,7 +31,7 @@ enum OffsetQuery {
         return offset
     }
 
-    /// Source: rdkafka.h, rd_kafka_committed: RD_KAFKA_OFFSET_INVALID where there is no commit
+    /// Source: rdkafka.h, rd_kafka_committed: RD_KAFKA_OFFSET_INVALID if there is no commit
     static func committed(
         _ raw: OpaquePointer, _ topic: String, _ count: Int, timeoutMilliseconds: Int32
     ) throws(KafkaError) -> [Int32: Int64] {

@@ -2,7 +2,7 @@ import CRDKafka
 
 /// The CreateTopics request. Source: rdkafka.h, rd_kafka_CreateTopics
 enum TopicCreation {
-    /// Blocks until the controller has answered, at most `timeoutMilliseconds` and a little.
+    /// Blocks until the controller has answered, for little more than `timeoutMilliseconds`.
     static func run(_ raw: OpaquePointer, _ topics: [KafkaTopic], timeoutMilliseconds: Int32) throws(KafkaError) {
         try unsafe Self.findController(raw, "creating topics", timeoutMilliseconds)
         var wanted: [OpaquePointer?] = unsafe []
@@ -19,7 +19,7 @@ enum TopicCreation {
         _ = unsafe rd_kafka_AdminOptions_set_operation_timeout(options, timeoutMilliseconds, nil, 0)
 
         unsafe rd_kafka_CreateTopics(raw, &wanted, wanted.count, options, queue)
-        // The request has its own time limit; a second more keeps us from missing its answer.
+        // The request has its own time limit; an extra second ensures that its answer is not missed.
         let wait = timeoutMilliseconds > Int32.max - 1000 ? timeoutMilliseconds : timeoutMilliseconds + 1000
         guard let event = unsafe rd_kafka_queue_poll(queue, wait) else {
             throw KafkaError(RD_KAFKA_RESP_ERR__TIMED_OUT, "creating topics")
@@ -34,8 +34,9 @@ enum TopicCreation {
         try unsafe Self.check(event)
     }
 
-    /// Only the controller makes topics and is asked for their settings. The mock broker names none of its own, and
-    /// librdkafka would wait for it. Source: rdkafka.h, rd_kafka_controllerid; rdkafka_mock_handlers.c at v2.0.2
+    /// Only the controller creates topics and is asked for their settings. The mock broker names none of its own
+    /// accord, and librdkafka would wait for it. Source: rdkafka.h, rd_kafka_controllerid; rdkafka_mock_handlers.c at
+    /// v2.0.2
     static func findController(
         _ raw: OpaquePointer, _ action: String, _ timeoutMilliseconds: Int32
     ) throws(KafkaError) {

@@ -1,6 +1,6 @@
 import CRDKafka
 
-/// A partition as the cluster sees it.
+/// The cluster's view of a partition.
 public struct KafkaPartitionState: Hashable, Sendable {
     /// Brokers that hold a copy.
     public let replicas: Int
@@ -13,7 +13,7 @@ public struct KafkaPartitionState: Hashable, Sendable {
     }
 }
 
-/// Blocking questions about topics.
+/// Blocking queries about topics.
 enum TopicQuery {
     /// Source: rdkafka.h, rd_kafka_metadata
     static func partitions(
@@ -42,15 +42,15 @@ enum TopicQuery {
         }
     }
 
-    /// The settings in effect of some topics, those that the cluster sets for all included.
+    /// The settings in effect of some topics, including those that the cluster sets for all.
     ///
-    /// Blocks until the broker has answered, at most `timeoutMilliseconds` and a little.
+    /// Blocks until the broker has answered, for little more than `timeoutMilliseconds`.
     /// Source: rdkafka.h, rd_kafka_DescribeConfigs
     static func settings(
         _ raw: OpaquePointer, _ topics: [String], timeoutMilliseconds: Int32
     ) throws(KafkaError) -> [String: Result<[String: String], KafkaError>] {
         let action = "asking for the settings of \(topics.joined(separator: ", "))"
-        // It is the controller that is asked.
+        // The request goes to the controller.
         try unsafe TopicCreation.findController(raw, action, timeoutMilliseconds)
         var resources: [OpaquePointer?] = unsafe topics.map {
             unsafe rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, $0)
@@ -65,7 +65,7 @@ enum TopicQuery {
         _ = unsafe rd_kafka_AdminOptions_set_request_timeout(options, timeoutMilliseconds, nil, 0)
 
         unsafe rd_kafka_DescribeConfigs(raw, &resources, resources.count, options, queue)
-        // The request has its own time limit; a second more keeps us from missing its answer.
+        // The request has its own time limit; an extra second ensures that its answer is not missed.
         let wait = timeoutMilliseconds > Int32.max - 1000 ? timeoutMilliseconds : timeoutMilliseconds + 1000
         guard let event = unsafe rd_kafka_queue_poll(queue, wait) else {
             throw KafkaError(RD_KAFKA_RESP_ERR__TIMED_OUT, action)

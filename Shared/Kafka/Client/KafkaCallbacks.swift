@@ -1,18 +1,18 @@
 import CRDKafka
 
-/// Where the callbacks of one handle go. Handed to librdkafka as its opaque.
+/// The receivers of one handle's callbacks. Passed to librdkafka as its opaque.
 @safe
 final class KafkaCallbacks: Sendable {
-    /// From threads of librdkafka (log lines) and the polling thread (errors).
+    /// Called by threads of librdkafka (log lines) and by the polling thread (errors).
     let onEvent: (@Sendable (KafkaEvent) -> Void)?
     private let role: KafkaRole
-    /// From the polling thread. The list belongs to librdkafka and ends with the call.
+    /// Called by the polling thread. The list belongs to librdkafka and is valid during the call only.
     let onRebalance:
         (
             @Sendable (OpaquePointer, rd_kafka_resp_err_t, UnsafeMutablePointer<rd_kafka_topic_partition_list_t>?) ->
                 Void
         )?
-    /// From the polling thread: the handle is of no more use.
+    /// Called by the polling thread: the handle can no longer be used.
     let onFatal: (@Sendable (KafkaError) -> Void)?
 
     init(
@@ -29,14 +29,14 @@ final class KafkaCallbacks: Sendable {
         self.onFatal = onFatal
     }
 
-    /// Passes one line of librdkafka's log on. Levels are those of syslog.
+    /// Forwards one line of librdkafka's log. Levels are those of syslog.
     ///
     /// Source: rdkafka.h, rd_kafka_conf_set_log_cb
     func log(level: Int32, facility: String, line: String) {
         guard let onEvent = self.onEvent else { return }
-        // One properties file serves consumers and producers; that each ignores the other's is as meant.
-        // An old broker (the mock broker too) cannot be told not to create topics, and it is said with every request.
-        // A refusal comes as an error too, which says what it is about.
+        // One properties file serves consumers and producers; each is expected to ignore the other's properties. An old
+        // broker (the mock broker too) cannot be asked not to create topics, and librdkafka logs that with every
+        // request. A refusal also comes as an error, which says what it concerns.
         let isExpected =
             facility == "AUTOCREATE" || facility == "CONFWARN" && line.contains("will be ignored by this")
             || line.contains("uthorization failed") || line.contains("uthentication failed")
@@ -47,7 +47,7 @@ final class KafkaCallbacks: Sendable {
         onEvent(KafkaEvent(severity: severity, kind: .log, message: "\(facility): \(line)"))
     }
 
-    /// Passes an error on that librdkafka survives by itself.
+    /// Forwards an error from which librdkafka recovers by itself.
     func error(_ code: rd_kafka_resp_err_t, reason: String) {
         self.onEvent?(KafkaEvent(.error, KafkaError(code, "talking with Kafka", reason: reason), self.role))
     }

@@ -2,7 +2,7 @@ import CRDKafka
 import Dispatch
 import Synchronization
 
-/// The sole owner of one `rd_kafka_t *` and of what its callbacks write to.
+/// The sole owner of one `rd_kafka_t *` and of the object that its callbacks write to.
 ///
 /// Owner: this object. Threads: any may call through `use`; `destroy` waits until none is inside.
 /// Source: rdkafka.h and INTRODUCTION.md "Threads and callbacks": the API is thread-safe.
@@ -14,7 +14,7 @@ final class KafkaHandle: @unchecked Sendable {  // tidy: the pointer is constant
     }
 
     private let raw: OpaquePointer
-    /// +1, given back only after `rd_kafka_destroy` returned, when no callback can run.
+    /// +1, released only after `rd_kafka_destroy` returned, when no callback can run.
     private let callbacks: Unmanaged<KafkaCallbacks>
     private let gate = Mutex(Gate())
     private let empty = DispatchSemaphore(value: 0)
@@ -29,7 +29,7 @@ final class KafkaHandle: @unchecked Sendable {  // tidy: the pointer is constant
         if kind == RD_KAFKA_PRODUCER { unsafe rd_kafka_conf_set_dr_msg_cb(conf, DeliveryBatch.report) }
 
         var text = [CChar](repeating: 0, count: 512)
-        // rd_kafka_new takes the conf on success only (rdkafka.h, rd_kafka_new).
+        // rd_kafka_new takes ownership of the conf on success only (rdkafka.h, rd_kafka_new).
         guard let raw = unsafe rd_kafka_new(kind, conf, &text, text.count) else {
             unsafe rd_kafka_conf_destroy(conf)
             unsafe retained.release()
@@ -40,13 +40,13 @@ final class KafkaHandle: @unchecked Sendable {  // tidy: the pointer is constant
     }
 
     deinit {
-        // Only a handle whose owner never got as far as a thread comes here open.
+        // Only a handle whose owner never started a thread is still open here.
         if !self.gate.withLock({ $0.isClosed }) { self.destroy() }
     }
 
-    /// Lends the handle. Do not let the pointer out of the closure.
+    /// Lends the handle. The pointer must not leave the closure.
     ///
-    /// - Throws: `.closed` once `destroy` or `abandon` began; what `body` throws.
+    /// - Throws: `.closed` once `destroy` or `abandon` began; any error of `body`.
     func use<Value>(_ body: (OpaquePointer) throws(KafkaError) -> Value) throws(KafkaError) -> Value {
         let entered = self.gate.withLock { gate in
             if gate.isClosed { return false }
@@ -64,17 +64,17 @@ final class KafkaHandle: @unchecked Sendable {  // tidy: the pointer is constant
         return try unsafe body(self.raw)
     }
 
-    /// Waits for the calls under way, then destroys. Blocks: only on a thread of the wrapper. Once.
+    /// Waits for the calls in progress, then destroys. Blocks: only on a thread of the wrapper. Once.
     func destroy() {
         self.closeGate()
         unsafe rd_kafka_destroy_flags(self.raw, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE)
         unsafe self.callbacks.release()
     }
 
-    /// Gives the handle up without destroying it, because librdkafka would wait for ever.
+    /// Gives the handle up without destroying it, because librdkafka would wait forever.
     ///
-    /// librdkafka < 2.1 may never finish closing when a partition was lost (CHANGELOG 2.1.0, #4187). The memory stays
-    /// taken until the process ends.
+    /// librdkafka < 2.1 may never finish closing when a partition was lost (CHANGELOG 2.1.0, #4187). The memory is not
+    /// freed until the process ends.
     func abandon() {
         self.gate.withLock { $0.isClosed = true }
     }
@@ -87,12 +87,12 @@ final class KafkaHandle: @unchecked Sendable {  // tidy: the pointer is constant
         if !isEmpty { self.empty.wait() }
     }
 
-    /// Looks whether librdkafka takes properties.
+    /// Checks if librdkafka accepts the properties.
     static func check(_ properties: [(String, String)]) throws(KafkaError) {
         unsafe rd_kafka_conf_destroy(try Self.conf(properties))
     }
 
-    /// - Returns: the caller's to destroy.
+    /// - Returns: a conf that the caller must destroy.
     private static func conf(_ properties: [(String, String)]) throws(KafkaError) -> OpaquePointer {
         guard let conf = unsafe rd_kafka_conf_new() else {
             throw KafkaError(.outOfMemory, "making a configuration: refused")
@@ -118,7 +118,7 @@ final class KafkaHandle: @unchecked Sendable {  // tidy: the pointer is constant
     private static func setCallbacks(_ conf: OpaquePointer, _ opaque: UnsafeMutableRawPointer, isConsumer: Bool) {
         unsafe rd_kafka_conf_set_opaque(conf, opaque)
         unsafe rd_kafka_conf_set_log_cb(conf) { handle, level, facility, line in
-            // Lines of an instance in the making have no handle yet; rd_kafka_new reports what went wrong.
+            // Lines of an instance being created have no handle yet; rd_kafka_new reports the error.
             guard let handle = unsafe handle, let opaque = unsafe rd_kafka_opaque(handle) else { return }
             let facility = unsafe facility.map { unsafe String(cString: $0) } ?? ""
             let line = unsafe line.map { unsafe String(cString: $0) } ?? ""
@@ -153,7 +153,7 @@ final class KafkaHandle: @unchecked Sendable {  // tidy: the pointer is constant
         )
     }
 
-    /// A C string up to its zero byte.
+    /// The text of a C string up to its zero byte.
     static func string(_ text: [CChar]) -> String {
         String(decoding: text.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
     }

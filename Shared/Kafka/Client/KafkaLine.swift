@@ -1,9 +1,9 @@
 import Dispatch
 import Synchronization
 
-/// One thread and a bounded line of blocking calls before it.
+/// One thread and a bounded queue of blocking calls for it.
 ///
-/// Blocking C calls must not sit on Swift's cooperative threads. Jobs run one after the other, in order.
+/// Blocking C calls must not run on Swift's cooperative threads. Jobs run one after the other, in order.
 final class KafkaLine: Sendable {
     /// More waiting jobs than this are refused.
     static let limit = 1024
@@ -22,7 +22,7 @@ final class KafkaLine: Sendable {
 
     /// Runs `job` on the thread and waits for it; a cancelled task waits all the same, the job itself is bounded.
     ///
-    /// - Throws: what `job` throws; `.closed` after `end()`; `.queueFull` when 1024 jobs wait.
+    /// - Throws: any error of `job`; `.closed` after `end()`; `.queueFull` if 1024 jobs wait.
     func run<Value: Sendable>(
         _ job: @escaping @Sendable () throws(KafkaError) -> Value
     ) async throws(KafkaError) -> Value {
@@ -46,9 +46,9 @@ final class KafkaLine: Sendable {
         return try result.get()
     }
 
-    /// Lets the thread finish what waits, run `last` and end. Later jobs are refused.
+    /// Lets the thread finish the waiting jobs, run `last` and end. Later jobs are refused.
     ///
-    /// - Returns: false when the line was ended before; `last` is dropped then.
+    /// - Returns: false if the line was ended before; `last` is then dropped.
     @discardableResult
     func end(_ last: @escaping @Sendable () -> Void = {}) -> Bool {
         let isFirst = self.state.withLock { state in

@@ -21,14 +21,14 @@ struct KafkaPositionList: ~Copyable {
         unsafe rd_kafka_topic_partition_list_destroy(self.raw)
     }
 
-    /// Lends the list. Do not let the pointer out of the closure.
+    /// Lends the list. The pointer must not leave the closure.
     func use<Value>(
         _ body: (UnsafeMutablePointer<rd_kafka_topic_partition_list_t>) throws(KafkaError) -> Value
     ) throws(KafkaError) -> Value {
         try unsafe body(self.raw)
     }
 
-    /// Each position with librdkafka's verdict on it.
+    /// Each position with librdkafka's result for it.
     var results: [(position: KafkaPosition, code: rd_kafka_resp_err_t)] { unsafe Self.read(self.raw) }
 
     /// Copies a list that librdkafka owns.

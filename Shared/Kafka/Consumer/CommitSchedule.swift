@@ -1,44 +1,45 @@
-/// When the committing thread commits what, and who is told. No C, no clock, no thread.
+/// Decides when the committing thread commits, what it commits, and which waiters are answered. No C, no clock, no
+/// thread.
 ///
-/// One commit at a time, each of all that is done then: the newest wins, and an older one cannot come behind it.
+/// One commit at a time, each of everything done at that time: the newest wins, and an older one cannot come after it.
 struct CommitSchedule {
-    /// Somebody who waits until all that was done when he asked is committed.
+    /// A caller that waits until everything done at the time of its request is committed.
     struct Waiter {
         let ticket: UInt64
         let deadline: ContinuousClock.Instant
         let continuation: CheckedContinuation<Result<Void, KafkaError>, Never>
     }
 
-    /// Someone with what he is told.
+    /// A waiter with its result.
     typealias Told = (continuation: CheckedContinuation<Result<Void, KafkaError>, Never>, Result<Void, KafkaError>)
 
     /// One commit.
     struct Request: Hashable {
         let positions: [KafkaPosition]
-        /// The last assignment when they were chosen.
+        /// The last assignment at the time when they were chosen.
         let assignment: UInt64
-        /// All who asked up to this ticket are served by it.
+        /// All requests up to this ticket are served by it.
         let ticket: UInt64
     }
 
-    /// What the committing thread does next.
+    /// The committing thread's next step.
     enum Step {
         case commit(Request)
-        /// Nothing to commit: tell these, then look again after this long or when signalled.
+        /// Nothing to commit: answer these waiters, then check again after this long or when signalled.
         case wait(milliseconds: Int, [Told])
         case end
     }
 
-    /// How long to gather before the next commit, if nobody waits for it.
+    /// Time to gather work before the next commit, if no caller waits for it.
     let pause: Duration
-    /// How late the thread may notice that a waiter's time is over.
+    /// The longest delay, in milliseconds, before the thread notices that a waiter's time is over.
     static let tick = 100
 
     private var lastTicket: UInt64 = 0
     private var waiters: [Waiter] = []
-    /// All who asked up to this ticket were served.
+    /// All requests up to this ticket were served.
     private(set) var served: UInt64 = 0
-    /// All who asked up to this ticket had at least one try.
+    /// All requests up to this ticket had at least one try.
     private var tried: UInt64 = 0
     private var attempt = 0
     private var notBefore: ContinuousClock.Instant?
@@ -48,26 +49,26 @@ struct CommitSchedule {
 
     init(pause: Duration = .seconds(1)) { self.pause = pause }
 
-    /// - Returns: whether the thread sleeps and wants a signal.
+    /// - Returns: true if the thread sleeps and needs a signal.
     mutating func wake() -> Bool {
         defer { self.isAsleep = false }
         return self.isAsleep
     }
 
-    /// Asks for a commit of what is done now.
+    /// Requests a commit of everything done so far.
     mutating func request() -> UInt64 {
         self.lastTicket += 1
         return self.lastTicket
     }
 
-    /// - Returns: false when the thread is gone and nobody will be told.
+    /// - Returns: false if the thread has ended and the waiter will get no answer.
     mutating func add(_ waiter: Waiter) -> Bool {
         if self.isEnding { return false }
         self.waiters.append(waiter)
         return true
     }
 
-    /// The thread is to end; whoever waits is told that the consumer is closed.
+    /// The thread is to end; all waiters are answered that the consumer is closed.
     mutating func finish() -> [Told] {
         self.isEnding = true
         defer { self.waiters = [] }
@@ -85,7 +86,7 @@ struct CommitSchedule {
             self.attempt = 0
             self.served = self.lastTicket
         } else {
-            // Who asks gets one try at once; a failure is not tried again at once for anybody's sake.
+            // A request gets one try at once; a failure is not retried at once for any waiter.
             let isUrgent = max(self.served, self.tried) < self.lastTicket
             if isUrgent || self.notBefore.map({ $0 <= now }) ?? true {
                 return .commit(Request(positions: positions, assignment: assignment, ticket: self.lastTicket))
@@ -100,7 +101,7 @@ struct CommitSchedule {
     /// A commit came back.
     ///
     /// - Parameter jitter: 0.5 to 1.
-    /// - Returns: who is to be told.
+    /// - Returns: the waiters to answer.
     mutating func end(
         _ request: Request, _ error: KafkaError?, jitter: Double, now: ContinuousClock.Instant
     ) -> [Told] {
@@ -118,14 +119,13 @@ struct CommitSchedule {
         return self.tell(now: now)
     }
 
-    /// Whether waiting for a ticket makes no sense any more: it was tried, and the group has moved on or will never
-    /// take it.
+    /// True if waiting for a ticket is pointless: it was tried, and the group has moved on or will never accept it.
     func isHopeless(_ ticket: UInt64) -> Bool {
         guard self.attempt > 0, self.tried >= ticket, let error = self.lastError else { return false }
         return !error.isRetriable || error.code == .rebalanced
     }
 
-    /// Whether a failure is worth a line in the log: the first, and then fewer and fewer.
+    /// True if a failure is worth a log line: the first, and then ever fewer.
     var isFailureTold: Bool { self.attempt.nonzeroBitCount == 1 }
 
     private mutating func tell(now: ContinuousClock.Instant) -> [Told] {
@@ -135,7 +135,7 @@ struct CommitSchedule {
             if waiter.ticket <= self.served {
                 told.append((waiter.continuation, .success(())))
             } else if self.isHopeless(waiter.ticket) || waiter.deadline <= now {
-                // Who has no use for another try, and who has waited long enough.
+                // Waiters for which a retry is pointless or whose deadline has passed.
                 let late = KafkaError(.timedOut, "committing: no answer in time", isRetriable: true)
                 told.append((waiter.continuation, .failure(self.attempt > 0 ? self.lastError ?? late : late)))
             } else {

@@ -3,19 +3,19 @@ struct ConsumerBuffer {
     private var records: [KafkaRecord] = []
     /// Records before this index were taken.
     private var head = 0
-    /// The weight of what waits.
+    /// The total size of the waiting records.
     private(set) var bytes = 0
-    /// How much is read ahead of the worker.
+    /// The bounds on reading ahead of the worker.
     let limits: (records: Int, bytes: Int)
 
-    /// Both limits count as 1 at least: a buffer that takes nothing would stand still for ever.
+    /// Both limits are at least 1: a buffer without room would block forever.
     init(records: Int, bytes: Int) { self.limits = (max(1, records), max(1, bytes)) }
 
     var count: Int { self.records.count - self.head }
     var isEmpty: Bool { self.count == 0 }
-    /// Fetching stops here. The last record may reach over the limit of bytes.
+    /// Fetching stops here. The last record may exceed the limit of bytes.
     var isFull: Bool { self.count >= self.limits.records || self.bytes >= self.limits.bytes }
-    /// Fetching may go on after a pause: half is gone, so that pausing does not flap.
+    /// Fetching may continue after a pause: half is gone, so that pausing does not flap.
     var isHalfEmpty: Bool { self.count <= self.limits.records / 2 && self.bytes <= self.limits.bytes / 2 }
 
     mutating func append(_ record: KafkaRecord) {
@@ -23,7 +23,7 @@ struct ConsumerBuffer {
         self.bytes += record.size
     }
 
-    /// Takes the oldest records up to these limits, at least one if there is one.
+    /// Removes and returns the oldest records up to these limits, at least one if there is one.
     mutating func take(records: Int, bytes limit: Int) -> [KafkaRecord] {
         var end = self.head
         var bytes = 0
@@ -41,7 +41,7 @@ struct ConsumerBuffer {
         } else {
             batch = Array(self.records[self.head..<end])
             self.head = end
-            // Taken records are freed when they are half of the array, so moving costs O(1) a record.
+            // Removed records are freed when they are half of the array, so moving costs O(1) per record.
             if self.head * 2 >= self.records.count {
                 self.records.removeFirst(self.head)
                 self.head = 0
@@ -57,7 +57,7 @@ struct ConsumerBuffer {
         self.bytes = 0
     }
 
-    /// Forgets the records of partitions that went to somebody else.
+    /// Drops the records of partitions that went to another member.
     mutating func drop(_ partitions: Set<KafkaPartition>) {
         self.records.removeFirst(self.head)
         self.head = 0

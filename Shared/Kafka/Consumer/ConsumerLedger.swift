@@ -1,12 +1,12 @@
-/// The partitions this consumer owns now, and what of each is done.
+/// The partitions that this consumer owns, and the progress of each.
 ///
 /// Decides what is committed: of each partition the contiguous prefix that is done, never of a partition that left. A
-/// late result of one that left, or left and came back, moves nothing.
+/// late result for one that left, or left and came back, has no effect.
 struct ConsumerLedger {
     private var ledgers: [KafkaPartition: PartitionLedger] = [:]
     /// The number of the last assignment; records carry the one under which they were read.
     private(set) var assignment: UInt64 = 0
-    /// How many records are in hand of all partitions that are owned.
+    /// The number of records in hand, of all owned partitions.
     private(set) var inHand = 0
 
     var partitions: [KafkaPartition] {
@@ -25,7 +25,7 @@ struct ConsumerLedger {
         }
     }
 
-    /// Notes records that go to the worker.
+    /// Notes records that are handed to the worker.
     mutating func handOut(_ records: [KafkaRecord]) {
         self.each(records.map(\.receipt)) { ledger, record in ledger.handOut(record.offset) }
     }
@@ -35,30 +35,30 @@ struct ConsumerLedger {
         self.each(records) { ledger, record in ledger.finish(record.offset) }
     }
 
-    /// Notes records that the worker will not do any more.
+    /// Notes records that the worker will not process any more.
     mutating func letGo(_ records: [KafkaReceipt]) {
         self.each(records) { ledger, record in ledger.letGo(record.offset) }
     }
 
-    /// Notes what the worker puts off and takes up again.
+    /// Notes the records that the worker defers and resumes.
     mutating func note(_ deferral: KafkaDeferral) {
-        // First what holds positions back, then what lets them go on.
+        // First the changes that hold positions back, then those that release them.
         self.each(deferral.again) { ledger, record in ledger.handOutAgain(record.offset) }
         for (partition, offset) in deferral.holds { self.ledgers[partition]?.hold(offset) }
         self.each(deferral.putOff) { ledger, record in ledger.putOff(record.offset) }
     }
 
-    /// True if a partition has been owned without a break since it was read under an assignment.
+    /// True if a partition has been owned without interruption since it was read under an assignment.
     func isOwned(_ partition: KafkaPartition, since assignment: UInt64) -> Bool {
         self.ledgers[partition].map { $0.assignment <= assignment } ?? false
     }
 
-    /// How many records of some partitions are in hand.
+    /// The number of records of some partitions that are in hand.
     func inHand(of partitions: Set<KafkaPartition>) -> Int {
         partitions.reduce(0) { $0 + (self.ledgers[$1]?.inHand ?? 0) }
     }
 
-    /// What the broker should know by now, one position a partition at most, sorted.
+    /// The positions that the broker should have by now, at most one per partition, sorted.
     var committable: [KafkaPosition] {
         self.ledgers.compactMap { partition, ledger in
             ledger.position.map {
@@ -67,9 +67,9 @@ struct ConsumerLedger {
         }.sorted { ($0.topic, $0.partition) < ($1.topic, $1.partition) }
     }
 
-    /// Notes what the broker acknowledged.
+    /// Notes positions that the broker acknowledged.
     ///
-    /// - Parameter assignment: the last one when the positions were chosen.
+    /// - Parameter assignment: the last one at the time when the positions were chosen.
     mutating func acknowledge(_ positions: [KafkaPosition], chosenIn assignment: UInt64) {
         for position in positions {
             let partition = KafkaPartition(topic: position.topic, partition: position.partition)
@@ -78,8 +78,8 @@ struct ConsumerLedger {
         }
     }
 
-    /// Does something for each record whose partition is owned under the record's assignment, looking each run of
-    /// records of one partition up once.
+    /// Calls `body` for each record whose partition is owned under the record's assignment, with one lookup for each
+    /// run of records of one partition.
     private mutating func each(_ records: [KafkaReceipt], _ body: (inout PartitionLedger, KafkaReceipt) -> Void) {
         var index = 0
         while index < records.count {
@@ -89,7 +89,7 @@ struct ConsumerLedger {
             while index < records.count, records[index].partition == number, records[index].topic == topic {
                 index += 1
             }
-            // Taken out, so that it is changed in its place and not copied.
+            // Removed, so that it is changed in place and not copied.
             guard var ledger = self.ledgers.removeValue(forKey: partition) else { continue }
             self.inHand -= ledger.inHand
             for record in records[start..<index] where record.assignment >= ledger.assignment { body(&ledger, record) }

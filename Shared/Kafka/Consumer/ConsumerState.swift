@@ -1,56 +1,56 @@
-/// What the polling thread and the worker share, and every decision about it. No C, no clock, no thread.
+/// State shared by the polling thread and the worker, and all decisions about it. No C, no clock, no thread.
 struct ConsumerState {
     /// A worker that waits for its batch.
     struct Waiter {
         let id: UInt64
-        /// How much it takes at most.
+        /// The most records that it accepts.
         let records: Int
         let bytes: Int
         let deadline: ContinuousClock.Instant
         let continuation: CheckedContinuation<Result<[KafkaRecord], KafkaError>, Never>
     }
 
-    /// What the polling thread does next.
+    /// The polling thread's next step.
     enum Step: Equatable {
         /// Poll, waiting at most this long for the first record.
         case poll(milliseconds: Int32)
         /// The buffer is full: wait for room.
         case wait(milliseconds: Int)
-        /// The buffer has been full for long: stop fetching, so that polling can go on.
+        /// The buffer has been full for too long: stop fetching, so that polling can continue.
         case pause
         case resume
         case shutDown
     }
 
-    /// What a worker that asks gets at once.
+    /// The immediate answer to a worker's request.
     enum Answer {
         case batch([KafkaRecord])
         case refused(KafkaError)
-        /// The polling thread will answer; `wakes` when it would look too late by itself.
+        /// The polling thread will answer; `wakes` if it must be signalled to do so in time.
         case later(wakes: Bool)
     }
 
-    /// The longest poll or wait: how late the thread may notice what nobody wakes it for.
+    /// The longest poll or wait in milliseconds: the delay before the thread notices a change that no signal announces.
     static let tick: Int32 = 100
 
     private(set) var buffer: ConsumerBuffer
     private(set) var ledger = ConsumerLedger()
     var commits = CommitSchedule()
     private(set) var waiter: Waiter?
-    /// Since when nothing in hand was finished; nil while nothing is in hand.
+    /// The time since which nothing in hand was finished; nil while nothing is in hand.
     private(set) var quietSince: ContinuousClock.Instant?
     private(set) var failure: KafkaError?
     private(set) var isStopping = false
     private(set) var isEnded = false
     var isPaused = false
-    /// The polling thread sleeps and wants a signal.
+    /// The polling thread sleeps and needs a signal.
     private(set) var isAsleep = false
     private var fullSince: ContinuousClock.Instant?
     private var lastCancelled: UInt64 = 0
     private var closers: [CheckedContinuation<Void, Never>] = []
     let pauseAfter: Duration
 
-    /// - Parameter readAhead: how much waits for the worker at most.
+    /// - Parameter readAhead: the most records and bytes that wait for the worker.
     init(pauseAfter: Duration, readAhead: (records: Int, bytes: Int)) {
         self.pauseAfter = pauseAfter
         self.buffer = ConsumerBuffer(records: readAhead.records, bytes: readAhead.bytes)
@@ -77,7 +77,7 @@ struct ConsumerState {
         return .wait(milliseconds: min(Int(Self.tick), left.wholeMilliseconds))
     }
 
-    /// Takes the waiting worker out if there is something to tell it.
+    /// Removes and returns the waiting worker if there is an answer for it.
     mutating func settle(now: ContinuousClock.Instant) -> (Waiter, Result<[KafkaRecord], KafkaError>)? {
         guard let waiter = self.waiter else { return nil }
         if let failure = self.failure { return (self.takeWaiter(waiter), .failure(failure)) }
@@ -85,7 +85,7 @@ struct ConsumerState {
         return (self.takeWaiter(waiter), .success(self.takeBatch(for: waiter, now: now)))
     }
 
-    /// - Returns: whether the buffer is full now.
+    /// - Returns: true if the buffer is full.
     mutating func take(_ record: KafkaRecord) -> Bool {
         var record = record
         record.assignment = self.ledger.assignment
@@ -99,17 +99,17 @@ struct ConsumerState {
         if self.failure == nil { self.failure = error }
     }
 
-    /// Partitions are about to leave: what is read ahead of them is forgotten. What is in hand may still be committed,
-    /// unless they are lost.
+    /// Partitions are about to leave: the records read ahead of them are dropped. Records in hand may still be
+    /// committed, unless the partitions are lost.
     mutating func beginLeaving(_ partitions: [KafkaPartition], isLost: Bool) {
         self.buffer.drop(Set(partitions))
         if isLost { self.forget(partitions) }
     }
 
-    /// The worker will not do some records of partitions that are about to leave.
+    /// The worker will not process some records of partitions that are about to leave.
     mutating func letGo(_ records: [KafkaReceipt]) { self.ledger.letGo(records) }
 
-    /// True when nothing of some partitions is in hand, or nobody waits for it any more.
+    /// True if nothing of some partitions is in hand, or the consumer is stopping and does not wait for it.
     mutating func isDone(_ partitions: Set<KafkaPartition>) -> Bool {
         self.isAsleep = !self.isStopping && self.ledger.inHand(of: partitions) > 0
         return !self.isAsleep
@@ -121,10 +121,10 @@ struct ConsumerState {
         if self.ledger.inHand == 0 { self.quietSince = nil }
     }
 
-    /// The polling thread waits for what another thread does: whether it is to be signalled.
+    /// Notes if the polling thread waits for another thread and so needs a signal.
     mutating func setAsleep(_ isAsleep: Bool) { self.isAsleep = isAsleep }
 
-    /// The thread is gone: whoever waits is told.
+    /// The thread has ended: all waiters are answered.
     mutating func end() -> (waiter: Waiter?, closers: [CheckedContinuation<Void, Never>]) {
         self.isEnded = true
         defer {
@@ -137,7 +137,7 @@ struct ConsumerState {
 
     // MARK: the worker
 
-    /// The worker asks for records.
+    /// The worker requests records.
     mutating func ask(_ waiter: Waiter, isCancelled: Bool, now: ContinuousClock.Instant) -> Answer {
         if isCancelled || self.lastCancelled == waiter.id {
             return .refused(KafkaError(.cancelled, "waiting for records: cancelled"))
@@ -151,7 +151,7 @@ struct ConsumerState {
         return .later(wakes: waiter.deadline - now < .milliseconds(Int64(Self.tick) + 50))
     }
 
-    /// Takes the waiter out if it is this one; else remembers that this one is not to wait.
+    /// Removes the waiter if it is this one; else remembers that this one must not wait.
     mutating func cancel(_ id: UInt64) -> Waiter? {
         self.lastCancelled = id
         guard let waiter = self.waiter, waiter.id == id else { return nil }
@@ -160,16 +160,16 @@ struct ConsumerState {
 
     /// Notes records whose work is done.
     ///
-    /// - Returns: whether the polling thread and the committing one want a signal.
+    /// - Returns: true for each of the polling and the committing thread if it needs a signal.
     mutating func finish(_ records: [KafkaReceipt], now: ContinuousClock.Instant) -> (polls: Bool, commits: Bool) {
         self.ledger.finish(records)
         self.quietSince = self.ledger.inHand > 0 ? now : nil
         return (self.isAsleep, self.commits.wake())
     }
 
-    /// Notes what the worker puts off and takes up again.
+    /// Notes the records that the worker defers and resumes.
     ///
-    /// - Returns: whether the polling thread and the committing one want a signal.
+    /// - Returns: true for each of the polling and the committing thread if it needs a signal.
     mutating func note(_ deferral: KafkaDeferral, now: ContinuousClock.Instant) -> (polls: Bool, commits: Bool) {
         let before = self.ledger.inHand
         self.ledger.note(deferral)
@@ -177,7 +177,7 @@ struct ConsumerState {
         return (self.isAsleep, self.commits.wake())
     }
 
-    /// Closing says that nothing in hand is waited for.
+    /// Begins closing, which does not wait for records in hand.
     mutating func stop() { self.isStopping = true }
 
     // MARK: the committing thread
@@ -186,7 +186,7 @@ struct ConsumerState {
         self.commits.next(self.ledger.committable, in: self.ledger.assignment, now: now)
     }
 
-    /// - Returns: who is to be told, and whether the polling thread wants a signal.
+    /// - Returns: the waiters to answer, and true if the polling thread needs a signal.
     mutating func commitEnded(
         _ request: CommitSchedule.Request, _ error: KafkaError?, jitter: Double, now: ContinuousClock.Instant
     ) -> (told: [CommitSchedule.Told], polls: Bool) {
@@ -194,7 +194,7 @@ struct ConsumerState {
         return (self.commits.end(request, error, jitter: jitter, now: now), self.isAsleep)
     }
 
-    /// - Returns: false when the consumer has ended already.
+    /// - Returns: false if the consumer has ended already.
     mutating func waitForEnd(_ continuation: CheckedContinuation<Void, Never>) -> Bool {
         if self.isEnded { return false }
         self.closers.append(continuation)
@@ -217,7 +217,7 @@ struct ConsumerState {
 }
 
 extension Duration {
-    /// Rounded up, so that a wait does not end just before its time; 0 for what is past.
+    /// Rounded up, so that a wait does not end just before its time; 0 for a time that has passed.
     var wholeMilliseconds: Int {
         let (seconds, attoseconds) = self.components
         if seconds < 0 || attoseconds < 0 { return 0 }

@@ -2,10 +2,10 @@ import CRDKafka
 import Dispatch
 import Synchronization
 
-/// The committing thread: tells the broker what is done, one request at a time.
+/// The committing thread: commits finished records to the broker, one request at a time.
 ///
 /// A commit that waits in librdkafka for a coordinator is given up after one session timeout, within which the group
-/// does not give our partitions to anybody else, so it cannot be sent under a later generation.
+/// does not assign our partitions to another member, so it cannot be sent under a later generation.
 /// Source: librdkafka 2.0.2, rd_kafka_cgrp_defer_offset_commit
 extension ConsumerThread {
     /// Commits until `endCommits`.
@@ -16,7 +16,7 @@ extension ConsumerThread {
             case .commit(let request): self.commit(request)
             case .wait(let milliseconds, let told):
                 Self.tell(told)
-                // The polling thread may wait for a ticket that is served by having nothing to commit.
+                // The polling thread may wait for a ticket that is served because there is nothing to commit.
                 if self.state.withLock({ $0.isAsleep }) { self.wake.signal() }
                 _ = self.commitWake.wait(timeout: .now() + .milliseconds(milliseconds))
             case .end: return
@@ -24,8 +24,8 @@ extension ConsumerThread {
         }
     }
 
-    /// Waits until all that is done now is committed; false if that takes too long. For the polling thread, which keeps
-    /// the group waiting.
+    /// Waits until everything done so far is committed; false if that takes too long. For the polling thread, which
+    /// keeps the group waiting.
     func commitNow(within limit: Duration) -> Bool {
         let deadline = ContinuousClock.now + limit
         let ticket = self.state.withLock { $0.commits.request() }

@@ -5,7 +5,7 @@ import Synchronization
 extension ConsumerThread {
     /// Called by librdkafka inside `rd_kafka_consumer_poll`, so on the polling thread.
     ///
-    /// Every call must be answered by an assign or unassign, or the group stands still.
+    /// Every call must be answered by an assign or unassign, or the group stops.
     /// Source: rdkafka.h, rd_kafka_conf_set_rebalance_cb
     func rebalance(
         _ raw: OpaquePointer, _ code: rd_kafka_resp_err_t,
@@ -24,7 +24,8 @@ extension ConsumerThread {
             } else {
                 unsafe self.check(rd_kafka_assign(raw, list))
             }
-            // What comes while the buffer is full must be paused too, or it grows without end (reactor-kafka#237).
+            // Partitions assigned while the buffer is full must be paused too, or it grows without end
+            // (reactor-kafka#237).
             if isPaused { self.setPaused(true, names) }
             self.tell(.info, .assigned, names.map(\.description).joined(separator: " "))
             return
@@ -38,14 +39,14 @@ extension ConsumerThread {
         }
     }
 
-    /// Forgets what waits, lets what is in work finish, commits, then forgets the partitions.
+    /// Drops the waiting records, lets work in progress finish, commits, then forgets the partitions.
     private func leave(_ partitions: [KafkaPartition], isLost: Bool) {
         let leaving = Set(partitions)
-        // Commits for a lost partition are not ours any more.
+        // Commits for a lost partition are no longer ours.
         self.state.withLock { $0.beginLeaving(partitions, isLost: isLost) }
         let deadline = ContinuousClock.now + self.revokeWait
         while true {
-            // Again and again: a batch may just have been on its way to the worker, or work come back undone.
+            // Repeatedly: a batch may just have been on its way to the worker, or work may come back undone.
             let waiting = self.onLeaving(leaving)
             let isDone = self.state.withLock { state in
                 state.letGo(waiting)
@@ -59,14 +60,14 @@ extension ConsumerThread {
             }
             _ = self.wake.wait(timeout: .now() + .milliseconds(min(100, left.wholeMilliseconds)))
         }
-        // What the group refuses or does not take in time comes again to whoever is next.
+        // Records that the group refuses or does not accept in time come again to the next owner.
         if !isLost, !self.commitNow(within: min(Self.commitWait, self.revokeWait)) {
             self.tell(.warning, .error, "giving partitions back: not committed in time")
         }
-        // librdkafka keeps the pause of a partition beyond its assignment: it would come back paused.
+        // librdkafka keeps the pause of a partition beyond its assignment: it would be paused when it comes back.
         if self.state.withLock({ $0.isPaused }) { self.setPaused(false, partitions) }
         self.state.withLock { $0.forget(partitions) }
-        // The worker took records in, or put them off, since it was asked last.
+        // The worker took in records, or deferred them, since the last call.
         _ = self.onLeaving(leaving)
         self.tell(.info, isLost ? .lost : .revoked, partitions.map(\.description).joined(separator: " "))
     }

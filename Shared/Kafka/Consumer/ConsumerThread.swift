@@ -7,33 +7,33 @@ import Synchronization
 /// Owner: the thread itself, from start until it has destroyed the handle; `KafkaConsumer` only asks it to stop.
 /// Thread: `rd_kafka_consumer_poll` and the rebalance callback run on it and nowhere else.
 /// Bounded: the buffer by `readAhead`, librdkafka's own queue by `queued.max.messages.kbytes`, the wait for a worker on
-/// revoke by `revokeWait`, for a commit then by `commitWait`, closing by `closeWait` and `destroyWait`.
+/// revoke by `revokeWait`, for a commit after that by `commitWait`, closing by `closeWait` and `destroyWait`.
 ///
-/// Records are taken with `rd_kafka_consumer_poll` alone: `rd_kafka_consume_batch_queue` skips some when partitions are
-/// paused (librdkafka CHANGELOG 2.1.0, #4208). Any poll counts for `max.poll.interval.ms` (#4176), so a worker that
-/// stands still is for `KafkaConsumer.quietTime` to notice.
+/// Records are read with `rd_kafka_consumer_poll` alone: `rd_kafka_consume_batch_queue` skips some when partitions are
+/// paused (librdkafka CHANGELOG 2.1.0, #4208). Any poll counts for `max.poll.interval.ms` (#4176), so a stalled worker
+/// must be detected by `KafkaConsumer.quietTime`.
 final class ConsumerThread: Sendable {
-    /// How long closing may take before the handle is given up.
+    /// The longest time for closing before the handle is given up.
     static let closeWait = Duration.seconds(10)
-    /// How long the end of the handle is waited for behind that.
+    /// The longest wait for the end of the handle after that.
     static let destroyWait = Duration.seconds(5)
-    /// How long the group waits for the last commit of partitions that leave.
+    /// The longest time that the group waits for the last commit of partitions that leave.
     static let commitWait = Duration.seconds(5)
 
     let state: Mutex<ConsumerState>
     let handle: KafkaHandle
     private let topics: [String]
     let revokeWait: Duration
-    /// Tells the worker that partitions leave; it answers what it will not do of them.
+    /// Notifies the worker that partitions leave; it returns the records of them that it will not process.
     let onLeaving: @Sendable (Set<KafkaPartition>) -> [KafkaReceipt]
     let onCommit: (@Sendable (KafkaConsumer.CommitMoment) -> Void)?
     private let onEvent: (@Sendable (KafkaEvent) -> Void)?
     private let role: KafkaRole
-    /// Topics of which a broker gives us no records.
+    /// Topics for which a broker refuses to send us records.
     private let refused = Mutex<Set<String>>([])
     private let isRefused = Atomic<Bool>(false)
     let wake = DispatchSemaphore(value: 0)
-    /// The same for the committing thread, and that it has ended.
+    /// The same for the committing thread; it also signals that the thread has ended.
     let commitWake = DispatchSemaphore(value: 0)
     let commitsEnded = DispatchSemaphore(value: 0)
 
@@ -61,7 +61,7 @@ final class ConsumerThread: Sendable {
         do throws(KafkaError) {
             try self.subscribe()
             try KafkaThread.start("kafka-commit") { self.runCommits() }
-            // From here the thread keeps itself alive; it clears the relay when it ends.
+            // From here on the thread keeps itself alive; it clears the relay when it ends.
             relay.set(self)
             try KafkaThread.start("kafka-consumer") {
                 self.run()
@@ -85,7 +85,7 @@ final class ConsumerThread: Sendable {
         let list = try KafkaPositionList(
             self.topics.map { KafkaPosition(topic: $0, partition: RD_KAFKA_PARTITION_UA, offset: 0) })
         try unsafe self.handle.use { raw throws(KafkaError) in
-            // Messages of the main queue (errors, log) come with the consumer's.
+            // Messages of the main queue (errors, log) then come with the consumer's.
             unsafe rd_kafka_poll_set_consumer(raw)
             let code = try unsafe list.use { list throws(KafkaError) in unsafe rd_kafka_subscribe(raw, list) }
             guard code == RD_KAFKA_RESP_ERR_NO_ERROR else {
@@ -96,7 +96,7 @@ final class ConsumerThread: Sendable {
 
     // MARK: from other threads
 
-    /// Makes the polling thread look at the state now.
+    /// Makes the polling thread check the state at once.
     func nudge() {
         if self.state.withLock({ $0.isAsleep }) { self.wake.signal() }
         try? unsafe self.handle.use { raw throws(KafkaError) in
@@ -135,7 +135,7 @@ final class ConsumerThread: Sendable {
         }
     }
 
-    /// Waits for a first record, then takes what librdkafka has, up to the limits of the buffer.
+    /// Waits for a first record, then takes all that librdkafka has, up to the limits of the buffer.
     private func poll(_ milliseconds: Int32) {
         var wait = milliseconds
         try? unsafe self.handle.use { raw throws(KafkaError) in
@@ -156,7 +156,7 @@ final class ConsumerThread: Sendable {
         }
     }
 
-    /// An error in the place of a record. Only a fatal one ends the consumer; librdkafka tries the rest again.
+    /// Handles an error in place of a record. Only a fatal one ends the consumer; librdkafka retries the rest.
     private func report(_ message: UnsafeMutablePointer<rd_kafka_message_t>, _ raw: OpaquePointer) {
         let code = unsafe message.pointee.err
         if code == RD_KAFKA_RESP_ERR__PARTITION_EOF { return }
@@ -176,7 +176,7 @@ final class ConsumerThread: Sendable {
         self.onEvent?(event)
     }
 
-    /// A record came: its topic is refused no more.
+    /// A record came: its topic is no longer refused.
     private func granted(_ topic: String) {
         let wasRefused = self.refused.withLock { refused in
             let wasRefused = refused.remove(topic) != nil
@@ -188,7 +188,7 @@ final class ConsumerThread: Sendable {
             KafkaEvent(severity: .info, kind: .granted, message: "consuming \(topic)", denial: .read(topic: topic)))
     }
 
-    /// Passes on an error that is survived by trying again.
+    /// Reports an error that is handled by a retry.
     func tell(_ error: KafkaError) { self.onEvent?(KafkaEvent(.warning, error, self.role)) }
 
     func fail(_ error: KafkaError) {
@@ -210,8 +210,8 @@ final class ConsumerThread: Sendable {
     }
 
     private func resume() {
-        // While paused, what is assigned is paused, newly assigned partitions too; so only paused ones are resumed
-        // (resuming others jumps back: librdkafka CHANGELOG 2.4.0, #4686).
+        // While paused, all assigned partitions are paused, new ones too; so only paused ones are resumed (resuming
+        // others jumps back: librdkafka CHANGELOG 2.4.0, #4686).
         let partitions = self.state.withLock { state in
             state.isPaused = false
             return state.ledger.partitions
@@ -241,14 +241,14 @@ final class ConsumerThread: Sendable {
 
     // MARK: the end
 
-    /// Leaving the group gives the partitions back, which commits what is done.
+    /// Leaving the group returns the partitions, which commits finished records.
     private func shutDown() {
         var isClosed = false
         try? unsafe self.handle.use { raw throws(KafkaError) in isClosed = unsafe self.leaveGroup(raw) }
         let isQuiet = self.endCommits()
         if !isClosed || !isQuiet {
-            // librdkafka may never finish closing (CHANGELOG 2.1.0, #4187): the handle stays, the process goes on to
-            // its end.
+            // librdkafka may never finish closing (CHANGELOG 2.1.0, #4187): the handle is leaked, the process continues
+            // to its end.
             self.handle.abandon()
             self.tell(.error, .error, "closing the consumer: not done in \(Self.closeWait), given up")
         } else if !self.destroy() {
@@ -260,8 +260,8 @@ final class ConsumerThread: Sendable {
         for closer in closers { closer.resume() }
     }
 
-    /// Destroys the handle on a thread of its own, as librdkafka may never be done with that either when fetched
-    /// messages are left over (CHANGELOG 2.6.1, #4724).
+    /// Destroys the handle on a thread of its own, since librdkafka may never finish that either if fetched messages
+    /// are left over (CHANGELOG 2.6.1, #4724).
     ///
     /// - Returns: false if it took too long.
     private func destroy() -> Bool {
@@ -298,7 +298,7 @@ final class ConsumerThread: Sendable {
     }
 }
 
-/// Breaks the ring handle -> callbacks -> thread -> handle when the thread ends.
+/// Breaks the reference cycle handle -> callbacks -> thread -> handle when the thread ends.
 private final class ConsumerRelay: Sendable {
     private let held = Mutex<ConsumerThread?>(nil)
 

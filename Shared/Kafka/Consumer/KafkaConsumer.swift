@@ -1,38 +1,38 @@
 import Dispatch
 import Synchronization
 
-/// A member of a consumer group that hands out batches and commits what is done of them.
+/// A member of a consumer group that hands out batches and commits the finished records.
 ///
 /// Owner: `ConsumerThread` owns the C handle; this object asks it to stop when it goes away.
 /// Thread: two of its own (polling, committing); no call of this class blocks its caller's thread.
-/// Bounded: what is read ahead by `readAhead`; what is in hand by the worker, which asks only when it has room.
+/// Bounded: records read ahead by `readAhead`; records in hand by the worker, which asks only when it has room.
 ///
-/// At least once: a record comes again to somebody unless it was `finished`, and all before it in its partition, and
-/// the broker knows. Records of one partition come in order. When partitions are taken away, the group waits up to
-/// `revokeWait` for what is in hand of them and for its commit; what comes late moves nothing.
+/// At least once: a record is delivered again unless it was `finished`, and all before it in its partition, and the
+/// broker has the commit. Records of one partition come in order. When partitions are revoked, the group waits up to
+/// `revokeWait` for their records in hand and for the commit; later results have no effect.
 public final class KafkaConsumer: Sendable {
     private let thread: ConsumerThread
     private let lastWaiter = Atomic<UInt64>(0)
 
-    /// A moment of a commit.
+    /// A moment in the life of a commit.
     public enum CommitMoment: Sendable {
-        /// The broker knows nothing of these positions yet.
+        /// The broker has not received these positions yet.
         case chosen([KafkaPosition])
         case acknowledged([KafkaPosition])
     }
 
-    /// Joins the group; returns before it has.
+    /// Joins the group; returns before it has joined.
     ///
-    /// Topics that do not exist yet are looked for every 30 s.
+    /// Topics that do not exist yet are looked up again every 30 s.
     /// - Parameters:
     ///   - instance: a name of this member that outlives restarts (static membership); nil: an ordinary member.
     ///   - revokeWait: below `max.poll.interval.ms` (300 s). Default 10 s.
-    ///   - pauseAfter: how long the buffer may be full before fetching is paused. Default 3 s.
-    ///   - readAhead: how much waits for the worker, in records and in bytes by `KafkaRecord.size`.
-    ///   - onLeaving: called on the polling thread, several times, when partitions leave, the last time when they are
-    ///     gone; it answers the records of them that the worker will not do any more, so that nobody waits for them.
-    ///     Default: it does all.
-    ///   - onCommit: called on the committing thread, which waits for it. Default: nobody is told.
+    ///   - pauseAfter: the time for which the buffer may be full before fetching is paused. Default 3 s.
+    ///   - readAhead: the most that waits for the worker, in records and in bytes by `KafkaRecord.size`.
+    ///   - onLeaving: called on the polling thread, several times, when partitions leave, the last time when they have
+    ///     left; returns the records of them that the worker will not process any more, so that closing does not wait
+    ///     for them. Default: it processes all.
+    ///   - onCommit: called on the committing thread, which waits for it. Default: no call.
     /// - Throws: `.configuration` naming the property.
     public init(
         _ configuration: KafkaConfiguration, group: String, topics: [String], instance: String? = nil,
@@ -58,7 +58,7 @@ public final class KafkaConsumer: Sendable {
         self.thread.stop()
     }
 
-    /// What the caller's properties may override.
+    /// Defaults that the caller's properties may override.
     static let defaults = [
         "client.id": "waybill",
         // Cooperative rebalancing has open bugs before librdkafka 2.6.1: a crash when closed before the first
@@ -67,19 +67,19 @@ public final class KafkaConsumer: Sendable {
         // same.
         "partition.assignment.strategy": "range,roundrobin",
         "auto.offset.reset": "earliest",
-        // Kafka's own default. A member that is killed keeps its partitions for so long; one that restarts under its
-        // instance name within this time finds them as they were. Source: KIP-735
+        // Kafka's own default. A member that is killed keeps its partitions for this long; one that restarts under its
+        // instance name within this time gets them back as they were. Source: KIP-735
         "session.timeout.ms": "45000",
-        // Done work gathers for so long before it is committed; nothing waits when partitions leave or the consumer
-        // closes. librdkafka's own commits, which this property is for elsewhere, are off.
+        // Finished records gather for this long before they are committed; there is no wait when partitions leave or
+        // the consumer closes. librdkafka's own commits, which this property normally controls, are off.
         "auto.commit.interval.ms": "1000",
-        // Together with what is read ahead and in hand below 48 MB. One answer may reach over it by its whole size,
+        // Together with the records read ahead and in hand below 48 MB. One answer may exceed it by its whole size,
         // which is 50 MB by default.
         "queued.max.messages.kbytes": "8192",
         "fetch.max.bytes": "4194304",
         "queued.min.messages": "10000",
         // A broker answers as soon as it has a byte, so a long wait costs no latency and an idle consumer asks twice a
-        // second. Only librdkafka's embedded broker waits the time out: what runs it sets 5.
+        // second. Only librdkafka's embedded broker always waits this long: users of it set 5.
         "fetch.wait.max.ms": "500",
         "fetch.error.backoff.ms": "100",
         "socket.nagle.disable": "true",
@@ -89,12 +89,13 @@ public final class KafkaConsumer: Sendable {
         "reconnect.backoff.max.ms": "2000",
     ]
 
-    /// Waits for the first record up to `wait`, then takes what is there up to the limits. Empty: nothing came.
+    /// Waits for the first record up to `wait`, then returns the available records up to the limits. Empty: nothing
+    /// came.
     ///
     /// Several batches may be in hand; one task at a time may wait.
     /// - Parameters:
     ///   - records: at most this many, at least 1.
-    ///   - bytes: at most this much by `KafkaRecord.size`, but always one record.
+    ///   - bytes: at most this much by `KafkaRecord.size`, but always at least one record.
     /// - Throws: `.cancelled`, `.closed`, `.busy` for a second task, or the fatal error that ended the consumer.
     public func nextBatch(records: Int, bytes: Int, wait: Duration) async throws(KafkaError) -> [KafkaRecord] {
         let id = self.lastWaiter.add(1, ordering: .relaxed).newValue
@@ -105,7 +106,7 @@ public final class KafkaConsumer: Sendable {
                 let waiter = ConsumerState.Waiter(
                     id: id, records: records, bytes: bytes,
                     deadline: now + max(.zero, min(wait, .seconds(86400))), continuation: continuation)
-                // A cancellation before this line is seen here; one behind it finds the waiter.
+                // A cancellation before this line is seen here; one after it finds the waiter.
                 let isCancelled = Task.isCancelled
                 let (answer, isAsleep) = thread.state.withLock { state in
                     let answer = state.ask(waiter, isCancelled: isCancelled, now: now)
@@ -127,11 +128,10 @@ public final class KafkaConsumer: Sendable {
         return try result.get()
     }
 
-    /// Says that the work on some records is done. Their positions are committed in the background, of each partition
-    /// as far as everything before is done too.
+    /// Marks some records as processed. Their positions are committed in the background, in each partition as far as
+    /// everything before is processed too.
     ///
-    /// In any order, from any thread. Records that are not in hand under the assignment they came with count for
-    /// nothing.
+    /// In any order, from any thread. Records that are not in hand under the assignment they came with have no effect.
     public func finished(_ records: [KafkaRecord]) { self.finished(records.map(\.receipt)) }
 
     /// The same for records of which only the receipts were kept.
@@ -141,8 +141,8 @@ public final class KafkaConsumer: Sendable {
         if wants.polls { self.thread.wake.signal() }
     }
 
-    /// Says which records the worker puts off, to read them again later by other means, and which of those it has in
-    /// hand again. What is put off is not in hand, and no position behind it is committed.
+    /// Notes which records the worker defers, to read them again later by other means, and which of those it has in
+    /// hand again. Deferred records are not in hand, and no position after them is committed.
     ///
     /// From any thread, one call after the other: a later one overrules the holds of an earlier one.
     public func note(_ deferral: KafkaDeferral) {
@@ -151,16 +151,16 @@ public final class KafkaConsumer: Sendable {
         if wants.polls { self.thread.wake.signal() }
     }
 
-    /// True if the partition of a record has been owned without a break since the record was handed out.
+    /// True if the partition of a record has been owned without interruption since the record was handed out.
     public func isOwned(_ receipt: KafkaReceipt) -> Bool {
         let partition = KafkaPartition(topic: receipt.topic, partition: receipt.partition)
         return self.thread.state.withLock { $0.ledger.isOwned(partition, since: receipt.assignment) }
     }
 
-    /// Waits until all that is done now is committed. A cancelled task waits all the same.
+    /// Waits until everything done so far is committed. A cancelled task waits all the same.
     ///
-    /// - Throws: `.closed`; after `limit` what the broker said last, or `.timedOut`. Committing goes on in the
-    /// background.
+    /// - Throws: `.closed`; after `limit` the broker's last error, or `.timedOut`. Committing continues in the
+    ///   background.
     public func commit(within limit: Duration = .seconds(5)) async throws(KafkaError) {
         let thread = self.thread
         let result = await withCheckedContinuation { continuation in
@@ -177,10 +177,10 @@ public final class KafkaConsumer: Sendable {
         try result.get()
     }
 
-    /// Commits what is done, leaves the group and ends the threads, in at most about 20 s. What is in hand is not
-    /// waited for and comes again to somebody. Again is harmless.
+    /// Commits finished records, leaves the group and ends the threads, in at most about 20 s. It does not wait for
+    /// records in hand, which come again to another member. Calling it again is harmless.
     ///
-    /// A static member does not leave: its partitions wait for it for a session timeout.
+    /// A static member does not leave: its partitions are reserved for it for a session timeout.
     public func close() async {
         self.thread.stop()
         await withCheckedContinuation { continuation in
@@ -188,21 +188,21 @@ public final class KafkaConsumer: Sendable {
         }
     }
 
-    /// The partitions owned now, sorted.
+    /// The partitions owned at the moment, sorted.
     public var assignment: [KafkaPartition] { self.thread.state.withLock { $0.ledger.partitions } }
 
-    /// What is read ahead, in records and in bytes by `KafkaRecord.size`.
+    /// The amount read ahead, in records and in bytes by `KafkaRecord.size`.
     public var buffered: (records: Int, bytes: Int) {
         self.thread.state.withLock { ($0.buffer.count, $0.buffer.bytes) }
     }
 
-    /// Fetching stands still because the worker is slow.
+    /// True if fetching is paused because the worker is slow.
     public var isPaused: Bool { self.thread.state.withLock { $0.isPaused } }
 
-    /// How many records are in hand: handed out and not finished.
+    /// The number of records in hand: handed out and not finished.
     public var inHand: Int { self.thread.state.withLock { $0.ledger.inHand } }
 
-    /// For how long nothing in hand was finished; nil: nothing is in hand. For a stall alarm, as the group cannot see a
-    /// stuck worker: polling goes on without it.
+    /// Time for which nothing in hand was finished; nil: nothing is in hand. For a stall alarm, as the group cannot see
+    /// a stuck worker: polling continues without it.
     public var quietTime: Duration? { self.thread.state.withLock { $0.quietSince }.map { .now - $0 } }
 }

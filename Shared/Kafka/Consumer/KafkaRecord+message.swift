@@ -2,10 +2,10 @@ import CRDKafka
 import Glibc
 
 extension KafkaRecord {
-    /// Copies a record out of librdkafka; the message stays the caller's.
+    /// Copies a record out of librdkafka; the message remains the caller's.
     ///
     /// A tombstone is a null payload without an error. Source: rdkafka.h, rd_kafka_message_t
-    /// - Parameter topics: names that are likely, so that not every record makes its own string.
+    /// - Parameter topics: likely names, so that not every record makes its own string.
     init(_ message: UnsafeMutablePointer<rd_kafka_message_t>, topics: [String]) {
         let name = unsafe rd_kafka_topic_name(message.pointee.rkt)
         var topic = topics.first { known in

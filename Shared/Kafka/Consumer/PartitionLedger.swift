@@ -1,28 +1,29 @@
-/// What was handed out of one partition since it came, and how far all of it is done.
+/// The records handed out of one partition since it was assigned, and the position up to which all of them are done.
 ///
-/// Remembers what is not done yet and nothing else, so it stays as small as what is in hand, however far the work runs
+/// Remembers only records that are not done yet, so it stays as small as the number in hand, however far the work gets
 /// ahead of one record that must wait.
 struct PartitionLedger {
-    /// Which assignment brought the partition: what an earlier one handed out does not count any more.
+    /// The assignment that brought the partition: records handed out under an earlier one do not count any more.
     let assignment: UInt64
-    /// Offsets that were handed out, ascending. Those before `head` and those that are done are forgotten now and then.
+    /// Offsets that were handed out, ascending. Those before `head` and those that are done are removed now and then.
     private var offsets: [Int64] = []
     private var isDone: [Bool] = []
     private var head = 0
-    /// The lowest offset that was let go of: it comes again to somebody, so nothing behind it may be committed.
+    /// The lowest offset that was let go: it comes again to another member, so nothing after it may be committed.
     private var barrier: Int64?
-    /// The lowest offset that the worker put off: nothing from it on may be committed.
+    /// The lowest offset that the worker deferred: nothing from it on may be committed.
     private var held: Int64?
-    /// The next offset behind what was handed out; nil until something was.
+    /// The offset after the last one handed out; nil until one was.
     private var next: Int64?
-    /// What the broker has, or where the reading began.
+    /// The position that the broker has, or where reading began.
     private var committed: Int64 = 0
-    /// How many were handed out and are neither done nor let go.
+    /// The number of records that were handed out and are neither done nor let go.
     private(set) var inHand = 0
 
     init(assignment: UInt64) { self.assignment = assignment }
 
-    /// Notes a record that goes to the worker. An offset that goes back, as in a topic that was made anew, begins anew.
+    /// Notes a record that is handed to the worker. An offset that goes back, as in a topic that was recreated, starts
+    /// over.
     mutating func handOut(_ offset: Int64) {
         if let next = self.next, offset < next { self = PartitionLedger(assignment: self.assignment) }
         if self.next == nil { self.committed = offset }
@@ -33,20 +34,20 @@ struct PartitionLedger {
         self.inHand += 1
     }
 
-    /// - Returns: whether it was in hand.
+    /// - Returns: true if it was in hand.
     @discardableResult
     mutating func finish(_ offset: Int64) -> Bool { self.remove(offset) }
 
-    /// Notes that a record will not be done here.
+    /// Notes that a record will not be processed here.
     mutating func letGo(_ offset: Int64) {
         guard self.remove(offset) else { return }
         self.barrier = min(self.barrier ?? offset, offset)
     }
 
-    /// Notes that a record that was handed out is put off: it is read again later. `hold` keeps its place.
+    /// Notes that a record that was handed out is deferred: it is read again later. `hold` keeps its position.
     mutating func putOff(_ offset: Int64) { _ = self.remove(offset) }
 
-    /// Notes a record that was put off, was read again and goes to the worker.
+    /// Notes a record that was deferred, was read again and is handed to the worker.
     mutating func handOutAgain(_ offset: Int64) {
         guard let next = self.next, offset < next else { return }
         let index = self.place(of: offset)
@@ -54,7 +55,7 @@ struct PartitionLedger {
             guard self.isDone[index] else { return }
             self.isDone[index] = false
         } else if index == self.head, self.head > 0 {
-            // The place of one that is done and forgotten.
+            // The slot of one that is done and forgotten.
             self.head -= 1
             self.offsets[self.head] = offset
             self.isDone[self.head] = false
@@ -65,10 +66,10 @@ struct PartitionLedger {
         self.inHand += 1
     }
 
-    /// Sets the first offset of all that is put off; nil: nothing is.
+    /// Sets the lowest deferred offset; nil: none is deferred.
     mutating func hold(_ offset: Int64?) { self.held = offset }
 
-    /// Where to go on reading, as far as everything before is done; nil if the broker knows that already.
+    /// The position to continue reading from, as far as everything before it is done; nil if the broker has it already.
     var position: Int64? {
         guard let next = self.next else { return nil }
         let first = self.head < self.offsets.count ? self.offsets[self.head] : next
@@ -76,7 +77,7 @@ struct PartitionLedger {
         return position > self.committed ? position : nil
     }
 
-    /// Notes what the broker acknowledged.
+    /// Notes a position that the broker acknowledged.
     mutating func acknowledge(_ position: Int64) { self.committed = max(self.committed, position) }
 
     private mutating func remove(_ offset: Int64) -> Bool {
@@ -88,7 +89,7 @@ struct PartitionLedger {
         return true
     }
 
-    /// Frees what is done when that is most of it, so that each offset is moved a few times at most.
+    /// Frees finished entries once they are the majority, so that each offset is moved only a few times.
     private mutating func forget() {
         guard self.offsets.count > 64, self.inHand * 2 <= self.offsets.count else { return }
         self.offsets = self.offsets.indices.filter { !self.isDone[$0] }.map { self.offsets[$0] }
@@ -97,7 +98,7 @@ struct PartitionLedger {
     }
 
     private func index(of offset: Int64) -> Int? {
-        // Mostly it is the oldest one.
+        // Usually it is the oldest one.
         if self.head < self.offsets.count, self.offsets[self.head] == offset { return self.head }
         let index = self.place(of: offset)
         return index < self.offsets.count && self.offsets[index] == offset ? index : nil

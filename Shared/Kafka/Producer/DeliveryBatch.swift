@@ -1,15 +1,15 @@
 import CRDKafka
 import Synchronization
 
-/// The delivery reports of one call of `produce`: one slot a message, one continuation.
+/// The delivery reports of one call of `produce`: one slot per message, one continuation.
 ///
 /// Lifetime: `Lease` takes one +1 and the slots; the last report, or the end of queueing if all reports were in by
-/// then, gives both back. Each message gets exactly one result: from librdkafka's report if it was queued, from the
+/// then, releases both. Each message gets exactly one result: from librdkafka's report if it was queued, from the
 /// caller if not (rdkafka.h, rd_kafka_producev: no report for a message that was refused).
 final class DeliveryBatch: Sendable {
     typealias Outcome = Result<KafkaPosition, KafkaError>
 
-    /// What a queued message carries as its opaque.
+    /// The opaque of a queued message.
     @unsafe struct Slot {
         let batch: Unmanaged<DeliveryBatch>
         let index: Int
@@ -88,19 +88,19 @@ final class DeliveryBatch: Sendable {
         let name = unsafe rd_kafka_topic_name(message.pointee.rkt).map { unsafe String(cString: $0) } ?? ""
         let code = unsafe message.pointee.err
         guard code == RD_KAFKA_RESP_ERR_NO_ERROR else {
-            // Ours is message.max.bytes, which is told before a message is queued.
+            // Our own limit is message.max.bytes, which is checked before a message is queued.
             let isTooLarge = code == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE
             return .failure(
                 KafkaError(
                     code, "producing to \(name)",
                     reason: isTooLarge ? "the message is larger than the topic's max.message.bytes" : nil))
         }
-        // The offset is unknown (-1001) when an idempotent retry turned out to be there already.
+        // The offset is unknown (-1001) if the broker already had the message of an idempotent retry.
         let offset = unsafe max(-1, message.pointee.offset)
         return unsafe .success(KafkaPosition(topic: name, partition: message.pointee.partition, offset: offset))
     }
 
-    /// Every slot is filled when nothing is open; the default stands for a mistake of ours.
+    /// Every slot is filled when nothing is open; the default covers a bug of ours.
     private static func all(_ outcomes: [Outcome?]) -> [Outcome] {
         outcomes.map { $0 ?? .failure(KafkaError(.refused, "producing: no report")) }
     }

@@ -1,18 +1,18 @@
 import CRDKafka
 import Synchronization
 
-/// Produces idempotently and tells the fate of every message when all replicas have it.
+/// Produces idempotently and returns the result of every message once all replicas have it.
 ///
-/// Owner: the polling thread owns the C handle's end; this object asks it to stop when it goes away.
+/// Owner: the polling thread owns the end of the C handle; this object asks it to stop when it goes away.
 /// Thread: one of its own, for delivery reports. Queueing is done on the caller's thread and does not block.
-/// Bounded: 100,000 messages or 64 MiB wait in librdkafka, a full queue is waited for up to `queueWait`, a message is
-/// given up after `delivery.timeout.ms` (30 s).
+/// Bounded: 100,000 messages or 64 MiB wait in librdkafka, a call waits for room in a full queue up to `queueWait`, a
+/// message fails after `delivery.timeout.ms` (30 s).
 ///
-/// An idempotent producer can fail for good, when brokers and it no longer agree on what was written (rdkafka.h,
-/// rd_kafka_fatal_error). What was under way then fails, and the next call works with a new handle. So a message that
+/// An idempotent producer can fail permanently, when brokers and it no longer agree on what was written (rdkafka.h,
+/// rd_kafka_fatal_error). Messages in flight then fail, and the next call works with a new handle. So a message that
 /// failed with a fatal error may have been written, like one that timed out.
 public final class KafkaProducer: Sendable {
-    /// A handle that failed is not replaced sooner after the last replacement.
+    /// The shortest time between two replacements of a failed handle.
     static let renewalPause = Duration.seconds(1)
 
     private struct State {
@@ -21,7 +21,7 @@ public final class KafkaProducer: Sendable {
         var isClosed = false
     }
 
-    /// How long closing waits for messages under way. What is left then fails with `.closed`.
+    /// The longest time that closing waits for messages in flight. Any left then fail with `.closed`.
     static let flushWait = Duration.seconds(10)
 
     private let state: Mutex<State>
@@ -33,8 +33,8 @@ public final class KafkaProducer: Sendable {
     /// Connects in the background.
     ///
     /// - Parameters:
-    ///   - topics: what will be produced to: looked up at once, or the first message to each takes up to a second.
-    ///   - queueWait: how long a call may wait for room. Default 10 s.
+    ///   - topics: the topics to produce to: looked up at once, or the first message to each takes up to a second.
+    ///   - queueWait: the longest time that a call waits for room. Default 10 s.
     /// - Throws: `.configuration` naming the property.
     public init(
         _ configuration: KafkaConfiguration, topics: [String] = [], queueWait: Duration = .seconds(10)
@@ -56,19 +56,19 @@ public final class KafkaProducer: Sendable {
         self.state.withLock { $0.core.stop() }
     }
 
-    /// The most bytes of key and value that are taken, `message.max.bytes`; a topic may take fewer.
+    /// The most bytes of key and value in a message, `message.max.bytes`; a topic may accept fewer.
     public var messageLimit: Int {
         self.properties.last { $0.0 == "message.max.bytes" }.flatMap { Int($0.1) } ?? Int.max
     }
 
-    /// The handle to work with: a new one when the last one failed for good.
+    /// The handle to work with: a new one if the last one failed permanently.
     private func current() -> ProducerThread {
         self.state.withLock { state in
             guard state.core.hasFailed, !state.isClosed else { return state.core }
             let now = ContinuousClock.now
             if let last = state.renewedAt, now - last < Self.renewalPause { return state.core }
             state.renewedAt = now
-            // Without a thread or memory for another one, the failed one goes on saying that it failed.
+            // Without a thread or memory for another one, the failed one continues to report that it failed.
             let made = try? ProducerThread(properties: self.properties, topics: self.topics, onEvent: self.onEvent)
             guard let renewed = made else { return state.core }
             // Its thread ends it once its messages have their reports.
@@ -80,29 +80,29 @@ public final class KafkaProducer: Sendable {
         }
     }
 
-    /// What the caller's properties may override.
+    /// Defaults that the caller's properties may override.
     static let defaults = [
         "client.id": "waybill",
         "enable.idempotence": "true",
         "acks": "all",
         "linger.ms": "2",
         "delivery.timeout.ms": "30000",
-        // A dead letter carries whatever came, with headers on top.
+        // A dead letter carries any record, plus headers.
         "message.max.bytes": "8388608",
         "queue.buffering.max.kbytes": "65536",
-        // Keys land in the partitions that Java producers choose. Source: librdkafka CONFIGURATION.md, partitioner
+        // Keys map to the same partitions as with Java producers. Source: librdkafka CONFIGURATION.md, partitioner
         "partitioner": "murmur2_random",
         "socket.nagle.disable": "true",
         "reconnect.backoff.max.ms": "2000",
-        // A topic that a producer makes would have the cluster's settings, and not be compacted.
+        // A topic created by a producer would have the cluster's settings, and not be compacted.
         "allow.auto.create.topics": "false",
     ]
 
-    /// Produces and waits until every message is acknowledged or given up: one result each, in order.
+    /// Produces and waits until every message is acknowledged or has failed: one result each, in order.
     ///
-    /// The offset is -1 if the broker had an idempotent retry already. A cancelled task queues nothing more
-    /// (`.cancelled`) but waits for what is queued, since that can no longer be taken back.
-    /// Failures: `.queueFull`, `.messageTooLarge`, `.unknownTopic`, `.timedOut`, `.closed`, or fatal ones.
+    /// The offset is -1 if the broker already had the message of an idempotent retry. A cancelled task queues nothing
+    /// more (`.cancelled`) but waits for messages already queued, since those cannot be taken back. Failures:
+    /// `.queueFull`, `.messageTooLarge`, `.unknownTopic`, `.timedOut`, `.closed`, or fatal ones.
     public func produce(_ messages: [KafkaMessage]) async -> [Result<KafkaPosition, KafkaError>] {
         if messages.isEmpty { return [] }
         let batch = DeliveryBatch(count: messages.count)
@@ -127,7 +127,7 @@ public final class KafkaProducer: Sendable {
         return outcomes
     }
 
-    /// Says which topics we may not write to, once for all messages.
+    /// Reports the topics that we may not write to, once for all messages.
     private func tellRefusals(_ outcomes: [Result<KafkaPosition, KafkaError>], _ messages: [KafkaMessage]) {
         var told: Set<String> = []
         for (index, outcome) in outcomes.enumerated() {
@@ -145,7 +145,7 @@ public final class KafkaProducer: Sendable {
         return try outcome.get()
     }
 
-    /// Waits up to 10 s for messages under way, then ends. Again is harmless.
+    /// Waits up to 10 s for messages in flight, then ends. Calling it again is harmless.
     public func close() async {
         let core = self.state.withLock { state in
             state.isClosed = true

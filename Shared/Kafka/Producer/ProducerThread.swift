@@ -15,7 +15,7 @@ final class ProducerThread: Sendable {
     private let state = Mutex(State())
     private let failure = Failure()
 
-    /// What the callbacks and this object share.
+    /// The state shared by the callbacks and this object.
     private final class Failure: Sendable { let isThere = Atomic<Bool>(false) }
 
     /// A fatal error has ended the handle: nothing can be produced with it any more.
@@ -23,7 +23,7 @@ final class ProducerThread: Sendable {
 
     private let topics: [String]
 
-    /// - Parameter topics: what will be produced to; looked up at once.
+    /// - Parameter topics: the topics to produce to; looked up at once.
     init(
         properties: [(String, String)], topics: [String], onEvent: (@Sendable (KafkaEvent) -> Void)?
     ) throws(KafkaError) {
@@ -41,7 +41,7 @@ final class ProducerThread: Sendable {
 
     /// Hands a copy of the message to librdkafka.
     ///
-    /// - Returns: nil when it is queued: its report will come; else why not, and no report comes.
+    /// - Returns: nil if it is queued: its report will come; else the error, and no report comes.
     func queue(_ message: KafkaMessage, _ slot: UnsafeMutablePointer<DeliveryBatch.Slot>) -> KafkaError? {
         do throws(KafkaError) {
             let isStopping = self.state.withLock { $0.isStopping }
@@ -56,7 +56,7 @@ final class ProducerThread: Sendable {
                     }
                 }
                 guard code != RD_KAFKA_RESP_ERR_NO_ERROR else { return }
-                // Headers are librdkafka's on success only (rdkafka.h, RD_KAFKA_V_HEADERS).
+                // librdkafka takes ownership of headers on success only (rdkafka.h, RD_KAFKA_V_HEADERS).
                 if let headers = unsafe headers { unsafe rd_kafka_headers_destroy(headers) }
                 throw KafkaError(code, "producing to \(message.topic)")
             }
@@ -87,7 +87,7 @@ final class ProducerThread: Sendable {
         try? unsafe self.handle.use { raw throws(KafkaError) in
             let wait = Int32(clamping: KafkaProducer.flushWait.wholeMilliseconds)
             guard unsafe rd_kafka_flush(raw, wait) != RD_KAFKA_RESP_ERR_NO_ERROR else { return }
-            // Every message must have its report before the handle goes, or its caller would wait for ever.
+            // Every message must have its report before the handle is destroyed, or its caller would wait forever.
             _ = unsafe rd_kafka_purge(raw, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT)
             _ = unsafe rd_kafka_flush(raw, wait)
         }
@@ -101,9 +101,9 @@ final class ProducerThread: Sendable {
         for closer in closers { closer.resume() }
     }
 
-    /// Makes librdkafka find the topics' partitions now.
+    /// Makes librdkafka look up the topics' partitions at once.
     ///
-    /// The first message to a topic that it does not know waits for its look at all topics, once a second.
+    /// The first message to a topic that it does not know waits for its refresh of all topics, once a second.
     private func lookUp() -> [OpaquePointer] {
         let handles = try? unsafe self.handle.use { raw throws(KafkaError) in
             unsafe self.topics.compactMap { unsafe rd_kafka_topic_new(raw, $0, nil) }
@@ -128,7 +128,7 @@ final class ProducerThread: Sendable {
         return unsafe headers
     }
 
-    /// Lends bytes to C: nil as a null pointer, empty as a pointer to nothing, which Kafka tells apart.
+    /// Lends bytes to C: nil as a null pointer, empty as a pointer to nothing; Kafka distinguishes these.
     private static func lend<Value>(_ bytes: [UInt8]?, _ body: (UnsafeRawPointer?, Int) -> Value) -> Value {
         guard let bytes else { return body(nil, 0) }
         if bytes.isEmpty { return unsafe withUnsafeBytes(of: UInt8(0)) { unsafe body($0.baseAddress, 0) } }

@@ -1,10 +1,10 @@
 import CRDKafka
 import Synchronization
 
-/// Reads partitions between two offsets, without a group: for restoring a view, for looking at dead letters.
+/// Reads partitions between two offsets, without a group: for restoring a view, for inspecting dead letters.
 ///
 /// Owner: this object owns one C handle and ends it when the last read has ended.
-/// Thread: one of its own for questions, and one for each read under way.
+/// Thread: one of its own for queries, and one for each read in progress.
 /// Bounded: 16 reads at once; each hands out one batch at a time and reads ahead `readAhead` (4 MiB) and one fetch; a
 /// wait without progress by `patience`.
 public final class KafkaReader: Sendable {
@@ -25,7 +25,8 @@ public final class KafkaReader: Sendable {
     /// Connects in the background.
     ///
     /// - Parameters:
-    ///   - patience: a read fails when nothing came for so long. A broker that is back before is not noticed.
+    ///   - patience: the time without any record or progress after which a read fails. A shorter broker outage goes
+    ///     unnoticed.
     ///   - readAhead: KiB that are read ahead for each read.
     /// - Throws: `.configuration` naming the property.
     public init(
@@ -45,7 +46,7 @@ public final class KafkaReader: Sendable {
         self.line = try KafkaLine(name: "kafka-reader")
     }
 
-    /// Connects in the background; a read fails when nothing came for 30 s.
+    /// Connects in the background; a read fails after 30 s without progress.
     ///
     /// - Throws: `.configuration` naming the property.
     public convenience init(_ configuration: KafkaConfiguration) throws(KafkaError) {
@@ -53,12 +54,12 @@ public final class KafkaReader: Sendable {
     }
 
     deinit {
-        // Reads hold this object, so none is under way.
+        // Reads retain this object, so none is in progress.
         let handle = self.handle
         self.line.end { handle.destroy() }
     }
 
-    /// What the caller's properties may override.
+    /// Defaults that the caller's properties may override.
     static let defaults = [
         "client.id": "waybill",
         "queued.min.messages": "1000",
@@ -70,22 +71,22 @@ public final class KafkaReader: Sendable {
         "reconnect.backoff.max.ms": "2000",
     ]
 
-    /// The end of a partition must be told, a cut one begins at its first record, and nothing is committed.
+    /// The end of a partition must be reported, a truncated one begins at its first record, and nothing is committed.
     static let fixed = [
         "enable.partition.eof": "true", "auto.offset.reset": "earliest", "enable.auto.commit": "false",
         "enable.auto.offset.store": "false", "auto.commit.enable": "false",
     ]
 
-    /// What each partition of a topic holds now, in the order of partitions.
+    /// The present bounds of each partition of a topic, in the order of partitions.
     ///
-    /// - Throws: `.unknownTopic`; `.timedOut` or `.transport` within 10 s when no broker answers; `.closed`.
+    /// - Throws: `.unknownTopic`; `.timedOut` or `.transport` within 10 s if no broker answers; `.closed`.
     public func bounds(of topic: String) async throws(KafkaError) -> [KafkaBounds] {
         let handle = self.handle
         return try await self.line.run { () throws(KafkaError) in
             try unsafe handle.use { raw throws(KafkaError) in
                 let wait: Int32 = 10_000
                 let count = try unsafe TopicQuery.partitions(raw, topic, timeoutMilliseconds: wait).count
-                // The beginning first: an end that is asked for later cannot lie before it.
+                // The beginning first: an end that is queried later cannot be before it.
                 let first = try unsafe OffsetQuery.offsets(
                     raw, topic, count, at: Int64(RD_KAFKA_OFFSET_BEGINNING), timeoutMilliseconds: wait)
                 let end = try unsafe OffsetQuery.offsets(
@@ -100,16 +101,14 @@ public final class KafkaReader: Sendable {
 
     /// Hands the records from `from` up to, not including, `to` to `body`, batch by batch and in order.
     ///
-    /// Ends when the position has reached `to`, also where the last offsets hold no records. A `from` that the broker
-    /// has deleted begins at the first record that is there. Tombstones come with a nil value. The next batch is
-    /// fetched while `body` works and handed out when it is done; its time does not count as waiting.
+    /// Ends when the position has reached `to`, also if the last offsets hold no records. A `from` that the broker has
+    /// deleted begins at the first existing record. Tombstones have a nil value. The next batch is fetched while `body`
+    /// works and handed out when it is done; the time of `body` does not count as waiting.
     /// - Parameters:
     ///   - records: at most this many in a batch, at least 1.
-    ///   - bytes: a batch ends when its records weigh so much by `KafkaRecord.size`; the last one may reach over.
-    ///   - began: is told what the partition holds, before the first batch.
-    /// - Throws: `.outOfRange` when the partition ends before `from` or its offsets start over; `.timedOut` when
-    ///   nothing came for as long as the reader's patience; `.busy` for a partition that is being read, or more than
-    ///   16 reads; `.cancelled`; `.closed`; `.unknownTopic`; `.authorization`; and what `body` throws.
+    ///   - bytes: a batch ends when the sum of its records' `KafkaRecord.size` reaches this; the last one may exceed
+    ///     it.
+    ///   - began: called with the partition's bounds, before the first batch.
     public func read(
         _ topic: String, partition: Int32, from: Int64, to: Int64, records: Int, bytes: Int,
         began: (KafkaBounds) -> Void = { _ in }, _ body: ([KafkaRecord]) async throws -> Void
@@ -141,14 +140,14 @@ public final class KafkaReader: Sendable {
         } catch {
             outcome = .failure(error)
         }
-        // Before the next read of this partition may begin; stopping is not bounded by anything but librdkafka's own
-        // thread, which answers at once.
+        // Before the next read of this partition may begin; the only bound on stopping is librdkafka's own thread,
+        // which answers at once.
         try? await line.run { () throws(KafkaError) in fetch.stop() }
         line.end()
         try outcome.get()
     }
 
-    /// Lets reads under way fail with `.closed` and ends the threads. Again is harmless.
+    /// Makes reads in progress fail with `.closed` and ends the threads. Calling it again is harmless.
     public func close() async {
         await withCheckedContinuation { continuation in
             let isEmpty = self.state.withLock { state in
@@ -190,7 +189,7 @@ public final class KafkaReader: Sendable {
         for closer in closers { closer.resume() }
     }
 
-    /// Finds where the partition stands, for as long as the patience lasts, and starts to fetch.
+    /// Queries the bounds of the partition, for as long as the patience lasts, and starts to fetch.
     private func start(
         _ fetch: PartitionFetch, _ line: KafkaLine, _ progress: inout ReadProgress
     ) async throws(KafkaError) -> KafkaBounds {

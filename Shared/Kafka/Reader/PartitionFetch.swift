@@ -3,12 +3,12 @@ import Synchronization
 
 /// The sole owner of one `rd_kafka_topic_t *` and of the fetching of one of its partitions.
 ///
-/// Owner: this object; `stop` gives it back. Thread: the one of the read, which calls everything here.
-/// Bounded: librdkafka reads ahead up to `queued.max.messages.kbytes`; each call waits for `tick`, or `query` as long
-/// as it is told. Source: rdkafka.h, "Simple Consumer API (legacy)": it needs no group, each partition has its queue
+/// Owner: this object; `stop` releases it. Thread: the one of the read, which makes all calls here. Bounded: librdkafka
+/// reads ahead up to `queued.max.messages.kbytes`; each call waits for `tick`, or `query` as long as its argument says.
+/// Source: rdkafka.h, "Simple Consumer API (legacy)": it needs no group, each partition has its queue
 @safe
 final class PartitionFetch: @unchecked Sendable {  // tidy: the pointer is constant and rd_kafka_topic_t is thread-safe
-    /// How late a cancellation is noticed.
+    /// The longest delay, in milliseconds, before a cancellation is noticed.
     static let tick: Int32 = 100
 
     private let handle: KafkaHandle
@@ -17,7 +17,7 @@ final class PartitionFetch: @unchecked Sendable {  // tidy: the pointer is const
     private let partition: Int32
     private let isStarted = Atomic<Bool>(false)
 
-    /// - Throws: `.closed`, or why librdkafka refuses the name.
+    /// - Throws: `.closed`, or librdkafka's reason for refusing the name.
     init(_ handle: KafkaHandle, topic: String, partition: Int32) throws(KafkaError) {
         self.handle = handle
         self.topic = topic
@@ -30,14 +30,14 @@ final class PartitionFetch: @unchecked Sendable {  // tidy: the pointer is const
         }
     }
 
-    /// What the partition holds now.
+    /// The present bounds of the partition.
     ///
     /// Not by rd_kafka_query_watermark_offsets: at v2.0.2 it ignores its time limit once the leader is known and waits
-    /// for a broker that is away.
+    /// for a broker that cannot be reached.
     func query(milliseconds: Int32) throws(KafkaError) -> KafkaBounds {
         try unsafe self.handle.use { raw throws(KafkaError) in
             _ = unsafe rd_kafka_poll(raw, 0)
-            // The beginning first: an end that is asked for later cannot lie before it.
+            // The beginning first: an end that is queried later cannot be before it.
             let first = try unsafe OffsetQuery.offset(
                 raw, self.topic, self.partition, at: Int64(RD_KAFKA_OFFSET_BEGINNING),
                 timeoutMilliseconds: milliseconds)
@@ -57,18 +57,18 @@ final class PartitionFetch: @unchecked Sendable {  // tidy: the pointer is const
         self.isStarted.store(true, ordering: .relaxed)
     }
 
-    /// Ends the fetching and gives the topic back. Exactly once, as the last call, before the handle may end.
+    /// Ends the fetching and releases the topic. Exactly once, as the last call, before the handle may end.
     func stop() {
         try? unsafe self.handle.use { _ throws(KafkaError) in
-            // Stopping what was not started waits for ever, if the partition was read before.
+            // Stopping a fetch that was not started waits forever, if the partition was read before.
             if self.isStarted.load(ordering: .relaxed) { _ = unsafe rd_kafka_consume_stop(self.raw, self.partition) }
             unsafe rd_kafka_topic_destroy(self.raw)
         }
     }
 
-    /// Waits a tick for something to come, then takes what is there up to the limits.
+    /// Waits a tick for the first record, then takes the available ones up to the limits.
     ///
-    /// - Throws: `.outOfRange` when offsets start over, and what waiting cannot mend.
+    /// - Throws: `.outOfRange` if offsets start over, and errors that waiting cannot cure.
     func take(_ progress: inout ReadProgress, records limit: Int, bytes: Int) throws(KafkaError) -> [KafkaRecord] {
         var records: [KafkaRecord] = []
         var size = 0
@@ -95,7 +95,7 @@ final class PartitionFetch: @unchecked Sendable {  // tidy: the pointer is const
         return records
     }
 
-    /// Something in the place of a record: the end of the partition, or an error that mends itself or not.
+    /// Handles a message in place of a record: the end of the partition, or an error, transient or not.
     private func note(
         _ message: UnsafeMutablePointer<rd_kafka_message_t>, _ code: rd_kafka_resp_err_t,
         _ progress: inout ReadProgress
@@ -112,7 +112,7 @@ final class PartitionFetch: @unchecked Sendable {  // tidy: the pointer is const
 }
 
 extension KafkaError {
-    /// Waiting may help, as far as the library knows: it goes on by itself.
+    /// True if waiting may help, as far as the library knows: it retries by itself.
     var mayPass: Bool {
         switch self.code {
         case .configuration, .outOfMemory, .closed, .cancelled, .authorization, .unsupported, .unknownTopic, .fenced,

@@ -1,15 +1,15 @@
-/// How far one read has come, and when it has waited long enough. No C, no clock.
+/// The progress of one read, and the decision that it has waited long enough. No C, no clock.
 ///
 /// The position counts, not the records: compaction and control records leave gaps, also at the end of a partition.
 struct ReadProgress {
-    /// What is read, for messages: `topic/partition`.
+    /// The partition that is read, for messages: `topic/partition`.
     let name: String
     let to: Int64
     let patience: Duration
     /// The next offset that may come.
     private(set) var position: Int64
     private var lastAt: ContinuousClock.Instant
-    /// The last thing that Kafka complained about since something came.
+    /// The last error from Kafka since the last progress.
     private var complaint: String?
 
     init(name: String, from: Int64, to: Int64, patience: Duration, now: ContinuousClock.Instant) {
@@ -22,9 +22,9 @@ struct ReadProgress {
 
     var isDone: Bool { self.position >= self.to }
 
-    /// Takes the bounds of the partition in: what was deleted is left out.
+    /// Applies the bounds of the partition: deleted offsets are skipped.
     ///
-    /// - Throws: `.outOfRange` when the partition ends before the read would begin: the topic was made anew.
+    /// - Throws: `.outOfRange` if the partition ends before the read would begin: the topic was recreated.
     mutating func begin(_ bounds: KafkaBounds) throws(KafkaError) {
         guard self.position <= bounds.end else {
             throw KafkaError(
@@ -33,9 +33,9 @@ struct ReadProgress {
         self.position = max(self.position, bounds.first)
     }
 
-    /// Notes a record; false when it lies behind the end of the read.
+    /// Notes a record; false if it lies after the end of the read.
     ///
-    /// - Throws: `.outOfRange` for an offset that was passed already: the topic was made anew or cut.
+    /// - Throws: `.outOfRange` for an offset that was passed already: the topic was recreated or truncated.
     mutating func takes(_ offset: Int64) throws(KafkaError) -> Bool {
         try self.checkForward(offset)
         // An offset is below Int64.max: the broker counts records.
@@ -43,7 +43,7 @@ struct ReadProgress {
         return offset < self.to
     }
 
-    /// Notes that nothing lies between the position and this offset.
+    /// Notes that there is nothing between the position and this offset.
     mutating func reachedEnd(at offset: Int64) throws(KafkaError) {
         try self.checkForward(offset)
         self.position = offset
@@ -51,13 +51,13 @@ struct ReadProgress {
 
     mutating func complained(_ error: KafkaError) { self.complaint = error.message }
 
-    /// Starts the patience anew: something came, or the caller was at work.
+    /// Restarts the patience: there was progress, or the caller was at work.
     mutating func moved(now: ContinuousClock.Instant) {
         self.lastAt = now
         self.complaint = nil
     }
 
-    /// - Throws: `.timedOut` when nothing came for as long as `patience` says.
+    /// - Throws: `.timedOut` after `patience` without progress.
     func check(now: ContinuousClock.Instant) throws(KafkaError) {
         if now - self.lastAt < self.patience { return }
         let reason = self.complaint.map { ": \($0)" } ?? ""

@@ -1,7 +1,7 @@
-/// What a partition holds at a moment.
+/// The offsets of a partition at one moment.
 public struct KafkaBounds: Hashable, Sendable {
     public let partition: Int32
-    /// The first offset that is still there; `end` when the partition is empty.
+    /// The first offset that still exists; `end` if the partition is empty.
     public let first: Int64
     /// The next offset to be written. Compaction leaves gaps, so there may be fewer records than `end - first`.
     public let end: Int64

@@ -1,12 +1,12 @@
 import Glibc
 
 extension KafkaConfiguration {
-    /// A larger file is refused. A properties file has some dozens of lines.
+    /// The most bytes of a properties file, which has some dozens of lines; a larger file is refused.
     static let fileLimit = 1 << 20
 
     /// Reads a file of librdkafka properties: `name=value` lines, `#` begins a comment line.
     ///
-    /// Whether librdkafka knows the names shows when a handle is made.
+    /// Unknown names are detected when a handle is made.
     /// - Throws: `.configuration` naming the file, and the line that has no `=`.
     public static func properties(file: String) throws(KafkaError) -> [String: String] {
         guard let stream = unsafe fopen(file, "re") else {
@@ -31,7 +31,7 @@ extension KafkaConfiguration {
         }
     }
 
-    /// The parser behind `properties(file:)`. A later line wins over an earlier one.
+    /// The parser of `properties(file:)`. A later line overrides an earlier one.
     ///
     /// - Throws: `.configuration` with the number of the line, never its text: it may be a secret.
     static func properties(text: String) throws(KafkaError) -> [String: String] {

@@ -1,12 +1,12 @@
-/// Where Kafka is and how to speak with it.
+/// The address of Kafka and the properties for its clients.
 public struct KafkaConfiguration: Sendable {
-    /// `host:port`, several with commas.
+    /// `host:port`, several separated by commas.
     public var bootstrap: String
     /// librdkafka properties; they override the wrapper's defaults, except the reserved ones and `guarantees`.
     public var properties: [String: String]
-    /// Where the properties were read from, for messages.
+    /// The file that the properties were read from, for messages.
     public var file: String?
-    /// Gets what a service may want to log; default: nothing is logged.
+    /// Receives events that a service may want to log; default: nothing is logged.
     ///
     /// Called on threads of librdkafka and of the wrapper: return at once, call nothing of this module.
     public var onEvent: (@Sendable (KafkaEvent) -> Void)?
@@ -21,7 +21,7 @@ public struct KafkaConfiguration: Sendable {
         self.onEvent = onEvent
     }
 
-    /// Properties that this module sets by itself because its promises hang on them.
+    /// Properties that this module sets by itself because its guarantees depend on them.
     static let reserved: [String: String] = [
         "bootstrap.servers": "remove this line, the bootstrap address is given apart from the properties",
         "metadata.broker.list": "remove this line, the bootstrap address is given apart from the properties",
@@ -34,7 +34,7 @@ public struct KafkaConfiguration: Sendable {
         "transactional.id": "transactions are not used",
     ]
 
-    /// A property that may only have some values, since a promise hangs on it.
+    /// A property that may only have some values, since a guarantee depends on it.
     struct Guarantee {
         let names: [String]
         /// Lower case.
@@ -42,7 +42,7 @@ public struct KafkaConfiguration: Sendable {
         let reason: String
     }
 
-    /// The properties that a file shared with other programs may repeat, and not change.
+    /// The properties that a file shared with other programs may repeat, but not change.
     ///
     /// Source: librdkafka CONFIGURATION.md, with its aliases and other spellings of a value
     static let guarantees: [Guarantee] = [
@@ -87,21 +87,21 @@ public struct KafkaConfiguration: Sendable {
         }
     }
 
-    /// True for properties whose value may never stand in a message.
+    /// True for properties whose value may never appear in a message.
     static func isSecret(_ name: String) -> Bool {
         let marks = ["password", "secret", "ssl.key", "key.pem", "oauthbearer.config", "jaas", "passphrase"]
         return marks.contains { name.contains($0) }
     }
 
-    /// Looks whether librdkafka knows all names and takes all values, without making a handle.
+    /// Checks that librdkafka knows all names and accepts all values, without making a handle.
     ///
-    /// What it says of several together, and of files that they name, shows when a handle is made.
+    /// Its errors about several of them together, and about files that they name, appear when a handle is made.
     /// - Throws: `.configuration` naming the property.
     public func check() throws(KafkaError) {
         try KafkaHandle.check(try self.resolved(defaults: [:], fixed: [:]))
     }
 
-    /// Makes something of this configuration; what is wrong with it is said with the file.
+    /// Makes something of this configuration; errors name the file.
     func naming<Value>(_ make: () throws(KafkaError) -> Value) throws(KafkaError) -> Value {
         do {
             return try make()
@@ -111,7 +111,7 @@ public struct KafkaConfiguration: Sendable {
         }
     }
 
-    /// The properties of a handle, in a fixed order: defaults, then the caller's, then what is fixed.
+    /// The properties of a handle, in a fixed order: defaults, then the caller's, then the fixed ones.
     ///
     /// - Throws: `.configuration` for a reserved property, a value that breaks a guarantee, or an empty bootstrap
     ///   address.

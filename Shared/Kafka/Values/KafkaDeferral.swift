@@ -1,10 +1,10 @@
-/// The records that a worker puts off for later, and those that it takes up again.
+/// The records that a worker defers, and those that it resumes.
 public struct KafkaDeferral: Sendable {
-    /// Records in hand that are put off: they are not in hand any more, and not done.
+    /// Records in hand that are deferred: they are not in hand any more, and not done.
     public var putOff: [KafkaReceipt] = []
-    /// Records that were put off and are in hand again.
+    /// Records that were deferred and are in hand again.
     public var again: [KafkaReceipt] = []
-    /// By partition the first offset of all that is put off from now on; nil: nothing is.
+    /// By partition the lowest deferred offset from this call on; nil: none is deferred.
     public var holds: [KafkaPartition: Int64?] = [:]
 
     public init() {}

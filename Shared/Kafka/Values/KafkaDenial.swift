@@ -1,8 +1,8 @@
 import CRDKafka
 
-/// Something that brokers refuse, in the terms of who has to allow it.
+/// An operation that brokers refuse, in terms of the permission it needs.
 public enum KafkaDenial: Hashable, Sendable {
-    /// TLS or SASL: they do not know who we are, or do not believe it.
+    /// TLS or SASL: the brokers do not know our identity, or do not accept it.
     case access
     case read(topic: String)
     case write(topic: String)
@@ -10,7 +10,7 @@ public enum KafkaDenial: Hashable, Sendable {
     /// An idempotent producer gets no number: it may write to none of its topics.
     case idempotence(topics: [String])
 
-    /// The right that an administrator has to grant; nil for `access`, which our own configuration mends.
+    /// The right that an administrator has to grant; nil for `access`, which is corrected in our own configuration.
     public var right: String? {
         switch self {
         case .access: nil
@@ -24,7 +24,7 @@ public enum KafkaDenial: Hashable, Sendable {
     }
 }
 
-/// The use of a handle, which tells what a refusal is about.
+/// The use of a handle, which determines the subject of a refusal.
 enum KafkaRole: Sendable {
     case member(group: String, topics: [String])
     case producer(topics: [String])
@@ -32,9 +32,9 @@ enum KafkaRole: Sendable {
 }
 
 extension KafkaDenial {
-    /// The refusal that an error is; nil if it is none.
+    /// The refusal that an error represents; nil if it is not one.
     ///
-    /// - Parameter topic: that the error came with.
+    /// - Parameter topic: the topic that the error came with.
     init?(_ error: KafkaError, _ role: KafkaRole, topic: String? = nil) {
         guard error.code == .authorization else { return nil }
         switch (rd_kafka_resp_err_t(rawValue: error.libraryCode), role) {
@@ -51,7 +51,7 @@ extension KafkaDenial {
 }
 
 extension KafkaEvent {
-    /// An error that is survived by trying again, or a refusal, which says what to grant.
+    /// An error that is handled by a retry, or a refusal, which says what to grant.
     init(_ severity: Severity, _ error: KafkaError, _ role: KafkaRole, topic: String? = nil) {
         guard let denial = KafkaDenial(error, role, topic: topic) else {
             self.init(severity: severity, kind: .error, message: error.message)

@@ -1,51 +1,51 @@
 import CRDKafka
 
-/// What went wrong between us and Kafka. Two are equal when their codes are.
+/// A failure between us and Kafka. Two are equal when their codes are.
 public struct KafkaError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// What a caller can tell apart; everything else a broker may answer is `.refused`.
+    /// The failures that a caller can distinguish; any other answer of a broker is `.refused`.
     public enum Code: String, Hashable, Sendable {
         /// A property, a file of properties or a bootstrap address is wrong.
         case configuration
         /// The C library could not allocate or start a thread.
         case outOfMemory
-        /// The handle was closed.
+        /// The handle is closed.
         case closed
         /// The waiting task was cancelled.
         case cancelled
-        /// A second caller waits on something that takes one.
+        /// A second caller waits on something that allows only one.
         case busy
-        /// The producer's queue or the worker's line stayed full for the whole wait.
+        /// The producer's queue or the line of blocking calls stayed full for the whole wait.
         case queueFull
         /// A message is larger than `message.max.bytes` here or at the broker.
         case messageTooLarge
         /// The topic or partition is not there.
         case unknownTopic
-        /// The partition does not reach to this offset, or its offsets started over.
+        /// The partition does not extend to this offset, or its offsets started over.
         case outOfRange
         /// No broker can be reached.
         case transport
         /// No answer in time.
         case timedOut
-        /// TLS, SASL or an access list said no.
+        /// TLS, SASL or an access list refused.
         case authorization
-        /// The group moved on: the generation is over or the member unknown.
+        /// The group moved on: the generation is over or the member is unknown.
         case rebalanced
         /// Another member took our `group.instance.id`.
         case fenced
         /// The broker does not offer this request.
         case unsupported
-        /// Any other answer; `message` has the library's own words.
+        /// Any other answer; `message` has the library's own text.
         case refused
     }
 
     public let code: Code
     /// The action in gerund form, its object and the reason. Never a secret.
     public let message: String
-    /// Trying again may help.
+    /// True if a retry may help.
     public let isRetriable: Bool
-    /// This handle is of no more use: close it, make a new one.
+    /// True if this handle can no longer be used: close it, make a new one.
     public let isFatal: Bool
-    /// librdkafka's own number; 0 when the error is ours. Source: rdkafka.h, rd_kafka_resp_err_t
+    /// librdkafka's own number; 0 if the error is ours. Source: rdkafka.h, rd_kafka_resp_err_t
     public let libraryCode: Int32
 
     public init(
@@ -64,7 +64,7 @@ public struct KafkaError: Error, Hashable, Sendable, CustomStringConvertible {
 }
 
 extension KafkaError {
-    /// Reads librdkafka's code.
+    /// Maps librdkafka's code.
     ///
     /// - Parameter action: gerund and object, "committing 3 positions".
     init(_ library: rd_kafka_resp_err_t, _ action: String, reason: String? = nil) {

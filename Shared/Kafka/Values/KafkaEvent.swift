@@ -1,27 +1,27 @@
-/// Something a service may want to log: what librdkafka says, what a broker refuses, which partitions come and go.
+/// An event that a service may want to log: librdkafka's log lines, refusals of a broker, partitions that come and go.
 public struct KafkaEvent: Sendable, CustomStringConvertible {
-    /// How grave; `error` does not mean that work stopped: the handle goes on trying unless a call throws.
+    /// The severity; `error` does not mean that work stopped: the handle keeps retrying unless a call throws.
     public enum Severity: String, Sendable { case error, warning, info, debug }
 
-    /// What it is about.
+    /// The subject of the event.
     public enum Kind: String, Sendable {
         /// A line of librdkafka's own log.
         case log
-        /// An error that is survived by trying again.
+        /// An error that is handled by a retry.
         case error
-        /// The same, because TLS, SASL or an access list said no: somebody must mend the configuration.
+        /// The same, because TLS, SASL or an access list refused: the configuration must be corrected.
         case denied
-        /// A refused thing works.
+        /// A refused operation works.
         case granted
         /// Partitions came to this consumer.
         case assigned
-        /// Partitions were taken from this consumer in good order.
+        /// Partitions were revoked from this consumer in an orderly way.
         case revoked
-        /// Partitions went to somebody else before we could finish.
+        /// Partitions went to another member before we could finish.
         case lost
-        /// The worker is slow; fetching stops until it has caught up.
+        /// The worker is slow; fetching is paused until it has caught up.
         case paused
-        /// Fetching goes on.
+        /// Fetching continues.
         case resumed
     }
 

@@ -1,4 +1,4 @@
-/// A place in a partition: of a record, or, when committed, of the next record to read.
+/// A position in a partition: that of a record, or, when committed, of the next record to read.
 public struct KafkaPosition: Hashable, Sendable {
     public var topic: String
     public var partition: Int32

@@ -1,22 +1,22 @@
-/// Names a record that was handed out, so that its work can be ended when its content is long forgotten.
+/// Identifies a record that was handed out, so that its work can be finished after its content has been released.
 public struct KafkaReceipt: Hashable, Sendable {
     public let topic: String
     public let partition: Int32
     public let offset: Int64
-    /// Which coming of its partition to the consumer it was read under; 0 if it did not come from a group's consumer.
+    /// The assignment of its partition under which it was read; 0 if it did not come from a group's consumer.
     let assignment: UInt64
 
-    /// Where the record stands.
+    /// The position of the record.
     public var position: KafkaPosition {
         KafkaPosition(topic: self.topic, partition: self.partition, offset: self.offset)
     }
 
-    /// `topic/partition/offset`, as dead letters tell their origin.
+    /// `topic/partition/offset`, the form in which dead letters name their origin.
     public var origin: String { "\(self.topic)/\(self.partition)/\(self.offset)" }
 }
 
 extension KafkaRecord {
-    /// What the consumer wants to see again when the record's work is done.
+    /// The part of the record that the consumer needs back when its work is done.
     public var receipt: KafkaReceipt {
         KafkaReceipt(
             topic: self.topic, partition: self.partition, offset: self.offset, assignment: self.assignment)
@@ -24,7 +24,7 @@ extension KafkaRecord {
 }
 
 extension KafkaRecord {
-    /// The same record as if it had been handed out with another one of its partition.
+    /// The same record as if it had been handed out together with another one of its partition.
     public func handedOut(with receipt: KafkaReceipt) -> KafkaRecord {
         var record = self
         record.assignment = receipt.assignment

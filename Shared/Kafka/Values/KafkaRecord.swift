@@ -1,17 +1,17 @@
-/// One record as it stands in a partition.
+/// One record of a partition.
 public struct KafkaRecord: Hashable, Sendable {
     public let topic: String
     public let partition: Int32
     public let offset: Int64
-    /// Milliseconds since 1970; -1 when the record has none.
+    /// Milliseconds since 1970; -1 if the record has none.
     public let timestampMilliseconds: Int64
     /// nil is no key, which is not the empty key.
     public let key: [UInt8]?
     /// nil is a tombstone, which is not the empty value.
     public let value: [UInt8]?
-    /// As they came: order kept, names may repeat.
+    /// As received: order kept, names may repeat.
     public let headers: [KafkaHeader]
-    /// Which coming of its partition to the consumer it was read under; 0 if it did not come from a group's consumer.
+    /// The assignment of its partition under which it was read; 0 if it did not come from a group's consumer.
     var assignment: UInt64 = 0
 
     public init(
@@ -27,13 +27,13 @@ public struct KafkaRecord: Hashable, Sendable {
         self.headers = headers
     }
 
-    /// What to commit once this record and all before it are done: the next to read.
+    /// The position to commit once this record and all before it are done: the next to read.
     public var next: KafkaPosition {
         // An offset is below Int64.max: the broker counts records.
         KafkaPosition(topic: self.topic, partition: self.partition, offset: self.offset &+ 1)
     }
 
-    /// What the record weighs in a bounded buffer, bookkeeping included.
+    /// The record's size in a bounded buffer in bytes, bookkeeping included.
     public var size: Int {
         var size = 128 + (self.key?.count ?? 0) + (self.value?.count ?? 0)
         for header in self.headers { size += 32 + header.name.utf8.count + (header.value?.count ?? 0) }
