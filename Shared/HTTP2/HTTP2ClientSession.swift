@@ -5,14 +5,14 @@ public import NIOCore
 ///
 /// Owner: this object owns the `nghttp2_session` and its ledger, and frees both. Thread: one, its user's (an event
 /// loop); not Sendable.
-/// Bounded: 4 KiB of body and debug data are kept per stream, only named headers; nghttp2 bounds header blocks and
+/// Bounded: 4 KiB of body and debug data are kept per stream, only named headers; nghttp2 limits header blocks and
 /// floods of control frames.
 ///
-/// Order of use: `receive` or `submit`, then `write` until nothing comes, then `takeEvents` (writing can end streams,
-/// too).
+/// Order of use: `receive` or `submit`, then `write` until it appends nothing, then `takeEvents` (writing can end
+/// streams, too).
 @safe
 public final class HTTP2ClientSession {
-    /// How much of a response's body, a header's value and GOAWAY's debug data is kept.
+    /// The most bytes kept of a response's body, of a header's value and of GOAWAY's debug data.
     public static let keptBytes = 4096
 
     private let raw: OpaquePointer
@@ -20,7 +20,7 @@ public final class HTTP2ClientSession {
     private let ledger: UnsafeMutablePointer<SessionLedger>
 
     /// - Parameter keptHeaders: names, in lower case, of the response headers to report.
-    /// - Throws: `HTTP2Error` with code `.library` when nghttp2 has no memory.
+    /// - Throws: `HTTP2Error` with code `.library` if nghttp2 has no memory.
     public init(keptHeaders: [String]) throws(HTTP2Error) {
         let ledger = UnsafeMutablePointer<SessionLedger>.allocate(capacity: 1)
         unsafe ledger.initialize(to: SessionLedger(keptHeaders: keptHeaders, keptBytes: Self.keptBytes))
@@ -31,7 +31,7 @@ public final class HTTP2ClientSession {
         }
         unsafe self.raw = raw
         unsafe self.ledger = ledger
-        // The defaults of RFC 9113 §6.5.2 except that nobody may push to us.
+        // The defaults of RFC 9113 §6.5.2 except that the server may not push.
         var settings = nghttp2_settings_entry(
             settings_id: Int32(bitPattern: NGHTTP2_SETTINGS_ENABLE_PUSH.rawValue), value: 0)
         try check(unsafe nghttp2_submit_settings(raw, UInt8(NGHTTP2_FLAG_NONE.rawValue), &settings, 1))
@@ -43,24 +43,24 @@ public final class HTTP2ClientSession {
         unsafe self.ledger.deallocate()
     }
 
-    /// Whether `takeEvents` has something to hand over.
+    /// True if `takeEvents` has something to return.
     public var hasEvents: Bool { unsafe !self.ledger.pointee.events.isEmpty }
 
-    /// How many things `takeEvents` has to hand over.
+    /// The number of events that `takeEvents` would return.
     public var eventCount: Int { unsafe self.ledger.pointee.events.count }
 
-    /// How many submitted requests have not ended.
+    /// The number of submitted requests that have not ended.
     public var openStreams: Int { unsafe self.ledger.pointee.openStreams }
 
-    /// Nothing is to be read or written any more: the connection can be closed.
+    /// True if nothing is left to be read or written: the connection can be closed.
     public var isFinished: Bool {
         unsafe nghttp2_session_want_read(self.raw) == 0 && nghttp2_session_want_write(self.raw) == 0
     }
 
-    /// Takes bytes from the peer. Must not be called while events are being produced by nghttp2, that is from nowhere
-    /// but its owner.
+    /// Processes bytes from the peer. Must not be called from within a callback of nghttp2, that is, only by the
+    /// session's owner.
     ///
-    /// - Throws: `HTTP2Error` with code `.connection`; a GOAWAY for the peer may stand ready to be written.
+    /// - Throws: `HTTP2Error` with code `.connection`; a GOAWAY for the peer may then be ready to be written.
     public func receive(_ bytes: ByteBuffer) throws(HTTP2Error) {
         let taken = unsafe bytes.withUnsafeReadableBytes { bytes in
             unsafe nghttp2_session_mem_recv(
@@ -71,12 +71,12 @@ public final class HTTP2ClientSession {
         }
     }
 
-    /// Appends everything that is to be sent now.
+    /// Appends all bytes that can be sent at once.
     ///
-    /// Nothing comes while the peer's flow control windows are shut.
+    /// Appends nothing while the peer's flow control windows are full.
     public func write(into buffer: inout ByteBuffer) throws(HTTP2Error) {
         while true {
-            // The pointer lives until the next call only (nghttp2.h, nghttp2_session_mem_send).
+            // The pointer is valid until the next call only (nghttp2.h, nghttp2_session_mem_send).
             var start: UnsafePointer<UInt8>?
             let count = unsafe nghttp2_session_mem_send(self.raw, &start)
             guard count >= 0 else {
@@ -87,7 +87,7 @@ public final class HTTP2ClientSession {
         }
     }
 
-    /// Hands over what happened, by swapping with an array whose storage is reused.
+    /// Returns the events so far, by swapping with an array whose storage is reused.
     ///
     /// - Parameter events: its content is dropped.
     public func takeEvents(into events: inout [HTTP2Event]) {
@@ -95,11 +95,11 @@ public final class HTTP2ClientSession {
         unsafe swap(&events, &self.ledger.pointee.events)
     }
 
-    /// Queues a request; it leaves at the next `write`.
+    /// Queues a request; it is sent by the next `write`.
     ///
-    /// - Parameter tag: the caller's own number, given back in `HTTP2StreamEnd`.
+    /// - Parameter tag: the caller's own number, returned in `HTTP2StreamEnd`.
     /// - Returns: the stream's identifier.
-    /// - Throws: `HTTP2Error` with code `.noNewStreams` when 2^30 streams were used or the peer said GOAWAY.
+    /// - Throws: `HTTP2Error` with code `.noNewStreams` if 2^30 streams were used or the peer sent GOAWAY.
     @discardableResult
     public func submit(_ block: borrowing HTTP2HeaderBlock, body: [UInt8], tag: Int) throws(HTTP2Error) -> Int32 {
         let slot = unsafe self.ledger.pointee.reserve(tag: tag, requestBody: body)
@@ -117,15 +117,15 @@ public final class HTTP2ClientSession {
 
     /// Ends a stream from our side; its `.streamEnded` comes after the next `write`.
     ///
-    /// Once more, or when the stream is over, it does nothing: a request that has not left is cancelled by the first
-    /// call, and nghttp2 would send the second as RST_STREAM of an idle stream, which ends the connection (RFC 9113
-    /// §6.4).
+    /// A second call, or a call after the stream has ended, does nothing: a request that has not been sent is cancelled
+    /// by the first call, and nghttp2 would send the second as RST_STREAM of an idle stream, which ends the connection
+    /// (RFC 9113 §6.4).
     public func reset(_ stream: Int32, _ code: HTTP2ErrorCode) throws(HTTP2Error) {
         guard unsafe self.ledger.pointee.markReset(stream) else { return }
         try check(unsafe nghttp2_submit_rst_stream(self.raw, 0, stream, code.rawValue))
     }
 
-    /// Asks the peer for a sign of life, `.pingAcknowledged` with the same number.
+    /// Sends a PING; the peer's answer is `.pingAcknowledged` with the same number.
     public func ping(_ number: UInt64) throws(HTTP2Error) {
         try check(
             unsafe withUnsafeBytes(of: number.bigEndian) { bytes in
@@ -133,7 +133,7 @@ public final class HTTP2ClientSession {
             })
     }
 
-    /// Says GOAWAY; after the next `write` the session is finished.
+    /// Sends GOAWAY; after the next `write` the session is finished.
     public func terminate() throws(HTTP2Error) {
         try check(unsafe nghttp2_session_terminate_session(self.raw, HTTP2ErrorCode.noError.rawValue))
     }
@@ -160,13 +160,13 @@ public final class HTTP2ClientSession {
     }
 }
 
-/// The nghttp2 this process runs on, for the start-up log line.
+/// The version of nghttp2 that this process runs with, for the start-up log line.
 public func nghttp2Version() -> String {
-    // With 0 as the least version wanted the answer is never NULL (nghttp2.h, nghttp2_version).
+    // With 0 as the least version the answer is never NULL (nghttp2.h, nghttp2_version).
     unsafe String(cString: nghttp2_version(0).pointee.version_str)
 }
 
-/// nghttp2's own words for one of its error codes.
+/// nghttp2's own text for one of its error codes.
 func describe(_ code: Int32) -> String { unsafe String(cString: nghttp2_strerror(code)) }
 
 private func check(_ code: Int32) throws(HTTP2Error) {

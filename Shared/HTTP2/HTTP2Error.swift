@@ -1,10 +1,10 @@
-/// Why a session cannot go on, or a request cannot be handed to it.
+/// The reason why a session cannot continue, or a request cannot be submitted to it.
 ///
 /// Two are equal when their codes are.
 public struct HTTP2Error: Error, Hashable, Sendable, CustomStringConvertible {
-    /// What is to be done about it.
+    /// The kind of error, by the action it requires.
     public enum Code: Hashable, Sendable {
-        /// nghttp2 could not allocate, or refused what we asked of it.
+        /// nghttp2 could not allocate, or refused a call.
         case library
         /// The peer's bytes are not HTTP/2, or it floods us; the connection is lost.
         case connection

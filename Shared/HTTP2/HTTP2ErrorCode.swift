@@ -1,4 +1,4 @@
-/// Why a stream or a connection was ended, as it stands in RST_STREAM and GOAWAY.
+/// The reason for ending a stream or a connection, as carried by RST_STREAM and GOAWAY.
 ///
 /// Source: RFC 9113 §7
 public struct HTTP2ErrorCode: RawRepresentable, Hashable, Sendable, CustomStringConvertible {
@@ -6,13 +6,13 @@ public struct HTTP2ErrorCode: RawRepresentable, Hashable, Sendable, CustomString
 
     public init(rawValue: UInt32) { self.rawValue = rawValue }
 
-    /// The stream or connection ended as it should.
+    /// The stream or connection ended as intended.
     public static let noError = Self(rawValue: 0x0)
     /// The peer saw a violation of the protocol.
     public static let protocolError = Self(rawValue: 0x1)
     /// The request was not processed at all and may be repeated.
     public static let refusedStream = Self(rawValue: 0x7)
-    /// Nobody waits for the answer any more.
+    /// The answer is not needed any more.
     public static let cancel = Self(rawValue: 0x8)
 
     public var description: String {

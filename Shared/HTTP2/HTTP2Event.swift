@@ -1,6 +1,6 @@
-/// What the bytes that came, or the frames that left, meant for the owner of a session.
+/// The meaning of received bytes, or of sent frames, for the owner of a session.
 public enum HTTP2Event: Sendable {
-    /// A stream is over; comes exactly once for each submitted request while the session lives.
+    /// A stream has ended; comes exactly once for each submitted request while the session lives.
     case streamEnded(HTTP2StreamEnd)
     /// The peer announced its settings.
     ///
@@ -10,8 +10,7 @@ public enum HTTP2Event: Sendable {
     /// The peer takes no new streams.
     ///
     /// Streams above `lastStream` were not processed; their `.streamEnded` with REFUSED_STREAM follow. The debug data
-    /// is cut at
-    /// `HTTP2ClientSession.keptBytes`.
+    /// is cut at `HTTP2ClientSession.keptBytes`.
     /// Source: RFC 9113 §6.8
     case goAway(lastStream: Int32, code: HTTP2ErrorCode, debugData: [UInt8])
     /// The peer answered our PING that carried this number.

@@ -1,6 +1,6 @@
 /// One header field of a response, name in lower case.
 public struct HTTP2Header: Hashable, Sendable {
     public let name: String
-    /// As it came, with bytes that are not UTF-8 replaced.
+    /// As received, with bytes that are not UTF-8 replaced.
     public let value: String
 }

@@ -1,8 +1,8 @@
 import CNGHTTP2
 
-/// Makes a client session whose callbacks write to the `SessionLedger` behind `context`.
+/// Makes a client session whose callbacks write to the `SessionLedger` at `context`.
 ///
-/// - Returns: nil when there is no memory.
+/// - Returns: nil if there is no memory.
 func makeSession(context: UnsafeMutablePointer<SessionLedger>) -> OpaquePointer? {
     var callbacks: OpaquePointer?
     guard unsafe nghttp2_session_callbacks_new(&callbacks) == 0 else { return nil }
@@ -19,7 +19,7 @@ func makeSession(context: UnsafeMutablePointer<SessionLedger>) -> OpaquePointer?
     return unsafe session
 }
 
-/// Frames the next part of a request's body; the slot's number stands where others keep a file.
+/// Frames the next part of a request's body; the slot's number is stored where others keep a file.
 let readBody: nghttp2_data_source_read_callback = { _, _, target, length, flags, source, context in
     guard let ledger = unsafe ledger(context), let target = unsafe target,
         let part = unsafe ledger.pointee.readBody(
@@ -81,8 +81,8 @@ private let onFrame: nghttp2_on_frame_recv_callback = { session, frame, context 
     return 0
 }
 
-/// A request that never left, because the peer said GOAWAY first or it was cancelled: nghttp2 has no stream to close
-/// for it.
+/// A request that was never sent, because the peer sent GOAWAY first or it was cancelled: nghttp2 has no stream to
+/// close for it.
 private let onFrameNotSent: nghttp2_on_frame_not_send_callback = { _, frame, _, context in
     guard let ledger = unsafe ledger(context), let frame = unsafe frame else { return 0 }
     let header = unsafe frame.pointee.hd
@@ -99,7 +99,7 @@ private let onStreamClosed: nghttp2_on_stream_close_callback = { session, stream
     return 0
 }
 
-/// The ledger behind a callback's context; it lives as long as the session (`HTTP2ClientSession.deinit`).
+/// The ledger at a callback's context; it lives as long as the session (`HTTP2ClientSession.deinit`).
 private func ledger(_ context: UnsafeMutableRawPointer?) -> UnsafeMutablePointer<SessionLedger>? {
     unsafe context?.assumingMemoryBound(to: SessionLedger.self)
 }

@@ -1,6 +1,6 @@
-/// What nghttp2's callbacks write to and the session's owner reads from: open streams and events.
+/// The memory that nghttp2's callbacks write to and the session's owner reads from: open streams and events.
 ///
-/// The callbacks only queue here; nothing is decided and nothing is sent inside them. Stands in memory of the session's
+/// The callbacks only queue here; nothing is decided and nothing is sent inside them. Lives in memory of the session's
 /// own, so that a callback finds it without counting references.
 struct SessionLedger {
     /// One open stream. Slots are reused, so the arrays inside keep their storage where they can.
@@ -15,9 +15,9 @@ struct SessionLedger {
         var headers: [HTTP2Header] = []
         var body: [UInt8] = []
         var isComplete = false
-        /// The fields that come now stand behind the body.
+        /// The fields that come from here on are after the body.
         var isTrailer = false
-        /// We ended it, and wait for nghttp2 to say so.
+        /// We ended it, and wait for nghttp2 to report that.
         var isReset = false
     }
 
@@ -30,7 +30,7 @@ struct SessionLedger {
     var events: [HTTP2Event] = []
     private(set) var slots: [Slot] = []
     private var free: [Int] = []
-    /// Whose header block comes now: nghttp2 lets nothing come between its fields (RFC 9113 §4.3).
+    /// The slot of the header block being received: nghttp2 lets nothing come between its fields (RFC 9113 §4.3).
     private var current = -1
     private let keptNames: [KeptName]
     private let keptBytes: Int
@@ -42,7 +42,7 @@ struct SessionLedger {
 
     var openStreams: Int { self.slots.count - self.free.count }
 
-    /// Takes a slot before the request is submitted, because nghttp2 wants its number then.
+    /// Reserves a slot before the request is submitted, because nghttp2 needs its number then.
     mutating func reserve(tag: Int, requestBody: [UInt8]) -> Int {
         let index: Int
         if let reused = self.free.popLast() {
@@ -58,7 +58,7 @@ struct SessionLedger {
 
     mutating func opened(_ index: Int, stream: Int32) { self.slots[index].stream = stream }
 
-    /// Gives back a slot whose request was not taken.
+    /// Releases a slot whose request was not accepted.
     mutating func cancelReservation(_ index: Int) {
         self.slots[index] = Slot()
         self.free.append(index)
@@ -67,7 +67,7 @@ struct SessionLedger {
     /// Finds a stream that nghttp2 has not opened yet and so has no user data for; rare, hence the search.
     func slot(of stream: Int32) -> Int? { self.slots.firstIndex { $0.stream == stream } }
 
-    /// - Returns: false when the stream is over or was reset before.
+    /// - Returns: false if the stream has ended or was reset before.
     mutating func markReset(_ stream: Int32) -> Bool {
         guard let index = self.slot(of: stream), !self.slots[index].isReset else { return false }
         self.slots[index].isReset = true
@@ -99,8 +99,8 @@ struct SessionLedger {
         let index = self.current
         guard self.slots.indices.contains(index), name.count > 0 else { return }
         if unsafe name[0] == UInt8(ascii: ":") {
-            // A final response follows an interim one (RFC 9110 §15.2) and replaces it. nghttp2 has seen to it that
-            // this is the only pseudo field of a response, and that it has three digits (RFC 9113 §8.3.2).
+            // A final response follows an interim one (RFC 9110 §15.2) and replaces it. nghttp2 has checked that this
+            // is the only pseudo field of a response, and that it has three digits (RFC 9113 §8.3.2).
             self.slots[index].headers.removeAll(keepingCapacity: true)
             self.slots[index].status = unsafe value.reduce(0) { $0 &* 10 &+ Int($1 &- UInt8(ascii: "0")) }
             return
@@ -132,7 +132,7 @@ struct SessionLedger {
 
     /// Copies the next part of a request's body to where nghttp2 frames it.
     ///
-    /// - Returns: how many bytes, and whether those were the last; nil when the stream is gone.
+    /// - Returns: the number of bytes, and true if those were the last; nil if the stream is gone.
     mutating func readBody(
         _ index: Int, into target: UnsafeMutableBufferPointer<UInt8>
     ) -> (count: Int, isLast: Bool)? {
