@@ -1,7 +1,7 @@
-/// Which addresses may be connected to: those of the public internet.
+/// Decides which addresses may be connected to: those of the public internet.
 ///
-/// It judges the address of the connection itself, not what a name resolved to some moment before, so that a name that
-/// changes its address in between (DNS rebinding) gains nothing.
+/// It judges the address of the connection itself, not the earlier result of a look-up, so that a name that changes its
+/// address in between (DNS rebinding) gains nothing.
 /// Source: IANA IPv4 and IPv6 Special-Purpose Address Registries (RFC 6890)
 public struct AddressPolicy: Sendable {
     /// No exceptions.
@@ -9,17 +9,17 @@ public struct AddressPolicy: Sendable {
 
     private let exceptions: Set<IPAddress>
 
-    /// - Parameter exceptions: single addresses that are let through all the same: for tests and development, whose
-    ///   servers listen on loopback.
+    /// - Parameter exceptions: single addresses that are allowed all the same: for tests and development, whose servers
+    ///   listen on loopback.
     public init(exceptions: Set<IPAddress>) { self.exceptions = exceptions }
 
-    /// Whether a connection to the address may be made.
+    /// True if a connection to the address may be made.
     public func allows(_ address: IPAddress) -> Bool {
         if self.exceptions.contains(address) { return true }
         switch address.bytes.count {
         case 4: return !Self.special.contains { $0.contains(address.bytes) }
         case 16:
-            // What an address of another kind carries inside is what is reached in the end.
+            // The address embedded in a carrier address is the one that is reached in the end.
             if Self.carriers.contains(where: { $0.contains(address.bytes) }) {
                 return !Self.special.contains { $0.contains(Array(address.bytes[12...])) }
             }
@@ -29,7 +29,7 @@ public struct AddressPolicy: Sendable {
         }
     }
 
-    /// Some leading bits.
+    /// The leading bits that a range of addresses has in common.
     private struct Prefix: Sendable {
         let bytes: [UInt8]
         let length: Int
@@ -76,7 +76,8 @@ public struct AddressPolicy: Sendable {
         Prefix(0x00, 0x64, 0xFF, 0x9B, length: 96),
     ]
 
-    /// All else is loopback, unspecified, link-local, unique local, multicast or not given out. Source: RFC 4291 §2.4
+    /// Everything else is loopback, unspecified, link-local, unique local, multicast or unassigned. Source: RFC 4291
+    /// §2.4
     private static let globalUnicast = Prefix(0x20, length: 3)
 
     private static let specialUnicast: [Prefix] = [

@@ -1,16 +1,16 @@
 import CCurl
 import Glibc
 
-/// The sole owner of one `CURL *`, its lists of lines and its callbacks' reference, on the fetcher's thread only.
+/// The sole owner of one `CURL *`, its header lists and its callbacks' reference, on the fetcher's thread only.
 @safe
 struct EasyHandle: ~Copyable {
     let raw: UnsafeMutableRawPointer
-    /// +1 on what the callbacks write to, given back when no callback can run any more.
+    /// +1 on the object that the callbacks write to, released when no callback can run any more.
     private let sink: Unmanaged<TransferSink>
     private var lines: UnsafeMutablePointer<curl_slist>?
     private var pins: UnsafeMutablePointer<curl_slist>?
 
-    /// Which handle it is, for a dictionary.
+    /// The identity of the handle, as a dictionary key.
     struct Identity: Hashable {
         private let value: UInt
         init(_ raw: UnsafeMutableRawPointer?) { self.value = UInt(bitPattern: raw) }
@@ -24,7 +24,7 @@ struct EasyHandle: ~Copyable {
         unsafe self.pins = nil
     }
 
-    /// Makes libcurl report to the sink; without it nothing may be performed.
+    /// Makes libcurl report to the sink; without it no transfer may run.
     func setCallbacks() throws(FetchError) {
         for option in [CURLOPT_WRITEDATA, CURLOPT_HEADERDATA, CURLOPT_OPENSOCKETDATA] {
             let code = unsafe ccurl_set_context(self.raw, option, self.sink.toOpaque())
@@ -41,7 +41,7 @@ struct EasyHandle: ~Copyable {
 
     deinit {
         unsafe curl_easy_cleanup(self.raw)
-        // Behind the handle, which uses them. Both calls take nil.
+        // After the handle, which uses them. Both calls accept nil.
         unsafe curl_slist_free_all(self.lines)
         unsafe curl_slist_free_all(self.pins)
         unsafe self.sink.release()
@@ -71,13 +71,13 @@ struct EasyHandle: ~Copyable {
         try Self.check(unsafe ccurl_set_quick_exit(self.raw), CURLOPT_PROTOCOLS)
     }
 
-    /// The lines of the request besides those of libcurl.
+    /// Sets the header lines of the request besides libcurl's own.
     mutating func setHeaders(_ lines: [String]) throws(FetchError) {
         for line in lines { try unsafe Self.append(line, to: &self.lines) }
         try Self.check(unsafe ccurl_set_list(self.raw, CURLOPT_HTTPHEADER, self.lines), CURLOPT_HTTPHEADER)
     }
 
-    /// `host:port:address`, each instead of a look-up.
+    /// Sets addresses as `host:port:address`, each in place of a look-up.
     mutating func setPins(_ pins: [String]) throws(FetchError) {
         for pin in pins { try unsafe Self.append(pin, to: &self.pins) }
         try Self.check(unsafe ccurl_set_list(self.raw, CURLOPT_RESOLVE, self.pins), CURLOPT_RESOLVE)
@@ -89,7 +89,7 @@ struct EasyHandle: ~Copyable {
         return unsafe ccurl_info_long(self.raw, CURLINFO_RESPONSE_CODE, &value) == CURLE_OK ? value : 0
     }
 
-    /// What `Retry-After` says in seconds, 0 without.
+    /// The value of `Retry-After` in seconds, 0 without one.
     var retryAfterSeconds: Int64 {
         var value: curl_off_t = 0
         return unsafe ccurl_info_offset(self.raw, CURLINFO_RETRY_AFTER, &value) == CURLE_OK ? Int64(value) : 0

@@ -1,12 +1,12 @@
-/// Why something could not be fetched.
+/// The reason why a fetch failed.
 public struct FetchError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// What happened, for programs.
+    /// The kind of failure, for programs.
     public enum Code: Hashable, Sendable {
-        /// The address, or that of a redirect, is no https URL.
+        /// The address, or that of a redirect, is not an https URL.
         case url
         /// The request does not allow the host and port, its own or a redirect's.
         case hostNotAllowed
-        /// Each address of the host is one that must not be connected to.
+        /// None of the host's addresses may be connected to.
         case addressNotAllowed
         /// More redirects than the request allows.
         case tooManyRedirects
@@ -14,28 +14,28 @@ public struct FetchError: Error, Hashable, Sendable, CustomStringConvertible {
         case status(Int)
         /// The content is larger than the request allows.
         case tooLarge
-        /// Not in time.
+        /// The time limit has passed.
         case timeout
-        /// No address, no connection, or one that was cut.
+        /// No address, no connection, or a connection that was cut.
         case connection
-        /// The server's certificate does not hold, or there is no common encryption.
+        /// The server's certificate is not valid, or there is no common cipher.
         case tls
-        /// What came is no HTTP answer.
+        /// The answer is not HTTP.
         case malformed
-        /// Too many requests wait already.
+        /// Too many requests are waiting already.
         case busy
-        /// The task that asked was cancelled.
+        /// The task that made the request was cancelled.
         case cancelled
         /// The fetcher was closed.
         case closed
-        /// libcurl failed in a way that is nobody's fault outside.
+        /// libcurl failed for a reason other than the server or the network.
         case library
     }
 
     public let code: Code
-    /// What happened, for people. Names the host only: path and query may hold a key to the content.
+    /// The failure, for people. Names the host only: path and query may hold a key to the content.
     public let message: String
-    /// When the server wants to be asked again, in seconds; nil if it did not say.
+    /// The time in seconds after which the server allows the next request; nil if it named none.
     ///
     /// Source: RFC 9110 §10.2.3
     public let retryAfterSeconds: Int64?

@@ -1,13 +1,13 @@
-/// One request with who waits for it.
+/// One request with the continuation of its caller.
 struct FetchJob: Sendable {
     let ticket: UInt64
     let request: FetchRequest
-    /// Where to ask next, allowed by the request.
+    /// The URL to request next, allowed by the request.
     var url: FetchURL
-    /// How many redirects led there.
+    /// The number of redirects that led there.
     var redirects = 0
-    /// When it must be over.
+    /// The time by which it must be finished.
     let deadline: ContinuousClock.Instant
-    /// Resumed exactly once: by who takes the job out of the queue or out of the loop for good.
+    /// Resumed exactly once: by the code that removes the job from the queue or from the loop for good.
     let continuation: CheckedContinuation<Result<FetchResponse, FetchError>, Never>
 }

@@ -1,13 +1,13 @@
 import CCurl
 
-/// What the fetcher's thread does: takes jobs, drives their transfers, follows redirects, answers.
+/// The work of the fetcher's thread: takes jobs, drives their transfers, follows redirects, answers.
 final class FetchLoop {
     private let queue: FetchQueue
     private let configuration: FetcherConfiguration
-    /// The transfers under way.
+    /// The transfers in progress.
     private var running: [EasyHandle.Identity: Transfer] = [:]
 
-    /// How long it waits at most, so that jobs that wait for a place end in time.
+    /// The longest wait, so that jobs in the queue time out promptly.
     private static let tickMilliseconds: Int32 = 250
 
     init(_ queue: FetchQueue, _ configuration: FetcherConfiguration) {
@@ -15,7 +15,7 @@ final class FetchLoop {
         self.configuration = configuration
     }
 
-    /// Returns when the queue was closed and everybody has an answer.
+    /// Returns when the queue was closed and every job has an answer.
     func run() {
         do throws(FetchError) {
             let multi = try MultiHandle(connections: self.configuration.concurrency)
@@ -88,7 +88,7 @@ final class FetchLoop {
         }
     }
 
-    /// Takes a transfer out of libcurl's hands: no callback of it runs any more.
+    /// Removes a transfer from libcurl: none of its callbacks runs after that.
     private func takeOut(_ easy: EasyHandle.Identity, _ multi: borrowing MultiHandle) -> Transfer? {
         guard let transfer = self.running.removeValue(forKey: easy) else { return nil }
         multi.remove(transfer.easy)

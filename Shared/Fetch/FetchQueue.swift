@@ -2,21 +2,21 @@ import CCurl
 import Glibc
 import Synchronization
 
-/// What callers hand to the thread, and how they wake it.
+/// The queue of jobs from callers to the thread, with its wake-up.
 final class FetchQueue: Sendable {
     private struct State {
         var nextTicket: UInt64 = 0
         var waiting: [FetchJob] = []
-        /// Given out and not ended.
+        /// Tickets issued and not finished.
         var live: Set<UInt64> = []
-        /// Of those that live: before, while or after the job came here.
+        /// Of those that live: cancelled before, during or after the job was queued.
         var cancelled: Set<UInt64> = []
         var isClosed = false
         var hasEnded = false
         var enders: [CheckedContinuation<Void, Never>] = []
     }
 
-    /// What the thread takes.
+    /// The work that the thread receives.
     struct Work {
         var jobs: [FetchJob] = []
         var cancelled: Set<UInt64> = []
@@ -25,7 +25,7 @@ final class FetchQueue: Sendable {
 
     private let state = Mutex(State())
     private let limit: Int
-    /// An eventfd that is readable when there is work; open as long as this object lives.
+    /// An eventfd that is readable when there is work; open for the lifetime of this object.
     let descriptor: Int32
 
     init(limit: Int) throws(FetchError) {
@@ -36,7 +36,7 @@ final class FetchQueue: Sendable {
 
     deinit { Glibc.close(self.descriptor) }
 
-    /// A number for a job to come.
+    /// A number for a future job.
     func ticket() -> UInt64 {
         self.state.withLock { state in
             state.nextTicket += 1
@@ -65,7 +65,7 @@ final class FetchQueue: Sendable {
         self.wake()
     }
 
-    /// Ends a job that stands in no queue any more.
+    /// Ends a job that is no longer in any queue.
     func finish(_ job: FetchJob, _ result: Result<FetchResponse, FetchError>) {
         self.state.withLock { state in
             state.live.remove(job.ticket)
@@ -90,9 +90,10 @@ final class FetchQueue: Sendable {
         }
     }
 
-    /// For the thread: what is to be done now.
+    /// For the thread: the work that is due.
     ///
-    /// - Parameter room: how many more jobs it takes; what is cancelled or too late comes out of turn.
+    /// - Parameter room: the number of further jobs that it has room for; cancelled and expired jobs are returned out
+    ///   of turn.
     func take(room: Int, now: ContinuousClock.Instant) -> Work {
         self.drain()
         return self.state.withLock { state in
@@ -106,7 +107,7 @@ final class FetchQueue: Sendable {
         }
     }
 
-    /// For the thread: it takes nothing any more.
+    /// For the thread: it accepts nothing any more.
     func end() {
         let enders = self.state.withLock { state in
             state.hasEnded = true

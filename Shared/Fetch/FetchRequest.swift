@@ -1,22 +1,22 @@
-/// One GET with everything that bounds it.
+/// One GET with all of its limits.
 public struct FetchRequest: Sendable {
     /// An absolute https URL.
     public var url: String
-    /// Whether a host may be asked; called for the URL and again for each redirect, before anything is sent.
+    /// True if requests to a host are allowed; called for the URL and again for each redirect, before anything is sent.
     public var allows: @Sendable (FetchOrigin) -> Bool
     /// The `Accept` header.
     public var accept = "*/*"
-    /// `If-None-Match`, quotes included, as an earlier answer gave it.
+    /// `If-None-Match`, quotes included, as returned by an earlier answer.
     public var entityTag: String?
-    /// `If-Modified-Since`, as an earlier answer gave it.
+    /// `If-Modified-Since`, as returned by an earlier answer.
     public var lastModified: String?
     /// Most bytes of content.
     public var sizeLimit = 1_000_000
-    /// From asking to the last byte, waiting for a free place and redirects included.
+    /// Time from the request to the last byte, the wait in the queue and redirects included.
     public var timeout: Duration = .seconds(20)
-    /// For name, connection and encryption of each hop.
+    /// Time for the look-up, connection and TLS handshake of each hop.
     public var connectTimeout: Duration = .seconds(5)
-    /// How many redirects are followed.
+    /// The most redirects that are followed.
     public var redirectLimit = 3
 
     public init(url: String, allows: @escaping @Sendable (FetchOrigin) -> Bool) {
@@ -25,9 +25,9 @@ public struct FetchRequest: Sendable {
     }
 }
 
-/// Who is asked: what an allow-list is about.
+/// The server of a request: the subject of an allow-list.
 public struct FetchOrigin: Hashable, Sendable {
-    /// In lower case, as the name is looked up; an IPv6 address stands in brackets.
+    /// In lower case, as the name is looked up; an IPv6 address is in brackets.
     public let host: String
     /// 443 unless the URL says otherwise.
     public let port: Int

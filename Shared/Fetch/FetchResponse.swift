@@ -1,17 +1,17 @@
-/// What came of a fetch.
+/// The result of a fetch.
 public enum FetchResponse: Hashable, Sendable {
     /// 200 with its content.
     case content(FetchedContent)
-    /// 304: what an earlier answer gave still holds.
+    /// 304: the content of an earlier answer is still valid.
     case notModified
 }
 
-/// Content with what is needed to ask later whether it still holds.
+/// Content with the validators for a later conditional request.
 public struct FetchedContent: Hashable, Sendable {
-    /// As it came; nothing is decompressed.
+    /// As received; nothing is decompressed.
     public let body: [UInt8]
-    /// `ETag` with its quotes, if it is one that may be sent back.
+    /// `ETag` with its quotes, if it may be sent back.
     public let entityTag: String?
-    /// `Last-Modified`, if it is a text that may be sent back.
+    /// `Last-Modified`, if its text may be sent back.
     public let lastModified: String?
 }

@@ -1,16 +1,16 @@
-/// What follows from an answer.
+/// The step that follows an answer.
 enum FetchStep: Hashable, Sendable {
     case done(FetchResponse)
-    /// Ask there next.
+    /// Request this URL next.
     case redirect(FetchURL)
     case failed(FetchError)
 
     /// Judges one complete answer.
     ///
     /// - Parameters:
-    ///   - url: what was asked.
-    ///   - redirects: how many led there.
-    ///   - retryAfterSeconds: of the answer, 0 if it did not say.
+    ///   - url: the URL that was requested.
+    ///   - redirects: the number of redirects that led there.
+    ///   - retryAfterSeconds: that of the answer, 0 if there was none.
     static func after(
         status: Int, headers: ResponseHeaders, body: [UInt8], url: FetchURL, redirects: Int, request: FetchRequest,
         retryAfterSeconds: Int64
@@ -20,7 +20,7 @@ enum FetchStep: Hashable, Sendable {
             return .done(
                 .content(
                     FetchedContent(body: body, entityTag: headers.entityTag, lastModified: headers.lastModified)))
-        // Only who asked conditionally has something that this can be about.
+        // Only a conditional request can be answered with this.
         case 304 where request.entityTag != nil || request.lastModified != nil: return .done(.notModified)
         // Source: RFC 9110 §15.4
         case 301, 302, 303, 307, 308:

@@ -2,7 +2,7 @@ import Glibc
 
 /// Starts the thread that a fetcher owns.
 enum FetchThread {
-    /// Runs `body` on a new detached thread; whoever starts it keeps a way to end it.
+    /// Runs `body` on a new detached thread; the caller must keep a means to end it.
     static func start(_ body: @escaping @Sendable () -> Void) throws(FetchError) {
         let box = unsafe Unmanaged.passRetained(Body(run: body))
         var thread = pthread_t()
@@ -23,7 +23,7 @@ enum FetchThread {
         pthread_detach(thread)
     }
 
-    /// A write to a connection that the peer closed is an error code here and not the end of the process.
+    /// Makes a write to a connection that the peer closed an error code instead of the end of the process.
     ///
     /// Source: CURLOPT_NOSIGNAL(3): without signals libcurl leaves SIGPIPE to us
     private static func blockBrokenPipes() {

@@ -1,17 +1,17 @@
 import CCurl
 
-/// A https URL, taken apart by the library that connects: what is checked and what is asked cannot differ.
+/// An https URL, parsed by the library that connects: the checked URL and the requested one cannot differ.
 struct FetchURL: Hashable, Sendable {
     /// Normalized, without fragment.
     let text: String
     let origin: FetchOrigin
 
-    /// Longer addresses are refused: nothing that is meant well has them.
+    /// Longer addresses, which no legitimate publisher needs, are refused; in bytes.
     private static let lengthLimit = 8192
 
     /// - Parameters:
     ///   - text: an absolute URL, or with a base also a relative one.
-    ///   - base: what a redirect is relative to.
+    ///   - base: the URL that a redirect is relative to.
     /// - Throws: `FetchError` with code `.url`; user and password in it are refused as well.
     init(_ text: String, relativeTo base: FetchURL? = nil) throws(FetchError) {
         guard text.utf8.count <= Self.lengthLimit, text.utf8.allSatisfy({ $0 >= 0x20 && $0 != 0x7F }) else {
@@ -60,7 +60,7 @@ private struct URLParts: ~Copyable {
     }
 
     private static func check(_ code: CURLUcode) throws(FetchError) {
-        // The number only: libcurl's text needs a newer version than Debian's oldest.
+        // Only the number: libcurl's text needs a newer version than Debian's oldest.
         guard code == CURLUE_OK else { throw FetchError(.url, "reading a URL: refused, code \(code.rawValue)") }
     }
 }

@@ -1,19 +1,19 @@
 // Owner: the fetcher's thread owns the multi handle and each transfer owns its easy handle; a fetcher owns the thread.
-// Threads: any may ask; everything that libcurl does runs on the one thread, its name resolver on threads of its own.
-// Bounds: requests under way and waiting, bytes of headers and content, redirects, and the time of everything.
+// Threads: any may call; everything that libcurl does runs on the one thread, its name resolver on threads of its own.
+// Bounds: requests in progress and waiting, bytes of headers and content, redirects, and the time of everything.
 import CCurl
 import Glibc
 
-/// Fetches from https servers that were not chosen by us, without being led where we do not want to go.
+/// Fetches from https servers that were not chosen by us, and cannot be redirected to places that are not allowed.
 ///
 /// Only https, certificates always checked, no proxy from the environment, no cookies, no authentication, nothing
 /// decompressed. Each connection goes to an address that the policy allows, judged when the connection is made.
-/// Redirects are followed one by one, each asked like a request of its own.
+/// Redirects are followed one by one, each checked like a request of its own.
 public final class Fetcher: Sendable {
     private let queue: FetchQueue
 
     /// Starts the thread.
-    /// - Throws: `FetchError` with code `.library` when libcurl or the system refuses.
+    /// - Throws: `FetchError` with code `.library` if libcurl or the system refuses.
     public init(_ configuration: FetcherConfiguration = FetcherConfiguration()) throws(FetchError) {
         guard Self.initialized == CURLE_OK else {
             throw FetchError(.library, "starting libcurl: code \(Self.initialized.rawValue)")
@@ -25,7 +25,7 @@ public final class Fetcher: Sendable {
 
     deinit { self.queue.close() }
 
-    /// Fetches once; nothing is tried again but the other addresses of a name.
+    /// Fetches once; the only retries are with the other addresses of a name.
     ///
     /// Cancelling the task ends the transfer.
     public func fetch(_ request: FetchRequest) async throws(FetchError) -> FetchResponse {
@@ -43,9 +43,9 @@ public final class Fetcher: Sendable {
         }.get()
     }
 
-    /// Fails what is under way with `.closed` and returns when the thread has ended.
+    /// Fails requests in progress with `.closed` and returns when the thread has ended.
     public func close() async { await self.queue.closeAndWait() }
 
-    /// Thread-safe as any static; libcurl is never cleaned up, since other code of the process may use it too.
+    /// Thread-safe like any static; libcurl is never cleaned up, since other code of the process may use it too.
     private static let initialized: CURLcode = curl_global_init(Int(CURL_GLOBAL_ALL))
 }

@@ -1,14 +1,14 @@
-/// How a fetcher reaches the world.
+/// The limits and network settings of a fetcher.
 public struct FetcherConfiguration: Sendable {
-    /// What may be connected to.
+    /// The addresses that may be connected to.
     public var addresses = AddressPolicy.publicOnly
-    /// Roots in PEM that servers' certificates must lead to, instead of the system's; nil is the system's.
+    /// Roots in PEM for servers' certificates, instead of the system's; nil: the system's.
     public var rootsPEM: [UInt8]?
-    /// Requests that are under way at once.
+    /// The most requests in progress at once.
     public var concurrency = 8
-    /// Requests that wait for a place.
+    /// The most requests that wait for a place.
     public var queueLimit = 256
-    /// Names that are not looked up but have these addresses: what the DNS says to a test.
+    /// Names that are not looked up but have these addresses: the DNS of a test.
     ///
     /// The policy judges these addresses like any other.
     public var pinned: [Pin] = []

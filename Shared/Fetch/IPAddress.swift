@@ -6,7 +6,7 @@ public struct IPAddress: Hashable, Sendable, CustomStringConvertible {
     /// 4 or 16 bytes, the highest first.
     let bytes: [UInt8]
 
-    /// Reads `192.0.2.1` or `2001:db8::1`, without brackets and zone; nil for anything else.
+    /// Parses `192.0.2.1` or `2001:db8::1`, without brackets and zone; nil for anything else.
     public init?(_ text: String) {
         guard !text.utf8.contains(0) else { return nil }
         for (family, count) in [(AF_INET, 4), (AF_INET6, 16)] {

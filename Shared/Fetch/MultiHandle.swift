@@ -6,14 +6,14 @@ import Glibc
 struct MultiHandle: ~Copyable {
     private let raw: UnsafeMutableRawPointer
 
-    /// - Parameter connections: kept open at once.
+    /// - Parameter connections: the most connections kept open at once.
     init(connections: Int) throws(FetchError) {
         guard let raw = unsafe curl_multi_init() else { throw FetchError(.library, "making a multi handle: refused") }
         unsafe self.raw = raw
         _ = unsafe ccurl_multi_set_long(raw, CURLMOPT_MAXCONNECTS, connections)
     }
 
-    /// Every transfer was removed before: the loop that owns both sees to it.
+    /// Every transfer was removed before: the loop that owns both ensures that.
     deinit { unsafe curl_multi_cleanup(self.raw) }
 
     func add(_ easy: borrowing EasyHandle) throws(FetchError) {
@@ -22,18 +22,18 @@ struct MultiHandle: ~Copyable {
     }
 
     func remove(_ easy: borrowing EasyHandle) {
-        // Fails only for a handle that is not there, and then there is nothing to remove.
+        // Fails only for a handle that is not attached, and then there is nothing to remove.
         _ = unsafe curl_multi_remove_handle(self.raw, easy.raw)
     }
 
-    /// Does what can be done without waiting; the callbacks run in here.
+    /// Does all work that is possible without waiting; the callbacks run in here.
     func perform() throws(FetchError) {
         var running: Int32 = 0
         let code = unsafe curl_multi_perform(self.raw, &running)
         guard code == CURLM_OK else { throw FetchError(.library, "driving transfers: code \(code.rawValue)") }
     }
 
-    /// The next transfer that has ended, and how.
+    /// The next transfer that has ended, with its result.
     func nextDone() -> (easy: EasyHandle.Identity, code: CURLcode)? {
         var left: Int32 = 0
         while let message = unsafe curl_multi_info_read(self.raw, &left) {

@@ -1,4 +1,4 @@
-/// What is kept of an answer's header lines.
+/// The header values kept from an answer.
 struct ResponseHeaders: Hashable, Sendable {
     private(set) var entityTag: String?
     private(set) var lastModified: String?
@@ -7,17 +7,17 @@ struct ResponseHeaders: Hashable, Sendable {
 
     /// Most bytes of all header lines of an answer.
     private static let byteLimit = 64 << 10
-    /// A longer value is not kept, for it would be sent back with each request.
+    /// A longer value is not kept, since it would be sent back with each request.
     private static let validatorLimit = 512
 
-    /// Takes one line as libcurl gives it: complete, with its end.
+    /// Parses one line as libcurl passes it: complete, with its end.
     ///
-    /// - Returns: false when there is too much of it; then the answer is to be dropped.
+    /// - Returns: false if the headers are too large; the answer must then be dropped.
     mutating func take(_ line: [UInt8]) -> Bool {
         self.byteCount += line.count
         guard self.byteCount <= Self.byteLimit else { return false }
         let text = String(decoding: line, as: UTF8.self)
-        // Informational answers come before the one that counts.
+        // Informational answers come before the final one.
         if text.hasPrefix("HTTP/") { self = ResponseHeaders(byteCount: self.byteCount) }
         guard let colon = text.utf8.firstIndex(of: UInt8(ascii: ":")) else { return true }
         let value = text[text.utf8.index(after: colon)...].trimmed
@@ -43,14 +43,14 @@ struct ResponseHeaders: Hashable, Sendable {
         return !opaque.dropFirst().dropLast().contains { $0 == "\"" || $0 == " " }
     }
 
-    /// Whether a value can stand in a header line without becoming another one.
+    /// True if a value can be sent in a header line without starting another one.
     static func mayBeSentBack(_ text: String) -> Bool {
         !text.isEmpty && text.utf8.count <= Self.validatorLimit && text.utf8.allSatisfy { (0x20...0x7E).contains($0) }
     }
 }
 
 extension Substring {
-    /// Without spaces, tabs and the line's end on both sides.
+    /// The text without spaces, tabs and line ends on both sides.
     fileprivate var trimmed: String {
         let isSpace = { (byte: UInt8) in byte == 0x20 || (0x09...0x0D).contains(byte) }
         guard let first = self.utf8.firstIndex(where: { !isSpace($0) }),

@@ -20,7 +20,7 @@ final class Transfer {
         try self.easy.set(CURLOPT_URL, self.job.url.text)
         try self.easy.setHTTPSOnly()
         try self.easy.set(CURLOPT_FOLLOWLOCATION, 0)
-        // An empty proxy is none, also if the environment names one: behind a proxy no address could be judged.
+        // An empty proxy means none, also if the environment names one: with a proxy no address could be judged.
         try self.easy.set(CURLOPT_PROXY, "")
         try self.easy.set(CURLOPT_NETRC, 0)
         try self.easy.set(CURLOPT_NOSIGNAL, 1)
@@ -34,12 +34,12 @@ final class Transfer {
         try self.easy.set(CURLOPT_HTTP_VERSION, Int(CURL_HTTP_VERSION_1_1))
         try self.easy.set(CURLOPT_HTTP_CONTENT_DECODING, 0)
         try self.easy.set(CURLOPT_USERAGENT, "Waybill")
-        // At least a millisecond: 0 would be for ever.
+        // At least a millisecond: 0 would mean no limit.
         try self.easy.set(CURLOPT_TIMEOUT_MS, max(1, Self.milliseconds(remaining)))
         try self.easy.set(CURLOPT_CONNECTTIMEOUT_MS, max(1, Self.milliseconds(request.connectTimeout)))
         try self.easy.set(CURLOPT_MAXFILESIZE_LARGE, offset: Int64(request.sizeLimit))
         var lines = ["Accept: \(request.accept)"]
-        // What cannot stand in a line is left out: the content then comes whole.
+        // A value that cannot be in a header line is left out: the content then comes whole.
         if let tag = request.entityTag, ResponseHeaders.isEntityTag(tag) { lines.append("If-None-Match: \(tag)") }
         if let date = request.lastModified, ResponseHeaders.mayBeSentBack(date) {
             lines.append("If-Modified-Since: \(date)")
@@ -57,7 +57,7 @@ final class Transfer {
         return Int(limited / .milliseconds(1))
     }
 
-    /// What became of the hop.
+    /// The result of the hop.
     func step(after code: CURLcode) -> FetchStep {
         guard code == CURLE_OK else { return .failed(self.error(code)) }
         return FetchStep.after(

@@ -1,15 +1,15 @@
 import CCurl
 import Glibc
 
-/// What libcurl's callbacks of one transfer write to. Lives on the fetcher's thread only.
+/// The target of libcurl's callbacks of one transfer. Lives on the fetcher's thread only.
 @safe
 final class TransferSink {
     private(set) var headers = ResponseHeaders()
     private(set) var body: [UInt8] = []
     private(set) var isTooLarge = false
-    /// An address was not connected to.
+    /// True if a connection to an address was refused.
     private(set) var refusedAddress = false
-    /// An address was.
+    /// True if a connection to an address was allowed.
     private(set) var openedSocket = false
     private let addresses: AddressPolicy
     private let sizeLimit: Int
@@ -19,11 +19,12 @@ final class TransferSink {
         self.sizeLimit = sizeLimit
     }
 
-    /// Keeps content within the limit; a smaller count than given ends the sink. Source: CURLOPT_WRITEFUNCTION(3)
+    /// Appends content within the limit; returning a smaller count than given ends the transfer. Source:
+    /// CURLOPT_WRITEFUNCTION(3)
     static let receiveBody: curl_write_callback = { data, size, count, context in
         guard let context = unsafe context, let data = unsafe data else { return 0 }
         let sink = unsafe Unmanaged<TransferSink>.fromOpaque(context).takeUnretainedValue()
-        // libcurl gives at most a few hundred kilobytes at once.
+        // libcurl passes at most a few hundred kilobytes at once.
         let length = size * count
         guard length <= sink.sizeLimit - sink.body.count else {
             sink.isTooLarge = true
@@ -40,8 +41,8 @@ final class TransferSink {
         return sink.headers.take(line) ? size * count : 0
     }
 
-    /// Makes the socket only if the address that it is for may be connected to: nothing lies between this judgement and
-    /// the connection. Source: CURLOPT_OPENSOCKETFUNCTION(3)
+    /// Makes the socket only if its address may be connected to: nothing can change between this check and the
+    /// connection. Source: CURLOPT_OPENSOCKETFUNCTION(3)
     static let openSocket: curl_opensocket_callback = { context, purpose, address in
         guard let context = unsafe context, let address = unsafe address else { return CURL_SOCKET_BAD }
         let sink = unsafe Unmanaged<TransferSink>.fromOpaque(context).takeUnretainedValue()
