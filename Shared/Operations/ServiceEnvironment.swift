@@ -2,14 +2,14 @@ public import Kafka
 public import Logging
 public import NIOPosix
 
-/// What a service is built from besides its own parts.
+/// The common parts from which a service is built.
 public struct ServiceEnvironment: Sendable {
     public let common: CommonSettings
     public let group: MultiThreadedEventLoopGroup
     public let metrics: MetricsRegistry
     public let readiness: Readiness
     public let logger: Logger
-    /// The refusals of brokers, whichever handle met them.
+    /// The refusals of brokers, met by any handle.
     let refusals = KafkaRefusalBook()
 
     public init(
@@ -23,7 +23,7 @@ public struct ServiceEnvironment: Sendable {
         self.logger = logger
     }
 
-    /// How to talk to Kafka, with what librdkafka and the brokers say going to the log.
+    /// The configuration for Kafka, with log lines of librdkafka and errors of the brokers going to the log.
     public var kafka: KafkaConfiguration {
         var configuration = self.common.kafka
         let file = configuration.file ?? "a file that \(SettingKey.kafkaProperties.rawValue) names"
@@ -46,13 +46,13 @@ public struct ServiceEnvironment: Sendable {
         return configuration
     }
 
-    /// The same for a consumer: readiness follows whether its group has let it in.
+    /// The same for a consumer: readiness reflects its membership in the group.
     public var joining: KafkaConfiguration {
         var configuration = self.kafka
         let log = configuration.onEvent
         configuration.onEvent = { [readiness] event in
             if event.kind == .assigned { readiness.met(WorkerCondition.joined) }
-            // Of one broker among others that let us in it says nothing.
+            // A broker's refusal says nothing about the other brokers, which may admit us.
             if event.kind == .denied { readiness.explain(WorkerCondition.joined, event.message) }
             log?(event)
         }
@@ -61,7 +61,7 @@ public struct ServiceEnvironment: Sendable {
 
     /// The same for a producer, whose deliveries end within a limit unless the operator's properties say otherwise.
     ///
-    /// What waits for an acknowledgement, be it a client or a shutdown, must not wait for ever.
+    /// A client or a shutdown that waits for an acknowledgement must not wait forever.
     public func producing(within limit: Duration) -> KafkaConfiguration { Self.bounded(self.kafka, within: limit) }
 
     /// Source: librdkafka CONFIGURATION.md: `message.timeout.ms` and `delivery.timeout.ms` are one property

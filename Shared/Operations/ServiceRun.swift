@@ -10,13 +10,13 @@ public enum ServiceRun {
     /// Reads the configuration, builds and runs until SIGTERM or SIGINT.
     ///
     /// - Parameters:
-    ///   - name: of the service, as in log lines: `waybill-gateway`.
-    ///   - checkOnly: print the effective configuration and return.
-    ///   - conditions: what readiness waits for besides Kafka.
-    ///   - refusesEviction: whether the start is refused with a Redis that may delete any key to make room.
-    ///   - dependence: how the service depends on Kafka.
-    ///   - needs: what it needs of which topics.
-    ///   - read: the service's own settings; it throws what stops the start.
+    ///   - name: that of the service, as in log lines: `waybill-gateway`.
+    ///   - checkOnly: true to print the effective configuration and return.
+    ///   - conditions: the conditions of readiness besides Kafka.
+    ///   - refusesEviction: true to refuse the start with a Redis that may delete any key to make room.
+    ///   - dependence: the service's dependence on Kafka.
+    ///   - needs: its requirements on topics.
+    ///   - read: reads the service's own settings; its errors prevent the start.
     ///   - build: makes the services in the order of dependence; they are stopped in reverse.
     public static func run<Own>(
         name: String, checkOnly: Bool, conditions: [String], refusesEviction: Bool = false,

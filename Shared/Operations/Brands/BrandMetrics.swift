@@ -3,7 +3,7 @@ import Model
 import Packaging
 import Synchronization
 
-/// What the metrics say about brands. Bounded by the brands that are configured.
+/// The metrics about brands. Bounded by the number of configured brands.
 final class BrandMetrics: Sendable {
     private struct Series: Hashable {
         let label: String
@@ -16,7 +16,7 @@ final class BrandMetrics: Sendable {
 
     init(factory: any MetricsFactory) { self.factory = factory }
 
-    /// Sets each series, and takes those off whose brand is gone.
+    /// Sets each series, and removes those of brands that are gone.
     func update(_ certificates: [BrandCertificate], failures: [BrandFailure], nowEpochSeconds now: Int64) {
         var values: [Series: Double] = [:]
         for certificate in certificates {

@@ -7,22 +7,22 @@ public import ServiceLifecycle
 import Synchronization
 import UnixSignals
 
-/// Looks after the brands' directory while a service runs: every few seconds and on SIGHUP.
+/// Watches the brands' directory while a service runs: every few seconds and on SIGHUP.
 ///
-/// Files are read on a thread that may wait, one look at a time. A brand that cannot be loaded keeps its last good
+/// Files are read on a thread that may block, one scan at a time. A brand that cannot be loaded keeps its last good
 /// version and raises an alarm, in the log once and in the metrics as long as it lasts.
 public final class BrandReloader: Service {
     private let library: BrandLibrary
     private let interval: Duration
     private let metrics: BrandMetrics
     private let logger: Logger
-    /// Called after each change, with the brands as they are then.
+    /// Called after each change, with the brands as of that change.
     private let onChange: @Sendable (Brands) async -> Void
     private let warnings = Mutex(ExpiryWarnings())
-    /// Set by SIGHUP until the look that it asked for begins.
+    /// Set by SIGHUP until the scan that it requested begins.
     private let isForced = Atomic<Bool>(false)
 
-    /// - Parameter onChange: renews what is made of brands; it keeps what it had where it cannot.
+    /// - Parameter onChange: renews the objects made of brands; it keeps the former object if it cannot.
     public init(
         _ library: BrandLibrary, environment: ServiceEnvironment,
         onChange: @escaping @Sendable (Brands) async -> Void = { _ in }
@@ -35,12 +35,12 @@ public final class BrandReloader: Service {
     }
 
     public func run() async throws {
-        // Before anything is seen of us, since the signal ends a process that does not wait for it.
+        // Before this process becomes visible, since the signal ends a process that does not trap it.
         let hangups = await UnixSignalsSequence(trapping: .sighup)
         self.logger.info("looking after the brands", metadata: ["every": "\(self.interval)"])
         for failure in self.library.failures { self.log(.failed(failure)) }
         self.account()
-        // One place: who asks while a look is under way gets one more, and no more than that.
+        // One place: requests made during a scan cause one more, and no more than that.
         let (wakes, wake) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
         try? await cancelWhenGracefulShutdown {
             try await withThrowingTaskGroup { group in
@@ -60,13 +60,13 @@ public final class BrandReloader: Service {
                 group.addTask {
                     for await _ in wakes { await self.look() }
                 }
-                // None ends but by cancellation.
+                // None of them ends except by cancellation.
                 try await group.waitForAll()
             }
         }
     }
 
-    /// Looks once.
+    /// Scans the directory once.
     private func look() async {
         let isForced = self.isForced.exchange(false, ordering: .relaxed)
         let events = try? await NIOThreadPool.singleton.runIfActive { [library] in
@@ -77,7 +77,7 @@ public final class BrandReloader: Service {
         self.account()
     }
 
-    /// Brings the metrics up to date and warns of certificates that end soon.
+    /// Updates the metrics and warns of certificates that expire soon.
     private func account() {
         let now = Int64(time(nil))
         let certificates = self.library.brands.certificates
@@ -112,7 +112,7 @@ public final class BrandReloader: Service {
 }
 
 extension BrandEvent {
-    /// Whether the brands in use are others now.
+    /// True if the brands in use have changed.
     var movesBrands: Bool {
         switch self {
         case .added, .changed, .removed: true

@@ -1,17 +1,17 @@
 import Packaging
 
-/// Decides when to warn that a certificate ends soon: below 30 days, once a day for each.
+/// Decides when to warn that a certificate expires soon: below 30 days, once a day for each.
 ///
 /// Source: Wallet Orders §7
 struct ExpiryWarnings {
-    /// Days before the end from which on there are warnings.
+    /// Days before the expiry from which on there are warnings.
     static let days = 30.0
     static let intervalSeconds: Int64 = 86_400
 
-    /// When each was warned of last. Those that are there no more, or have been renewed, are forgotten.
+    /// The time of the last warning for each. Certificates that are gone, or have been renewed, are forgotten.
     private var told: [BrandCertificate: Int64] = [:]
 
-    /// The certificates to warn of now.
+    /// The certificates to warn of at this time.
     mutating func due(_ certificates: [BrandCertificate], nowEpochSeconds now: Int64) -> [BrandCertificate] {
         self.told = self.told.filter { certificates.contains($0.key) }
         let due = certificates.filter { certificate in

@@ -3,9 +3,9 @@ public import Logging
 public import Model
 public import Redis
 
-/// What every service reads.
+/// The settings that every service reads.
 public struct CommonSettings: Sendable {
-    /// How log lines look.
+    /// The format of log lines.
     public enum LogFormat: String, CaseIterable, Sendable { case json, text }
 
     public let kafka: KafkaConfiguration
@@ -13,9 +13,9 @@ public struct CommonSettings: Sendable {
     public let groupInstance: String?
     public let topics: Topics
     public let redis: RedisConfiguration
-    /// Directory with one brand a sub-directory.
+    /// Directory with one sub-directory per brand.
     public let brands: String
-    /// How often that directory is looked at.
+    /// The interval at which that directory is checked.
     public let brandsReload: Duration
     public let operationsListen: ListenAddress
     public let logLevel: Logger.Level
@@ -46,9 +46,9 @@ public struct CommonSettings: Sendable {
         self.shutdownLimit = .seconds(try settings.integer(.shutdownSeconds, default: 20, in: 1...600))
     }
 
-    /// What the worker is called in a consumer group; nil: an ordinary member.
+    /// The worker's name in a consumer group; nil: an ordinary member.
     ///
-    /// The same name in two groups is no conflict, but in logs of a broker it would look like one.
+    /// The same name in two groups is not a conflict, but would look like one in a broker's log.
     public func instance(of group: String) -> String? { self.groupInstance.map { "\(group)-\($0)" } }
 
     /// Source: Kafka's rule for topic names: `[a-zA-Z0-9._-]`

@@ -9,7 +9,7 @@ public struct ListenAddress: Hashable, Sendable, CustomStringConvertible {
         self.port = port
     }
 
-    /// - Parameter text: `host:port`; an IPv6 address stands in brackets. Nil if it is not of that form.
+    /// - Parameter text: `host:port`; an IPv6 address is in brackets. Nil if it is not of that form.
     public init?(_ text: String) {
         guard let colon = text.lastIndex(of: ":"), let port = UInt16(text[text.index(after: colon)...]) else {
             return nil

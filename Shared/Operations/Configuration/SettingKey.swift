@@ -1,35 +1,35 @@
-/// A configuration key: its name in the environment and in the file, and what it means.
+/// A configuration key: its name in the environment and in the file, and its meaning.
 ///
-/// The services' own keys stand here too, so that one list says what Waybill reads and a misspelt key in the file is
-/// noticed by each service. Source: DESIGN §8
+/// The services' own keys are here too, so that one list has everything that Waybill reads and each service detects a
+/// misspelt key in the file. Source: DESIGN §8
 public enum SettingKey: String, CaseIterable, Sendable {
     /// Address of one or more Kafka brokers, `host:port` separated by commas. Default `127.0.0.1:9092`.
     case kafkaBootstrap = "WAYBILL_KAFKA_BOOTSTRAP"
     /// Path of a librdkafka properties file (TLS, SASL, tuning). Default none.
     case kafkaProperties = "WAYBILL_KAFKA_PROPERTIES"
-    /// A name of this worker that outlives restarts, such as its pod's: it keeps its partitions meanwhile. Default
-    /// none.
+    /// A name of this worker that survives restarts, such as its pod's: it keeps its partitions during a restart.
+    /// Default none.
     case groupInstance = "WAYBILL_GROUP_INSTANCE"
-    /// What all topics start with. Default `waybill.`.
+    /// The prefix of all topics. Default `waybill.`.
     case topicPrefix = "WAYBILL_TOPIC_PREFIX"
-    /// `redis://` or `rediss://`, with user and password if wanted. Secret. Default `redis://127.0.0.1:6379/0`.
+    /// `redis://` or `rediss://`, with user and password if needed. Secret. Default `redis://127.0.0.1:6379/0`.
     case redisURL = "WAYBILL_REDIS_URL"
     /// Path of a file whose first line is the Redis password. Default none.
     case redisPasswordFile = "WAYBILL_REDIS_PASSWORD_FILE"
-    /// Path of a PEM file with the roots that the certificates of a `rediss://` server must lead to. Default: the
-    /// system's.
+    /// Path of a PEM file with the roots for the certificates of a `rediss://` server. Default: the system's.
     case redisRoots = "WAYBILL_REDIS_ROOTS"
-    /// Directory with one brand a sub-directory. Default `brands`.
+    /// Directory with one sub-directory per brand. Default `brands`.
     case brands = "WAYBILL_BRANDS"
-    /// How often that directory is looked at for changes, in seconds, 1 to 3600. Default 5.
+    /// The interval at which that directory is checked for changes, in seconds, 1 to 3600. Default 5.
     case brandsReloadSeconds = "WAYBILL_BRANDS_RELOAD_SECONDS"
-    /// Path of a file with one secret a line; the first one mints authentication tokens. Required by gateway, packager.
+    /// Path of a file with one secret per line; the first one mints authentication tokens. Required by gateway,
+    /// packager.
     case tokenSecrets = "WAYBILL_TOKEN_SECRETS"
-    /// `https://…` as Wallet will call the gateway. Required.
+    /// The `https://…` URL at which Wallet calls the gateway. Required.
     case webServiceURL = "WAYBILL_WEB_SERVICE_URL"
     /// Most devices that may be registered for one order, 1 to 1,000. Default 100.
     case devicesPerOrder = "WAYBILL_DEVICES_PER_ORDER"
-    /// Where the gateway listens, `host:port`; port 0 takes a free one. Default `127.0.0.1:8080`.
+    /// The address on which the gateway listens, `host:port`; port 0 chooses a free one. Default `127.0.0.1:8080`.
     case listen = "WAYBILL_LISTEN"
     /// Path of a PEM file with the gateway's certificate and its intermediates. Default none: plain HTTP.
     case tlsCertificate = "WAYBILL_TLS_CERTIFICATE"
@@ -39,59 +39,61 @@ public enum SettingKey: String, CaseIterable, Sendable {
     case connectionLimit = "WAYBILL_CONNECTION_LIMIT"
     /// Most connections to the gateway from one client, 1 to 1,000,000. Default 1,000.
     case connectionLimitPerAddress = "WAYBILL_CONNECTION_LIMIT_PER_ADDRESS"
-    /// Addresses and networks whose `X-Forwarded-For` the gateway believes, separated by commas. Default none.
+    /// Addresses and networks whose `X-Forwarded-For` the gateway trusts, separated by commas. Default none.
     case trustedProxies = "WAYBILL_TRUSTED_PROXIES"
-    /// Makes the gateway log what devices send to `POST /v1/log`: `on` or `off`. Default `off`: it counts them only.
+    /// Makes the gateway log the messages that devices send to `POST /v1/log`: `on` or `off`. Default `off`: counts
+    /// only.
     case deviceLogs = "WAYBILL_DEVICE_LOGS"
-    /// Where the checkout role listens, `host:port`; port 0 takes a free one. Default `127.0.0.1:8085`.
+    /// The address on which the checkout role listens, `host:port`; port 0 chooses a free one. Default
+    /// `127.0.0.1:8085`.
     case checkoutListen = "WAYBILL_CHECKOUT_LISTEN"
-    /// Directory with one merchant of the checkout role a sub-directory. Default none: no key and no page is known.
+    /// Directory with one sub-directory per merchant of the checkout role. Default none: no key and no page is known.
     case merchants = "WAYBILL_MERCHANTS"
-    /// Lets pages of this machine use http with the checkout role: `on` or `off`. For development. Default `off`.
+    /// Allows pages on this machine to use http with the checkout role: `on` or `off`. For development. Default `off`.
     case developmentPlayground = "WAYBILL_DEVELOPMENT_PLAYGROUND"
-    /// Where the pusher finds APNs. Default `https://api.push.apple.com:443`.
+    /// The URL at which the pusher reaches APNs. Default `https://api.push.apple.com:443`.
     case apnsURL = "WAYBILL_APNS_URL"
-    /// Path of a PEM file with the roots that APNs' certificate must lead to. Default: the system's.
+    /// Path of a PEM file with the roots for APNs' certificate. Default: the system's.
     case apnsRoots = "WAYBILL_APNS_ROOTS"
     /// HTTP proxy that leads to APNs, `http://[user:password@]host:port`. The credential is secret. Default none.
     case apnsProxy = "WAYBILL_APNS_PROXY"
     /// Fewest and most connections to APNs for each credential, `2-8`, each 1 to 100. Default `2-8`.
     case apnsConnections = "WAYBILL_APNS_CONNECTIONS"
-    /// How long further changes for a device are waited for before it is told, in milliseconds, 0 to 60,000; 0 does not
-    /// wait. Default 1,000.
+    /// Time during which further changes for a device are collected before it is notified, in milliseconds, 0 to
+    /// 60,000; 0 does not wait. Default 1,000.
     case pushWindowMilliseconds = "WAYBILL_PUSH_WINDOW_MILLISECONDS"
     /// Most notifications for a device and order type in an hour, 0 to 3,600; 0 sets no limit. Default 60.
     case pushHourlyLimit = "WAYBILL_PUSH_HOURLY_LIMIT"
-    /// How long a notification that does not get through holds back its partition, in seconds, 10 to 86,400. Default
+    /// The longest time that an undelivered notification holds back its partition, in seconds, 10 to 86,400. Default
     /// 300.
     case pushHoldSeconds = "WAYBILL_PUSH_HOLD_SECONDS"
-    /// How often a notification is tried of which APNs, or the silence about it alone, says no, 1 to 100. Default 8.
+    /// Most attempts for a notification, counting only failures attributed to that notification, 1 to 100. Default 8.
     case pushAttempts = "WAYBILL_PUSH_ATTEMPTS"
     /// Most notifications of one credential that wait for APNs' answer, 100 to 100,000. Default 10,000.
     case pushInFlight = "WAYBILL_PUSH_IN_FLIGHT"
-    /// Path of a PEM file with the roots that the certificates of picture hosts must lead to. Default: the system's.
+    /// Path of a PEM file with the roots for the certificates of picture hosts. Default: the system's.
     case pictureRoots = "WAYBILL_PICTURE_ROOTS"
-    /// Addresses that pictures are fetched from although they are not public, separated by commas. For development.
+    /// Addresses from which pictures are fetched although they are not public, separated by commas. For development.
     case developmentPictureAddresses = "WAYBILL_DEVELOPMENT_PICTURE_ADDRESSES"
-    /// Where `/livez`, `/readyz` and `/metrics` are answered, `host:port`. Default `127.0.0.1:9090`.
+    /// The address of `/livez`, `/readyz` and `/metrics`, `host:port`. Default `127.0.0.1:9090`.
     case operationsListen = "WAYBILL_OPERATIONS_LISTEN"
     /// `trace`, `debug`, `info`, `notice`, `warning`, `error` or `critical`. Default `info`.
     case logLevel = "WAYBILL_LOG_LEVEL"
     /// `json` or `text`. Default `json`.
     case logFormat = "WAYBILL_LOG_FORMAT"
-    /// How long a graceful stop may take, in seconds, 1 to 600. Default 20.
+    /// The longest time for a graceful stop, in seconds, 1 to 600. Default 20.
     case shutdownSeconds = "WAYBILL_SHUTDOWN_SECONDS"
 
     /// The environment variable that names the configuration file; not a key of the file itself.
     public static let fileVariable = "WAYBILL_CONFIG"
 
-    /// Whether a part of the value is secret.
+    /// True if a part of the value is secret.
     var isSecret: Bool { self == .redisURL || self == .apnsProxy }
 
-    /// A value as it may be shown.
+    /// A value in a form that may be shown.
     ///
-    /// Of a proxy's address only what stands in front of the last `@` is hidden, since a password may have that
-    /// character too; whoever looks for a mistake needs the rest.
+    /// Only the part of a proxy's URL before the last `@` is hidden, since a password may contain that character too;
+    /// the rest helps to find a mistake.
     func shown(_ value: String) -> String {
         guard self == .apnsProxy else { return self.isSecret ? "(redacted)" : value }
         guard let at = value.lastIndex(of: "@") else { return value }

@@ -2,9 +2,9 @@ import Kafka
 public import Packaging
 import Redis
 
-/// Readings that more than one service makes, each with the check that stops a start.
+/// Settings that more than one service reads, each with the check that prevents a start.
 extension Settings {
-    /// Where Kafka is and how to talk to it.
+    /// The address and the properties of Kafka.
     func kafka() throws(SettingsError) -> KafkaConfiguration {
         let bootstrap = self.text(.kafkaBootstrap, default: "127.0.0.1:9092")
         guard let file = self.text(.kafkaProperties) else { return KafkaConfiguration(bootstrap: bootstrap) }
@@ -18,7 +18,7 @@ extension Settings {
         }
     }
 
-    /// Where Redis is and how to talk to it.
+    /// The address and the credentials of Redis.
     func redis() throws(SettingsError) -> RedisConfiguration {
         let url = self.text(.redisURL, default: "redis://127.0.0.1:6379/0")
         var password: String?
@@ -48,7 +48,7 @@ extension Settings {
         }
     }
 
-    /// The base URL that stands in each order.
+    /// The base URL written into each order.
     public func webServiceURL() throws(SettingsError) -> String {
         let url = try self.required(.webServiceURL, "https://… as Wallet will call the gateway")
         guard url.hasPrefix("https://"), url.utf8.count > 8, !url.contains(where: \.isWhitespace) else {
@@ -69,7 +69,7 @@ extension Settings {
         }
     }
 
-    /// All brands of a directory. When the configuration is only checked, one that fails is an error as well.
+    /// All brands of a directory. If the configuration is only checked, a brand that fails is an error as well.
     public func brands(in directory: String, webServiceURL: String) throws(SettingsError) -> BrandLibrary {
         do {
             let library = try BrandLibrary(directory: directory, webServiceURL: webServiceURL)

@@ -3,7 +3,7 @@ import Foundation
 import Glibc
 import Model
 
-/// What is wrong with the configuration: the key, the value and what would be right.
+/// An error of the configuration: the key, the value and the correction.
 public struct SettingsError: Error, CustomStringConvertible, Sendable {
     public let description: String
 
@@ -15,16 +15,16 @@ public struct SettingsError: Error, CustomStringConvertible, Sendable {
     init(file: String, _ problem: String) { self.description = "\(file): \(problem)" }
 }
 
-/// Reads configuration and remembers the effective values, so that they can be shown.
+/// Reads configuration and records the effective values, so that they can be shown.
 ///
 /// Order: environment, then the file, then the default. Source: DESIGN §8
 public final class Settings {
     private let reader: ConfigReader
-    /// Whether the configuration is only checked; then nothing is overlooked that a service could live with.
+    /// True if the configuration is only checked; errors that a service could live with are then reported too.
     public let isCheck: Bool
-    /// Settings that work but should not stay so, for the log.
+    /// Settings that work but should be changed, for the log.
     public private(set) var warnings: [String] = []
-    /// The values that were read so far, in the order of reading, secrets redacted.
+    /// The values read so far, in the order of reading, secrets redacted.
     public private(set) var effective: [(key: SettingKey, value: String)] = []
 
     public init(reader: ConfigReader, isCheck: Bool = false) {
@@ -32,12 +32,12 @@ public final class Settings {
         self.isCheck = isCheck
     }
 
-    /// Reads from the environment and from the file that `WAYBILL_CONFIG` names.
+    /// Reads from the environment and from the file named by `WAYBILL_CONFIG`.
     ///
     /// - Parameter environment: the process environment.
-    /// - Throws: `SettingsError` if the file is not there, is not a JSON object of scalars, or has an unknown key.
+    /// - Throws: `SettingsError` if the file does not exist, is not a JSON object of scalars, or has an unknown key.
     public convenience init(environment: [String: String], isCheck: Bool = false) throws(SettingsError) {
-        // An empty variable is an absent one and must not hide what the file says.
+        // An empty variable is an absent one and must not hide the value in the file.
         let given = environment.filter { !$0.value.isEmpty }
         var providers: [any ConfigProvider] = [EnvironmentVariablesProvider(environmentVariables: given)]
         if let path = environment[SettingKey.fileVariable], !path.isEmpty {
@@ -93,13 +93,13 @@ public final class Settings {
         return fallback
     }
 
-    /// - Throws: `SettingsError` that says what belongs there.
+    /// - Throws: `SettingsError` that describes the missing value.
     public func required(_ key: SettingKey, _ meaning: String) throws(SettingsError) -> String {
         guard let value = self.text(key) else { throw SettingsError(key, value: nil, "is required: \(meaning)") }
         return value
     }
 
-    /// - Throws: `SettingsError` if the value is no whole number in the range.
+    /// - Throws: `SettingsError` if the value is not a whole number in the range.
     public func integer(_ key: SettingKey, default fallback: Int, in range: ClosedRange<Int>) throws(SettingsError)
         -> Int
     {
@@ -132,7 +132,7 @@ public final class Settings {
         return address
     }
 
-    /// The content of the file that a key names.
+    /// The content of the file named by a key.
     ///
     /// - Throws: `SettingsError` if it cannot be read or is larger than `limit` bytes.
     public func content(_ key: SettingKey, of path: String, limit: Int = 1 << 20) throws(SettingsError) -> [UInt8] {
@@ -149,12 +149,12 @@ public final class Settings {
         }
     }
 
-    /// Notes what works but should not stay so.
+    /// Notes a setting that works but should be changed.
     public func warn(_ text: String) { self.warnings.append(text) }
 
-    /// Warns if a file with a secret can be read by everybody on the machine.
+    /// Warns if every user of the machine can read a file with a secret.
     ///
-    /// A group may read it: that is how Kubernetes gives secrets to a pod that is not root.
+    /// A group may read it: Kubernetes gives secrets in this way to a pod that does not run as root.
     public func checkSecrecy(of path: String) {
         var status = stat()
         guard unsafe stat(path, &status) == 0, status.st_mode & S_IROTH != 0 else { return }

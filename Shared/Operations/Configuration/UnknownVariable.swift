@@ -1,14 +1,14 @@
-/// A variable of the environment that looks like a key of the configuration and is none.
+/// A variable of the environment that looks like a configuration key and is not one.
 struct UnknownVariable: Hashable, Sendable, CustomStringConvertible {
     let name: String
-    /// The key that was meant, most likely.
+    /// The key that was most likely meant.
     let nearest: SettingKey?
 
     var description: String {
         "\(self.name) is no key and is ignored" + (self.nearest.map { ": is \($0.rawValue) meant?" } ?? "")
     }
 
-    /// Names that a shell, the tests or Kubernetes set: the last makes variables of the names of services.
+    /// Names that a shell, the tests or Kubernetes set: Kubernetes makes variables of the names of services.
     #if DEBUG
         private static let others = ["WAYBILL_TEST_", "WAYBILL_CRASH_AT", "WAYBILL_STALL_AT"]
     #else
@@ -26,7 +26,7 @@ struct UnknownVariable: Hashable, Sendable, CustomStringConvertible {
         return names.sorted().prefix(20).map { UnknownVariable(name: $0, nearest: Self.nearest(to: $0)) }
     }
 
-    /// The key that takes the fewest edits, a third of the name at most.
+    /// The key with the smallest edit distance, at most a third of the name.
     private static func nearest(to name: String) -> SettingKey? {
         let name = name.prefix(100).dropFirst("WAYBILL_".count)
         let distances = SettingKey.allCases.map {
@@ -35,7 +35,8 @@ struct UnknownVariable: Hashable, Sendable, CustomStringConvertible {
         return distances.min { $0.edits < $1.edits }.flatMap { $0.edits <= max(2, name.count / 3) ? $0.key : nil }
     }
 
-    /// Letters to insert, delete or replace. Source: Wagner and Fischer, The String-to-String Correction Problem
+    /// Edit distance: letters to insert, delete or replace. Source: Wagner and Fischer, The String-to-String Correction
+    /// Problem
     private static func edits(_ left: [UInt8], _ right: [UInt8]) -> Int {
         var row = Array(0...right.count)
         for (index, letter) in left.enumerated() {

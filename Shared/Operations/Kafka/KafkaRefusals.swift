@@ -1,14 +1,14 @@
 import Kafka
 import Synchronization
 
-/// The refusals of brokers that stand, and how often the log is told. No clock.
+/// The present refusals of brokers, and the limit on log lines about them. No clock.
 ///
 /// Bounded: one entry for each right that a service needs.
 struct KafkaRefusals {
-    /// A refusal that is met again and again counts as over when it was not met for so long, which is longer than any
-    /// pause between two tries.
+    /// The time after which a repeated refusal that has not recurred counts as over, longer than any pause between two
+    /// attempts.
     static let memory = Duration.seconds(60)
-    /// The time between two lines of the log about a refusal that lasts.
+    /// The time between two log lines about a refusal that lasts.
     static let pause = Duration.seconds(600)
 
     private struct Entry {
@@ -19,9 +19,9 @@ struct KafkaRefusals {
 
     private var entries: [KafkaDenial: Entry] = [:]
 
-    /// Something was refused.
+    /// An operation was refused.
     ///
-    /// - Returns: whether that is worth a line.
+    /// - Returns: true if that is worth a log line.
     mutating func denied(_ denial: KafkaDenial, _ text: String, now: ContinuousClock.Instant) -> Bool {
         self.forget(now: now)
         guard var entry = self.entries[denial] else {
@@ -36,18 +36,18 @@ struct KafkaRefusals {
         return isTold
     }
 
-    /// A refused thing works.
+    /// A refused operation works.
     mutating func granted(_ denial: KafkaDenial) { self.entries[denial] = nil }
 
-    /// The group let us in, which it does when we may read its topics.
+    /// The group admitted us, which requires the right to read its topics.
     mutating func joined() { self.entries = self.entries.filter { !$0.key.lasts } }
 
-    /// A broker answered a question that was asked at a moment: it knows who we are.
+    /// A broker answered a request made at a given time: it accepts our identity.
     mutating func admitted(asked: ContinuousClock.Instant) {
         if let entry = self.entries[.access], entry.seen < asked { self.entries[.access] = nil }
     }
 
-    /// The refusals that stand, in a fixed order.
+    /// The present refusals, in a fixed order.
     mutating func reasons(now: ContinuousClock.Instant) -> [String] {
         self.forget(now: now)
         return self.entries.values.map(\.text).sorted()
@@ -59,7 +59,7 @@ struct KafkaRefusals {
 }
 
 extension KafkaDenial {
-    /// librdkafka says this once, not with every try, so that silence does not mean that it is over.
+    /// librdkafka reports this once, not with every attempt, so silence does not mean that it is over.
     fileprivate var lasts: Bool {
         switch self {
         case .group, .read: true
@@ -68,13 +68,13 @@ extension KafkaDenial {
     }
 }
 
-/// The refusals that all Kafka handles of a process have met.
+/// The refusals met by all Kafka handles of a process.
 final class KafkaRefusalBook: Sendable {
     private let refusals = Mutex(KafkaRefusals())
 
-    /// Takes in what a handle tells.
+    /// Processes an event of a handle.
     ///
-    /// - Returns: whether it belongs in the log.
+    /// - Returns: true if it belongs in the log.
     func note(_ event: KafkaEvent, now: ContinuousClock.Instant = .now) -> Bool {
         self.refusals.withLock { refusals in
             switch (event.kind, event.denial) {

@@ -4,33 +4,34 @@ import Kafka
 public struct KafkaStanding {
     /// The extent to which a service depends on Kafka.
     public enum Dependence: Sendable {
-        /// It does nothing without: it is unready as long as Kafka keeps it from its work.
+        /// It can do nothing without Kafka: it is unready as long as Kafka prevents its work.
         case whole
-        /// It does most without: what Kafka refuses keeps it from becoming ready, and nothing makes it unready later. A
-        /// Kafka that is away keeps it from nothing.
+        /// It can do most of its work without Kafka: a refusal prevents it from becoming ready, and nothing makes it
+        /// unready later. An unreachable Kafka prevents nothing.
         case part
     }
 
-    /// The facts at a moment.
+    /// The facts at one moment.
     struct Look {
         /// nil: no broker answers.
         var faults: [KafkaFault]?
-        /// The reason for that.
+        /// The reason why no broker answers.
         var silence = ""
-        /// Refusals of brokers that stand.
+        /// The present refusals of brokers.
         var refusals: [String] = []
     }
 
     enum Verdict: Equatable {
         case ready
         case unready(String)
-        /// Readiness stays as it is.
+        /// Readiness remains as it is.
         case open
     }
 
-    /// A service that depends in part waits so long for a refusal, since those come with the first try.
+    /// The time for which a service that depends in part waits for a refusal, since refusals come with the first
+    /// attempt.
     static let settling = Duration.seconds(1)
-    /// And so long for a first answer.
+    /// The time for which it waits for a first answer.
     static let patience = Duration.seconds(5)
 
     let dependence: Dependence
@@ -39,7 +40,7 @@ public struct KafkaStanding {
 
     init(_ dependence: Dependence) { self.dependence = dependence }
 
-    /// - Parameter age: since the service started.
+    /// - Parameter age: time since the service started.
     mutating func judge(_ look: Look, age: Duration) -> Verdict {
         if let faults = look.faults { self.faults = faults }
         if self.dependence == .part, self.isSettled { return .open }

@@ -1,16 +1,16 @@
 import Kafka
 
-/// The demands of a service on a topic.
+/// The requirements of a service on a topic.
 public struct KafkaTopicNeed: Sendable {
     let name: String
     let isRead: Bool
     let isWritten: Bool
-    /// The last record of each key must stay for ever; otherwise no record may go because another one of its key
-    /// came.
+    /// True if the last record of each key must be kept forever; otherwise a newer record of the same key must not
+    /// remove an older one.
     let isCompacted: Bool
-    /// The largest record that must fit, in bytes.
+    /// The size in bytes of the largest record that must fit.
     let messageBytes: Int
-    /// The largest record that may come, in bytes: a topic that does not take it gets a warning.
+    /// The size in bytes of the largest possible record: a topic that does not accept it gets a warning.
     let largestBytes: Int
 
     public init(
@@ -30,30 +30,30 @@ public struct KafkaTopicNeed: Sendable {
     }
 }
 
-/// Something about a topic that keeps a service from its work.
+/// A fault of a topic that affects a service's work.
 struct KafkaFault: Hashable, Sendable {
     enum Kind: Hashable, Sendable {
         /// Records would be lost: a service must not start.
         case fatal
-        /// Nothing goes on until somebody mends it.
+        /// All work stops until the configuration is corrected.
         case refused
-        /// Nothing goes on until brokers are back.
+        /// All work stops until brokers are back.
         case passing
-        /// The work goes on.
+        /// The work continues.
         case warning
     }
 
     let kind: Kind
-    /// One line, with what to do.
+    /// One line, with the correction.
     let text: String
 }
 
 extension KafkaTopicNeed {
-    /// Judges what the cluster tells of the topic.
+    /// Judges the cluster's description of the topic.
     ///
     /// - Parameters:
     ///   - partitions: a failure other than a refusal or a missing topic says nothing.
-    ///   - settings: in effect; nil where the broker does not tell.
+    ///   - settings: those in effect; nil if the broker does not report them.
     func faults(
         _ partitions: Result<[KafkaPartitionState], KafkaError>, settings: [String: String]?
     ) -> [KafkaFault] {

@@ -2,34 +2,34 @@ import Kafka
 import Logging
 import ServiceLifecycle
 
-/// Looks at the start and every so often whether Kafka lets a service do its work, and tells readiness and the log.
+/// Checks, at the start and periodically, that Kafka lets a service do its work, and reports to readiness and the log.
 ///
-/// Owner: `run`. Thread: a task, and the one of its `KafkaAdmin`. Bounded: a question by `timeout`; one look at a time.
+/// Owner: `run`. Thread: a task, and the one of its `KafkaAdmin`. Bounded: a query by `timeout`; one check at a time.
 struct KafkaWatch: Service {
     /// The condition of readiness.
     static let condition = "kafka"
-    /// The time that a question may take.
+    /// The longest time for a query.
     static let timeout = Duration.seconds(2)
-    /// From one look at the topics to the next: while all is well, and while it is not.
+    /// From one check of the topics to the next: while all is well, and while it is not.
     static let (pause, impatience) = (Duration.seconds(30), Duration.seconds(5))
-    /// The time after which readiness hears of what handles met meanwhile.
+    /// The interval at which readiness is updated with the events of handles.
     static let tick = Duration.milliseconds(250)
 
     let needs: [KafkaTopicNeed]
     let dependence: KafkaStanding.Dependence
     let environment: ServiceEnvironment
 
-    /// The result of one look.
+    /// The result of one check.
     private struct Found {
         var faults: [KafkaFault]?
         var silence = ""
-        /// The broker told the settings of a topic at least.
+        /// True if the broker reported the settings of at least one topic.
         var hasSettings = false
-        /// The reason why it told none.
+        /// The reason why it reported none.
         var hidden: KafkaError?
     }
 
-    /// - Throws: `KafkaFaultError` when the first look at the topics' settings finds that records would be lost.
+    /// - Throws: `KafkaFaultError` if the first check of the topics' settings finds that records would be lost.
     func run() async throws {
         let admin = try KafkaAdmin(self.environment.kafka, timeout: Self.timeout)
         do {
@@ -112,17 +112,17 @@ struct KafkaWatch: Service {
         return found
     }
 
-    /// Remembers what the log was told of the topics.
+    /// Remembers what has been logged about the topics.
     private struct Journal {
         let logger: Logger
         private var told: Set<KafkaFault> = []
         private var isHidden = false
-        /// A broker that has no such request will not have it later.
+        /// False for a broker without such a request: it will not get one later.
         private(set) var wantsSettings = true
 
         init(logger: Logger) { self.logger = logger }
 
-        /// Tells what is new and what is over, once each.
+        /// Logs each fault that is new and each that is over, once.
         mutating func note(_ faults: [KafkaFault], hidden: KafkaError?) {
             let now = Set(faults)
             for fault in faults where !self.told.contains(fault) {
@@ -144,7 +144,7 @@ struct KafkaWatch: Service {
     }
 }
 
-/// Settings of topics with which a service must not start.
+/// Topic settings with which a service must not start.
 struct KafkaFaultError: Error, CustomStringConvertible {
     let faults: [String]
 

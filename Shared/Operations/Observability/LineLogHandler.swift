@@ -35,12 +35,12 @@ public struct LineLogHandler: LogHandler {
         let line = self.line(
             time: Date().formatted(.iso8601.year().month().day().time(includingFractionalSeconds: true)),
             level: event.level, message: "\(event.message)", fields: fields)
-        // A log that cannot be written must not stop an order: there is nobody left to tell.
+        // A log that cannot be written must not stop an order, and the failure cannot be reported anywhere.
         let file = self.isError ? FileHandle.standardError : FileHandle.standardOutput
         try? file.write(contentsOf: Data(line.utf8))
     }
 
-    /// One line with its line end; what is in values cannot forge another one.
+    /// One line with its line end; the content of values cannot forge another one.
     func line(time: String, level: Logger.Level, message: String, fields: [(String, String)]) -> String {
         switch self.format {
         case .text:
@@ -53,7 +53,7 @@ public struct LineLogHandler: LogHandler {
         }
     }
 
-    /// Without what ends a line, drives a terminal, or turns the direction of writing around.
+    /// The text without characters that end a line, control a terminal, or reverse the direction of writing.
     private static func visible(_ text: String) -> String {
         var visible = String.UnicodeScalarView()
         for scalar in text.unicodeScalars {

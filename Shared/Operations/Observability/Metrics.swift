@@ -21,9 +21,9 @@ final class GaugeMetric: MeterHandler, RecorderHandler, Sendable {
     func record(_ value: Double) { self.set(value) }
 }
 
-/// How often values fell below each of some bounds.
+/// The number of values below each of some bounds.
 final class HistogramMetric: TimerHandler, RecorderHandler, Sendable {
-    /// For durations, in seconds: from a Redis answer to a retry's wait.
+    /// For durations, in seconds: from a Redis answer to the wait before a retry.
     static let secondBounds = [
         0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60,
     ]
@@ -56,7 +56,7 @@ final class HistogramMetric: TimerHandler, RecorderHandler, Sendable {
         }
     }
 
-    /// Many at once, under one lock.
+    /// Records many values under one lock.
     func record(_ values: [Double]) {
         self.counts.withLock { counts in
             for value in values {

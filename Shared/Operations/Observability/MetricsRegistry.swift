@@ -3,7 +3,7 @@ import Synchronization
 
 /// Keeps all metrics of the process and writes them as Prometheus text.
 ///
-/// Bounded by the code that names metrics: labels come from closed sets only. A counter is never given up, since it
+/// Bounded by the code that names metrics: labels come from closed sets only. A counter is never removed, since it
 /// would start again from zero.
 /// Source: Prometheus text exposition format 0.0.4
 public final class MetricsRegistry: MetricsFactory, Sendable {
@@ -57,7 +57,7 @@ public final class MetricsRegistry: MetricsFactory, Sendable {
         self.makeTimer(label: label, dimensions: dimensions, bounds: HistogramMetric.secondBounds)
     }
 
-    /// - Parameter bounds: upper ends of the buckets in seconds, growing.
+    /// - Parameter bounds: upper ends of the buckets in seconds, ascending.
     func makeTimer(label: String, dimensions: [(String, String)], bounds: [Double]) -> any TimerHandler {
         let made = self.metric(label, dimensions) { .histogram(HistogramMetric(bounds)) }
         guard case .histogram(let metric) = made else { return NOOPMetricsHandler.instance }
@@ -126,7 +126,7 @@ struct MetricName: Hashable, Comparable {
     }
 
     private static func escaped(_ value: String) -> String {
-        // By scalar: a carriage return and a line feed are one character, but a line end all the same.
+        // By scalar: a carriage return and a line feed are one character, but still a line end.
         value.unicodeScalars.map { scalar -> String in
             switch scalar {
             case "\\": "\\\\"

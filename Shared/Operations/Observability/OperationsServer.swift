@@ -4,11 +4,11 @@ import NIOHTTP1
 public import NIOPosix
 public import ServiceLifecycle
 
-/// Answers `/livez`, `/readyz` and `/metrics` on a port of its own, for whoever runs the fleet.
+/// Answers `/livez`, `/readyz` and `/metrics` on a port of its own, for operators and their tools.
 ///
-/// Bodies of requests are not read, each connection is closed after an idle minute. Of 64 connections the one that came
-/// first gives way to the next, so a probe always gets in. The reasons of `/readyz` have addresses of Kafka and Redis
-/// in them and are told to this machine alone; others get the names of what is missing.
+/// Request bodies are not read, each connection is closed after an idle minute. With 64 connections open the oldest is
+/// closed for the next, so a probe always gets in. The reasons of `/readyz` contain addresses of Kafka and Redis and
+/// are returned to this machine alone; other clients get the names of the unmet conditions.
 public final class OperationsServer: Service {
     /// Most connections at once.
     static let connectionLimit = 64
@@ -53,8 +53,8 @@ public final class OperationsServer: Service {
         self.logger.info(
             "operations endpoint listening", metadata: ["address": "\(channel.localAddress?.description ?? "")"])
         self.onListening(channel.localAddress?.port ?? 0)
-        // It goes on answering while the services above it stop, so that /readyz can say so; it is last to go.
-        // Cancellation ends it as well: when another service failed, the process must not stay for this one.
+        // It continues to answer while the services above it stop, so that /readyz can report it; it is the last to
+        // end. Cancellation ends it as well: when another service failed, the process must not stay for this one.
         await withTaskCancellationOrGracefulShutdownHandler {
             _ = try? await channel.closeFuture.get()
         } onCancelOrGracefulShutdown: {
@@ -63,7 +63,7 @@ public final class OperationsServer: Service {
     }
 }
 
-/// Keeps the number of connections to a limit by closing the one that came first.
+/// Keeps the number of connections to a limit by closing the oldest.
 private final class OldestGivesWay: ChannelInboundHandler {
     typealias InboundIn = any Channel
 
@@ -124,7 +124,7 @@ final class OperationsHandler: ChannelInboundHandler {
         if !head.isKeepAlive { done.assumeIsolated().whenComplete { _ in context.close(promise: nil) } }
     }
 
-    /// True if an address is this machine's own.
+    /// True if an address is one of this machine.
     private static func isLoopback(_ address: SocketAddress) -> Bool {
         guard let text = address.ipAddress else { return true }
         return text == "::1" || text.hasPrefix("127.") || text.hasPrefix("::ffff:127.")

@@ -1,11 +1,11 @@
 import Synchronization
 
-/// What a service still waits for before it can do its work. Ready means that nothing is left.
+/// The conditions that a service still waits for before it can do its work. Ready means that none is left.
 public final class Readiness: Sendable {
     private let missing: Mutex<[String: String]>
     private let notes = Mutex<[String: String]>([:])
 
-    /// - Parameter conditions: what must be met, each a short name such as `redis`.
+    /// - Parameter conditions: the conditions to be met, each a short name such as `redis`.
     public init(conditions: [String]) {
         self.missing = Mutex(Dictionary(conditions.map { ($0, "not yet") }) { first, _ in first })
     }
@@ -15,14 +15,15 @@ public final class Readiness: Sendable {
     /// - Parameter reason: for `/readyz`; no secrets.
     public func unmet(_ condition: String, _ reason: String) { self.missing.withLock { $0[condition] = reason } }
 
-    /// Says more of a condition, if it is not met.
+    /// Sets the reason of a condition, if it is not met.
     public func explain(_ condition: String, _ reason: String) {
         self.missing.withLock { if $0[condition] != nil { $0[condition] = reason } }
     }
 
-    /// Says in `/readyz` what another process of the same kind could do no better; that does not make it unready.
+    /// Adds a remark to `/readyz` about a fault that another process of the same kind would have as well; it does not
+    /// make the service unready.
     ///
-    /// - Parameter reason: no secrets; nil: there is nothing to say any more.
+    /// - Parameter reason: no secrets; nil: removes the remark.
     public func note(_ condition: String, _ reason: String?) { self.notes.withLock { $0[condition] = reason } }
 
     /// Remarks about a service that may be ready, `name: reason` sorted.
@@ -30,10 +31,10 @@ public final class Readiness: Sendable {
         self.notes.withLock { $0.sorted { $0.key < $1.key }.map { "\($0.key): \($0.value)" } }
     }
 
-    /// The names of what is missing, sorted; empty when ready.
+    /// The names of the unmet conditions, sorted; empty when ready.
     public var missingConditions: [String] { self.missing.withLock { $0.keys.sorted() } }
 
-    /// What is missing, `name: reason` sorted; empty when ready.
+    /// The unmet conditions, `name: reason` sorted; empty when ready.
     public var reasons: [String] {
         self.missing.withLock { $0.sorted { $0.key < $1.key }.map { "\($0.key): \($0.value)" } }
     }

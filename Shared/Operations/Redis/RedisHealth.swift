@@ -1,21 +1,21 @@
 import Redis
 
-/// Decides from what the servers say of themselves whether Redis can be relied on. No I/O, no clock.
+/// Decides from the servers' INFO if Redis can be relied on. No I/O, no clock.
 struct RedisHealth {
-    /// The things that can be wrong, as metrics name them.
+    /// The possible faults, as metrics name them.
     enum Fault: String, CaseIterable {
         /// `maxmemory` is reached and nothing may be evicted.
         case full = "full"
         /// The policy evicts any key: orders, registrations, pictures.
         case evictsAll = "evicts-all"
-        /// The policy evicts keys that expire: traces of what ended.
+        /// The policy evicts keys that expire: traces of orders that ended.
         case evictsExpiring = "evicts-expiring"
         /// A fall-back to older data would not be noticed.
         case historyHidden = "history-hidden"
         /// The server is too old.
         case unsupported = "unsupported"
 
-        /// True if a packager that sees it says that it is not ready. A mere risk holds nothing back.
+        /// True if a packager with this fault reports that it is not ready. A mere risk holds nothing back.
         var isSevere: Bool {
             switch self {
             case .full, .evictsAll, .unsupported: true
@@ -24,15 +24,15 @@ struct RedisHealth {
         }
     }
 
-    /// The time that Redis counts as full after it refused a write. Longer than the longest pause before another try: a
-    /// server that refuses large writes has room for small ones in between.
+    /// The time for which Redis counts as full after it refused a write. Longer than the longest pause before a retry:
+    /// a server that refuses large writes has room for small ones in between.
     static let refusalMemory: Duration = .seconds(15)
 
-    /// The faults there are, each with a sentence that says where it is and what to do.
+    /// The present faults, each with a sentence that names the server and the correction.
     private(set) var faults: [Fault: String] = [:]
-    /// Of the fullest server.
+    /// Bytes used on the fullest server.
     private(set) var usedMemory: Int64 = 0
-    /// Of the fullest server; 0 for no limit.
+    /// Limit of the fullest server in bytes; 0 for no limit.
     private(set) var maxMemory: Int64 = 0
     private var refusals: UInt64 = 0
     private var fullUntil: ContinuousClock.Instant?
@@ -43,9 +43,9 @@ struct RedisHealth {
         var ended: [Fault] = []
     }
 
-    /// Takes in what the servers said.
+    /// Processes the servers' answers.
     ///
-    /// - Parameter refusals: how many writes were refused so far because memory is used up.
+    /// - Parameter refusals: the number of writes refused so far because memory is full.
     mutating func take(
         _ servers: [(server: String, information: RedisServerInformation?)], refusals: UInt64,
         now: ContinuousClock.Instant

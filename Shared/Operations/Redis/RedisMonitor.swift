@@ -4,10 +4,10 @@ import NIOPosix
 public import Redis
 public import ServiceLifecycle
 
-/// Asks the servers of Redis every few seconds how they are, as long as a service runs, and says what is wrong: once in
-/// the log when it begins and when it ends, in metrics, and in readiness where the service asks for that.
+/// Queries the state of the Redis servers every few seconds while a service runs, and reports faults: in the log once
+/// when each begins and ends, in metrics, and in readiness if the service asks for that.
 public struct RedisMonitor: Service {
-    /// The condition of readiness that is not met while something severe is wrong.
+    /// The condition of readiness that is unmet while there is a severe fault.
     public static let condition = "redis"
     static let interval = Duration.seconds(5)
 
@@ -21,7 +21,7 @@ public struct RedisMonitor: Service {
 
     /// - Parameters:
     ///   - redis: closed by its owner after this has ended.
-    ///   - holdsReadiness: whether a severe fault makes the service unready. Not for one that still serves: a load
+    ///   - holdsReadiness: true if a severe fault makes the service unready. Not for one that still serves: a load
     ///     balancer would take all of its instances out at once.
     public init(_ redis: RedisClient, _ environment: ServiceEnvironment, holdsReadiness: Bool) {
         self.init(redis, environment, holdsReadiness: holdsReadiness, interval: Self.interval)
@@ -56,7 +56,7 @@ public struct RedisMonitor: Service {
             let servers = try await self.redis.information()
             change = health.take(servers, refusals: self.redis.memoryRefusals, now: .now)
         } catch {
-            // A server that is away says nothing about its memory.
+            // A server that cannot be reached says nothing about its memory.
             guard error.code == .unsupported else { return }
             change = health.refused(error.message)
         }
@@ -83,10 +83,10 @@ extension RedisHealth {
 }
 
 extension RedisMonitor {
-    /// Stops a start with a Redis that cannot be relied on. One that does not answer now stops nothing.
+    /// Prevents a start with a Redis that cannot be relied on. One that does not answer at the moment prevents nothing.
     ///
-    /// - Parameter refusesEviction: whether the service writes what a policy that evicts any key would delete.
-    /// - Throws: `SettingsError` that names the key, what was found and what to set.
+    /// - Parameter refusesEviction: true if the service writes keys that a policy which evicts any key would delete.
+    /// - Throws: `SettingsError` that names the key, the value found and the value to set.
     static func check(_ environment: ServiceEnvironment, refusesEviction: Bool) async throws {
         let configuration = environment.common.redis
         let redis = RedisClient(configuration, eventLoopGroup: environment.group.next())

@@ -1,23 +1,23 @@
-/// Lets a backlog be read before it is worked on, so that many changes of one key become one piece of work.
+/// Lets a backlog be read before it is processed, so that many changes of one key become one piece of work.
 ///
-/// Only when there are more records in hand than ever come at once otherwise, only as long as more of them come, and
-/// once for each backlog: what is lost is a moment in which reading has the processors to itself.
+/// Only with more records in hand than ever come at once otherwise, only as long as more of them come, and once for
+/// each backlog: it costs a moment in which reading has the processors to itself.
 struct BacklogPause {
-    /// So many records in hand are a backlog. More than a second's changes of a busy shop.
+    /// The number of records in hand that is a backlog. More than a second's changes of a busy shop.
     static let backlog = 1024
-    /// How long reading may take before the work begins.
+    /// The longest time for reading before the work begins.
     static let longest = Duration.seconds(1)
-    /// So long without a record means that all is read.
+    /// The time without a record after which everything counts as read.
     static let quiet = Duration.milliseconds(20)
 
-    /// Since when there is a backlog.
+    /// The time when the backlog began.
     private var began: ContinuousClock.Instant?
 
-    /// Whether the work is to wait.
+    /// True if the work must wait.
     ///
     /// - Parameters:
-    ///   - inHand: records that are not done, with those that came.
-    ///   - came: how many came just now.
+    ///   - inHand: the number of records that are not done, including those that just came.
+    ///   - came: the number of records that just came.
     mutating func isDue(inHand: Int, came: Int, now: ContinuousClock.Instant) -> Bool {
         guard inHand >= Self.backlog else {
             self.began = nil

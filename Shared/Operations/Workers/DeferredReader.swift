@@ -2,17 +2,17 @@ import Kafka
 import Logging
 import Synchronization
 
-/// Reads again what was put off, as far as there is room for it.
+/// Reads deferred records again, as far as there is room for them.
 ///
 /// Owner: `KeyedWorker`; `run` ends when its task is cancelled, with the reader closed.
 /// Bounded: `readers` partitions at once, each with a batch of `bytes` in hand and `readAhead` at librdkafka.
 final class DeferredReader: Sendable {
     private static let readers = 2
-    /// KiB.
+    /// In KiB.
     private static let readAhead = 1024
     private static let records = 500
     private static let bytes = 1 << 20
-    /// The time after which it is noticed that there is room.
+    /// The interval at which it checks for room.
     private static let tick = Duration.milliseconds(100)
 
     private struct PassIsOver: Error {}
@@ -21,7 +21,7 @@ final class DeferredReader: Sendable {
     private let ledger: any DeferralLedger
     private let configuration: KafkaConfiguration
     private let logger: Logger
-    /// Made when it is first needed, which may be never.
+    /// Made on first use, which may be never.
     private let reader = Mutex<KafkaReader?>(nil)
 
     init(_ desk: KeyedDesk, _ ledger: any DeferralLedger, _ configuration: KafkaConfiguration, logger: Logger) {

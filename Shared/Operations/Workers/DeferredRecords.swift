@@ -1,10 +1,10 @@
 import Kafka
 
-/// Records that were put off, to be read again: of each group, or single key, and partition the span of offsets from
+/// Records that were deferred, to be read again: of each group, or single key, and partition the span of offsets from
 /// the first to the last, without keys and values.
 ///
-/// While something has a span in a partition, all that comes for it there is added to the span, so its order is kept.
-/// A span of a group holds records that came after all of those in the spans of its keys.
+/// While a group or key has a span in a partition, all of its further records there are added to the span, so its order
+/// is kept. A span of a group holds records that came after all of those in the spans of its keys.
 /// Bounded by groups × partitions and `keyLimit`, however many records there are.
 struct DeferredRecords: Sendable {
     /// A group or a key that waits by itself.
@@ -13,7 +13,7 @@ struct DeferredRecords: Sendable {
         case key([UInt8])
     }
 
-    /// Offsets of a unit that are yet to be read again.
+    /// Offsets of a unit that have yet to be read again.
     struct Span: Hashable, Sendable {
         var next: Int64
         var last: Int64
@@ -23,7 +23,7 @@ struct DeferredRecords: Sendable {
         let group: Int
     }
 
-    /// One reading of a partition, for all units that can take something.
+    /// One reading of a partition, for all units that have room for records.
     struct Pass: Hashable, Sendable {
         let partition: KafkaPartition
         let from: Int64
@@ -32,19 +32,19 @@ struct DeferredRecords: Sendable {
         fileprivate let number: UInt64
         /// Units whose records are taken from this reading.
         fileprivate(set) var units: Set<Unit>
-        /// Nothing more can be taken from it.
+        /// True if no unit takes records from it any more.
         var isOver: Bool { self.units.isEmpty }
     }
 
     private struct Place {
         var spans: [Unit: Span] = [:]
-        /// One that was put off: says under which assignment.
+        /// A record that was deferred: identifies the assignment.
         let receipt: KafkaReceipt
-        /// The last offset that was put off.
+        /// The last offset that was deferred.
         var last: Int64
-        /// The pass that is under way.
+        /// The pass in progress.
         var pass: UInt64?
-        /// When it was read last, as the number of the pass.
+        /// The time of its last reading, as the number of the pass.
         var turn: UInt64
     }
 
@@ -55,20 +55,20 @@ struct DeferredRecords: Sendable {
     private var turn: UInt64 = 0
     /// The number of keys that wait by themselves.
     private(set) var keyCount = 0
-    /// The number of records of each group that are put off, those of its keys included.
+    /// The number of deferred records of each group, those of its keys included.
     private(set) var counts: [Int: Int] = [:]
-    /// The number of records that were not there any more when they were to be read again.
+    /// The number of records that no longer existed when they were to be read again.
     private(set) var gone = 0
 
     var isEmpty: Bool { self.places.isEmpty }
 
-    /// The first offset of a partition that is put off.
+    /// The first deferred offset of a partition.
     func first(of partition: KafkaPartition) -> Int64? { self.places[partition]?.spans.values.map(\.next).min() }
 
-    /// One of the records of a partition that are put off.
+    /// One of the deferred records of a partition.
     func receipt(of partition: KafkaPartition) -> KafkaReceipt? { self.places[partition]?.receipt }
 
-    /// The unit that a record that comes is added to, if its group or key waits in its partition.
+    /// The unit that a new record is added to, if its group or key waits in its partition.
     func unit(of key: [UInt8]?, group: Int, in partition: KafkaPartition) -> Unit? {
         guard let spans = self.places[partition]?.spans else { return nil }
         if spans[.group(group)] != nil { return .group(group) }
@@ -76,12 +76,12 @@ struct DeferredRecords: Sendable {
         return .key(key)
     }
 
-    /// True if a record that comes lies before one that came: its topic was made anew.
+    /// True if a new record lies before one that came earlier: its topic was recreated.
     func isPast(_ offset: Int64, in partition: KafkaPartition) -> Bool {
         self.places[partition].map { offset <= $0.last } ?? false
     }
 
-    /// Puts off a record that comes, which lies after all that came in its partition.
+    /// Defers a new record, which lies after all others of its partition.
     mutating func add(_ record: KafkaRecord, to unit: Unit, group: Int, in partition: KafkaPartition) {
         var place =
             self.places.removeValue(forKey: partition)
@@ -91,9 +91,9 @@ struct DeferredRecords: Sendable {
         self.places[partition] = place
     }
 
-    /// Forgets what is put off of some partitions.
+    /// Forgets the deferred records of some partitions.
     ///
-    /// - Parameter isGone: it is not there any more; else it is somebody else's.
+    /// - Parameter isGone: true if they no longer exist; false if they belong to another member.
     mutating func forget(_ partitions: some Sequence<KafkaPartition>, isGone: Bool) {
         for partition in partitions {
             guard let place = self.places.removeValue(forKey: partition) else { continue }
@@ -107,9 +107,9 @@ struct DeferredRecords: Sendable {
 
     // MARK: reading again
 
-    /// The next partition to read, of those that were not read for longest; nil: nothing can be taken.
+    /// The next partition to read, the one not read for the longest time; nil: no unit has room.
     ///
-    /// - Parameter isReady: whether there is room for records of a unit, whose group is the other value.
+    /// - Parameter isReady: returns true if there is room for records of a unit, whose group is the other value.
     mutating func nextPass(isReady: (Unit, Int) -> Bool) -> Pass? {
         var best: (partition: KafkaPartition, units: [Unit: Span], turn: UInt64)?
         for (partition, place) in self.places where place.pass == nil && place.turn < best?.turn ?? .max {
@@ -125,10 +125,10 @@ struct DeferredRecords: Sendable {
             partition: best.partition, from: from, to: last + 1, number: self.turn, units: Set(best.units.keys))
     }
 
-    /// Goes through records that were read again, in order and without a gap since the last ones of the pass.
+    /// Processes records that were read again, in order and without a gap since the last ones of the pass.
     ///
-    /// A unit without room leaves the pass; it goes on there in another one.
-    /// - Returns: what was taken.
+    /// A unit without room leaves the pass; it continues from there in another one.
+    /// - Returns: the records taken in hand.
     mutating func read(
         _ records: [KafkaRecord], _ pass: inout Pass, into queue: inout KeyQueue, _ groups: inout KeyGroups
     ) -> [KafkaRecord] {
@@ -140,7 +140,7 @@ struct DeferredRecords: Sendable {
             let isOfGroup = self.isDue(record, of: .group(number), place, pass)
             guard isOfGroup || self.isDueAlone(record, place, pass) else { continue }
             if isOfGroup, let key = record.key, place.spans[.key(key)] != nil, !pass.units.contains(.key(key)) {
-                // Those of its key that came before wait by themselves.
+                // Earlier records of the key wait by themselves.
                 self.move(&place, .group(number), after: record.offset)
                 self.extend(&place, .key(key), to: record.offset, group: number)
                 continue
@@ -158,7 +158,7 @@ struct DeferredRecords: Sendable {
                     continue
                 }
                 self.move(&place, unit, after: record.offset)
-                // If it waits by itself, all before this one were taken in this pass.
+                // If the key waits by itself, all before this one were taken in this pass.
                 self.extend(&place, .key(key), to: record.offset, group: number)
                 self.stop(&place, .key(key), at: record.offset, &pass)
             }
@@ -167,7 +167,7 @@ struct DeferredRecords: Sendable {
         return taken
     }
 
-    /// The pass has come to its end: what it did not show is not there.
+    /// The pass has reached its end: records that it did not show no longer exist.
     mutating func readToTheEnd(_ pass: inout Pass) {
         guard let place = self.takePlace(of: &pass) else { return }
         self.finish(place, &pass, at: pass.to)
@@ -178,7 +178,7 @@ struct DeferredRecords: Sendable {
         if self.places[pass.partition]?.pass == pass.number { self.places[pass.partition]?.pass = nil }
     }
 
-    /// Takes out the place that a pass reads, so that it is changed and not copied; nil: it left meanwhile.
+    /// Removes the place that a pass reads from the dictionary, so that it is changed and not copied; nil: it has left.
     private mutating func takePlace(of pass: inout Pass) -> Place? {
         guard self.places[pass.partition]?.pass == pass.number else {
             pass.units = []
@@ -209,7 +209,7 @@ struct DeferredRecords: Sendable {
         if case .key = unit { self.keyCount += 1 }
     }
 
-    /// A record of a unit was taken out of its span.
+    /// A record of a unit was removed from its span.
     private mutating func move(_ place: inout Place, _ unit: Unit, after offset: Int64) {
         guard let span = place.spans[unit] else { return }
         place.spans[unit]?.next = offset + 1
@@ -222,7 +222,7 @@ struct DeferredRecords: Sendable {
         pass.units.remove(unit)
     }
 
-    /// All before an offset was looked at for all units that are still in the pass.
+    /// All records before an offset were processed for all units that are still in the pass.
     private mutating func finish(_ changed: Place, _ pass: inout Pass, at end: Int64) {
         var place = changed
         for unit in pass.units {

@@ -1,8 +1,8 @@
-/// Keys that share in what a worker has in hand, and wait together: those of one order type.
+/// Keys that share a worker's capacity, and wait together: those of one order type.
 public struct KeyGroup: Hashable, Sendable {
     /// The part of its keys before the `/`.
     public let name: String
-    /// Why all of its work waits; nil: it does not.
+    /// The reason why all of its work waits; nil: it does not.
     public let awaits: String?
 
     public init(name: String, awaits: String?) {
@@ -13,28 +13,28 @@ public struct KeyGroup: Hashable, Sendable {
 
 /// The groups that a worker knows, by number.
 ///
-/// Bounded by the groups that ever were named: all other keys, whatever they are, are strangers and one group together.
+/// Bounded by the number of groups ever named: all other keys, whatever they are, are strangers and form one group.
 struct KeyGroups: Sendable {
-    /// Keys of nobody that is known.
+    /// The group of keys that belong to no known group.
     static let strangers = 0
 
     private(set) var names = ["other"]
     private var numbers: [ArraySlice<UInt8>: Int] = [:]
     private var awaited: [Int: String] = [:]
-    /// Groups that became known while strangers were put off, among whom are keys of theirs: they stay strangers until
-    /// all of those are taken up, so that each key keeps its order.
+    /// Groups that became known while records of strangers, some of them theirs, were deferred: they remain strangers
+    /// until all of those are resumed, so that each key keeps its order.
     private var latecomers: Set<Int> = []
-    /// The number of groups that there are now, strangers apart.
+    /// The number of present groups, strangers apart.
     private(set) var count = 0
-    /// The group of the last key, since many in a row are of one.
+    /// The group of the last key, since consecutive keys often belong to one.
     private var last: (name: ArraySlice<UInt8>, number: Int)?
 
-    /// With one group nobody has to be kept from taking all.
+    /// True if there is more than one group, so that none may take everything.
     var isShared: Bool { self.count > 1 }
 
-    /// Takes in which groups there are.
+    /// Sets the present groups.
     ///
-    /// - Parameter strangersWait: records of strangers are put off.
+    /// - Parameter strangersWait: true if records of strangers are deferred.
     mutating func update(_ groups: [KeyGroup], strangersWait: Bool) {
         self.last = nil
         if !strangersWait { self.latecomers = [] }
@@ -66,6 +66,6 @@ struct KeyGroups: Sendable {
         return number
     }
 
-    /// Why all work of a group waits.
+    /// The reason why all work of a group waits.
     func reason(_ number: Int) -> String? { self.awaited[number] }
 }

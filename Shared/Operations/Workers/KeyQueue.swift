@@ -1,24 +1,24 @@
 import DequeModule
 import Kafka
 
-/// Records in hand, sorted by key: decides what is worked on next. No Kafka, no clock, no task.
+/// Records in hand, sorted by key: decides what is processed next. No Kafka, no clock, no task.
 ///
 /// A key is in one place at a time: ready, in work, or parked until its time has come. All records that wait for a key
-/// make its next piece of work, in the order in which they came. A parked key keeps no other waiting.
+/// make its next piece of work, in the order in which they came. A parked key delays no other.
 ///
-/// Groups of keys have their turns one after the other, and none takes more than its share of what may be in hand: as
-/// much as is left for all others. So one group gets half, two get a third each, and there is always room for one more.
-/// Source: Choudhury, Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998 (alpha = 1)
+/// Groups of keys take turns, and none takes more than its share of the records in hand: as much as is left for all
+/// others. So one group gets half, two get a third each, and there is always room for one more. Source: Choudhury,
+/// Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998 (alpha = 1)
 public struct KeyQueue: Sendable {
     typealias Key = [UInt8]?
     typealias Amount = (records: Int, bytes: Int)
 
-    /// How much may be in hand, and how much is given out at once.
+    /// Limits on records in hand, and on one batch.
     public struct Limits: Sendable {
         /// All records that are not done, and their bytes by `KafkaRecord.size`.
         var records: Int
         var bytes: Int
-        /// Of one batch; a single key may reach over the bytes, by one record.
+        /// Limits of one batch; a single key may exceed the bytes, by one record.
         var batchKeys: Int
         var batchBytes: Int
 
@@ -34,18 +34,18 @@ public struct KeyQueue: Sendable {
         let group: Int
         var waiting: [KafkaRecord] = []
         var inWork: [KafkaRecord] = []
-        /// Records in work that went to somebody else meanwhile.
+        /// Records in work that have gone to another member meanwhile.
         var left: [KafkaRecord] = []
-        /// Of what waits and what is in work.
+        /// Bytes that wait or are in work.
         var bytes = 0
-        /// How often it had to wait since it was done last.
+        /// The number of times that it had to wait since it was last done.
         var attempts = 0
         var place = Place.nowhere
     }
 
-    /// Keys that take turns with other groups'.
+    /// Keys that take turns with those of other groups.
     private struct Group {
-        /// The records of it that are in hand.
+        /// The number of its records in hand.
         var records = 0
         var bytes = 0
         var ready: Deque<Key> = []
@@ -54,16 +54,16 @@ public struct KeyQueue: Sendable {
 
     private enum Place { case nowhere, ready, inWork, parked }
 
-    /// The fate of a record that comes.
+    /// The result for a new record.
     enum Answer {
         case taken
-        /// Its group has its share.
+        /// Its group has its share already.
         case full
-        /// Its key has as much as a batch takes.
+        /// Its key has as much as fits into a batch.
         case keyIsFull
     }
 
-    /// A group with more ready keys has a backlog: it gets batches of its own. Others go together.
+    /// A group with more ready keys than this has a backlog: it gets batches of its own. Others share batches.
     static let bulk = 32
 
     let limits: Limits
@@ -71,11 +71,11 @@ public struct KeyQueue: Sendable {
     private var groups: [Group] = []
     /// Groups with ready keys, the next one first.
     private var turns: Deque<Int> = []
-    /// Parked keys and when their time comes.
+    /// Parked keys and the times at which they become due.
     private var parked: [Key: ContinuousClock.Instant] = [:]
-    /// No parked key is due before; nil when none is parked.
+    /// No parked key is due before this time; nil if none is parked.
     private var nextDue: ContinuousClock.Instant?
-    /// Keys that had to wait and are not done since, and when that began.
+    /// Keys that had to wait and are not done since, and the time when that began.
     private var delayed: [Key: ContinuousClock.Instant] = [:]
     /// Records that left while they were in work, which came back undone.
     private var undone: [KafkaRecord] = []
@@ -85,28 +85,28 @@ public struct KeyQueue: Sendable {
 
     init(limits: Limits) { self.limits = limits }
 
-    /// How many records and bytes may come in. Both must be above 0 for any to; one record may reach over the bytes.
+    /// The number of records and bytes that may come in. Both must be above 0 for any record; one may exceed the bytes.
     var room: Amount { (self.limits.records - self.records, self.limits.bytes - self.bytes) }
-    /// Keys that have to be tried again.
+    /// The number of keys that must be retried.
     var delayedCount: Int { self.delayed.count }
-    /// Since when the first of them waits.
+    /// The time since which the first of them waits.
     var delayedSince: ContinuousClock.Instant? { self.delayed.values.min() }
 
-    /// True if `next` has something to give out.
+    /// True if `next` has a batch to return.
     func hasReady(allowsBulk: Bool = true) -> Bool {
         self.turns.contains { allowsBulk || self.groups[$0].ready.count <= Self.bulk }
     }
 
-    /// True if a group has all that it may have.
+    /// True if a group has its whole share.
     ///
-    /// - Parameter isShared: what is in hand is shared with other groups.
+    /// - Parameter isShared: true if capacity is shared with other groups.
     func isFull(_ group: Int, isShared: Bool) -> Bool {
         let room = self.room
         let has: Amount = isShared ? self.inHand(of: group) : (0, 0)
         return has.records >= room.records || has.bytes >= room.bytes
     }
 
-    /// True if so much of a group's share is free that reading more for it is worth while.
+    /// True if enough of a group's share is free to make reading more for it worthwhile.
     func isHalfEmpty(_ group: Int, isShared: Bool) -> Bool {
         let room: Amount = isShared ? self.room : (self.limits.records, self.limits.bytes)
         let has: Amount = isShared ? self.inHand(of: group) : (self.records, self.bytes)
@@ -120,9 +120,9 @@ public struct KeyQueue: Sendable {
         group < self.groups.count ? (self.groups[group].records, self.groups[group].bytes) : (0, 0)
     }
 
-    /// Takes a record in if there is room for it. Those of one partition come in order.
+    /// Adds a record if there is room for it. Those of one partition come in order.
     ///
-    /// - Parameter isKeyBounded: a key may not have more than a batch takes.
+    /// - Parameter isKeyBounded: true if a key may not have more than fits into a batch.
     mutating func take(
         _ record: KafkaRecord, group: Int, isShared: Bool, isKeyBounded: Bool = true
     ) -> Answer {
@@ -130,14 +130,14 @@ public struct KeyQueue: Sendable {
         return self.put(record, group, limit: isKeyBounded && record.key != nil ? self.limits.batchBytes : .max)
     }
 
-    /// Takes records in, those of one partition in order, also when there is no room.
+    /// Adds records, those of one partition in order, even without room.
     mutating func add(_ records: [KafkaRecord]) {
         for record in records { _ = self.put(record, 0, limit: .max) }
     }
 
     private mutating func put(_ record: KafkaRecord, _ group: Int, limit: Int) -> Answer {
         let size = record.size
-        // Looked up once: this is done for every record.
+        // A single lookup: this runs for every record.
         let result: (group: Int, isNew: Bool)? = Self.change(&self.entries[record.key, default: Entry(group: group)]) {
             guard $0.bytes < limit else { return nil }
             $0.waiting.append(record)
@@ -170,9 +170,9 @@ public struct KeyQueue: Sendable {
         self.nextDue = self.parked.values.min()
     }
 
-    /// Gives out the next batch: different keys, none of which is in work. Empty: nothing is ready.
+    /// Returns the next batch: different keys, none of which is in work. Empty: nothing is ready.
     ///
-    /// - Parameter allowsBulk: also of a group with a backlog.
+    /// - Parameter allowsBulk: true to include a group with a backlog.
     mutating func next(allowsBulk: Bool = true) -> [KeyedWork] {
         var works: [KeyedWork] = []
         var bytes = 0
@@ -192,10 +192,10 @@ public struct KeyQueue: Sendable {
 
     /// Adds ready keys of a group to a batch.
     ///
-    /// - Returns: false when there is a key for which the batch has no room.
+    /// - Returns: false if there is a key for which the batch has no room.
     private mutating func fill(_ works: inout [KeyedWork], _ bytes: inout Int, from group: Int) -> Bool {
         while let key = self.groups[group].ready.first {
-            // One that was dropped has no entry any more; one that came again meanwhile stands here twice.
+            // A key that was dropped has no entry any more; one that came again meanwhile is here twice.
             guard var entry = self.entries[key], entry.place == .ready, entry.group == group else {
                 self.groups[group].ready.removeFirst()
                 continue
@@ -213,7 +213,7 @@ public struct KeyQueue: Sendable {
         return true
     }
 
-    /// A key's work came back and is done.
+    /// A key's work has returned and is done.
     mutating func done(_ key: Key) {
         guard var entry = self.entries[key], entry.place == .inWork else { return }
         self.forget(entry.inWork, of: &entry)
@@ -223,15 +223,15 @@ public struct KeyQueue: Sendable {
         self.release(key, entry)
     }
 
-    /// A key's work came back and has to be done again.
+    /// A key's work has returned and must be done again.
     ///
-    /// - Parameter delay: how long it waits, by how often it had to wait.
+    /// - Parameter delay: the length of the wait, from the number of times the key had to wait.
     mutating func later(_ key: Key, now: ContinuousClock.Instant, delay: (_ attempts: Int) -> Duration) {
         guard var entry = self.entries[key], entry.place == .inWork else { return }
         self.undone += entry.left
         entry.left = []
         guard !entry.inWork.isEmpty else {
-            // All of it went to somebody else meanwhile.
+            // All of it went to another member meanwhile.
             self.delayed[key] = nil
             self.release(key, entry)
             return
@@ -247,7 +247,7 @@ public struct KeyQueue: Sendable {
         self.entries[key] = entry
     }
 
-    /// Forgets the records of some partitions, which go to somebody else. Those in work are not given out again.
+    /// Drops the records of some partitions, which go to another member. Those in work are not returned again.
     ///
     /// - Returns: those that were not in work, and those that left before and came back undone since.
     mutating func drop(_ partitions: Set<KafkaPartition>) -> [KafkaRecord] {
@@ -270,7 +270,7 @@ public struct KeyQueue: Sendable {
                 self.entries[key] = entry
                 continue
             }
-            // A ready key without an entry is passed over by `next`.
+            // `next` skips a ready key without an entry.
             self.entries[key] = nil
             self.parked[key] = nil
             self.delayed[key] = nil

@@ -1,7 +1,8 @@
 import Kafka
 import Synchronization
 
-/// The means by which a `KeyedWorker` tells its consumer of records that are put off, and asks it. A seam for tests.
+/// The interface through which a `KeyedWorker` reports deferred records to its consumer, and queries it. A seam for
+/// tests.
 protocol DeferralLedger: Sendable {
     func note(_ deferral: KafkaDeferral)
     func isOwned(_ receipt: KafkaReceipt) -> Bool
@@ -9,8 +10,8 @@ protocol DeferralLedger: Sendable {
 
 extension KafkaConsumer: DeferralLedger {}
 
-/// The state that the lanes of a `KeyedWorker`, its fetching and its reading again share: what is in hand, what is put
-/// off, and the lanes that have nothing to do.
+/// The state shared by the lanes of a `KeyedWorker`, its fetching and its second reading: records in hand, deferred
+/// records, and the idle lanes.
 final class KeyedDesk: Sendable {
     private struct State {
         var intake: WorkIntake
@@ -18,10 +19,10 @@ final class KeyedDesk: Sendable {
         /// The number of batches in work.
         var batches = 0
         var isStopping = false
-        /// A backlog is being read: groups that have one get no batch, nor does one that shares with nobody.
+        /// A backlog is being read: groups that have one get no batch, nor does the only group.
         var isHeld = false
         let lanes: Int
-        /// The last lane is kept for groups without a backlog.
+        /// The last lane is reserved for groups without a backlog.
         var allowsBulk: Bool { !self.isHeld && self.batches < self.lanes - 1 }
         var allowsAny: Bool { !self.isStopping && (!self.isHeld || self.intake.groups.isShared) }
         var hasWork: Bool { self.allowsAny && self.intake.queue.hasReady(allowsBulk: self.allowsBulk) }
@@ -29,12 +30,12 @@ final class KeyedDesk: Sendable {
 
     private let state: Mutex<State>
 
-    /// - Parameter lanes: how many batches are in work at most, at least 2.
+    /// - Parameter lanes: the most batches in work, at least 2.
     init(limits: KeyQueue.Limits, lanes: Int = 5) {
         self.state = Mutex(State(intake: WorkIntake(limits: limits), lanes: lanes))
     }
 
-    /// What a look at the queue says.
+    /// A summary of the queue.
     struct Look: Sendable {
         let room: (records: Int, bytes: Int)
         let records: Int
@@ -43,7 +44,7 @@ final class KeyedDesk: Sendable {
     }
 
     var look: Look { self.state.withLock { Self.look($0.intake) } }
-    /// Since when the first delayed key waits.
+    /// The time since which the first delayed key waits.
     var delayedSince: ContinuousClock.Instant? { self.state.withLock { $0.intake.queue.delayedSince } }
 
     private static func look(_ intake: WorkIntake) -> Look {
@@ -52,14 +53,14 @@ final class KeyedDesk: Sendable {
             delayed: intake.queue.delayedCount)
     }
 
-    /// Takes in which groups there are, and which of them wait.
+    /// Sets the present groups, and which of them wait.
     func update(_ groups: [KeyGroup]) { self.change { $0.intake.update(groups) } }
 
-    /// Takes records in, and parked keys up whose time has come.
+    /// Adds records, and makes parked keys ready whose time has come.
     ///
     /// - Parameters:
-    ///   - isHeld: no backlog is given out until the next call.
-    ///   - ledger: is told what is put off; nil: nothing can be.
+    ///   - isHeld: true if no backlog is handed out until the next call.
+    ///   - ledger: receives the deferrals; nil: nothing can be deferred.
     func add(
         _ records: [KafkaRecord], now: ContinuousClock.Instant, isHeld: Bool = false,
         ledger: (any DeferralLedger)? = nil
@@ -75,8 +76,8 @@ final class KeyedDesk: Sendable {
         }
     }
 
-    /// Tells the consumer, under the lock, so that it hears one thing after the other. What it does not own any more is
-    /// forgotten.
+    /// Reports to the consumer under the lock, so that the reports arrive in order. Records that it does not own any
+    /// more are forgotten.
     private static func note(_ deferral: KafkaDeferral, _ ledger: any DeferralLedger, _ state: inout State) {
         if deferral.isEmpty { return }
         ledger.note(deferral)
@@ -88,7 +89,7 @@ final class KeyedDesk: Sendable {
 
     // MARK: the lanes
 
-    /// Waits for work; nil when no more is given out.
+    /// Waits for work; nil when none will be handed out any more.
     func next() async -> [KeyedWork]? {
         while true {
             let works: [KeyedWork]? = self.change { state in
@@ -111,7 +112,7 @@ final class KeyedDesk: Sendable {
         }
     }
 
-    /// Takes back a batch.
+    /// Returns a batch with its outcomes.
     func settle(
         _ works: [KeyedWork], _ outcomes: [KeyedWork.Outcome], now: ContinuousClock.Instant,
         delay: (_ attempts: Int) -> Duration
@@ -128,10 +129,10 @@ final class KeyedDesk: Sendable {
         }
     }
 
-    /// Partitions leave.
+    /// Drops the records of partitions that leave.
     func drop(_ partitions: Set<KafkaPartition>) -> [KafkaRecord] { self.change { $0.intake.drop(partitions) } }
 
-    /// No more work is given out.
+    /// Stops handing out work.
     func stop() {
         let idle = self.state.withLock { state in
             state.isStopping = true
@@ -141,9 +142,10 @@ final class KeyedDesk: Sendable {
         for lane in idle { lane.resume() }
     }
 
-    // MARK: what is put off
+    // MARK: deferred records
 
-    /// The number of records of each group that are put off, by its name, why the group waits, and how many were gone.
+    /// The number of deferred records of each group, by its name, the reason why the group waits, and the number of
+    /// records that no longer existed.
     var putOff: (groups: [(name: String, count: Int, reason: String?)], gone: Int) {
         self.state.withLock { state in
             let (groups, deferred) = (state.intake.groups, state.intake.deferred)
@@ -154,13 +156,13 @@ final class KeyedDesk: Sendable {
         }
     }
 
-    /// A partition that is to be read again; nil: nothing can be taken.
+    /// A partition to be read again; nil: no unit has room.
     func nextPass() -> DeferredRecords.Pass? { self.state.withLock { $0.intake.nextPass() } }
 
-    /// Takes in what was read again.
+    /// Adds records that were read again.
     func addAgain(_ records: [KafkaRecord], _ pass: inout DeferredRecords.Pass, ledger: any DeferralLedger) {
         self.change { state in
-            // Records that are read for somebody else are not to be worked on here.
+            // Records of a partition that another member owns must not be processed here.
             if let receipt = state.intake.deferred.receipt(of: pass.partition), !ledger.isOwned(receipt) {
                 ledger.note(state.intake.forget(pass.partition, isGone: false))
             }
@@ -168,19 +170,19 @@ final class KeyedDesk: Sendable {
         }
     }
 
-    /// All up to the end of a pass was read.
+    /// Everything up to the end of a pass was read.
     func readToTheEnd(_ pass: inout DeferredRecords.Pass, ledger: any DeferralLedger) {
         self.change { Self.note($0.intake.readToTheEnd(&pass), ledger, &$0) }
     }
 
-    /// Forgets the records that a pass was to read: they are not there any more.
+    /// Forgets the records that a pass was to read: they no longer exist.
     func forget(_ pass: DeferredRecords.Pass, ledger: any DeferralLedger) {
         self.change { Self.note($0.intake.forget(pass.partition, isGone: true), ledger, &$0) }
     }
 
     func end(_ pass: DeferredRecords.Pass) { self.state.withLock { $0.intake.end(pass) } }
 
-    /// Changes the state and wakes a lane if there is work; it wakes the next one when it has taken its share.
+    /// Changes the state and wakes a lane if there is work; that lane wakes the next one after taking its share.
     private func change<Value>(_ body: (inout State) -> Value) -> Value {
         let (value, lane) = self.state.withLock { state in
             let value = body(&state)

@@ -1,12 +1,12 @@
 public import Kafka
 
-/// All records of one key that are worked on together.
+/// All records of one key that are processed together.
 public struct KeyedWork: Sendable {
-    /// As it stands in the records; nil for those that have none.
+    /// The key of the records; nil for those that have none.
     public let key: [UInt8]?
     /// Never empty; those of one partition in the order of their offsets.
     public let records: [KafkaRecord]
-    /// How often this key had to wait before, without having been done in between.
+    /// The number of times this key had to wait, without having been done in between.
     public let attempts: Int
 
     public init(key: [UInt8]?, records: [KafkaRecord], attempts: Int = 0) {
@@ -15,11 +15,11 @@ public struct KeyedWork: Sendable {
         self.attempts = attempts
     }
 
-    /// What became of a piece of work.
+    /// The outcome of a piece of work.
     public enum Outcome: Hashable, Sendable {
-        /// Nothing of it has to come again.
+        /// Fully processed.
         case done
-        /// It has to be tried again; trying is safe at any point.
+        /// It must be retried; a retry is safe at any point.
         ///
         /// - Parameter reason: for people; no secrets.
         case later(reason: String)

@@ -6,24 +6,25 @@ import Synchronization
 
 /// The loop of a worker on Kafka whose unit of work is a key.
 ///
-/// Several batches are in hand, each with keys of its own; what comes for a key that is in work waits and is worked on
-/// together. A key that cannot be done now is parked with growing pauses while the others go on; nothing is dropped,
-/// and of a partition nothing is committed behind what is not done.
+/// Several batches are in hand, each with different keys; records that come for a key in work wait and are then
+/// processed together. A key that cannot be done yet is parked with growing pauses while the others continue; nothing
+/// is dropped, and no position of a partition is committed beyond a record that is not done.
 ///
-/// Groups of keys share what is in hand. What comes of a group that has its share, or that waits as a whole, is put
-/// off: only its offsets are remembered, and it is read again from Kafka when there is room for it.
+/// Groups of keys share the capacity. Records of a group that has its share, or that waits as a whole, are deferred:
+/// only their offsets are remembered, and they are read again from Kafka when there is room for them.
 ///
-/// Owner: `run`, which ends with all lanes ended and the group left. Thread: tasks of its own; `process` runs on them.
-/// Bounded: what is in hand, parked keys included, by `KeyQueue.Limits`; when that is full and there is but one group,
-/// no records are asked for, and the consumer pauses its partitions. What is put off: `DeferredRecords`.
+/// Owner: `run`, which ends after all lanes have ended and the group has been left. Thread: tasks of its own; `process`
+/// runs on them.
+/// Bounded: records in hand, parked keys included, by `KeyQueue.Limits`; when these are reached and there is only one
+/// group, no records are requested, and the consumer pauses its partitions. Deferred records: `DeferredRecords`.
 public final class KeyedWorker: Service {
-    /// The number of batches that are in work at once: while two sign, others read, write or wait for Kafka. The last
-    /// one is for groups without a backlog.
+    /// The number of batches in work at once: while two sign, others read, write or wait for Kafka. The last one is for
+    /// groups without a backlog.
     static let lanes = 5
-    /// How much is in hand. Together with what the consumer reads ahead (8 MB) and librdkafka keeps (8 MB and an answer
-    /// of 4 MB) below 48 MB.
+    /// The limits on records in hand. Together with the consumer's read-ahead (8 MB) and librdkafka's buffers (8 MB and
+    /// an answer of 4 MB) below 48 MB.
     public static let limits = KeyQueue.Limits(records: 32_768, bytes: 24 << 20, batchKeys: 256, batchBytes: 2 << 20)
-    /// How late a parked key whose time has come may be taken up.
+    /// The longest delay before a parked key whose time has come is resumed.
     private static let tick = Duration.milliseconds(100)
 
     private let consumer: KafkaConsumer
@@ -38,15 +39,15 @@ public final class KeyedWorker: Service {
     private let random: @Sendable (ClosedRange<Double>) -> Double
     private let watch = Mutex(OutageWatch())
 
-    /// Joins a consumer group and makes readiness and the log follow what happens there.
+    /// Joins a consumer group and keeps readiness and the log up to date with it.
     ///
     /// - Parameters:
-    ///   - group: of the consumers.
-    ///   - limits: how much is in hand.
-    ///   - groups: of keys that there are now; it is asked every second. Default: none, and all keys are one group.
-    ///   - onCommit: as of `KafkaConsumer`.
-    ///   - process: does what some keys ask for, and answers for each of them, in order. Called several times at once,
-    ///     never with one key twice.
+    ///   - group: that of the consumers.
+    ///   - limits: the limits on records in hand.
+    ///   - groups: returns the present groups of keys; called every second. Default: none, and all keys are one group.
+    ///   - onCommit: as for `KafkaConsumer`.
+    ///   - process: does the work of some keys, and returns an outcome for each of them, in order. Called several times
+    ///     at once, never with one key twice.
     ///   - onStopped: called when the last batch is done and the consumer has left its group.
     public convenience init(
         group: String, topics: [String], environment: ServiceEnvironment,
@@ -89,7 +90,7 @@ public final class KeyedWorker: Service {
         await withTaskGroup { group in
             for _ in 0..<Self.lanes { group.addTask { await self.work() } }
             do {
-                // Only the taking ends with a graceful shutdown; what is in work is finished.
+                // Only fetching ends with a graceful shutdown; work in progress is finished.
                 try await cancelWhenGracefulShutdown {
                     try await withThrowingTaskGroup { reading in
                         reading.addTask { await self.deferred.run() }
@@ -115,9 +116,9 @@ public final class KeyedWorker: Service {
         if let failure { throw failure }
     }
 
-    /// Takes records as long as there is room for them.
+    /// Fetches records as long as there is room for them.
     ///
-    /// - Throws: `KafkaError` with code `.cancelled` on graceful shutdown, or when the consumer cannot go on.
+    /// - Throws: `KafkaError` with code `.cancelled` on graceful shutdown, or if the consumer cannot continue.
     private func take() async throws {
         var reportAt = ContinuousClock.now
         var notes = DeferralNotes()
@@ -146,7 +147,7 @@ public final class KeyedWorker: Service {
         }
     }
 
-    /// One lane: works on one batch after the other until no more is given out.
+    /// One lane: processes one batch after the other until none is handed out any more.
     private func work() async {
         while let works = await self.desk.next() {
             self.metrics.began(works)
@@ -158,7 +159,7 @@ public final class KeyedWorker: Service {
     private func settle(_ works: [KeyedWork], _ outcomes: [KeyedWork.Outcome]) {
         precondition(works.count == outcomes.count, "one outcome for each piece of work")
         let now = ContinuousClock.now
-        // First, so that what is let go of on a revoke is nothing that is done.
+        // First, so that no finished record is let go on a revoke.
         self.consumer.finished(zip(works, outcomes).filter { $0.1 == .done }.flatMap(\.0.records))
         let look = self.desk.settle(works, outcomes, now: now) { backoff(attempt: $0, random: self.random) }
         var reasons: [String] = []

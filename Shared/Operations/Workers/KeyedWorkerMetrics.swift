@@ -1,20 +1,20 @@
 import CoreMetrics
 import Logging
 
-/// What a `KeyedWorker` tells of itself.
+/// The metrics of a `KeyedWorker`.
 struct KeyedWorkerMetrics: Sendable {
-    /// How often a key had to be put off.
+    /// The number of times that a key had to be retried.
     let retries: Counter
-    /// Records and keys of a batch.
+    /// Records and keys per batch.
     private let batchRecords: Recorder
     private let batchKeys: Recorder
     private let parkedKeys: Meter
     private let parkedSeconds: Meter
     private let recordsInHand: Meter
     private let bytesInHand: Meter
-    /// For how long nothing was finished although something is in hand: a stall that the group cannot see.
+    /// The time for which nothing was finished although records are in hand: a stall that the group cannot see.
     private let quietSeconds: Meter
-    /// Records that were put off and were deleted before they were read again.
+    /// Records that were deferred and were deleted before they were read again.
     fileprivate let lost: Counter
     fileprivate let factory: any MetricsFactory
 
@@ -37,8 +37,8 @@ struct KeyedWorkerMetrics: Sendable {
     }
 
     /// - Parameters:
-    ///   - oldest: how long the first key waits that has to be tried again; nil: none has to.
-    ///   - quiet: nil when nothing is in hand.
+    ///   - oldest: the time for which the first key to be retried has waited; nil: none has to be.
+    ///   - quiet: nil if nothing is in hand.
     func report(_ look: KeyedDesk.Look, oldest: Duration?, quiet: Duration?) {
         self.parkedKeys.set(look.delayed)
         self.parkedSeconds.set((oldest ?? .zero) / .seconds(1))
@@ -48,10 +48,10 @@ struct KeyedWorkerMetrics: Sendable {
     }
 }
 
-/// Tells metrics and log which groups have records that are put off. Bounded by the groups that are known.
+/// Reports to metrics and log which groups have deferred records. Bounded by the known groups.
 struct DeferralNotes {
     private var meters: [String: Meter] = [:]
-    /// Groups whose waiting the log was told of.
+    /// Groups whose waiting has been logged.
     private var told: Set<String> = []
     private var gone = 0
 

@@ -1,25 +1,26 @@
-/// Tells an upstream that is away from a key that cannot be done: in an outage several keys wait and none gets done.
+/// Distinguishes an outage of an upstream from a single key that cannot be done: in an outage several keys wait and
+/// none gets done.
 struct OutageWatch {
-    /// What readiness is told.
+    /// The report to readiness.
     enum Change: Hashable {
         case away
         case back
     }
 
-    /// How long nothing may get done before it is an outage.
+    /// The time without a finished key after which it is an outage.
     static let patience = Duration.seconds(2)
-    /// How often the log is told that keys wait, however many do.
+    /// The time between two log lines about waiting keys, regardless of their number.
     static let logPause = Duration.seconds(10)
 
     private var failingSince: ContinuousClock.Instant?
     private var isAway = false
     private var loggedAt: ContinuousClock.Instant?
 
-    /// Takes in what came of a batch.
+    /// Processes the result of a batch.
     ///
     /// - Parameters:
-    ///   - done: how many keys got done.
-    ///   - delayed: how many have to be tried again, of all that are in hand.
+    ///   - done: the number of keys that got done.
+    ///   - delayed: the number of keys that must be retried, of all that are in hand.
     mutating func note(done: Int, delayed: Int, now: ContinuousClock.Instant) -> Change? {
         if done > 0 || delayed == 0 {
             self.failingSince = nil
@@ -33,7 +34,7 @@ struct OutageWatch {
         return .away
     }
 
-    /// Whether a line in the log is due.
+    /// True if a log line is due.
     mutating func isLogged(now: ContinuousClock.Instant) -> Bool {
         if let loggedAt = self.loggedAt, now - loggedAt < Self.logPause { return false }
         self.loggedAt = now

@@ -1,7 +1,7 @@
 import Kafka
 
-/// Decides which records are taken in hand and which are put off: those of a group that has its share, or that waits as
-/// a whole, and those of a key that has as much as a batch takes. No Kafka, no clock, no task.
+/// Decides which records are taken in hand and which are deferred: those of a group that has its share, or that waits
+/// as a whole, and those of a key that has as much as fits into a batch. No Kafka, no clock, no task.
 struct WorkIntake: Sendable {
     var queue: KeyQueue
     private(set) var groups = KeyGroups()
@@ -9,23 +9,23 @@ struct WorkIntake: Sendable {
 
     init(limits: KeyQueue.Limits) { self.queue = KeyQueue(limits: limits) }
 
-    /// The amount that may be asked for; nothing when a bound is 0.
+    /// The amount that may be requested; nothing if a bound is 0.
     ///
-    /// Groups that share keep records coming, since those behind a backlog may be of another group.
+    /// Groups that share capacity keep requesting records, since those after a backlog may be of another group.
     var room: (records: Int, bytes: Int) {
         let room = self.queue.room
         guard self.groups.isShared else { return room }
         return (max(room.records, 256), max(room.bytes, 1 << 20))
     }
 
-    /// Takes in which groups there are, and which of them wait.
+    /// Sets the present groups, and which of them wait.
     mutating func update(_ groups: [KeyGroup]) {
         self.groups.update(groups, strangersWait: self.deferred.counts[KeyGroups.strangers] != nil)
     }
 
-    /// Takes records in, or puts them off; those of one partition in order.
+    /// Adds records, or defers them; those of one partition in order.
     ///
-    /// - Returns: what the consumer is to know.
+    /// - Returns: the report for the consumer.
     mutating func add(_ records: [KafkaRecord]) -> KafkaDeferral {
         var deferral = KafkaDeferral()
         for record in records {
@@ -40,7 +40,7 @@ struct WorkIntake: Sendable {
         return deferral
     }
 
-    /// Takes a record in hand, or says what it is added to.
+    /// Takes a record in hand, or returns the unit that it is added to.
     private mutating func unit(
         taking record: KafkaRecord, _ group: Int, _ deferral: inout KafkaDeferral
     ) -> DeferredRecords.Unit? {
@@ -62,9 +62,9 @@ struct WorkIntake: Sendable {
         }
     }
 
-    /// Forgets what left.
+    /// Drops the records of partitions that left.
     ///
-    /// - Returns: records that will not be done, of those that are in hand.
+    /// - Returns: records that will not be processed, of those that are in hand.
     mutating func drop(_ partitions: Set<KafkaPartition>) -> [KafkaRecord] {
         self.deferred.forget(partitions, isGone: false)
         return self.queue.drop(partitions)
@@ -72,7 +72,7 @@ struct WorkIntake: Sendable {
 
     // MARK: reading again
 
-    /// The next partition to read again; nil: nothing can be taken.
+    /// The next partition to read again; nil: no unit has room.
     mutating func nextPass() -> DeferredRecords.Pass? {
         if self.deferred.isEmpty { return nil }
         let (queue, groups) = (self.queue, self.groups)
@@ -83,7 +83,7 @@ struct WorkIntake: Sendable {
         }
     }
 
-    /// Takes in what a pass has read, in order and without a gap since the last records of the pass.
+    /// Adds records that a pass has read, in order and without a gap since the last records of the pass.
     mutating func addAgain(_ records: [KafkaRecord], _ pass: inout DeferredRecords.Pass) -> KafkaDeferral {
         var deferral = KafkaDeferral()
         deferral.again = self.deferred.read(records, &pass, into: &self.queue, &self.groups).map(\.receipt)
@@ -92,7 +92,7 @@ struct WorkIntake: Sendable {
         return deferral
     }
 
-    /// A pass has seen all up to its end.
+    /// A pass has seen everything up to its end.
     mutating func readToTheEnd(_ pass: inout DeferredRecords.Pass) -> KafkaDeferral {
         self.deferred.readToTheEnd(&pass)
         return self.holding(pass.partition)
@@ -101,7 +101,7 @@ struct WorkIntake: Sendable {
     /// A pass is over.
     mutating func end(_ pass: DeferredRecords.Pass) { self.deferred.end(pass) }
 
-    /// Forgets the records that are put off in a partition: they are not there any more, or it went to somebody else.
+    /// Forgets the deferred records of a partition: they no longer exist, or it went to another member.
     mutating func forget(_ partition: KafkaPartition, isGone: Bool) -> KafkaDeferral {
         self.deferred.forget([partition], isGone: isGone)
         return self.holding(partition)
@@ -114,7 +114,7 @@ struct WorkIntake: Sendable {
         return deferral
     }
 
-    /// Fills in the holds of the partitions that stand there.
+    /// Fills in the holds of the partitions in the deferral.
     private func hold(_ deferral: inout KafkaDeferral) {
         for partition in deferral.holds.keys {
             deferral.holds.updateValue(self.deferred.first(of: partition), forKey: partition)

@@ -1,7 +1,7 @@
 /// The conditions of readiness that the workers on Kafka have in common.
 public enum WorkerCondition {
-    /// What readiness waits for: that the consumer group has let this worker in.
+    /// Met once the consumer group has admitted this worker.
     public static let joined = "consumer-group"
-    /// What makes a worker unready while it lasts: that nothing gets done.
+    /// Unmet, which makes a worker unready, as long as nothing gets done.
     public static let upstreams = "upstreams"
 }
