@@ -1,4 +1,4 @@
-/// The checksum of ZIP entries and PNG chunks, apart from the zlib that Shared/Packaging uses.
+/// The checksum of ZIP entries and PNG chunks, independent of the zlib that Shared/Packaging uses.
 ///
 /// Source: APPNOTE.TXT §4.4.7, PNG (ISO/IEC 15948) §5.5: polynomial 0xEDB88320, reflected
 public enum CRC32 {

@@ -3,7 +3,7 @@ import Glibc
 import Synchronization
 
 /// Held while a program is being started: until it runs it has copies of all our descriptors, so that the port of a
-/// listening socket that is closed meanwhile stays taken. Source: posix_spawn(3), it returns when the program runs
+/// listening socket closed in the meantime remains in use. Source: posix_spawn(3), it returns when the program runs
 let spawning = Mutex(())
 
 /// Starts a program as leader of a new process group with default signals and the given descriptors as 0, 1, 2.
@@ -16,7 +16,8 @@ func spawn(_ arguments: [String], _ environment: [String], descriptors: [Descrip
         unsafe posix_spawn_file_actions_adddup2(&actions, descriptor.number, Int32(number))
     }
     // NIO's sockets are not close-on-exec: a child would keep ports and connections of other tests open. Numbers that
-    // are not open do no harm, so a margin covers what other threads open meanwhile. (Swift does not see `closefrom`.)
+    // are not open do no harm, so a margin covers descriptors that other threads open meanwhile. (Swift does not see
+    // `closefrom`.)
     let open = try FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").compactMap { Int32($0) }
     for number in Int32(descriptors.count)..<((open.max() ?? 0) + 64) {
         unsafe posix_spawn_file_actions_addclose(&actions, number)

@@ -4,13 +4,13 @@ import Synchronization
 
 /// A program that runs as long as a test needs it, and never longer than the test process.
 ///
-/// Two small shells make that hold even if this process is killed. The first waits for a word from us and then becomes
-/// the program, leader of its own process group; the second waits on a pipe that only this process holds open and kills
-/// that group when the pipe closes. The word is given after the second one runs, so there is no moment without a guard.
-/// Standard output and error are one stream, kept in memory (the last 4 MiB) and, if wanted, in a file.
-/// Dropping the last reference kills the program; `stop()` is the polite way.
+/// Two small shells ensure that even if this process is killed. The first waits for a line from us and then becomes the
+/// program, leader of its own process group; the second waits on a pipe that only this process holds open and kills
+/// that group when the pipe closes. The line is sent after the second one runs, so there is no moment without a guard.
+/// Standard output and error are one stream, kept in memory (the last 4 MiB) and, on request, in a file. Dropping the
+/// last reference kills the program; `stop()` ends it gracefully.
 public final class ChildProcess: Sendable {
-    /// How a program ended.
+    /// The way in which a program ended.
     public enum Exit: Hashable, Sendable {
         case code(Int32)
         case signal(Int32)
@@ -19,7 +19,7 @@ public final class ChildProcess: Sendable {
         init(status: Int32) { self = status & 0x7F == 0 ? .code((status >> 8) & 0xFF) : .signal(status & 0x7F) }
     }
 
-    /// Why a program could not be started or waited for. The end of its output is in the message.
+    /// The reason why a program could not be started or waited for. The end of its output is in the message.
     public struct Failure: Error, CustomStringConvertible {
         public let description: String
     }
@@ -34,7 +34,7 @@ public final class ChildProcess: Sendable {
     /// - Parameters:
     ///   - program: a path, or a name that is looked up in `PATH`. One that does not exist ends with code 127.
     ///   - environment: added to this process's own.
-    ///   - log: path of a file that gets the output as well.
+    ///   - log: path of a file that receives the output as well.
     public init(
         _ program: String, _ arguments: [String] = [], environment: [String: String] = [:],
         workingDirectory: String? = nil, log: String? = nil
@@ -49,7 +49,7 @@ public final class ChildProcess: Sendable {
         let leader = try spawn(
             ["/bin/sh", "-c", script, "sh", workingDirectory ?? "."] + [program] + arguments, variables,
             descriptors: [go.reading, output.writing, output.writing])
-        // Without `--` before the group: dash's kill does not know it.
+        // No `--` before the group: dash's kill does not know it.
         let watch = "trap '' INT TERM HUP; read -r end; kill -9 \"-$1\""
         let watcher = try spawn(
             ["/bin/sh", "-c", watch, "sh", "\(leader)"], variables, descriptors: [guardPipe.reading, null, null])
@@ -64,17 +64,17 @@ public final class ChildProcess: Sendable {
 
     deinit { self.state.signalGroup(SIGKILL) }
 
-    /// What the program has written so far.
+    /// The program's output so far.
     public var output: String { self.state.text }
 
-    /// How it ended, or nil while it runs.
+    /// The result, or nil while it runs.
     public var exit: Exit? { self.state.exit }
 
     /// Sends a signal to the program if it still runs.
     public func signal(_ number: Int32) { self.state.signal(number) }
 
     /// Waits for a line of output that satisfies a condition.
-    /// - Throws: `Failure` at the deadline, or when the program has ended without such a line.
+    /// - Throws: `Failure` at the deadline, or if the program has ended without such a line.
     @discardableResult
     public func line(
         within limit: Duration = .seconds(20), where matches: (Substring) -> Bool
@@ -98,7 +98,7 @@ public final class ChildProcess: Sendable {
     }
 
     /// Waits until the program has ended by itself.
-    /// - Throws: `Failure` at the deadline; the program goes on then.
+    /// - Throws: `Failure` at the deadline; the program then continues to run.
     @discardableResult
     public func exit(within limit: Duration) async throws -> Exit {
         let deadline = ContinuousClock.now + limit
@@ -109,7 +109,7 @@ public final class ChildProcess: Sendable {
         }
     }
 
-    /// Ends the program: SIGTERM, and SIGKILL when it is still there after the grace period. Works in a cancelled task.
+    /// Ends the program: SIGTERM, and SIGKILL if it still runs after the grace period. Works in a cancelled task.
     @discardableResult
     public func stop(grace: Duration = .seconds(5)) async -> Exit {
         self.signal(SIGTERM)
@@ -135,14 +135,14 @@ public final class ChildProcess: Sendable {
         return child.output
     }
 
-    /// Does what the kernel does when this process is killed: closes the pipe on which the guard waits.
+    /// Does the same as the kernel when this process is killed: closes the pipe on which the guard waits.
     func closeLifeline() { self.lifeline.withLock { $0 = nil } }
 
     private var tail: String { String(self.output.suffix(2000)) }
 }
 
 extension ChildProcess {
-    /// What the two threads of a child write and its owner reads.
+    /// The state that the two threads of a child write and its owner reads.
     ///
     /// The lock is held while a signal is sent and while the child is reaped: a signal never meets a reused identifier.
     fileprivate final class State: Sendable {
@@ -163,7 +163,7 @@ extension ChildProcess {
         }
 
         var text: String { self.values.withLock { String(decoding: $0.bytes, as: UTF8.self) } }
-        /// Nil until all output has been read too, so that who sees the exit sees the last line.
+        /// Nil until all output has been read too, so that a caller that sees the exit sees the last line.
         var exit: Exit? { self.values.withLock { $0.outputEnded ? $0.exit : nil } }
 
         func signal(_ number: Int32) {
@@ -187,7 +187,7 @@ extension ChildProcess {
             self.values.withLock { $0.outputEnded = true }
         }
 
-        /// Waits for the program's end, kills what is left of its group and the guard, and reaps both.
+        /// Waits for the program's end, kills the rest of its group and the guard, and reaps both.
         func reap() {
             var information = unsafe siginfo_t()
             while unsafe waitid(P_PID, id_t(self.leader), &information, WEXITED | WNOWAIT) != 0, errno == EINTR {}

@@ -2,15 +2,15 @@ import Glibc
 
 /// One file descriptor, closed with its last reference and never inherited by a child except by `spawn`.
 final class Descriptor: Sendable {
-    /// Valid as long as this object lives.
+    /// Valid for the lifetime of this object.
     let number: Int32
 
     /// Takes over an open descriptor.
     init(_ number: Int32) { self.number = number }
     deinit { close(self.number) }
 
-    /// A socket pair, because Swift does not see `pipe2` and close-on-exec must be there from the first moment: another
-    /// thread may start a child right now, which would then hold our end open.
+    /// A socket pair, because Swift does not see `pipe2` and close-on-exec must be set from the first moment: another
+    /// thread may be starting a child, which would then hold our end open.
     static func pipe() throws -> (reading: Descriptor, writing: Descriptor) {
         var ends: [Int32] = [0, 0]
         let type = Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue)
@@ -20,7 +20,7 @@ final class Descriptor: Sendable {
         return (Descriptor(ends[0]), Descriptor(ends[1]))
     }
 
-    /// Opens a file; one that is created belongs to its user only.
+    /// Opens a file; a new one can be read by its user only.
     static func open(_ path: String, _ flags: Int32) throws -> Descriptor {
         let number = unsafe Glibc.open(path, flags | O_CLOEXEC, 0o600)
         guard number >= 0 else { throw ChildProcess.Failure(description: "opening \(path): error \(errno)") }
@@ -39,7 +39,7 @@ final class Descriptor: Sendable {
         return bytes.isEmpty ? nil : bytes
     }
 
-    /// Writes; what cannot be written is dropped, nobody waits for it any more then.
+    /// Writes; data that cannot be written is dropped, since no reader is left.
     func write(_ bytes: [UInt8]) {
         _ = unsafe bytes.withUnsafeBytes { unsafe Glibc.write(self.number, $0.baseAddress, $0.count) }
     }

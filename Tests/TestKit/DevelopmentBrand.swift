@@ -12,11 +12,11 @@ public enum DevelopmentBrand {
             ("\($0).pdf", SampleFile.pdf(text: $0))
         }
 
-    /// Makes the directory, or writes it anew.
+    /// Makes the directory, or overwrites it.
     ///
     /// It has no default `merchant`, so that an order without one is refused as it would be at a marketplace.
     /// - Parameters:
-    ///   - certificates: for the same order type.
+    ///   - certificates: those of the same order type.
     public static func make(
         in directory: String, orderType: String, certificates: DevelopmentCertificates
     ) throws {

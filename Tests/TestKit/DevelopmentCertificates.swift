@@ -7,24 +7,24 @@ import Foundation
 /// leaf.
 /// Source: Wallet Orders §2.5, §7
 public struct DevelopmentCertificates: Sendable {
-    /// Who the certificates are for, and how long they hold.
+    /// The subject and the validity of the certificates.
     public struct Options: Sendable {
         /// Reverse DNS, such as `order.com.example.shop`.
         public var orderType: String
         /// Ten upper-case letters and digits.
         public var team: String
-        /// When the order type's certificate begins to hold; nil is one minute ago. Root, intermediate and server
-        /// always hold now.
+        /// The start of validity of the order type's certificate; nil is one minute ago. Root, intermediate and server
+        /// are always valid at the present time.
         public var notBeforeEpochSeconds: Int64?
-        /// When the order type's certificate ends; nil is a year from now.
+        /// The end of validity of the order type's certificate; nil is a year from now.
         public var notAfterEpochSeconds: Int64?
         /// A directory with root and intermediate of an earlier call, to issue another certificate under; nil makes
         /// new ones.
         public var authority: String?
-        /// What the order type's certificate lacks of what it should have, to see it refused.
+        /// The parts that the order type's certificate lacks, to test its refusal.
         public var omitted: Set<Part> = []
 
-        /// What says what the certificate is for. Source: Wallet Orders §7
+        /// A part that states the purpose of the certificate. Source: Wallet Orders §7
         public enum Part: Hashable, Sendable { case userIdentifier, orderTypeExtension, keyUsage }
 
         public init(
@@ -39,35 +39,35 @@ public struct DevelopmentCertificates: Sendable {
         }
     }
 
-    /// Where the files are.
+    /// The directory of the files.
     public let directory: String
 
     /// The files of an earlier `make`.
     public init(directory: String) { self.directory = directory }
 
-    /// The root that everything is verified against: `root.pem`.
+    /// The root for all verification: `root.pem`.
     public var root: String { self.directory + "/root.pem" }
-    /// The stand-in for Apple's WWDR intermediate: `intermediate.pem`.
+    /// The equivalent of Apple's WWDR intermediate: `intermediate.pem`.
     public var intermediate: String { self.directory + "/intermediate.pem" }
-    /// The order type's certificate, signer of packages and client certificate towards APNs: `certificate.pem`.
+    /// The order type's certificate, signer of packages and client certificate for APNs: `certificate.pem`.
     public var certificate: String { self.directory + "/certificate.pem" }
     /// The private key of `certificate`: `key.pem`.
     public var key: String { self.directory + "/key.pem" }
     /// A P-256 key for provider tokens, PKCS #8: `provider-key.p8`.
     public var providerKey: String { self.directory + "/provider-key.p8" }
-    /// The TLS certificate for `localhost`, 127.0.0.1 and ::1, with the root behind it: `server-certificate.pem`.
+    /// The TLS certificate for `localhost`, 127.0.0.1 and ::1, followed by the root: `server-certificate.pem`.
     public var serverCertificate: String { self.directory + "/server-certificate.pem" }
     /// The private key of `serverCertificate`: `server-key.pem`.
     public var serverKey: String { self.directory + "/server-key.pem" }
 
     /// Makes all files in a directory, which is created if it is missing.
-    /// - Throws: `DevelopmentCertificatesError` when an option is wrong, `ProgramError` when `openssl` fails.
+    /// - Throws: `DevelopmentCertificatesError` if an option is wrong, `ProgramError` if `openssl` fails.
     public static func make(in directory: String, orderType: String, team: String = "TEAM123456") throws -> Self {
         try Self.make(in: directory, Options(orderType: orderType, team: team))
     }
 
     /// Makes all files in a directory, which is created if it is missing.
-    /// - Throws: `DevelopmentCertificatesError` when an option is wrong, `ProgramError` when `openssl` fails.
+    /// - Throws: `DevelopmentCertificatesError` if an option is wrong, `ProgramError` if `openssl` fails.
     public static func make(in directory: String, _ options: Options) throws -> Self {
         try options.check()
         let files = FileManager.default
@@ -91,7 +91,7 @@ public struct DevelopmentCertificates: Sendable {
     }
 }
 
-/// Why options for development certificates were refused.
+/// The reason why options for development certificates were refused.
 public struct DevelopmentCertificatesError: Error, CustomStringConvertible {
     public let description: String
 }

@@ -4,10 +4,10 @@ import Kafka
 extension KafkaBroker {
     /// The cluster given by `WAYBILL_TEST_KAFKA` (host:port), or a new broker; with topics of this test alone.
     ///
-    /// Each topic gets a name of its own, found in `topics` in the order of the wish; tests use these and `group`. On a
-    /// given cluster the topics stay behind and empty themselves after an hour. A broker without CreateTopics, such as
-    /// `waybill-dev kafka`, makes them with as many partitions as it likes (4), so tests go by `topics[n].partitions`.
-    /// - Throws: `KafkaError` when the given cluster does not answer, `Failure` when topics do not come up.
+    /// Each topic gets a unique name, found in `topics` in the order of the request; tests use these and `group`. On a
+    /// given cluster the topics remain and become empty after an hour. A broker without CreateTopics, such as
+    /// `waybill-dev kafka`, creates them with its own number of partitions (4), so tests use `topics[n].partitions`.
+    /// - Throws: `KafkaError` if the given cluster does not answer, `Failure` if topics do not come up.
     public static func shared(topics wishes: [Topic] = []) async throws -> KafkaBroker {
         let topics = wishes.map { Topic(uniqueName($0.name), partitions: $0.partitions) }
         guard let bootstrap = ProcessInfo.processInfo.environment["WAYBILL_TEST_KAFKA"], !bootstrap.isEmpty else {
@@ -62,5 +62,5 @@ extension KafkaBroker {
     }
 }
 
-/// A name that no other test, run or machine has: for topics, groups and keys on servers that are shared.
+/// A name that no other test, run or machine uses: for topics, groups and keys on shared servers.
 public func uniqueName(_ label: String) -> String { "waybill-test-\(label)-\(UUID().uuidString.lowercased())" }

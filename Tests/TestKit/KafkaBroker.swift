@@ -5,26 +5,27 @@ import Synchronization
 /// A Kafka-protocol broker in this process: librdkafka's mock cluster, one broker over TCP on 127.0.0.1.
 ///
 /// Owner: this object; it ends with `close` or when the last reference goes. Thread: one of librdkafka's.
-/// Bounded: 5 MiB and 100,000 message sets a partition, the oldest dropped silently; nothing on disk, no compaction, no
-/// CreateTopics, no TLS. Source: rdkafka_mock.h and rdkafka_mock.c at v2.0.2
-/// Its port is kept for it from the beginning to the end, also while it is down.
+/// Bounded: 5 MiB and 100,000 message sets per partition, the oldest dropped silently; nothing on disk, no compaction,
+/// no CreateTopics, no TLS. Source: rdkafka_mock.h and rdkafka_mock.c at v2.0.2
+/// Its port is reserved for it from the beginning to the end, also while it is down.
 ///
 /// The first member of a group waits 3 s for others, which cannot be changed; a member that joins later waits for
 /// `session.timeout.ms` - 1 s, so tests set that low (`quick`), but above the 3 s: waiting members send no heartbeat
-/// and one would be thrown out. Source: rdkafka_mock_cgrp.c at v2.0.2, rd_kafka_mock_cgrp_rebalance
-/// `KafkaBroker.shared` gives the cluster that the environment names, for tests that neither stop nor break it.
+/// and one would be removed. Source: rdkafka_mock_cgrp.c at v2.0.2, rd_kafka_mock_cgrp_rebalance
+/// `KafkaBroker.shared` returns the cluster that the environment names, for tests that neither stop nor break it.
 @safe
 public final class KafkaBroker: Sendable {
-    /// Consumer properties that make rebalances, fetches and commits with the mock as quick as they get.
+    /// Consumer properties that make rebalances, fetches and commits with the mock as quick as possible.
     ///
-    /// It waits `fetch.wait.max.ms` out before it answers that there is nothing, also when something comes meanwhile.
+    /// It always waits for the whole `fetch.wait.max.ms` before it answers with nothing, even if a record comes
+    /// meanwhile.
     /// Source: rdkafka_mock_handlers.c at v2.0.2, rd_kafka_mock_handle_Fetch
     public static let quick = [
         "session.timeout.ms": "4000", "heartbeat.interval.ms": "200", "fetch.wait.max.ms": "5",
         "topic.metadata.refresh.interval.ms": "5000", "auto.commit.interval.ms": "50",
     ]
 
-    /// A topic and how many partitions it has.
+    /// A topic and its number of partitions.
     public struct Topic: Sendable, Hashable {
         public var name: String
         public var partitions: Int
@@ -35,18 +36,18 @@ public final class KafkaBroker: Sendable {
         }
     }
 
-    /// Why a broker did not come up, or refused a wish.
+    /// The reason why a broker did not come up, or refused a request.
     public struct Failure: Error, CustomStringConvertible {
         public let description: String
     }
 
-    /// A broker that is there already: it cannot be stopped or told to fail.
+    /// An existing broker: it cannot be stopped or made to fail.
     init(bootstrap: String, topics: [Topic]) {
         self.cluster = Mutex(nil)
         self.port = nil
         self.bootstrap = bootstrap
         self.topics = topics
-        // Below 6 s a real broker refuses. Source: Kafka broker setting group.min.session.timeout.ms
+        // A real broker refuses less than 6 s. Source: Kafka broker setting group.min.session.timeout.ms
         self.properties = [
             "session.timeout.ms": "6000", "heartbeat.interval.ms": "500",
             "topic.metadata.refresh.interval.ms": "5000", "auto.commit.interval.ms": "50",
@@ -60,19 +61,19 @@ public final class KafkaBroker: Sendable {
     }
 
     private let cluster: Mutex<Cluster?>
-    /// Nil if the environment gave the broker.
+    /// Nil if the environment named the broker.
     private let port: ReservedPort?
-    /// `127.0.0.1:port`, or what the environment gave.
+    /// `127.0.0.1:port`, or the value from the environment.
     public let bootstrap: String
-    /// The topics it was started with; of a shared one those that were made for this test, as they really are.
+    /// The topics it was started with; for a shared one those created for this test, as they really are.
     public let topics: [Topic]
-    /// A consumer group that nobody else is in.
+    /// A consumer group that no other test uses.
     public let group = uniqueName("group")
-    /// Consumer properties for quick rebalances that this broker takes.
+    /// Consumer properties for quick rebalances that this broker accepts.
     public let properties: [String: String]
 
-    /// Starts a broker with these topics. Unknown topics that a producer asks for come to be with 4 partitions.
-    /// - Parameter wish: the port; 0 is any.
+    /// Starts a broker with these topics. Unknown topics that a producer asks for are created with 4 partitions.
+    /// - Parameter wish: the port; 0 chooses any.
     public init(topics: [Topic] = [], port wish: UInt16 = 0) throws {
         let port = try wish == 0 ? ReservedPort() : ReservedPort(wish)
         guard let conf = unsafe rd_kafka_conf_new() else { throw Failure(description: "no configuration") }
@@ -109,10 +110,11 @@ public final class KafkaBroker: Sendable {
         }
     }
 
-    /// Cuts every connection and refuses new ones. What is stored stays.
+    /// Cuts every connection and refuses new ones. Stored records remain.
     ///
-    /// The broker closes its socket and at once binds another one to the port, or aborts the process; it cannot while a
-    /// child that is being started still has the old one. Source: rdkafka_mock.c at v2.0.2, rd_kafka_mock_broker_cmd
+    /// The broker closes its socket and at once binds another one to the port, or aborts the process; it cannot bind
+    /// while a child that is being started still has the old one. Source: rdkafka_mock.c at v2.0.2,
+    /// rd_kafka_mock_broker_cmd
     public func setDown() throws {
         try spawning.withLock { _ in
             try unsafe self.use("going down") { unsafe rd_kafka_mock_broker_set_down($0, 1) }
@@ -123,7 +125,7 @@ public final class KafkaBroker: Sendable {
         try unsafe self.use("coming up") { unsafe rd_kafka_mock_broker_set_up($0, 1) }
     }
 
-    /// Answers questions about this topic with an error; 0 ends that. Source: Kafka protocol, error codes
+    /// Answers requests about this topic with an error; 0 ends that. Source: Kafka protocol, error codes
     public func setError(topic: String, code: Int32) throws {
         try unsafe self.use("setting an error") { cluster in
             unsafe rd_kafka_mock_topic_set_error(cluster, topic, rd_kafka_resp_err_t(rawValue: code))
@@ -131,7 +133,7 @@ public final class KafkaBroker: Sendable {
         }
     }
 
-    /// Answers that much later.
+    /// Delays answers by this much.
     public func setDelay(milliseconds: Int) throws {
         try unsafe self.use("setting a delay") {
             unsafe rd_kafka_mock_broker_set_rtt($0, 1, Int32(clamping: milliseconds))
@@ -149,7 +151,7 @@ public final class KafkaBroker: Sendable {
         }
     }
 
-    /// Ends the broker. Again is harmless.
+    /// Ends the broker. Calling it again is harmless.
     public func close() {
         let cluster = self.cluster.withLock { held in
             let taken = held.map { ($0.handle, $0.cluster) }

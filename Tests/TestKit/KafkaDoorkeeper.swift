@@ -1,8 +1,8 @@
-/// A server that speaks the beginning of the Kafka protocol, behind TLS: which versions it knows, which mechanism, who
-/// is there. librdkafka's own broker knows neither TLS nor SASL.
+/// A server that speaks the beginning of the Kafka protocol over TLS: supported versions, SASL mechanism,
+/// authentication. librdkafka's own broker supports neither TLS nor SASL.
 ///
-/// It says what it saw, one line each: `admitted MECHANISM USER`, `refused MECHANISM USER`, and `asked NUMBER` for the
-/// first request of somebody who was admitted, which tells that the client admits the server as well.
+/// It prints its observations, one line each: `admitted MECHANISM USER`, `refused MECHANISM USER`, and `asked NUMBER`
+/// for the first request of an admitted client, which shows that the client accepts the server as well.
 /// Source: Kafka protocol guide, "SASL authentication sequence"; RFC 4616; RFC 5802 §3
 public final class KafkaDoorkeeper: Sendable {
     /// The only user.
@@ -32,7 +32,7 @@ public final class KafkaDoorkeeper: Sendable {
             bootstrap: "localhost:\(line.split(separator: " ").last ?? "")", certificate: certificate, child: child)
     }
 
-    /// Lines of a properties file that lead here.
+    /// Lines of a properties file for this server.
     public func properties(mechanism: String, password: String = KafkaDoorkeeper.password) -> String {
         """
         security.protocol=sasl_ssl
@@ -44,7 +44,7 @@ public final class KafkaDoorkeeper: Sendable {
         """
     }
 
-    /// Waits until it has said something.
+    /// Waits until it has printed a text.
     public func until(_ text: String) async throws { try await self.child.line(containing: text) }
 
     /// Ends it.

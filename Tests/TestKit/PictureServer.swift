@@ -1,20 +1,20 @@
 import Foundation
 import Synchronization
 
-/// A HTTPS server for pictures that answers as it is told, well or badly, and remembers who asked for what.
+/// An HTTPS server for pictures with configurable answers, valid or not, that records the requests.
 ///
-/// It is Python's `ssl` on a raw socket, so that it is not our own reading of HTTP that is tested against itself.
+/// It uses Python's `ssl` on a raw socket, so that our own HTTP parser is not tested against itself.
 public final class PictureServer: Sendable {
-    /// What is sent for a path.
+    /// The answer for a path.
     public struct Answer: Sendable {
         public var status = 200
         public var headers: [String: String] = [:]
         public var body: [UInt8] = []
-        /// Whether `Content-Length` is sent; else the end of the connection ends the body.
+        /// True if `Content-Length` is sent; else the end of the connection ends the body.
         public var tellsLength = true
-        /// Waits before the status line, in seconds.
+        /// The wait before the status line, in seconds.
         public var delay = 0.0
-        /// Sends the body in pieces of 100 bytes with this pause between them, in seconds.
+        /// The pause between pieces of 100 bytes of the body, in seconds.
         public var drip = 0.0
 
         public init(_ body: [UInt8] = [], headers: [String: String] = [:]) {
@@ -29,19 +29,19 @@ public final class PictureServer: Sendable {
         }
     }
 
-    /// One request that came.
+    /// One received request.
     public struct Request: Hashable, Sendable {
         public let host: String
         public let path: String
         /// `If-None-Match`, or empty.
         public let condition: String
-        /// All header names and values, as they came.
+        /// All header names and values, as received.
         public let headers: [String: String]
     }
 
-    /// Where it listens on 127.0.0.1.
+    /// Its port on 127.0.0.1.
     public let port: Int
-    /// What its certificate leads to: the certificate itself.
+    /// The root of its certificate: the certificate itself.
     public let rootPEM: [UInt8]
 
     private let child: ChildProcess
@@ -76,12 +76,12 @@ public final class PictureServer: Sendable {
             port: port, rootPEM: try directory.read("certificate.pem"), child: child, directory: directory)
     }
 
-    /// Answers a path so from now on; 404 before.
+    /// Sets the answer for a path, which is 404 before.
     public func answer(_ path: String, _ answer: Answer) throws {
         let file = URL(filePath: self.directory.path("answers.json"))
         try self.answers.withLock { answers in
             answers[path] = Wire(answer)
-            // In one step: the server reads it whenever a request comes.
+            // Atomic: the server reads it whenever a request comes.
             try JSONEncoder().encode(answers).write(to: file, options: .atomic)
         }
     }
@@ -105,9 +105,9 @@ public final class PictureServer: Sendable {
         }
     }
 
-    /// What came so far, in order.
+    /// The requests so far, in order.
     public var requests: [Request] {
-        // A file and not the child's output: what was asked stands there before the answer is on its way.
+        // A file and not the child's output: a request is recorded there before the answer is sent.
         let lines = (try? self.directory.read("requests")) ?? []
         return String(decoding: lines, as: UTF8.self).split(separator: "\n").compactMap { line in
             guard let data = line.data(using: .utf8),

@@ -3,14 +3,14 @@ import Glibc
 
 /// A program that ends by itself, such as `openssl` or `unzip`. For servers there is `ChildProcess`.
 ///
-/// Started as `ChildProcess` does it and not by Foundation, which may crash when two are started at once and hands all
-/// our descriptors on.
+/// Started in the same way as `ChildProcess` and not by Foundation, which may crash when two are started at once and
+/// passes all our descriptors on.
 public enum Program {
-    /// Runs a program to its end and returns what it printed, errors included. Blocks its thread meanwhile.
+    /// Runs a program to its end and returns its output, errors included. Blocks its thread meanwhile.
     ///
     /// It gets no input, so none can wait for a password.
     /// - Parameter name: looked up in the PATH.
-    /// - Throws: `ProgramError` with the command and what it said when it fails or is not installed.
+    /// - Throws: `ProgramError` with the command and its output if it fails or is not installed.
     @discardableResult
     public static func run(_ name: String, _ arguments: [String]) throws -> String {
         let (child, output) = try Self.start(name, arguments)
@@ -27,7 +27,7 @@ public enum Program {
         return said
     }
 
-    /// - Returns: the child, and what it writes; our copy of the writing end is closed.
+    /// - Returns: the child, and the reading end of its output; our copy of the writing end is closed.
     private static func start(_ name: String, _ arguments: [String]) throws -> (pid_t, Descriptor) {
         let output = try Descriptor.pipe()
         let child = try spawn(
@@ -37,7 +37,7 @@ public enum Program {
     }
 }
 
-/// A program that failed, with what it said.
+/// A program that failed, with its output.
 public struct ProgramError: Error, CustomStringConvertible {
     public let description: String
 }

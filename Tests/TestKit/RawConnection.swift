@@ -6,12 +6,12 @@ import Synchronization
 
 /// A TCP connection to 127.0.0.1 that sends any bytes and reads HTTP/1.1 answers, for tests of servers.
 ///
-/// Nothing is made right on the way out, so that wrong requests can be sent. Every wait has a deadline.
+/// Nothing is corrected before sending, so that invalid requests can be sent. Every wait has a deadline.
 public final class RawConnection: Sendable {
-    /// An answer as it came.
+    /// An answer as received.
     public struct Response: Sendable {
         public let status: Int
-        /// Names in small letters, in the order they came.
+        /// Names in lower case, in the order in which they came.
         public let headers: [(name: String, value: String)]
         public let body: [UInt8]
 
@@ -23,7 +23,7 @@ public final class RawConnection: Sendable {
         }
     }
 
-    /// Why an answer could not be read; what came is in the text.
+    /// The reason why an answer could not be read, with the received bytes.
     public struct Failure: Error, CustomStringConvertible {
         public let description: String
     }
@@ -63,7 +63,7 @@ public final class RawConnection: Sendable {
     /// Connects to a port of this machine.
     /// - Parameters:
     ///   - tls: speaks TLS to `localhost` if given.
-    ///   - reads: whether what comes is read; if not, the server is left with it until `startReading`.
+    ///   - reads: true if input is read; if false, it stays with the server until `startReading`.
     public static func open(
         port: Int, tls: NIOSSLContext? = nil, reads: Bool = true
     ) async throws -> RawConnection {
@@ -84,16 +84,16 @@ public final class RawConnection: Sendable {
         return RawConnection(channel: channel, collector: collector)
     }
 
-    /// Reads what comes, from now on.
+    /// Reads input from this call on.
     public func startReading() async throws { try await self.channel.setOption(.autoRead, value: true).get() }
 
-    /// Says that nothing more is sent; answers may still come.
+    /// Closes the output; answers may still come.
     public func closeOutput() async throws { try await self.channel.close(mode: .output) }
 
-    /// Sends when the system takes it; does not wait for that.
+    /// Sends as soon as the system accepts it, without waiting for that.
     public func sendLater(_ text: String) { self.channel.writeAndFlush(ByteBuffer(string: text), promise: nil) }
 
-    /// Takes the next bytes as they are.
+    /// Returns the next bytes, unparsed.
     public func bytes(_ count: Int) async throws -> [UInt8] {
         let deadline = ContinuousClock.now + self.patience
         while true {
@@ -111,7 +111,7 @@ public final class RawConnection: Sendable {
         }
     }
 
-    /// Whether the connection has ended, whatever is left unread.
+    /// True if the connection has ended, even with unread input.
     public var hasEnded: Bool { self.collector.state.withLock { $0.hasEnded } }
 
     public func send(_ text: String) async throws { try await self.send(Array(text.utf8)) }
@@ -119,7 +119,7 @@ public final class RawConnection: Sendable {
     public func send(_ bytes: [UInt8]) async throws { try await self.channel.writeAndFlush(ByteBuffer(bytes: bytes)) }
 
     /// The next answer.
-    /// - Parameter isHeadOnly: the request was HEAD, so a length tells of a body that does not come.
+    /// - Parameter isHeadOnly: true if the request was HEAD, so a length announces a body that does not come.
     public func response(isHeadOnly: Bool = false) async throws -> Response {
         let deadline = ContinuousClock.now + self.patience
         while true {
@@ -135,13 +135,13 @@ public final class RawConnection: Sendable {
         }
     }
 
-    /// Sends and takes the next answer.
+    /// Sends and reads the next answer.
     public func exchange(_ request: String) async throws -> Response {
         try await self.send(request)
         return try await self.response(isHeadOnly: request.hasPrefix("HEAD "))
     }
 
-    /// Whether the server closes within the deadline, and nothing unread is left then.
+    /// True if the server closes within the deadline without any unread input.
     public func isClosedByServer(within limit: Duration = .seconds(10)) async throws -> Bool {
         let deadline = ContinuousClock.now + limit
         while deadline > .now {
@@ -152,12 +152,12 @@ public final class RawConnection: Sendable {
         return false
     }
 
-    /// Whether nothing came yet that was not taken.
+    /// True if there is no unread input.
     public var isQuiet: Bool { self.collector.state.withLock { $0.bytes.isEmpty && !$0.hasEnded } }
 
     public func close() async { try? await self.channel.close() }
 
-    /// Connects, asks once, closes.
+    /// Connects, sends one request, closes.
     public static func once(port: Int, _ request: String) async throws -> Response {
         let connection = try await Self.open(port: port)
         do {

@@ -2,7 +2,7 @@ public import Redis
 import Store
 
 extension RedisClient {
-    /// Says that Redis has all that there is, as the packagers do when they have restored it.
+    /// Marks the view in Redis as complete, as the packagers do after restoring it.
     public func completeView() async throws {
         let view = View(redis: self)
         guard let plan = try await view.begin("test", seen: try await view.look()) else { return }

@@ -1,13 +1,13 @@
-/// A Redis cluster for one test: masters that share the slots evenly, perhaps with one replica each.
+/// A Redis cluster for one test: masters that share the slots evenly, optionally with one replica each.
 ///
 /// It takes about two seconds: a node that was just started waits that long before it serves slots (Redis cluster.c,
 /// `CLUSTER_WRITABLE_DELAY`). A master that does not answer for a second is replaced by its replica.
 public final class RedisCluster: Sendable {
-    /// Each serves its share of the slots at first.
+    /// The masters; initially each serves its share of the slots.
     public let masters: [RedisServer]
     /// In the order of their masters; empty without replicas.
     public let replicas: [RedisServer]
-    /// What the servers show to clients, and to each other; nil without TLS.
+    /// The servers' certificate for clients and for each other; nil without TLS.
     public let certificate: ServerCertificate?
     private let firstTLSPort: Int
 
@@ -29,9 +29,9 @@ public final class RedisCluster: Sendable {
     /// Host and port of one node, for clients with TLS.
     public var tlsAddress: String { "127.0.0.1:\(self.firstTLSPort)" }
 
-    /// Starts a cluster and returns when all its nodes say that it is whole.
+    /// Starts a cluster and returns when all its nodes report that it is complete.
     /// - Parameters:
-    ///   - isEncrypted: clients may speak TLS, and are led to the ports where the others do.
+    ///   - isEncrypted: true if clients may use TLS; they are redirected to the TLS ports of the others.
     ///   - arguments: added to each server's command line.
     public static func start(
         masters: Int = 3, withReplicas: Bool = false, isEncrypted: Bool = false, arguments: [String] = []
@@ -41,7 +41,7 @@ public final class RedisCluster: Sendable {
         var servers: [RedisServer] = []
         do {
             for _ in 0..<(withReplicas ? 2 * masters : masters) {
-                // Two servers of one address may not find each other by the usual distance of 10,000.
+                // The usual distance of 10,000 to the bus port may not be free for two servers of one address.
                 let bus = try ReservedPort()
                 var (arguments, ports) = (arguments, [bus])
                 if let certificate {
@@ -70,7 +70,7 @@ public final class RedisCluster: Sendable {
         }
     }
 
-    /// Waits until all nodes that run say that all slots are served.
+    /// Waits until all running nodes report that all slots are served.
     public func untilWhole() async throws {
         for server in self.masters + self.replicas { try await server.until("cluster_state:ok", in: "cluster", "info") }
     }
@@ -82,8 +82,8 @@ public final class RedisCluster: Sendable {
         }
     }
 
-    /// Ends with the given slot moving from one master to another, step by step as `redis-cli --cluster reshard` does.
-    /// - Parameter key: called with each key before it goes.
+    /// Moves the given slot from one master to another, step by step as `redis-cli --cluster reshard` does.
+    /// - Parameter key: called with each key before it is moved.
     public func move(
         slot: Int, from source: RedisServer, to target: RedisServer, each key: (String) async throws -> Void = { _ in }
     ) async throws {
@@ -123,7 +123,7 @@ public final class RedisCluster: Sendable {
         }
         try await self.untilWhole()
         for replica in self.replicas { try await replica.until("master_link_status:up", in: "info", "replication") }
-        // Whoever asks any node must hear of all: a node learns the slots of others by gossip.
+        // Any node must know all of them: a node learns the slots of others by gossip.
         for server in self.masters + self.replicas {
             try await server.until("cluster_slots_ok:16384", in: "cluster", "info")
         }

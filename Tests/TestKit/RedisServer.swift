@@ -2,24 +2,24 @@ import Foundation
 import Glibc
 import Synchronization
 
-/// A `redis-server` for one test: own port, own folder, nothing saved unless asked for.
+/// A `redis-server` for one test: own port, own folder, nothing saved by default.
 ///
-/// `WAYBILL_TEST_REDIS` (a URL) makes `shared()` return that server instead of starting one; nothing can be stopped
-/// there and others may use it, so tests on `shared()` use keys of their own. Tests that stop, restart or configure a
-/// server call `start()`.
+/// `WAYBILL_TEST_REDIS` (a URL) makes `shared()` return that server instead of starting one; it cannot be stopped and
+/// others may use it, so tests on `shared()` use keys of their own. Tests that stop, restart or configure a server call
+/// `start()`.
 /// `WAYBILL_TEST_CLUSTER=1` makes `start()` return a cluster of three masters that is started, stopped and killed as
-/// one: whatever a test expects of a server it must find there too.
+/// one: everything that a test expects of a server must be there too.
 public final class RedisServer: Sendable {
-    /// `redis://127.0.0.1:<port>`, or what the environment gave.
+    /// `redis://127.0.0.1:<port>`, or the value from the environment.
     public let url: String
-    /// The port of 127.0.0.1 it listens on; 0 when the environment gave the server.
+    /// The port of 127.0.0.1 it listens on; 0 if the environment named the server.
     public let port: Int
 
     private let ports: [ReservedPort]
     private let arguments: [String]
     private let directory: TemporaryDirectory?
     private let child: Mutex<ChildProcess?>
-    /// What this stands for, if it is no server of its own.
+    /// The cluster that this represents, if it is not a server of its own.
     private let cluster: RedisCluster?
 
     private init(
@@ -43,7 +43,8 @@ public final class RedisServer: Sendable {
         return try await self.start()
     }
 
-    /// Starts a new server and returns when it accepts connections. Its port is kept for it also while it is stopped.
+    /// Starts a new server and returns when it accepts connections. Its port is reserved for it also while it is
+    /// stopped.
     /// - Parameter arguments: added to the command line, for example `["--appendonly", "yes"]`.
     public static func start(_ arguments: [String] = []) async throws -> RedisServer {
         guard let flag = unsafe getenv("WAYBILL_TEST_CLUSTER"), unsafe String(cString: flag) == "1" else {
@@ -60,7 +61,7 @@ public final class RedisServer: Sendable {
     }
 
     /// As `start`, but never a cluster.
-    /// - Parameter others: ports that the arguments name, kept like its own.
+    /// - Parameter others: ports that the arguments name, reserved like its own.
     public static func startAlone(
         _ arguments: [String] = [], keeping others: [ReservedPort] = []
     ) async throws -> RedisServer {
@@ -88,12 +89,12 @@ public final class RedisServer: Sendable {
         try await child.line(containing: "Ready to accept connections")
     }
 
-    /// What a server started with `--appendonly yes` has on its disk at some moment, for `putBack`.
+    /// The data on disk, at one moment, of a server started with `--appendonly yes`, for `putBack`.
     public struct Saved: Sendable {
         fileprivate let copies: [TemporaryDirectory]
     }
 
-    /// Copies what it has on its disk: all that it has answered to, with `--appendfsync no`.
+    /// Copies its data on disk: everything that it has answered to, with `--appendfsync no`.
     public func saved() throws -> Saved {
         Saved(
             copies: try (self.cluster?.masters ?? [self]).map { server in
@@ -106,7 +107,7 @@ public final class RedisServer: Sendable {
             })
     }
 
-    /// Gives it an older copy of its data; it must not run.
+    /// Restores an older copy of its data; it must not be running.
     public func putBack(_ saved: Saved) throws {
         for (server, copy) in zip(self.cluster?.masters ?? [self], saved.copies) {
             guard let directory = server.directory else { continue }
@@ -125,7 +126,7 @@ public final class RedisServer: Sendable {
         _ = await self.child.withLock { $0 }?.stop()
     }
 
-    /// Ends it at once and returns when it is gone.
+    /// Kills it and returns when it is gone.
     public func kill() async {
         for master in self.cluster?.masters ?? [] { await master.kill() }
         let child = self.child.withLock { $0 }
@@ -133,14 +134,14 @@ public final class RedisServer: Sendable {
         _ = await child?.stop()
     }
 
-    /// Sends a signal, for example SIGSTOP to make a server that does not answer.
+    /// Sends a signal, for example SIGSTOP to make a server unresponsive.
     public func signal(_ number: Int32) {
         for master in self.cluster?.masters ?? [] { master.signal(number) }
         self.child.withLock { $0 }?.signal(number)
     }
 
-    /// Runs a command by `redis-cli`, for what a client must not know of.
-    /// - Throws: when the answer is an error.
+    /// Runs a command by `redis-cli`, to bypass the client under test.
+    /// - Throws: an error if the answer is one.
     @discardableResult
     public func command(_ words: String...) async throws -> String {
         try await self.command(words)
@@ -153,8 +154,8 @@ public final class RedisServer: Sendable {
         return answer.trimmingCharacters(in: .whitespacesAndNewlines)
     }
 
-    /// Runs a command on this server, or on each master of the cluster that it stands for, and returns all answers.
-    /// Whoever counts what a server did must ask so: `command` asks the first master only.
+    /// Runs a command on this server, or on each master of the cluster that it represents, and returns all answers. To
+    /// count a server's operations, use this: `command` asks the first master only.
     @discardableResult
     public func everywhere(_ words: String...) async throws -> [String] {
         var answers: [String] = []
@@ -162,7 +163,7 @@ public final class RedisServer: Sendable {
         return answers
     }
 
-    /// Waits until a command's answer has a text in it.
+    /// Waits until a command's answer contains a text.
     public func until(_ text: String, in words: String..., within limit: Duration = .seconds(20)) async throws {
         let deadline = ContinuousClock.now + limit
         while true {

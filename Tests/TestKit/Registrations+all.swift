@@ -2,7 +2,7 @@ public import Model
 public import Store
 
 extension Registrations {
-    /// All devices of some orders, however many there are: one list per key, in order.
+    /// All devices of some orders, whatever their number: one list per key, in order.
     public func devices(of keys: [OrderKey]) async throws(StoreError) -> [[Registered]] {
         var all: [[Registered]] = []
         for key in keys {
@@ -18,7 +18,7 @@ extension Registrations {
         return all
     }
 
-    /// When each of some orders was modified last, UNIX seconds; nil for one that is unknown or removed.
+    /// The time of the last modification of each of some orders, UNIX seconds; nil for one that is unknown or removed.
     public func modified(_ keys: [OrderKey]) async throws -> [Int64?] {
         try await self.look(up: [], modified: keys).modified.map { try $0.get() }
     }

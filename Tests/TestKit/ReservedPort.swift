@@ -2,20 +2,22 @@ import Foundation
 import Glibc
 import Synchronization
 
-/// A TCP port of 127.0.0.1 that belongs to this object as long as it lives, whether somebody listens there or not.
+/// A TCP port of 127.0.0.1 that belongs to this object during its lifetime, with or without a server on it.
 ///
-/// Owner: this object holds a socket that is bound to the port and never listens. While no server is there whoever
-/// connects is refused, and the system gives the port to no outgoing connection and to nobody who asks for any port. A
-/// server that sets SO_REUSEADDR (redis-server, `openssl s_server`, Python's, librdkafka's broker, ours) can bind to it,
-/// stop and come back. The option is set on our socket after it was bound, so that no other reserved port is the same.
+/// Owner: this object holds a socket that is bound to the port and never listens. While there is no server, connections
+/// are refused, and the system gives the port neither to outgoing connections nor to a process that asks for any port.
+/// A server that sets SO_REUSEADDR (redis-server, `openssl s_server`, Python's, librdkafka's broker, ours) can bind to
+/// it, stop and come back. The option is set on our socket after it was bound, so that no other reserved port is the
+/// same.
 /// Source: Linux net/ipv4/inet_connection_sock.c, `inet_csk_bind_conflict`; inet_hashtables.c, `__inet_hash_connect`
 ///
-/// Ports come from outside the range of outgoing connections, so that one that is given to a program which outlives
-/// this process is not taken either while that program is away.
+/// Ports come from outside the range of outgoing connections, so that one given to a program which outlives this
+/// process is not taken either while that program is down.
 ///
-/// Who has used the number and not this object any more calls `release()` in the end: an object may go before its scope.
+/// A user of the number alone, and not of this object, calls `release()` in the end: an object may be released before
+/// its scope ends.
 public final class ReservedPort: Sendable {
-    /// Why there is none.
+    /// The reason why there is none.
     public struct Failure: Error, CustomStringConvertible {
         public let description: String
     }
@@ -24,7 +26,7 @@ public final class ReservedPort: Sendable {
     public let number: Int
     private let socket: Mutex<Descriptor?>
 
-    /// Takes a port that nobody uses.
+    /// Reserves a port that is not in use.
     public init() throws {
         for _ in 0..<1000 {
             let socket = try Self.makeSocket()
@@ -37,7 +39,7 @@ public final class ReservedPort: Sendable {
         throw Failure(description: "reserving a port of 127.0.0.1: none of 1000 is free")
     }
 
-    /// Takes the given port: it may have been in use a moment ago, but nobody may listen there.
+    /// Reserves the given port: it may have been in use a moment ago, but no process may listen there.
     public init(_ number: UInt16) throws {
         let socket = try Self.makeSocket()
         try Self.allowReuse(socket)
@@ -47,7 +49,7 @@ public final class ReservedPort: Sendable {
         self.socket = Mutex(socket)
     }
 
-    /// Gives the port back; again is harmless.
+    /// Releases the port; calling it again is harmless.
     public func release() { self.socket.withLock { $0 = nil } }
 
     /// Below or above the range from which outgoing connections take theirs; 0 (any) if that leaves too few.

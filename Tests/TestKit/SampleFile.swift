@@ -2,7 +2,7 @@
 public enum SampleFile {
     /// A PNG of 300×300 pixels in two colours, striped so that two seeds look different.
     ///
-    /// One bit a pixel and stored blocks keep it at 11 kB without a compressor.
+    /// One bit per pixel and stored blocks keep it at 11 kB without a compressor.
     /// Source: PNG (ISO/IEC 15948) §5, §11; RFC 1950, RFC 1951 §3.2.4
     public static func png(seed: UInt8, side: Int = 300) -> [UInt8] {
         let rowBytes = (side + 7) / 8
@@ -25,7 +25,7 @@ public enum SampleFile {
     public static func jpeg(seed: UInt8) -> [UInt8] {
         let side = 304
         let quantization = [UInt8](repeating: 8, count: 64)
-        // One Huffman code of length 1 for the only symbol but one that is used, one of length 2 for the other.
+        // One Huffman code of length 1 for the only other symbol in use, one of length 2 for the given one.
         func table(_ kind: UInt8, _ symbols: [UInt8]) -> [UInt8] {
             [kind, 1, 1] + [UInt8](repeating: 0, count: 14) + symbols
         }
@@ -91,7 +91,7 @@ public enum SampleFile {
     }
 }
 
-/// Writes bits, the highest first, and stuffs a zero behind each byte of ones. Source: ITU-T T.81 F.1.2.3
+/// Writes bits, the highest first, and stuffs a zero after each byte of ones. Source: ITU-T T.81 F.1.2.3
 private struct BitWriter {
     private var bytes: [UInt8] = []
     private var pending: UInt8 = 0

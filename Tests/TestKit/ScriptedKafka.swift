@@ -1,7 +1,7 @@
 import Foundation
 
-/// A server that answers what is asked about topics and their settings, as it is told: librdkafka's own broker knows no
-/// DescribeConfigs and has no access lists.
+/// A server with scripted answers about topics and their settings: librdkafka's own broker has no DescribeConfigs and
+/// no access lists.
 ///
 /// Source: Kafka protocol guide, ApiVersions 0-3, Metadata 1, InitProducerId 0, DescribeConfigs 1
 public final class ScriptedKafka: Sendable {
@@ -11,7 +11,7 @@ public final class ScriptedKafka: Sendable {
         public var error = 0
         /// Copies of each partition, and how many of them are in sync.
         public var partitions: [(replicas: Int, inSync: Int)] = [(3, 3)]
-        /// Settings in effect; nil: it refuses to tell.
+        /// Settings in effect; nil: it refuses to report them.
         public var settings: [String: String]?
 
         public init(settings: [String: String]? = nil) { self.settings = settings }
@@ -38,7 +38,7 @@ public final class ScriptedKafka: Sendable {
             bootstrap: "127.0.0.1:\(line.split(separator: " ").last ?? "")", directory: directory, child: child)
     }
 
-    /// Says something else from now on.
+    /// Changes the answers from this call on.
     public func tell(_ topics: [String: Topic]) throws {
         try self.directory.write("script.json", try Self.text(topics))
     }

@@ -1,6 +1,6 @@
 /// A certificate for `localhost` and 127.0.0.1 that is its own root, for servers that a test starts.
 public struct ServerCertificate: Sendable {
-    /// PEM file; who trusts it trusts the server.
+    /// PEM file; a client that trusts it trusts the server.
     public let file: String
     /// PEM file with its key.
     public let key: String
@@ -8,7 +8,7 @@ public struct ServerCertificate: Sendable {
 
     /// Makes one with the openssl program.
     ///
-    /// - Parameter names: what it is for, as openssl writes alternative names.
+    /// - Parameter names: the names it is valid for, in openssl's form of alternative names.
     public init(names: String = "DNS:localhost,IP:127.0.0.1") async throws {
         self.directory = try TemporaryDirectory("certificate")
         self.file = self.directory.path("certificate.pem")
@@ -22,7 +22,7 @@ public struct ServerCertificate: Sendable {
             ])
     }
 
-    /// What a `redis-server` needs to speak TLS on a port, to clients and to its like.
+    /// The arguments with which a `redis-server` speaks TLS on a port, to clients and to other servers.
     public func redisArguments(port: Int) -> [String] {
         [
             "--tls-port", "\(port)", "--tls-cert-file", self.file, "--tls-key-file", self.key, "--tls-ca-cert-file",

@@ -1,14 +1,14 @@
 import Foundation
 
-/// A directory that is there for one test and gone with its last reference.
+/// A directory for one test, removed with its last reference.
 ///
-/// Removal is in `deinit`, so hold it as long as a server writes into it; `remove()` does it earlier.
+/// Removal is in `deinit`, so keep the reference as long as a server writes into it; `remove()` does it earlier.
 public final class TemporaryDirectory: Sendable {
     /// The absolute path, without a slash at its end.
     public let path: String
 
     /// Makes a new empty directory below the system's place for temporary files.
-    /// - Parameter label: stands in the name, for people who look at what is running.
+    /// - Parameter label: a part of the name, for people who look at running processes.
     public init(_ label: String = "test") throws {
         let name = "waybill-\(label)-\(UUID().uuidString.prefix(13))"
         let url = FileManager.default.temporaryDirectory.appendingPathComponent(name)
@@ -22,7 +22,7 @@ public final class TemporaryDirectory: Sendable {
     /// The path of a file or folder in it.
     public func path(_ name: String) -> String { "\(self.path)/\(name)" }
 
-    /// Writes a file into it, in one piece for whoever reads it meanwhile, and returns its path.
+    /// Writes a file into it, atomically for concurrent readers, and returns its path.
     @discardableResult
     public func write(_ name: String, _ content: [UInt8]) throws -> String {
         let path = self.path(name)
@@ -39,6 +39,6 @@ public final class TemporaryDirectory: Sendable {
         Array(try Data(contentsOf: URL(fileURLWithPath: self.path(name))))
     }
 
-    /// Removes it with all that is in it; a second call does nothing.
+    /// Removes it with all its contents; a second call does nothing.
     public func remove() { try? FileManager.default.removeItem(atPath: self.path) }
 }

@@ -5,15 +5,15 @@ import NIOHTTP2
 import NIOPosix
 import NIOSSL
 
-/// A stand-in for APNs: HTTP/2 over TLS, as strict as Apple's rules, and can be told to fail.
+/// A simulator of APNs: HTTP/2 over TLS, as strict as Apple's rules, with faults on request.
 ///
-/// On swift-nio-http2 and not on nghttp2, so that the pusher's client never talks to its own library. Everything runs
-/// on one event loop of its own. Bounded: the journal, the faults, who waits.
+/// Built on swift-nio-http2 and not on nghttp2, so that the pusher's client never talks to its own library. Everything
+/// runs on one event loop of its own. Bounded: the journal, the faults, the waiting requests.
 /// Source: Wallet Orders §4
 public final class APNSSimulator: Sendable {
-    /// Where notifications go: `https://localhost:PORT`.
+    /// The URL for notifications: `https://localhost:PORT`.
     public let url: String
-    /// Where faults are ordered and deliveries read: `http://127.0.0.1:PORT`.
+    /// The URL for setting faults and reading deliveries: `http://127.0.0.1:PORT`.
     public let adminURL: String
 
     private let group: MultiThreadedEventLoopGroup
@@ -32,7 +32,7 @@ public final class APNSSimulator: Sendable {
     }
 
     /// Binds both ports on 127.0.0.1; ready when it returns.
-    /// - Throws: errors of NIO and NIOSSL: a port is taken, a certificate is unreadable.
+    /// - Throws: errors of NIO and NIOSSL: a port in use, an unreadable certificate.
     public static func start(_ configuration: APNSSimulatorConfiguration) async throws -> APNSSimulator {
         let context = try Self.context(configuration)
         let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
@@ -72,14 +72,14 @@ public final class APNSSimulator: Sendable {
         }
     }
 
-    /// Closes everything and ends its thread. The simulator is of no use afterwards.
+    /// Closes everything and ends its thread. The simulator cannot be used afterwards.
     public func stop() async {
         try? await self.admin.close()
         try? await self.run { $0.end() }
         try? await self.group.shutdownGracefully()
     }
 
-    /// Deliveries with a higher sequence; waits up to `wait` for the first when there is none.
+    /// Deliveries with a higher sequence; waits up to `wait` for the first if there is none.
     public func deliveries(after sequence: UInt64 = 0, wait: Duration = .zero) async throws -> APNSSimulatorDeliveries {
         let amount = TimeAmount(wait)
         return try await self.state.eventLoop.flatSubmit { [state] in
@@ -89,11 +89,11 @@ public final class APNSSimulator: Sendable {
         }.get()
     }
 
-    /// Forgets the journal; sequences go on.
+    /// Clears the journal; sequences continue.
     public func clearDeliveries() async throws { try await self.run { $0.clearDeliveries() } }
 
-    /// Puts a fault up, or does at once what is immediate.
-    /// - Returns: how many connections were touched.
+    /// Adds a fault, or performs an immediate one.
+    /// - Returns: the number of affected connections.
     @discardableResult
     public func add(_ fault: APNSSimulatorFault) async throws -> Int {
         let outcome = try await self.run { $0.add(fault)?.connections }
@@ -101,16 +101,16 @@ public final class APNSSimulator: Sendable {
         return outcome
     }
 
-    /// Takes all faults down.
+    /// Removes all faults.
     public func clearFaults() async throws { try await self.run { $0.clearFaults() } }
 
-    /// Starts a scenario; one that runs ends.
+    /// Starts a scenario; a running one ends.
     public func run(_ scenario: APNSSimulatorScenario) async throws { try await self.run { $0.run(scenario) } }
 
-    /// Ends the scenario; faults that it has put up stay.
+    /// Ends the scenario; faults that it has added remain.
     public func clearScenario() async throws { try await self.run { $0.clearScenario() } }
 
-    /// How many steps of the scenario are still to come; 0 without one.
+    /// The number of steps of the scenario still to come; 0 without one.
     public func remainingSteps() async throws -> Int { try await self.run { $0.script?.remaining ?? 0 } }
 
     /// Events with a higher sequence.
@@ -121,7 +121,7 @@ public final class APNSSimulator: Sendable {
     /// The counters.
     public func statistics() async throws -> APNSSimulatorStatistics { try await self.run { $0.currentStatistics } }
 
-    /// What clients did that they must not, and how often.
+    /// Violations of the rules by clients, with their counts.
     public func violations() async throws -> [APNSSimulatorViolation: UInt64] {
         try await self.run { $0.statistics.violations }
     }
@@ -139,7 +139,7 @@ public final class APNSSimulator: Sendable {
 }
 
 extension APNSSimulator {
-    /// TLS as APNs has it: 1.2 or later, ALPN h2 only, a client certificate asked for and not required.
+    /// TLS as APNs has it: 1.2 or later, ALPN h2 only, a client certificate requested and not required.
     ///
     /// Source: Wallet Orders §4.2, §4.4
     private static func context(_ configuration: APNSSimulatorConfiguration) throws -> NIOSSLContext {
@@ -167,7 +167,7 @@ extension APNSSimulator {
             let wire = APNSSimulatorWire(alert: alert)
             let pipeline = channel.pipeline.syncOperations
             try pipeline.addHandlers([wire, NIOSSLServerHandler(context: context)])
-            // What ails every connection ails this one from its first byte; no connection has the number 0.
+            // Conditions of all connections apply to this one from its first byte; no connection has the number 0.
             wire.setPace(state.value.faults.conditions(connection: 0).slowReads)
             if let fault { Self.befall(fault, wire, channel.eventLoop, state.value) }
             return NIOLoopBound(wire, eventLoop: channel.eventLoop)
@@ -180,7 +180,7 @@ extension APNSSimulator {
         }
     }
 
-    /// What goes wrong before the handshake.
+    /// Applies the faults that occur before the handshake.
     private static func befall(
         _ fault: APNSSimulatorConnectFault, _ wire: APNSSimulatorWire, _ loop: any EventLoop,
         _ state: APNSSimulatorState
@@ -197,7 +197,7 @@ extension APNSSimulator {
         }
     }
 
-    /// Adds the HTTP/2 handlers once the handshake has shown who the client is, since the first SETTINGS depend on it.
+    /// Adds the HTTP/2 handlers once the handshake has identified the client, since the first SETTINGS depend on it.
     private static func open(_ channel: any Channel, _ state: APNSSimulatorState, _ wire: APNSSimulatorWire) throws {
         let pipeline = channel.pipeline.syncOperations
         let certificate = try pipeline.nioSSL_peerCertificate()
@@ -210,7 +210,7 @@ extension APNSSimulator {
         var http = NIOHTTP2Handler.ConnectionConfiguration()
         http.initialSettings = APNSSimulatorConnection.handlerSettings
         http.contentLengthValidation = .enabled
-        // A load test is no attack.
+        // A load test must not count as an attack.
         http.maximumRecentlyResetStreams = 10_000
         http.maximumConnectionGlitches = 1_000_000
         http.controlFrameRateLimit.maximumCount = .max
@@ -224,7 +224,7 @@ extension APNSSimulator {
         ])
     }
 
-    /// Binds; an error says where.
+    /// Binds; an error names the address.
     private static func bound(
         _ port: Int, _ bind: (_ port: Int) -> EventLoopFuture<any Channel>
     ) async throws -> any Channel {

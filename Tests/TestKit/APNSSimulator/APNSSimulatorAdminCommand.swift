@@ -1,4 +1,4 @@
-/// What somebody asks of the simulator over its admin port.
+/// A command received over the simulator's admin port.
 enum APNSSimulatorAdminCommand: Hashable {
     case deliveries(after: UInt64, waitMilliseconds: Int64, limit: Int)
     case clearDeliveries
@@ -14,12 +14,12 @@ enum APNSSimulatorAdminCommand: Hashable {
     case statistics
     case unheard
 
-    /// Why a request is none of these.
+    /// The reason why a request is none of these.
     struct Refusal: Error, Hashable {
         let status: Int
         let message: String
 
-        /// The body that says so.
+        /// The body that reports it.
         var json: String {
             var text = "{\"error\":"
             text.appendJSON(self.message)
@@ -29,12 +29,12 @@ enum APNSSimulatorAdminCommand: Hashable {
 
     /// The longest that `GET /deliveries` waits.
     static let waitLimitMilliseconds: Int64 = 60_000
-    /// The most that one answer holds, so that it is made in some milliseconds.
+    /// The most elements of one answer, so that it is made within some milliseconds.
     static let pageLimit = 10_000
 
     /// - Parameters:
     ///   - uri: path and query.
-    ///   - nowEpochMilliseconds: for a fault without a timestamp.
+    ///   - nowEpochMilliseconds: the time for a fault without a timestamp.
     init(method: String, uri: String, body: [UInt8], nowEpochMilliseconds: Int64) throws(Refusal) {
         let parts = uri.split(separator: "?", maxSplits: 1, omittingEmptySubsequences: false)
         let path = parts.first ?? ""

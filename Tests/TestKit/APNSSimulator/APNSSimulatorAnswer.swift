@@ -1,32 +1,32 @@
-/// What the simulator answers to one notification.
+/// The simulator's answer to one notification.
 public struct APNSSimulatorAnswer: Hashable, Sendable {
     /// The HTTP status, 200 to 599.
     public var status: Int
-    /// Why, in APNs' words; nil with status 200.
+    /// The reason, in APNs' words; nil with status 200.
     public var reason: String?
-    /// Since when a token is known to be dead; goes with status 410.
+    /// The time since which a token is known to be invalid; sent with status 410.
     public var timestampEpochMilliseconds: Int64?
 
-    /// The same, counted from when the answer is given; goes before `timestampEpochMilliseconds`.
+    /// The same, relative to the time of the answer; takes precedence over `timestampEpochMilliseconds`.
     public var timestampOffsetMilliseconds: Int64?
     /// The header `retry-after`. Source: RFC 9110 §10.2.3
     public var retryAfterSeconds: Int?
-    /// How the body is.
+    /// The form of the body.
     public var form = Form.usual
-    /// Whether the answer carries `apns-id`.
+    /// True if the answer carries `apns-id`.
     public var hasIdentifier = true
 
-    /// How the body of an answer is, right or wrong.
+    /// The form of an answer's body, valid or not.
     public enum Form: Hashable, Sendable {
         /// As APNs has it: empty, or JSON with the reason.
         case usual
-        /// None, whatever the status is.
+        /// Empty, whatever the status is.
         case none
-        /// JSON that breaks off.
+        /// Truncated JSON.
         case broken
-        /// JSON with a reason of so many bytes.
+        /// JSON with a reason of this many bytes.
         case huge(bytes: Int)
-        /// Header and body come, the end of the stream never does.
+        /// Header and body come, but never the end of the stream.
         case unfinished
     }
 
@@ -36,10 +36,10 @@ public struct APNSSimulatorAnswer: Hashable, Sendable {
         self.timestampEpochMilliseconds = timestampEpochMilliseconds
     }
 
-    /// The notification is taken.
+    /// The notification is accepted.
     public static let accepted = Self(200)
 
-    /// The body: empty when there is no reason.
+    /// The body: empty if there is no reason.
     ///
     /// Source: Wallet Orders §4.3: JSON with `reason`, and with 410 `timestamp` in milliseconds
     public var body: String {
@@ -56,7 +56,7 @@ public struct APNSSimulatorAnswer: Hashable, Sendable {
         return body + "}"
     }
 
-    /// The answer with a timestamp that counts from now made a fixed one.
+    /// The answer with a relative timestamp made absolute.
     func given(nowEpochMilliseconds now: Int64) -> Self {
         guard let offset = self.timestampOffsetMilliseconds else { return self }
         var answer = self

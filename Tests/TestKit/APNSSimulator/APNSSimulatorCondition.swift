@@ -1,22 +1,22 @@
-/// An illness of a connection that lasts.
+/// A lasting fault of a connection.
 public enum APNSSimulatorCondition: Hashable, Sendable {
-    /// SETTINGS_MAX_CONCURRENT_STREAMS is another one; open streams above it stay.
+    /// Another SETTINGS_MAX_CONCURRENT_STREAMS; open streams above it remain.
     case streamLimit(Int)
     /// The same, and open streams above it end with REFUSED_STREAM, the newest first. Source: RFC 9113 §8.7
     case refusingStreamLimit(Int)
     /// No request is answered; PINGs are.
     case mute
-    /// Nothing is read and nothing is sent, so PINGs go unanswered too. What was held back goes out at the end.
+    /// Nothing is read and nothing is sent, so PINGs are not answered either. The data held back is sent at the end.
     case blackHole
-    /// The socket is read in small parts with pauses, so the client's writes get stuck.
+    /// The socket is read in small parts with pauses, so the client's writes block.
     case slowReads(APNSSimulatorPace)
     /// No window: SETTINGS_INITIAL_WINDOW_SIZE 0, and no WINDOW_UPDATE. Source: RFC 9113 §6.9
     case shutWindow
-    /// What is sent goes out in small parts with pauses, each in a TLS record of its own.
+    /// Output is sent in small parts with pauses, each in a TLS record of its own.
     case trickle(APNSSimulatorPace)
 }
 
-/// So many bytes at a time, with a pause between.
+/// A number of bytes at a time, with a pause in between.
 public struct APNSSimulatorPace: Hashable, Sendable {
     /// From 1.
     public var bytes: Int
@@ -29,9 +29,9 @@ public struct APNSSimulatorPace: Hashable, Sendable {
     }
 }
 
-/// What a new connection runs into.
+/// A fault of a new connection.
 public enum APNSSimulatorConnectFault: Hashable, Sendable {
-    /// The server's first SETTINGS, and all behind it, come late.
+    /// The server's first SETTINGS, and everything after them, come late.
     case lateSettings(milliseconds: Int)
     /// The ClientHello is answered with a fatal alert. Source: RFC 8446 §6: 40 is handshake_failure
     case refuseHandshake(alert: UInt8)
@@ -41,11 +41,11 @@ public enum APNSSimulatorConnectFault: Hashable, Sendable {
     case drop
 }
 
-/// All that ails one connection.
+/// All conditions of one connection.
 struct APNSSimulatorConditions: Hashable {
     /// nil: the usual one.
     var streamLimit: Int?
-    /// Whether open streams above the limit end.
+    /// True if open streams above the limit end.
     var refusesOpenStreams = false
     var isMute = false
     var isBlackHole = false
@@ -53,7 +53,7 @@ struct APNSSimulatorConditions: Hashable {
     var isWindowShut = false
     var trickle: APNSSimulatorPace?
 
-    /// Adds a condition; a later one of the same kind wins.
+    /// Adds a condition; a later one of the same kind overrides.
     mutating func add(_ condition: APNSSimulatorCondition) {
         switch condition {
         case .streamLimit(let limit): (self.streamLimit, self.refusesOpenStreams) = (limit, false)

@@ -1,4 +1,4 @@
-/// What a client must not do, and the simulator notes when it does.
+/// A violation of the rules by a client, as recorded by the simulator.
 ///
 /// Source: Wallet Orders §4.4, §4.5; RFC 9113 §5.1.2, §6.8
 public enum APNSSimulatorViolation: String, Hashable, Sendable, CaseIterable {
@@ -14,27 +14,27 @@ public enum APNSSimulatorViolation: String, Hashable, Sendable, CaseIterable {
     case providerTokenOfAnotherKey
     /// More than ten PINGs in ten seconds on one connection.
     case pingFlood
-    /// More than ten connections within a minute that the client closed itself.
+    /// More than ten connections within a minute, closed by the client itself.
     case rapidReconnects
-    /// A request that breaks a rule, whoever sent it.
+    /// A request that breaks a rule, from any client.
     case badRequest
-    /// HTTP/2 was spoken wrongly.
+    /// A violation of the HTTP/2 protocol.
     case protocolError
 }
 
-/// How one client behaves, as far as only the order of frames shows it.
+/// The behaviour of one client, as far as the order of frames alone shows it.
 ///
-/// A client knows of SETTINGS when it has acknowledged them, and of a GOAWAY when it has answered the PING sent behind
-/// it; what it did before may have crossed them on the way.
+/// A client knows of SETTINGS when it has acknowledged them, and of a GOAWAY when it has answered the PING sent after
+/// it; its earlier frames may have crossed them on the way.
 struct APNSSimulatorConduct: Hashable {
-    /// What was announced and is not acknowledged yet.
+    /// Limits that were announced and are not acknowledged yet.
     private var announced: [Int] = []
-    /// What the client has acknowledged last; nil: nothing.
+    /// The limit that the client acknowledged last; nil: none.
     private(set) var acknowledgedLimit: Int?
     private(set) var knowsGoAway = false
     private var pings: [Int64] = []
 
-    /// How many PINGs are too many, and in which time.
+    /// The number of PINGs that is too many, and the period for it.
     static let pingLimit = 10
     static let pingWindowMilliseconds: Int64 = 10_000
 
@@ -45,18 +45,18 @@ struct APNSSimulatorConduct: Hashable {
         if !self.announced.isEmpty { self.acknowledgedLimit = self.announced.removeFirst() }
     }
 
-    /// The client has answered the PING behind a GOAWAY.
+    /// The client has answered the PING after a GOAWAY.
     mutating func hasReadGoAway() { self.knowsGoAway = true }
 
     /// A stream was opened.
-    /// - Parameter open: how many were open before.
+    /// - Parameter open: the number of streams open before.
     func opened(beside open: Int) -> APNSSimulatorViolation? {
         if self.knowsGoAway { return .streamAfterGoAway }
         guard let limit = self.acknowledgedLimit else { return open > 0 ? .streamsBeforeSettings : nil }
         return open >= limit ? .streamLimitExceeded : nil
     }
 
-    /// A PING came that answers none of ours.
+    /// A PING came that is not an answer to one of ours.
     mutating func pinged(atMilliseconds now: Int64) -> APNSSimulatorViolation? {
         self.pings.removeAll { $0 <= now - Self.pingWindowMilliseconds }
         self.pings.append(now)
@@ -66,16 +66,16 @@ struct APNSSimulatorConduct: Hashable {
     }
 }
 
-/// Who comes and goes too fast.
+/// Detects clients that reconnect too fast.
 struct APNSSimulatorReconnects: Hashable {
-    /// When clients closed their connections themselves.
+    /// The times when clients closed their connections themselves.
     private var closings: [Int64] = []
 
-    /// How many closings are too many, and in which time.
+    /// The number of closings that is too many, and the period for it.
     static let limit = 10
     static let windowMilliseconds: Int64 = 60_000
 
-    /// A client has closed a connection that nothing had ended.
+    /// A client has closed a connection without a cause.
     mutating func closed(atMilliseconds now: Int64) {
         self.closings.append(now)
         if self.closings.count > Self.limit + 1 { self.closings.removeFirst() }

@@ -1,29 +1,29 @@
 import Foundation
 
-/// How the simulator behaves from the start.
+/// The simulator's behaviour from the start.
 public struct APNSSimulatorConfiguration: Sendable {
-    /// The server's certificate and those behind it, PEM.
+    /// The server's certificate and its intermediates, PEM.
     public var certificateChainPEM: [UInt8]
     public var privateKeyPEM: [UInt8]
-    /// What client certificates are verified against; nil: none is asked for.
+    /// The roots for client certificates; nil: none is requested.
     public var trustPEM: [UInt8]?
     /// Topics that may be pushed to; empty: any with a provider token.
     public var topics: Set<String> = []
-    /// Keys that provider tokens must be signed with; empty: their form and age are checked, not their signature.
+    /// Keys that provider tokens must be signed with; empty: only their form and age are checked, not their signature.
     public var providerKeys: [APNSSimulatorProviderKey] = []
-    /// 0: a free one.
+    /// 0 chooses a free one.
     public var port = 0
-    /// 0: a free one.
+    /// 0 chooses a free one.
     public var adminPort = 0
     /// SETTINGS_MAX_CONCURRENT_STREAMS; with provider tokens it is 1 until the first valid one.
     public var maxConcurrentStreams = 1000
-    /// How late every answer comes.
+    /// The delay of every answer.
     public var delayMilliseconds = 0
-    /// What random faults and delays are drawn from.
+    /// The seed of random faults and delays.
     public var seed: UInt64 = 1
-    /// Whether answers carry `apns-unique-id`, as those of Apple's development environment do.
+    /// True if answers carry `apns-unique-id`, as those of Apple's development environment do.
     public var isDevelopment = false
-    /// How many deliveries are kept, and how many events of the journal.
+    /// The most deliveries kept, and the most events of the journal.
     public var journalLimit = 200_000
     /// The clock.
     public var nowEpochMilliseconds: @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970 * 1000) }
@@ -34,9 +34,9 @@ public struct APNSSimulatorConfiguration: Sendable {
         self.trustPEM = trustPEM
     }
 
-    /// With the server certificate of a directory that `DevelopmentCertificates` made. Its root and intermediate are
-    /// trusted, so a client may send its leaf alone.
-    /// - Throws: `APNSSimulatorError` when a file cannot be read.
+    /// A configuration with the server certificate of a directory made by `DevelopmentCertificates`. Its root and
+    /// intermediate are trusted, so a client may send its leaf alone.
+    /// - Throws: `APNSSimulatorError` if a file cannot be read.
     public init(certificates directory: String) throws(APNSSimulatorError) {
         self.init(
             certificateChainPEM: try Self.read(directory + "/server-certificate.pem"),

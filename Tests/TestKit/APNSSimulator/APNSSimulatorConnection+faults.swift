@@ -2,13 +2,13 @@ import NIOCore
 import NIOHTTP2
 
 extension APNSSimulatorConnection {
-    /// The PING behind a GOAWAY: who answers it has read the GOAWAY.
+    /// The PING after a GOAWAY: a client that answers it has read the GOAWAY.
     static let goAwayPing = HTTP2PingData(withInteger: 0x676F_2061_7761_7921)
-    /// How long a client has to close after GOAWAY, so that it can read what is under way.
+    /// The time that a client has to close after GOAWAY, so that it can read data in flight.
     static let lingering = TimeAmount.seconds(1)
 
-    /// Takes the illnesses up that stand when the connection begins, and what befalls its first SETTINGS. Comes before
-    /// the handlers write anything.
+    /// Applies the conditions that are set when the connection begins, and the faults of its first SETTINGS. Comes
+    /// before the handlers write anything.
     func begin() {
         let conditions = self.conditions
         self.conditions = APNSSimulatorConditions()
@@ -23,7 +23,7 @@ extension APNSSimulatorConnection {
         self.set(conditions)
     }
 
-    /// Answers a request that keeps all rules, unless a fault has other plans.
+    /// Answers a request that violates no rule, unless a fault applies.
     func deliver(
         _ request: APNSSimulatorRequest, _ identifier: APNSSimulatorIdentifier, _ fault: APNSSimulatorFault?,
         on stream: Int, now: Int64
@@ -46,7 +46,7 @@ extension APNSSimulatorConnection {
             if let effect = fault?.effect { self.act(effect) }
         case .goAway, .farewell:
             guard let goAway = fault?.effect.goAwayFrame else { return }
-            // A stream below one that was processed cannot be left out: GOAWAY names the last one only.
+            // A stream below a processed one cannot be left out: GOAWAY names only the last one.
             if goAway.last != .unprocessed || stream < self.highestDecided { settle(.accepted, 0) }
             self.goAway(goAway, processed: self.highestDecided)
         case .condition(let condition):
@@ -56,7 +56,7 @@ extension APNSSimulatorConnection {
         }
     }
 
-    /// Does at once what an immediate fault says.
+    /// Performs an immediate fault.
     func act(_ effect: APNSSimulatorFault.Effect) {
         switch effect {
         case .cut: self.wire.cut()
@@ -73,7 +73,7 @@ extension APNSSimulatorConnection {
 
     // MARK: conditions
 
-    /// Makes the connection as ill as this, and no more.
+    /// Sets exactly these conditions on the connection.
     func set(_ conditions: APNSSimulatorConditions) {
         guard conditions != self.conditions else { return }
         let former = self.conditions
@@ -88,7 +88,7 @@ extension APNSSimulatorConnection {
         self.wire.setStopped(conditions.isBlackHole)
     }
 
-    /// Tells the client the stream limit that holds now, if it is another one.
+    /// Sends the client the present stream limit, if it has changed.
     func announceStreamLimit() {
         let isProven = self.hasCertificate || self.tokens.isProven
         let limit = isProven ? self.conditions.streamLimit ?? self.state.configuration.maxConcurrentStreams : 1
@@ -127,7 +127,7 @@ extension APNSSimulatorConnection {
     // MARK: GOAWAY
 
     /// Sends a GOAWAY, or the first of a pair.
-    /// - Parameter processed: the last stream that counts, if the frame is to tell the truth.
+    /// - Parameter processed: the last stream that counts, if the frame is to be correct.
     func goAway(_ goAway: APNSSimulatorGoAway, processed: Int) {
         guard !self.hasSentGoAway else { return }
         self.hasSentGoAway = true
@@ -159,7 +159,7 @@ extension APNSSimulatorConnection {
         self.context?.flush()
     }
 
-    /// Closes a little later when GOAWAY was sent and nothing is left to answer.
+    /// Closes after a short time if GOAWAY was sent and nothing is left to answer.
     func closeWhenDone() {
         guard self.lastStream != nil, self.closesAfterGoAway, self.streams.isEmpty else { return }
         self.state.eventLoop.assumeIsolated().scheduleTask(in: Self.lingering) { self.context?.close(promise: nil) }
@@ -167,7 +167,7 @@ extension APNSSimulatorConnection {
 }
 
 extension APNSSimulatorFault.Effect {
-    /// The GOAWAY that either form means.
+    /// The GOAWAY that corresponds to either form.
     var goAwayFrame: APNSSimulatorGoAway? {
         switch self {
         case .goAway(let reason, let processed):
@@ -179,7 +179,7 @@ extension APNSSimulatorFault.Effect {
 }
 
 extension APNSSimulatorAnswer {
-    /// What a refusal by the rules says of the client; nil for a token that has grown too old.
+    /// The violation that corresponds to a refusal; nil for a token that has expired.
     var violation: APNSSimulatorViolation? {
         switch self.reason {
         case "ExpiredProviderToken": nil

@@ -2,10 +2,10 @@ import NIOCore
 import NIOHPACK
 import NIOHTTP2
 
-/// One client's HTTP/2 connection: collects requests, has the rules decide, sends the answers.
+/// One client's HTTP/2 connection: collects requests, applies the rules, sends the answers.
 ///
-/// Works on frames, without a channel per stream. Answers are flushed once per burst of reading. What goes wrong on
-/// purpose is in `APNSSimulatorConnection+faults.swift`.
+/// Works on frames, without a channel per stream. Answers are flushed once per burst of reading. Intended faults are in
+/// `APNSSimulatorConnection+faults.swift`.
 final class APNSSimulatorConnection: ChannelInboundHandler {
     typealias InboundIn = HTTP2Frame
     typealias OutboundOut = HTTP2Frame
@@ -18,7 +18,7 @@ final class APNSSimulatorConnection: ChannelInboundHandler {
     let wire: APNSSimulatorWire
     let gate: APNSSimulatorGate
     var context: ChannelHandlerContext?
-    /// Streams that were opened and are not answered to their end.
+    /// Streams that are open and not fully answered.
     var streams: [Int: APNSSimulatorRequest] = [:]
     var tokens = APNSSimulatorTokenHistory()
     var conduct = APNSSimulatorConduct()
@@ -26,17 +26,17 @@ final class APNSSimulatorConnection: ChannelInboundHandler {
     var unheard = APNSSimulatorUnheard()
     /// The highest stream that was opened.
     var highest = 0
-    /// The highest stream whose request stands in the journal: not to be sent again.
+    /// The highest stream whose request is in the journal: not to be sent again.
     var highestDecided = 0
-    /// Set once the last GOAWAY is sent: streams above it are not looked at.
+    /// Set once the last GOAWAY is sent: streams above it are ignored.
     var lastStream: Int?
-    /// Whether any GOAWAY was sent.
+    /// True if any GOAWAY was sent.
     var hasSentGoAway = false
-    /// Whether the connection closes when nothing is left to do after GOAWAY.
+    /// True if the connection closes when nothing is left to do after GOAWAY.
     var closesAfterGoAway = true
-    /// Nothing is sent until the first SETTINGS are, or any more.
+    /// True while nothing may be sent: before the first SETTINGS, and after the end.
     var isHeld = false
-    /// Whether a client that closes the connection now is right to: it got no answers, or one that asks for that.
+    /// True if a client has a cause to close the connection: it got no answers, or one that requires closing.
     var hasGivenCause = false
     var streamLimit: Int
     private var unacknowledged = 0
@@ -44,7 +44,7 @@ final class APNSSimulatorConnection: ChannelInboundHandler {
     private(set) var refusedStreams = 0
     private(set) var mostStreams = 0
 
-    /// Received bytes of bodies after which the connection's window is opened again: half of it.
+    /// Received bytes of bodies after which the connection's window is enlarged again: half of it.
     ///
     /// Source: RFC 9113 §6.9.2: it begins with 65,535 bytes
     static let windowStep = 32_768
@@ -68,14 +68,14 @@ final class APNSSimulatorConnection: ChannelInboundHandler {
         self.conduct.announced(limit: self.streamLimit)
     }
 
-    /// What the handler below is told of the client's settings: nothing that it could enforce.
+    /// The client settings that are shown to the handler below: nothing that it could enforce.
     static let handlerSettings: HTTP2Settings = [
         HTTP2Setting(parameter: .maxConcurrentStreams, value: 0x7FFF_FFFF),
         HTTP2Setting(parameter: .maxHeaderListSize, value: 16_384),
     ]
 
     var openStreams: Int { self.streams.count }
-    /// How the client has shown who it is: `certificate`, `token` or `none`.
+    /// The client's authentication: `certificate`, `token` or `none`.
     var authentication: String { self.hasCertificate ? "certificate" : self.tokens.isProven ? "token" : "none" }
 
     func handlerAdded(context: ChannelHandlerContext) {
@@ -122,7 +122,7 @@ final class APNSSimulatorConnection: ChannelInboundHandler {
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
         if error is any NIOHTTP2Error { self.state.note(.protocolError, self.number) }
-        // A stream's error was answered with RST_STREAM by the handler before us; anything else ends the connection.
+        // The handler before this one answered a stream's error with RST_STREAM; anything else ends the connection.
         if let error = error as? NIOHTTP2Errors.StreamError {
             self.streams[Int(error.streamID)] = nil
         } else {
@@ -159,7 +159,7 @@ final class APNSSimulatorConnection: ChannelInboundHandler {
         self.unacknowledged += data.data.readableBytes + (data.paddingBytes ?? 0)
         if self.unacknowledged >= Self.windowStep, !self.conditions.isWindowShut { self.openWindow() }
         guard let request = self.streams[stream], case .byteBuffer(let buffer) = data.data else { return }
-        // One byte too many is kept as the proof; the rest is read and thrown away, so that the client gets its answer.
+        // One byte too many is kept as evidence; the rest is read and discarded, so that the client gets its answer.
         let kept = APNSSimulatorRules.bodyLimit + 1 - request.body.count
         self.streams[stream]?.body.append(contentsOf: buffer.readableBytesView.prefix(kept))
         if data.endStream {
@@ -169,7 +169,7 @@ final class APNSSimulatorConnection: ChannelInboundHandler {
         }
     }
 
-    /// Gives back the connection's window.
+    /// Restores the connection's window.
     func openWindow() {
         guard self.unacknowledged > 0 else { return }
         self.write(.windowUpdate(windowSizeIncrement: self.unacknowledged), on: 0)
@@ -230,7 +230,7 @@ final class APNSSimulatorConnection: ChannelInboundHandler {
             ?? rules.refusal(ofBody: request.body)
     }
 
-    /// Writes a request down and answers it, now or late; without an answer it stays open.
+    /// Records a request and answers it, immediately or late; without an answer it stays open.
     func settle(
         _ request: APNSSimulatorRequest, _ identifier: APNSSimulatorIdentifier, _ answer: APNSSimulatorAnswer?,
         on stream: Int, now: Int64, after delay: Int
@@ -248,7 +248,7 @@ final class APNSSimulatorConnection: ChannelInboundHandler {
         }
     }
 
-    /// Whether an answer says that its connection is of no more use, or that APNs is not well.
+    /// True if an answer says that its connection can no longer be used, or that APNs is unavailable.
     ///
     /// Source: Wallet Orders §4.6
     private static func isCause(_ answer: APNSSimulatorAnswer) -> Bool {
@@ -258,9 +258,9 @@ final class APNSSimulatorConnection: ChannelInboundHandler {
 
     // MARK: sending
 
-    /// Sends an answer without flushing, unless nobody waits for it any more.
+    /// Sends an answer without flushing, unless its stream is gone.
     func send(_ answer: APNSSimulatorAnswer, _ identifier: APNSSimulatorIdentifier, on stream: Int) {
-        // The client may have reset the stream, or a GOAWAY put it aside, while the answer was late.
+        // The client may have reset the stream, or a GOAWAY dropped it, while the answer was delayed.
         guard !self.conditions.isMute, self.streams[stream] != nil else { return }
         let ends = answer.form != .unfinished
         if ends {

@@ -1,9 +1,9 @@
-/// What is known of one open connection.
+/// Information about one open connection.
 public struct APNSSimulatorConnectionInformation: Hashable, Sendable {
-    /// Counted from 1.
+    /// From 1.
     public let number: Int
     public let openStreams: Int
-    /// `certificate`, `token` or `none` as long as no valid token came.
+    /// `certificate`, `token`, or `none` until the first valid token.
     public let authentication: String
     /// The topic of the client's certificate.
     public let certificateTopic: String?

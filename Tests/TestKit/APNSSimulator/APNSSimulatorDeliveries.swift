@@ -1,9 +1,9 @@
 /// A part of the journal, oldest first.
 public struct APNSSimulatorDeliveries: Hashable, Sendable {
     public var deliveries: [APNSSimulatorDelivery]
-    /// The sequence to ask after next time.
+    /// The sequence to pass in the next request.
     public var last: UInt64
-    /// How many have fallen out of the journal since the start.
+    /// The number of deliveries dropped from the journal since the start.
     public var dropped: UInt64
 
     /// The answer of `GET /deliveries`.

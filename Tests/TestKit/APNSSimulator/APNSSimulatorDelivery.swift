@@ -1,24 +1,24 @@
-/// One notification that arrived, and what was answered.
+/// One notification that arrived, with its answer.
 public struct APNSSimulatorDelivery: Hashable, Sendable {
     /// From 1, never used twice.
     public let sequence: UInt64
-    /// The device token as it stood in the path.
+    /// The device token from the path.
     public let token: String
-    /// As given, or the certificate's when none was given; empty when there is neither.
+    /// The topic given, or the certificate's if none was given; empty without either.
     public let topic: String
-    /// The client's if it was a good one, otherwise the simulator's.
+    /// The client's if it was valid, otherwise the simulator's.
     public let apnsID: APNSSimulatorIdentifier
     public let pushType: String?
-    /// 10 when none was given; 0 when it was no number.
+    /// 10 if none was given; 0 if it was not a number.
     public let priority: Int
     public let expirationEpochSeconds: Int64?
     public let collapseIdentifier: String?
-    /// 0 when a fault left the request without an answer.
+    /// 0 if a fault left the request without an answer.
     public let status: Int
     public let reason: String?
-    /// When its last byte had arrived.
+    /// The time when its last byte had arrived.
     public let receivedEpochMilliseconds: Int64
-    /// Which connection it came on, counted from 1.
+    /// The connection it came on, counted from 1.
     public let connection: Int
 
     /// Appends the delivery as a JSON object.

@@ -1,4 +1,4 @@
-/// Why the simulator could not be started or told something.
+/// The reason why the simulator could not be started or controlled.
 public struct APNSSimulatorError: Error, Hashable, CustomStringConvertible {
     /// A sentence with the value at fault.
     public let description: String

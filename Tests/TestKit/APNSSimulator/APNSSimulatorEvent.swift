@@ -1,14 +1,14 @@
-/// Something that the simulator saw or did: a line of `GET /journal`.
+/// An observation or action of the simulator: a line of `GET /journal`.
 public struct APNSSimulatorEvent: Hashable, Sendable {
-    /// What it was.
+    /// The kind of event.
     public enum Kind: Hashable, Sendable {
         /// A TLS handshake was done.
         case opened(authentication: String, topic: String?, streamLimit: Int)
-        /// `byClient`: nothing that the simulator did had ended the connection.
+        /// `byClient`: true if nothing that the simulator did had ended the connection.
         case closed(byClient: Bool, requests: Int)
         /// A connection was refused before it could be used.
         case refused(how: String)
-        /// SETTINGS were sent; with the stream limit that holds from then on.
+        /// SETTINGS were sent; with the stream limit from then on.
         case settings(streamLimit: Int)
         case settingsAcknowledged(streamLimit: Int)
         case goAwaySent(last: Int, errorCode: Int, debug: String)
@@ -16,7 +16,7 @@ public struct APNSSimulatorEvent: Hashable, Sendable {
         case ping
         case request(APNSSimulatorVerdict)
         case reset(stream: Int, errorCode: Int, byClient: Bool)
-        /// A fault was put up or done; its number, if it stands.
+        /// A fault was added or performed; with its number, if it is lasting.
         case fault(number: Int?, connections: Int)
         /// A fault's time was over.
         case faultOver(number: Int)
@@ -26,12 +26,12 @@ public struct APNSSimulatorEvent: Hashable, Sendable {
     /// From 1, never used twice.
     public let sequence: UInt64
     public let epochMilliseconds: Int64
-    /// Counted from 1; 0: none in particular.
+    /// From 1; 0: no particular one.
     public let connection: Int
     public let kind: Kind
 }
 
-/// What became of a request.
+/// The outcome of a request.
 public struct APNSSimulatorVerdict: Hashable, Sendable {
     public let stream: Int
     /// Its sequence in the deliveries.
@@ -39,18 +39,18 @@ public struct APNSSimulatorVerdict: Hashable, Sendable {
     /// 0: it gets no answer.
     public let status: Int
     public let reason: String?
-    /// How late the answer is given.
+    /// The delay of the answer.
     public let delayMilliseconds: Int
-    /// Which header fields were sent so that HPACK's table keeps or kept them. Source: RFC 7541 §6.2
+    /// Header fields that were sent so that HPACK's table keeps or kept them. Source: RFC 7541 §6.2
     public let indexed: APNSSimulatorRequest.Fields
 }
 
 /// A part of the journal, oldest first.
 public struct APNSSimulatorEvents: Hashable, Sendable {
     public var events: [APNSSimulatorEvent]
-    /// The sequence to ask after next time.
+    /// The sequence to pass in the next request.
     public var last: UInt64
-    /// How many have fallen out of the journal since the start.
+    /// The number of events dropped from the journal since the start.
     public var dropped: UInt64
 }
 

@@ -1,22 +1,22 @@
 import Model
 
 extension APNSSimulatorFault {
-    /// Where and when a fault hits.
+    /// The members that select where and when a fault applies.
     private static let selectors: Set<String> = ["token", "connection", "count", "probability", "for", "now"]
-    /// What goes with some kinds only.
+    /// Members that belong to some kinds only.
     private static let companions: Set<String> = [
         "reason", "timestampEpochMilliseconds", "timestampOffsetSeconds", "timestamp", "retryAfterSeconds", "body",
         "bodyBytes", "identifier", "refuseOpen",
     ]
-    /// What may happen, one of these; `delayMilliseconds` also goes with `status`.
+    /// The kinds of faults, one per fault; `delayMilliseconds` also goes with `status`.
     private static let kinds = [
         "status", "goaway", "cut", "silence", "maxConcurrentStreams", "halfClose", "mute", "blackHole", "resetStream",
         "slowReads", "shutWindow", "trickle", "lateSettingsMilliseconds", "refuseHandshake",
         "slowHandshakeMilliseconds", "dropConnects", "closeListener", "clockSeconds",
     ]
 
-    /// Reads the body of `POST /faults`; `waybill-dev apns --help` tells its members.
-    /// - Parameter nowEpochMilliseconds: the timestamp of a 410 that brings none.
+    /// Parses the body of `POST /faults`; `waybill-dev apns --help` describes its members.
+    /// - Parameter nowEpochMilliseconds: the timestamp of a 410 without one.
     init(json bytes: [UInt8], nowEpochMilliseconds: Int64) throws(APNSSimulatorFaultError) {
         try self.init(
             APNSSimulatorMembers(json: bytes, "a fault"), nowEpochMilliseconds: nowEpochMilliseconds)
@@ -40,7 +40,7 @@ extension APNSSimulatorFault {
         try self.check(members)
     }
 
-    /// Refuses what makes no sense together.
+    /// Rejects combinations that make no sense.
     private func check(_ members: APNSSimulatorMembers) throws(APNSSimulatorFaultError) {
         let hasNarrowing = self.token != nil || self.count != nil || self.probability != nil
         switch self.effect {

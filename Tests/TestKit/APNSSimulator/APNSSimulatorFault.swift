@@ -1,59 +1,59 @@
-/// Something that goes wrong on purpose.
+/// An intended failure.
 public struct APNSSimulatorFault: Hashable, Sendable {
-    /// What happens.
+    /// The effect of a fault.
     public enum Effect: Hashable, Sendable {
-        /// Another answer, at once or late.
+        /// Another answer, immediately or late.
         case answer(APNSSimulatorAnswer, delayMilliseconds: Int)
         /// The usual answer, late.
         case delay(milliseconds: Int)
-        /// The usual answer, late by a number of milliseconds drawn for each request.
+        /// The usual answer, with a random delay in milliseconds for each request.
         case randomDelay(ClosedRange<Int>)
         /// GOAWAY with a reason in its debug data. `processed`: the request that caused it is answered and is the last
-        /// one; otherwise it is not processed, and may be sent again elsewhere. Source: RFC 9113 §6.8
+        /// one; otherwise it is not processed, and may be sent again on another connection. Source: RFC 9113 §6.8
         case goAway(reason: String, processed: Bool)
         /// GOAWAY in any form.
         case farewell(APNSSimulatorGoAway)
-        /// The TCP connection ends with FIN and no other word, not even TLS's.
+        /// The TCP connection ends with FIN and nothing else, not even TLS's close_notify.
         case cut
         /// The TCP connection ends with RST.
         case reset
-        /// FIN, but what comes is read on: the client's writes succeed and nothing is ever answered.
+        /// FIN, but input is still read: the client's writes succeed and are never answered.
         case halfClose
-        /// No answer to the request, the connection stays. At once (`isImmediate`): `condition(.blackHole)`.
+        /// No answer to the request, the connection stays open. Immediate (`isImmediate`): `condition(.blackHole)`.
         case silence
         /// RST_STREAM with any error code instead of an answer. Source: RFC 9113 §7
         case resetStream(errorCode: Int)
-        /// Another SETTINGS_MAX_CONCURRENT_STREAMS, at once and for new connections, as long as the fault stands.
-        /// Streams that are open stay; `condition(.refusingStreamLimit)` ends them.
+        /// Another SETTINGS_MAX_CONCURRENT_STREAMS, at once and for new connections, as long as the fault is set. Open
+        /// streams remain; `condition(.refusingStreamLimit)` ends them.
         case maxConcurrentStreams(Int)
-        /// A connection is ill as long as the fault stands.
+        /// A condition of a connection, as long as the fault is set.
         case condition(APNSSimulatorCondition)
-        /// A new connection goes wrong before its first request.
+        /// A new connection fails before its first request.
         case connect(APNSSimulatorConnectFault)
-        /// The port is closed as long as the fault stands: connects are refused, open connections stay.
+        /// The port is closed as long as the fault is set: connects are refused, open connections stay.
         case closeListener
-        /// The simulator's clock moves, for good: provider tokens expire.
+        /// The simulator's clock is shifted permanently: provider tokens expire.
         case clock(shiftMilliseconds: Int64)
     }
 
-    /// One connection that is not known by its number.
+    /// One connection, chosen by age.
     public enum Choice: String, Hashable, Sendable, CaseIterable { case oldest, newest, busiest, random }
 
     /// The device token, in lower case; nil: all.
     public var token: String?
     /// The number of a connection; nil: all.
     public var connection: Int?
-    /// One of the open connections, chosen when the fault is put up (if none is open, all are meant). Goes before
+    /// One of the open connections, chosen when the fault is added (if none is open, all). Takes precedence over
     /// `connection`.
     public var choice: Choice?
-    /// How many requests are hit (of `connect`: how many connections); nil: until cleared.
+    /// The number of requests affected (of `connect`: connections); nil: until cleared.
     public var count: Int?
-    /// How likely each of them is hit; nil: certainly.
+    /// The probability for each of them; nil: certain.
     public var probability: Double?
-    /// How long the fault stands; nil: until it is used up or cleared.
+    /// The lifetime of the fault; nil: until it is used up or cleared.
     public var lifetimeMilliseconds: Int?
-    /// Happens now, on the open connections, instead of waiting for requests. Of what ends a connection, of `silence`
-    /// and of `condition`, which then spares new connections.
+    /// True if it takes effect immediately, on the open connections, instead of waiting for requests. For effects that
+    /// end a connection, for `silence` and for `condition`, which then spares new connections.
     public var isImmediate: Bool
     public var effect: Effect
 
@@ -73,10 +73,10 @@ public struct APNSSimulatorFault: Hashable, Sendable {
 }
 
 extension APNSSimulatorFault {
-    /// What a fault waits for.
+    /// The event that a fault waits for.
     enum Stage: Hashable { case request, connections, connect, listener, now }
 
-    /// A condition with a token, a count or a probability waits for a request and then befalls its connection.
+    /// A condition with a token, a count or a probability waits for a request and then applies to its connection.
     var stage: Stage {
         switch self.effect {
         case .answer, .delay, .randomDelay, .resetStream: .request
@@ -90,7 +90,7 @@ extension APNSSimulatorFault {
         }
     }
 
-    /// The condition that stands with the fault.
+    /// The condition that lasts as long as the fault.
     var condition: APNSSimulatorCondition? {
         switch self.effect {
         case .condition(let condition): condition

@@ -1,7 +1,7 @@
 import Model
 
 extension APNSSimulatorFaults.Standing {
-    /// The fault as `GET /faults` shows it, in the words of `POST /faults`.
+    /// The fault as shown by `GET /faults`, in the form of `POST /faults`.
     var json: JSON {
         var object = JSONObject([("fault", .integer(Int64(self.number)))])
         object["token"] = self.fault.token.map { .string($0) }

@@ -1,17 +1,17 @@
-/// The faults that stand, and the choice of the one that hits a request or a new connection.
+/// The present faults, and the choice of the one that applies to a request or a new connection.
 ///
 /// One for this token and connection comes first, then one for the token, the connection, all; among equals the oldest.
-/// A fault with a count goes when it is used up, so several in a row make a script.
+/// A fault with a count is removed when it is used up, so several in a row make a script.
 struct APNSSimulatorFaults {
-    /// A fault with its number and how often it may still hit.
+    /// A fault with its number and its remaining count.
     struct Standing: Hashable {
         let number: Int
         let fault: APNSSimulatorFault
         var remaining: Int?
-        /// The only connections that it may hit; nil: what the fault says.
+        /// The only connections that it may affect; nil: those that the fault names.
         var connections: Set<Int>?
 
-        /// Whether the fault means a connection; a particular one goes before all.
+        /// True if the fault applies to a connection; a particular one takes precedence over all.
         fileprivate func matches(_ connection: Int) -> Bool {
             if let connections { return connections.contains(connection) }
             return self.fault.connection.map { $0 == connection } ?? true
@@ -20,23 +20,23 @@ struct APNSSimulatorFaults {
         fileprivate var isParticular: Bool { self.connections != nil || self.fault.connection != nil }
     }
 
-    /// How many may stand at once.
+    /// The most faults at once.
     static let limit = 20_000
 
-    /// Those that wait for a request of one token.
+    /// Faults that wait for a request of one token.
     private var byToken: [String: [Standing]] = [:]
-    /// Those that wait for any request.
+    /// Faults that wait for any request.
     private var general: [Standing] = []
-    /// Those that wait for a new connection.
+    /// Faults that wait for a new connection.
     private var connects: [Standing] = []
-    /// Those that hold: conditions and the closed listener.
+    /// Lasting faults: conditions and the closed listener.
     private var lasting: [Standing] = []
     private var number = 0
     private(set) var count = 0
 
-    /// Puts a fault up.
-    /// - Parameter connections: the only ones that are meant.
-    /// - Returns: its number, or nil when `limit` faults stand already.
+    /// Adds a fault.
+    /// - Parameter connections: the only ones that it may affect.
+    /// - Returns: its number, or nil if there are `limit` faults already.
     mutating func add(_ fault: APNSSimulatorFault, connections: Set<Int>? = nil) -> Int? {
         guard self.count < Self.limit else { return nil }
         self.number += 1
@@ -56,15 +56,15 @@ struct APNSSimulatorFaults {
         return self.number
     }
 
-    /// Takes one down whose time is over.
-    /// - Returns: what it was; nil when it stood no longer.
+    /// Removes one whose time is over.
+    /// - Returns: the fault; nil if it was gone already.
     mutating func remove(_ number: Int) -> APNSSimulatorFault? {
         let removed = self.take(number)
         if removed != nil { self.count -= 1 }
         return removed
     }
 
-    /// Takes all down.
+    /// Removes all.
     mutating func removeAll() {
         self.byToken = [:]
         self.general = []
@@ -73,16 +73,16 @@ struct APNSSimulatorFaults {
         self.count = 0
     }
 
-    /// Those that stand, oldest first.
+    /// All present faults, oldest first.
     var all: [Standing] {
         (self.byToken.values.flatMap { $0 } + self.general + self.connects + self.lasting)
             .sorted { $0.number < $1.number }
     }
 
-    /// Whether a fault keeps the port closed.
+    /// True if a fault keeps the port closed.
     var isListenerClosed: Bool { self.lasting.contains { $0.fault.effect == .closeListener } }
 
-    /// The fault for one request, which uses it up by one.
+    /// The fault for one request, whose count it decreases.
     mutating func hit(
         token: some StringProtocol, connection: Int, using random: inout SeededGenerator
     ) -> APNSSimulatorFault? {
@@ -100,12 +100,12 @@ struct APNSSimulatorFaults {
         return Self.hit(in: &self.general, connection: connection, &self.count, &random)
     }
 
-    /// The fault for a new connection, which uses it up by one.
+    /// The fault for a new connection, whose count it decreases.
     mutating func hitConnect(
         isAccepted: Bool, using random: inout SeededGenerator
     ) -> APNSSimulatorConnectFault? {
         guard !self.connects.isEmpty else { return nil }
-        // Those of the first bytes and those of the first SETTINGS ask at different times.
+        // Faults of the first bytes and those of the first SETTINGS are looked up at different times.
         let fault = Self.hit(in: &self.connects, connection: 0, &self.count, &random) { fault in
             if case .connect(.lateSettings) = fault.effect { isAccepted } else { !isAccepted }
         }
@@ -113,7 +113,7 @@ struct APNSSimulatorFaults {
         return nil
     }
 
-    /// All that ails a connection now.
+    /// All conditions of a connection at the moment.
     func conditions(connection: Int) -> APNSSimulatorConditions {
         var conditions = APNSSimulatorConditions()
         guard !self.lasting.isEmpty else { return conditions }

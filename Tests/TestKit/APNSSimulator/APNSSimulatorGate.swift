@@ -1,11 +1,11 @@
 import NIOCore
 
-/// Stands between HTTP/2 and TLS, and keeps SETTINGS and GOAWAY in the hands of the simulator.
+/// Sits between HTTP/2 and TLS, and leaves SETTINGS and GOAWAY to the simulator.
 ///
 /// NIOHTTP2Handler ends a connection whose client opens too many streams, and refuses every stream once it has sent
-/// GOAWAY. The simulator must do either, neither or the opposite, and wants to see what clients do. So the handler
-/// above is told that there is no limit (its SETTINGS are dropped and acknowledged here), and the real SETTINGS and
-/// GOAWAY are written here as bytes. All frames of a burst become one TLS record.
+/// GOAWAY. The simulator must do either, neither or the opposite, and must see the behaviour of clients. So the handler
+/// above sees no limit (its SETTINGS are dropped and acknowledged here), and the real SETTINGS and GOAWAY are written
+/// here as bytes. All frames of a burst become one TLS record.
 /// Source: RFC 9113 §4.1, §6.5, §6.8
 final class APNSSimulatorGate: ChannelDuplexHandler {
     typealias InboundIn = ByteBuffer
@@ -22,9 +22,9 @@ final class APNSSimulatorGate: ChannelDuplexHandler {
     private var isHeld = false
     private var trickle: APNSSimulatorPace?
     private var drip: Scheduled<Void>?
-    /// Fewer than nine bytes of a frame's header that were the end of a read.
+    /// Fewer than nine bytes of a frame's header, from the end of a read.
     private var carry = ByteBuffer()
-    /// Bytes of a frame, or of the client's preface, that are still to pass.
+    /// Bytes of a frame, or of the client's preface, that have yet to pass.
     private var passing = 24
     private var hasSeenSettings = false
     private var acknowledges = false
@@ -81,7 +81,7 @@ final class APNSSimulatorGate: ChannelDuplexHandler {
         self.pass(input, begin, position, context)
     }
 
-    /// - Returns: whether the frame is the acknowledgement of SETTINGS, which is not passed on.
+    /// - Returns: true if the frame is the acknowledgement of SETTINGS, which is not passed on.
     private func takeHeader(of input: ByteBuffer, at position: Int) -> Bool {
         let bytes = input.viewBytes(at: position, length: 5) ?? ByteBufferView(ByteBuffer())
         guard bytes.count == 5 else { return false }
@@ -158,7 +158,7 @@ final class APNSSimulatorGate: ChannelDuplexHandler {
         }
     }
 
-    /// Holds back all that is sent, or lets it go.
+    /// Holds back all output, or releases it.
     func setHeld(_ isHeld: Bool) {
         guard self.isHeld != isHeld else { return }
         self.isHeld = isHeld
@@ -174,7 +174,7 @@ final class APNSSimulatorGate: ChannelDuplexHandler {
         if let context { self.flush(context: context) }
     }
 
-    /// Sends a frame of our own. What the handler above still holds must have been flushed before.
+    /// Sends a frame of our own. Data held by the handler above must have been flushed before.
     func send(_ frame: [UInt8]) {
         self.pending.writeBytes(frame)
         if let context { self.flush(context: context) }

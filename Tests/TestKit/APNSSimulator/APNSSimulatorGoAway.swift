@@ -2,26 +2,26 @@
 ///
 /// Source: RFC 9113 §6.8; Wallet Orders §4.5: the debug data is JSON with `reason`
 public struct APNSSimulatorGoAway: Hashable, Sendable {
-    /// Which stream is named as the last one.
+    /// The stream that is named as the last one.
     public enum Last: Hashable, Sendable {
-        /// The request that caused it, which is answered; at once: every stream that was opened.
+        /// The request that caused it, which is answered; if immediate: every stream that was opened.
         case processed
-        /// The last request that was decided before it; the one that caused it may be sent again elsewhere.
+        /// The last request decided before it; the one that caused it may be sent again on another connection.
         case unprocessed
-        /// So many streams below the last one that was decided: a lie, what is above was delivered all the same.
+        /// This many streams below the last one decided: false, since those above were delivered all the same.
         case behind(Int)
     }
 
     /// The `reason` in the debug data; nil: no debug data.
     public var reason: String?
-    /// The debug data as it is, in place of `reason`.
+    /// The literal debug data, in place of `reason`.
     public var debug: String?
     /// Source: RFC 9113 §7: 0 is NO_ERROR
     public var errorCode: Int
     public var last: Last
-    /// A pair: first one with 2^31-1, then after this pause the real one; requests between them are processed.
+    /// A pair: first one with 2^31-1, then after this pause the real one; requests in between are processed.
     public var pairPauseMilliseconds: Int?
-    /// Whether the connection closes when the streams up to the last one have ended.
+    /// True if the connection closes when the streams up to the last one have ended.
     public var closes: Bool
 
     public init(
@@ -36,6 +36,6 @@ public struct APNSSimulatorGoAway: Hashable, Sendable {
         self.closes = closes
     }
 
-    /// What stands in the debug data.
+    /// The content of the debug data.
     var debugData: String { self.debug ?? self.reason.map { APNSSimulatorAnswer(200, $0).body } ?? "" }
 }

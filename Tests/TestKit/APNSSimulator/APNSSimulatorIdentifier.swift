@@ -8,7 +8,7 @@ public struct APNSSimulatorIdentifier: Hashable, Sendable, CustomStringConvertib
         self.low = low
     }
 
-    /// One of version 4.
+    /// A random UUID of version 4.
     ///
     /// Source: RFC 9562 §5.4
     static func random(using generator: inout some RandomNumberGenerator) -> Self {
@@ -18,7 +18,7 @@ public struct APNSSimulatorIdentifier: Hashable, Sendable, CustomStringConvertib
     }
 
     /// - Parameter text: canonical: 32 lower-case hexadecimal digits in five groups, 8-4-4-4-12.
-    /// - Returns: nil when it is anything else.
+    /// - Returns: nil if it is anything else.
     ///
     /// Source: Wallet Orders §4.3
     init?(canonical text: String) {

@@ -1,8 +1,8 @@
 import NIOCore
 
-/// The port for notifications, which may be closed for a while and comes back on the same number.
+/// The port for notifications, which may be closed for a while and opens again with the same number.
 ///
-/// On the simulator's event loop. While it is closed the port is reserved, so that nobody else gets it.
+/// On the simulator's event loop. While it is closed the port is reserved, so that no other process gets it.
 final class APNSSimulatorListener {
     let port: Int
     private let bindPort: @Sendable (_ port: Int) -> EventLoopFuture<any Channel>
@@ -13,7 +13,7 @@ final class APNSSimulatorListener {
     private var isBinding = false
     private var hasEnded = false
 
-    /// How long to wait before the port is tried again.
+    /// The pause before another attempt to bind the port.
     static let pause = TimeAmount.milliseconds(20)
 
     init(
@@ -39,7 +39,7 @@ final class APNSSimulatorListener {
         }
     }
 
-    /// Closes the port for good.
+    /// Closes the port permanently.
     func end() {
         self.hasEnded = true
         self.reserved?.release()

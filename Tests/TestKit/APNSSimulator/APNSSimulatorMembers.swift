@@ -1,16 +1,16 @@
 import Model
 
-/// Why a command cannot be followed; a sentence for the person who gave it.
+/// The reason why a command is rejected; a sentence for the person who sent it.
 struct APNSSimulatorFaultError: Error, Hashable { let message: String }
 
-/// The members of a JSON object that somebody has sent, read with a sentence for each that is wrong.
+/// The members of a received JSON object, read with a sentence for each that is wrong.
 struct APNSSimulatorMembers {
     let object: JSONObject
-    /// Where the object stands: `$`, or `$.steps[3].fault`.
+    /// The path of the object: `$`, or `$.steps[3].fault`.
     let path: String
 
     /// The object of a body.
-    /// - Parameter what: what it is, with its article: `a fault`.
+    /// - Parameter what: the name of the object, with its article: `a fault`.
     init(json bytes: [UInt8], _ what: String) throws(APNSSimulatorFaultError) {
         let json: JSON
         do { json = try JSON(parsing: bytes) } catch {
@@ -28,7 +28,7 @@ struct APNSSimulatorMembers {
         self.path = path
     }
 
-    /// Refuses a member that nobody knows.
+    /// Rejects unknown members.
     func allow(_ names: Set<String>, of what: String) throws(APNSSimulatorFaultError) {
         for member in self.object.members where !names.contains(member.name) {
             throw self.error("\(self.path).\(member.name) is not a member of \(what)")
@@ -45,7 +45,7 @@ struct APNSSimulatorMembers {
         try self.value(name, "true or false") { $0.bool }
     }
 
-    /// A member that can only be there as `true`.
+    /// Requires a member to be `true` if present.
     func requireTrue(_ name: String) throws(APNSSimulatorFaultError) {
         guard self.object[name] == true else { throw self.error("\(self.path).\(name) must be true") }
     }

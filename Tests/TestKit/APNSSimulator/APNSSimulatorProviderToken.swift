@@ -1,7 +1,7 @@
 import Foundation
 import Model
 
-/// A provider token taken apart; nothing but its form is checked.
+/// A parsed provider token; only its form is checked.
 ///
 /// Source: Wallet Orders §4.4; RFC 7515 §3.1
 struct APNSSimulatorProviderToken: Hashable {
@@ -11,7 +11,7 @@ struct APNSSimulatorProviderToken: Hashable {
     let team: String
     /// `iat`.
     let issuedEpochSeconds: Int64
-    /// What is signed: header and claims as they stand, with the dot.
+    /// The signed bytes: header and claims as received, with the dot.
     let signed: [UInt8]
     /// r and s, 32 bytes each.
     let signature: [UInt8]

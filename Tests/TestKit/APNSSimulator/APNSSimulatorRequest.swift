@@ -1,4 +1,4 @@
-/// What a client sent for one notification, as it came: nothing is checked yet.
+/// A client's request for one notification, as received: nothing is checked yet.
 public struct APNSSimulatorRequest: Hashable, Sendable {
     public var method = ""
     public var path = ""
@@ -9,9 +9,9 @@ public struct APNSSimulatorRequest: Hashable, Sendable {
     public var identifier: String?
     public var collapseIdentifier: String?
     public var authorization: String?
-    /// A header that APNs knows stood more than once.
+    /// True if a header that APNs knows occurred more than once.
     public var hasDuplicates = false
-    /// Which fields stand, or are put, in HPACK's table.
+    /// Fields that are in, or are added to, HPACK's table.
     public var indexed = Fields()
     public var body: [UInt8] = []
 
@@ -38,7 +38,7 @@ public struct APNSSimulatorRequest: Hashable, Sendable {
         if let index = Fields.known.firstIndex(of: name) { self.indexed.insert(Fields(rawValue: 1 << index)) }
     }
 
-    /// Takes one header field in; unknown ones are ignored as APNs does.
+    /// Processes one header field; unknown ones are ignored as APNs does.
     ///
     /// Source: Wallet Orders §4.3
     public mutating func take(name: String, value: String) {
@@ -61,9 +61,9 @@ public struct APNSSimulatorRequest: Hashable, Sendable {
         member = value
     }
 
-    /// What stands behind `/3/device/`; nil when the path is another one.
+    /// The text after `/3/device/`; nil if the path is another one.
     public var deviceToken: Substring? {
-        // Bytes, not characters: it is asked several times for each request.
+        // Bytes, not characters: this runs several times for each request.
         let prefix = "/3/device/".utf8
         guard self.path.utf8.starts(with: prefix) else { return self.path == "/3/device" ? "" : nil }
         let token = self.path.utf8.dropFirst(prefix.count)

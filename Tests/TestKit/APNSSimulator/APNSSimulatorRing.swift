@@ -1,18 +1,18 @@
-/// The last ones of many: the oldest goes when it is full. Each has a sequence of its own.
+/// The last elements of many: the oldest is overwritten when it is full. Each has a sequence of its own.
 struct APNSSimulatorRing<Element> {
     private var ring: [Element] = []
-    /// Where the oldest stands once the ring is full.
+    /// The index of the oldest once the ring is full.
     private var start = 0
     private let limit: Int
     /// The sequence of the newest, also after it was removed.
     private(set) var last: UInt64 = 0
-    /// How many were overwritten.
+    /// The number of elements that were overwritten.
     private(set) var dropped: UInt64 = 0
 
-    /// - Parameter limit: how many are kept, at least one.
+    /// - Parameter limit: the most elements kept, at least one.
     init(limit: Int) { self.limit = max(1, limit) }
 
-    /// Adds the next one; `make` is given its sequence.
+    /// Adds the next one; `make` receives its sequence.
     mutating func append(_ make: (_ sequence: UInt64) -> Element) {
         self.last += 1
         let element = make(self.last)
@@ -25,7 +25,7 @@ struct APNSSimulatorRing<Element> {
         }
     }
 
-    /// Those with a higher sequence, oldest first, and the sequence to ask after next time.
+    /// Elements with a higher sequence, oldest first, and the sequence to pass in the next request.
     func elements(after sequence: UInt64, limit: Int = .max) -> (elements: [Element], last: UInt64) {
         let newer = self.last > sequence ? self.last - sequence : 0
         let available = newer > UInt64(self.ring.count) ? self.ring.count : Int(newer)
@@ -36,7 +36,7 @@ struct APNSSimulatorRing<Element> {
         return (taken, available == 0 ? self.last : count == 0 ? sequence : self.last - left)
     }
 
-    /// Forgets all; sequences go on.
+    /// Removes all; sequences continue.
     mutating func removeAll() {
         self.ring = []
         self.start = 0

@@ -1,8 +1,8 @@
 import Model
 
-/// What APNs refuses in a request, and with which words.
+/// The requests that APNs refuses, and its reasons.
 ///
-/// The order is ours where Apple says nothing: what the request is, who sends it, its headers, its body. The first rule
+/// The order is ours where Apple says nothing: the request itself, its sender, its headers, its body. The first rule
 /// that is violated gives the answer. Source: Wallet Orders §4.3, §4.6
 public struct APNSSimulatorRules: Hashable, Sendable {
     /// The topics that may be pushed to; empty: any with a provider token.
@@ -22,17 +22,17 @@ public struct APNSSimulatorRules: Hashable, Sendable {
 
     public init(topics: Set<String> = []) { self.topics = topics }
 
-    /// The rules that hold whoever asks.
-    /// - Returns: nil when none is violated.
+    /// Checks the rules that apply to every sender.
+    /// - Returns: nil if none is violated.
     public func refusal(ofShapeOf request: APNSSimulatorRequest) -> APNSSimulatorAnswer? {
         guard request.method == "POST" else { return APNSSimulatorAnswer(405, "MethodNotAllowed") }
         guard request.deviceToken != nil else { return APNSSimulatorAnswer(404, "BadPath") }
         return request.hasDuplicates ? APNSSimulatorAnswer(400, "DuplicateHeaders") : nil
     }
 
-    /// The rules for headers and path, once it is known who asks.
+    /// Checks the rules for headers and path, once the sender is known.
     /// - Parameter certificateTopic: the user identifier of the client's certificate; nil with a provider token.
-    /// - Returns: nil when none is violated.
+    /// - Returns: nil if none is violated.
     public func refusal(
         ofHeadersOf request: APNSSimulatorRequest, certificateTopic: String?
     ) -> APNSSimulatorAnswer? {
@@ -65,9 +65,9 @@ public struct APNSSimulatorRules: Hashable, Sendable {
         return nil
     }
 
-    /// The rules for the body.
+    /// Checks the rules for the body.
     ///
-    /// `BadPayload` is our own word: Apple's table names none for a body that is not a JSON object.
+    /// `BadPayload` is our own reason: Apple's table names none for a body that is not a JSON object.
     public func refusal(ofBody body: [UInt8]) -> APNSSimulatorAnswer? {
         if body.isEmpty { return APNSSimulatorAnswer(400, "PayloadEmpty") }
         if body.count > Self.bodyLimit { return APNSSimulatorAnswer(413, "PayloadTooLarge") }
@@ -78,7 +78,7 @@ public struct APNSSimulatorRules: Hashable, Sendable {
         return nil
     }
 
-    /// A certificate speaks for its own topic, which is then the default; a provider token for those of its team.
+    /// A certificate is valid for its own topic, which is then the default; a provider token for those of its team.
     private func topicFault(_ topic: String?, certificateTopic: String?) -> String? {
         guard let topic = topic ?? certificateTopic else { return "MissingTopic" }
         guard !topic.isEmpty, topic.utf8.allSatisfy(Self.isTopicByte) else { return "BadTopic" }
@@ -86,7 +86,7 @@ public struct APNSSimulatorRules: Hashable, Sendable {
         return self.topics.isEmpty || self.topics.contains(topic) ? nil : "TopicDisallowed"
     }
 
-    /// Absent is 10, and 10 is an error for what runs in the background.
+    /// Absent means 10, and 10 is an error for background notifications.
     private static func isPriority(_ priority: String?, of pushType: String?) -> Bool {
         switch priority ?? "10" {
         case "10": pushType != "background"
@@ -97,7 +97,7 @@ public struct APNSSimulatorRules: Hashable, Sendable {
 
     /// A UNIX time in whole seconds, or nil.
     ///
-    /// The bound (the year 2106) is ours: Apple names none, but who writes milliseconds for seconds must not get away.
+    /// The bound (the year 2106) is ours: Apple names none, but milliseconds in place of seconds must be rejected.
     static func seconds(_ text: String) -> Int64? {
         guard !text.isEmpty, text.utf8.allSatisfy({ (0x30...0x39).contains($0) }) else { return nil }
         return UInt32(text).map { Int64($0) }

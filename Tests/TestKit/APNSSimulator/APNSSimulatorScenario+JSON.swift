@@ -1,14 +1,14 @@
 import Model
 
 extension APNSSimulatorScenario {
-    /// How many steps a scenario has at most.
+    /// The most steps of a scenario.
     static let stepLimit = 10_000
 
-    /// Reads the body of `POST /scenario`.
+    /// Parses the body of `POST /scenario`.
     ///
     /// `{"seed": 7, "steps": [{"at": 1.5, "for": 2, "fault": {…}}, {"afterRequests": 1000, "fault": {…}}]}`: `at` and
     /// `for` in seconds; a fault as in `POST /faults`.
-    /// - Parameter nowEpochMilliseconds: the timestamp of a 410 that brings none.
+    /// - Parameter nowEpochMilliseconds: the timestamp of a 410 without one.
     public init(json bytes: [UInt8], nowEpochMilliseconds: Int64) throws(APNSSimulatorError) {
         do {
             try self.init(reading: bytes, nowEpochMilliseconds: nowEpochMilliseconds)

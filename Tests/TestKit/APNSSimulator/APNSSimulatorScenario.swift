@@ -1,10 +1,10 @@
-/// Faults with their times: a play that runs by itself.
+/// Faults with their times: a script that runs by itself.
 public struct APNSSimulatorScenario: Hashable, Sendable {
-    /// When a step's turn is.
+    /// The time of a step.
     public enum Time: Hashable, Sendable {
-        /// So long after the start.
+        /// This long after the start.
         case at(milliseconds: Int)
-        /// After so many requests, counted from the start.
+        /// After this many requests, counted from the start.
         case afterRequests(Int)
     }
 
@@ -19,7 +19,7 @@ public struct APNSSimulatorScenario: Hashable, Sendable {
         }
     }
 
-    /// What random numbers are drawn from; nil: they go on as they were.
+    /// The seed of random numbers; nil: the sequence continues.
     public var seed: UInt64?
     /// In any order.
     public var steps: [Step]
@@ -30,20 +30,20 @@ public struct APNSSimulatorScenario: Hashable, Sendable {
     }
 }
 
-/// Where a running scenario is. Steps of the same moment come in the order in which they were written.
+/// The progress of a running scenario. Steps of the same moment come in the order in which they were written.
 struct APNSSimulatorScript {
-    /// Tells runs apart.
+    /// Identifies the run.
     let number: UInt64
     private let start: Int64
     private let firstRequest: UInt64
-    /// What is still to come, the next one last.
+    /// The steps still to come, the next one last.
     private var timed: [(milliseconds: Int64, step: APNSSimulatorScenario.Step)] = []
     private var counted: [(requests: UInt64, step: APNSSimulatorScenario.Step)] = []
     private(set) var done = 0
 
     /// - Parameters:
-    ///   - now: on a clock that does not jump.
-    ///   - requests: how many have come before.
+    ///   - now: on a monotonic clock.
+    ///   - requests: the number of requests before.
     init(_ scenario: APNSSimulatorScenario, nowMilliseconds now: Int64, requests: UInt64) {
         var random = SystemRandomNumberGenerator()
         self.number = random.next()
@@ -60,13 +60,13 @@ struct APNSSimulatorScript {
         self.counted.sort { $0.requests > $1.requests }
     }
 
-    /// When the next step by time is due.
+    /// The time when the next step by time is due.
     var nextMilliseconds: Int64? { self.timed.last?.milliseconds }
-    /// After how many requests in all the next step by count is due.
+    /// The total number of requests at which the next step by count is due.
     var nextRequests: UInt64? { self.counted.last?.requests }
     var remaining: Int { self.timed.count + self.counted.count }
 
-    /// Takes the steps that are due.
+    /// Removes and returns the steps that are due.
     mutating func take(nowMilliseconds now: Int64, requests: UInt64) -> [APNSSimulatorScenario.Step] {
         var due: [APNSSimulatorScenario.Step] = []
         while let next = self.timed.last, next.milliseconds <= now {

@@ -1,9 +1,9 @@
 import NIOCore
 
 extension APNSSimulatorState {
-    /// Puts a fault up, or does at once what is immediate.
-    /// - Returns: the fault's number (nil for one that is done at once) and how many connections were touched; nil when
-    ///   too many stand.
+    /// Adds a fault, or performs an immediate one.
+    /// - Returns: the fault's number (nil for an immediate one) and the number of affected connections; nil if there
+    ///   are too many faults.
     @discardableResult
     func add(_ fault: APNSSimulatorFault) -> (number: Int?, connections: Int)? {
         var fault = fault
@@ -28,7 +28,7 @@ extension APNSSimulatorState {
         return (number, isFelt ? touched.count : 0)
     }
 
-    /// A request has brought a condition over its connection.
+    /// Applies a condition to a connection because of a request.
     func befall(
         _ connection: APNSSimulatorConnection, _ condition: APNSSimulatorCondition, lifetimeMilliseconds: Int?
     ) {
@@ -40,7 +40,7 @@ extension APNSSimulatorState {
         connection.set(self.faults.conditions(connection: connection.number))
     }
 
-    /// Takes all faults down; connections are well again, the port is open. A running scenario goes on.
+    /// Removes all faults; connections are healthy again, the port is open. A running scenario continues.
     func clearFaults() {
         self.faults.removeAll()
         self.feel()
@@ -72,7 +72,7 @@ extension APNSSimulatorState {
         }
     }
 
-    /// Has connections and listener take up what stands now.
+    /// Applies the present faults to connections and listener.
     private func feel() {
         for connection in self.connections.values {
             connection.set(self.faults.conditions(connection: connection.number))
@@ -92,7 +92,7 @@ extension APNSSimulatorState {
 
     // MARK: scenarios
 
-    /// Starts a scenario; one that runs ends.
+    /// Starts a scenario; a running one ends.
     func run(_ scenario: APNSSimulatorScenario) {
         if let seed = scenario.seed { self.random = SeededGenerator(seed: seed) }
         self.script = APNSSimulatorScript(
@@ -100,7 +100,7 @@ extension APNSSimulatorState {
         self.play()
     }
 
-    /// Ends the scenario; its faults stay until they are used up, over or cleared.
+    /// Ends the scenario; its faults remain until they are used up, over or cleared.
     func clearScenario() { self.script = nil }
 
     /// The answer of `GET /scenario`.
@@ -109,12 +109,12 @@ extension APNSSimulatorState {
             ?? "{\"running\":false}"
     }
 
-    /// A request more: a step may wait for it.
+    /// Counts a request: a step may wait for it.
     func requestArrived() {
         if let requests = self.script?.nextRequests, self.statistics.requests >= requests { self.play() }
     }
 
-    /// Does what is due, and comes back for the next.
+    /// Performs the steps that are due, and schedules the next.
     private func play() {
         guard var script = self.script else { return }
         let due = script.take(nowMilliseconds: Self.uptimeMilliseconds, requests: self.statistics.requests)

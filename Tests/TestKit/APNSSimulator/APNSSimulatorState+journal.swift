@@ -1,5 +1,5 @@
 extension APNSSimulatorState {
-    /// Writes a request down and wakes who waits for deliveries.
+    /// Records a request and wakes those that wait for deliveries.
     func record(
         _ request: APNSSimulatorRequest, _ identifier: APNSSimulatorIdentifier, _ answer: APNSSimulatorAnswer?,
         _ connection: APNSSimulatorConnection, stream: Int, now: Int64, delay: Int
@@ -24,13 +24,13 @@ extension APNSSimulatorState {
         self.wake()
     }
 
-    /// Writes down what happened on a connection.
+    /// Records an event on a connection.
     func note(_ kind: APNSSimulatorEvent.Kind, _ connection: Int) {
         self.statistics.count(kind)
         self.append(kind, connection, self.nowEpochMilliseconds)
     }
 
-    /// Writes down what a client should not have done.
+    /// Records a client's violation.
     func note(_ violation: APNSSimulatorViolation, _ connection: Int, stream: Int? = nil) {
         self.note(.violation(violation, stream: stream), connection)
     }
@@ -62,7 +62,7 @@ extension APNSSimulatorState {
 
     func clearEvents() { self.eventRing.removeAll() }
 
-    /// The counters, with what the open connections add.
+    /// The counters, including those of the open connections.
     var currentStatistics: APNSSimulatorStatistics {
         var statistics = self.statistics
         for connection in self.connections.values {

@@ -1,8 +1,8 @@
 import NIOCore
 
-/// Everything the simulator knows. Lives on its one event loop, so nothing here is locked.
+/// The whole state of the simulator. Lives on its one event loop, so nothing here is locked.
 ///
-/// Faults and scenarios are in `APNSSimulatorState+faults.swift`, what was seen in `APNSSimulatorState+journal.swift`.
+/// Faults and scenarios are in `APNSSimulatorState+faults.swift`, records in `APNSSimulatorState+journal.swift`.
 final class APNSSimulatorState {
     let configuration: APNSSimulatorConfiguration
     let rules: APNSSimulatorRules
@@ -14,10 +14,10 @@ final class APNSSimulatorState {
     var listener: APNSSimulatorListener?
     var deliveryRing: APNSSimulatorRing<APNSSimulatorDelivery>
     var eventRing: APNSSimulatorRing<APNSSimulatorEvent>
-    /// Deliveries of connections that ended whose answers their clients may not have read.
+    /// Deliveries on connections that have ended whose answers their clients may not have read.
     var unheardRing: APNSSimulatorRing<UInt64>
     var statistics = APNSSimulatorStatistics()
-    /// How far the clock was moved by faults.
+    /// The shift of the clock by faults.
     var clockShiftMilliseconds: Int64 = 0
     private(set) var connections: [Int: APNSSimulatorConnection] = [:]
     private var reconnects: [String: APNSSimulatorReconnects] = [:]
@@ -29,7 +29,7 @@ final class APNSSimulatorState {
     private var late = APNSSimulatorLateAnswers()
     private var lateTimer: (deadline: NIODeadline, task: Scheduled<Void>)?
 
-    /// How many may wait for deliveries at once.
+    /// The most requests that may wait for deliveries at once.
     static let waiterLimit = 256
 
     private struct Waiter {
@@ -51,7 +51,7 @@ final class APNSSimulatorState {
         self.identifiers = SeededGenerator(seed: system.next())
     }
 
-    /// The time as the simulator has it.
+    /// The simulator's time.
     var nowEpochMilliseconds: Int64 {
         self.configuration.nowEpochMilliseconds().addingReportingOverflow(self.clockShiftMilliseconds).partialValue
     }
@@ -88,7 +88,7 @@ final class APNSSimulatorState {
 
     // MARK: identifiers
 
-    /// The request's own identifier if it is a good one, otherwise a new one.
+    /// The request's own identifier if it is valid, otherwise a new one.
     func identifier(for request: APNSSimulatorRequest) -> APNSSimulatorIdentifier {
         request.identifier.flatMap { APNSSimulatorIdentifier(canonical: $0) } ?? self.randomIdentifier()
     }
@@ -105,7 +105,7 @@ final class APNSSimulatorState {
 
     // MARK: late answers
 
-    /// Gives an answer after so many milliseconds.
+    /// Sends an answer after a delay in milliseconds.
     func answerLater(
         _ answer: APNSSimulatorAnswer, _ identifier: APNSSimulatorIdentifier, connection: Int, stream: Int,
         after milliseconds: Int
@@ -127,7 +127,7 @@ final class APNSSimulatorState {
 
     private func giveLateAnswers() {
         self.lateTimer = nil
-        // What is due within the same millisecond goes with it.
+        // Answers due within the same millisecond are sent together.
         let now = NIODeadline.now() + .milliseconds(1)
         var touched: Set<Int> = []
         while let entry = self.late.take(due: now) {
@@ -141,7 +141,7 @@ final class APNSSimulatorState {
 
     // MARK: waiting for deliveries
 
-    /// Succeeds when there is something newer, or when the time is over.
+    /// Succeeds when there is something newer, or at the deadline.
     func wait(after sequence: UInt64, atMost wait: TimeAmount) -> EventLoopFuture<Void> {
         guard self.deliveryRing.last <= sequence, wait > .zero, self.waiters.count < Self.waiterLimit else {
             return self.eventLoop.makeSucceededVoidFuture()
@@ -154,14 +154,14 @@ final class APNSSimulatorState {
         return promise.futureResult
     }
 
-    /// Lets everybody who waits go, so that nothing is left when the simulator ends.
+    /// Ends all waiting, so that nothing is left when the simulator ends.
     func end() {
         for number in Array(self.waiters.keys) { self.finish(number) }
         self.script = nil
         self.listener?.end()
     }
 
-    /// Wakes who waits for what has come.
+    /// Wakes the requests that wait for newer deliveries.
     func wake() {
         guard !self.waiters.isEmpty else { return }
         for (number, waiter) in self.waiters where waiter.after < self.deliveryRing.last { self.finish(number) }

@@ -20,16 +20,16 @@ public struct APNSSimulatorStatistics: Hashable, Sendable {
     public var mostStreams = 0
     public var goAways: UInt64 = 0
     public var pings: UInt64 = 0
-    /// Streams that clients gave up.
+    /// Streams that clients reset.
     public var resetByClients: UInt64 = 0
     public var faults: UInt64 = 0
-    /// Requests in the last whole second in which there were any, and the most in one.
+    /// Requests in the last whole second with any, and the most in one second.
     public var requestsPerSecond = 0
     public var mostRequestsPerSecond = 0
     private var second: Int64 = 0
     private var inSecond = 0
 
-    /// How many outcomes are told apart; a fault may have any words for a reason.
+    /// The most distinct outcomes; a fault may have any words for a reason.
     static let outcomeLimit = 1_000
 
     /// Counts a request.
@@ -48,7 +48,7 @@ public struct APNSSimulatorStatistics: Hashable, Sendable {
         self.mostRequestsPerSecond = max(self.mostRequestsPerSecond, self.inSecond)
     }
 
-    /// Counts anything else.
+    /// Counts an event.
     mutating func count(_ kind: APNSSimulatorEvent.Kind) {
         switch kind {
         case .opened: self.openedConnections += 1

@@ -1,37 +1,37 @@
 import Cryptography
 
-/// What one connection has shown of provider tokens.
+/// The provider tokens seen on one connection.
 struct APNSSimulatorTokenHistory: Hashable {
-    /// The last one that was taken.
+    /// The last one that was accepted.
     fileprivate(set) var authorization: String?
     fileprivate(set) var token: APNSSimulatorProviderToken?
     fileprivate(set) var takenEpochSeconds: Int64 = 0
 
-    /// Whether a request with a valid token has been seen, which is when more than one stream is allowed.
+    /// True if a request with a valid token has been seen, from which on more than one stream is allowed.
     var isProven: Bool { self.token != nil }
 }
 
 /// The rules for provider tokens.
 ///
-/// A signature is verified once per token, not once per request; what was verified is kept for the last few tokens.
+/// A signature is verified once per token, not once per request; the last few verified tokens are kept.
 /// Source: Wallet Orders §4.4, §4.6
 struct APNSSimulatorTokenCheck {
-    /// Keys that may sign; empty: any token of the right form and age is taken without a look at its signature.
+    /// Keys that may sign; empty: any token of the right form and age is accepted without checking its signature.
     let keys: [APNSSimulatorProviderKey]
     private var known: [String: APNSSimulatorProviderToken] = [:]
 
     /// A token older than this has expired.
     static let lifetimeSeconds: Int64 = 3600
-    /// On one connection a new token is taken only this long after the last one.
+    /// On one connection a new token is accepted only this long after the last one.
     static let updateIntervalSeconds: Int64 = 1200
-    /// How far in the future `iat` may be, for clocks that disagree.
+    /// The most seconds that `iat` may be in the future, for clocks that disagree.
     static let skewSeconds: Int64 = 300
-    /// How many verified tokens are kept.
+    /// The most verified tokens that are kept.
     static let knownLimit = 64
 
     init(keys: [APNSSimulatorProviderKey]) { self.keys = keys }
 
-    /// - Returns: nil when the token is taken.
+    /// - Returns: nil if the token is accepted.
     mutating func refusal(
         of authorization: String?, history: inout APNSSimulatorTokenHistory, nowEpochSeconds: Int64
     ) -> APNSSimulatorAnswer? {

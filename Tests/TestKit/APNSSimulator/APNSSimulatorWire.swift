@@ -4,10 +4,10 @@ import NIOCore
     import Glibc
 #endif
 
-/// Stands next to the socket, below TLS, where a network fails: ends without a goodbye, silence, slowness, refusals.
+/// Sits next to the socket, below TLS, where a network fails: abrupt ends, silence, slowness, refusals.
 ///
-/// On the connection's event loop. What a client sends while nothing is read stays in the system's buffers, which are
-/// bounded.
+/// On the connection's event loop. Data that a client sends while nothing is read stays in the system's buffers, which
+/// are bounded.
 final class APNSSimulatorWire: ChannelDuplexHandler {
     typealias InboundIn = ByteBuffer
     typealias InboundOut = ByteBuffer
@@ -17,13 +17,13 @@ final class APNSSimulatorWire: ChannelDuplexHandler {
     private var context: ChannelHandlerContext?
     /// Answers the first bytes with a fatal alert.
     private let alert: UInt8?
-    /// Nothing is read.
+    /// True while nothing is read.
     private var isStopped = false
-    /// Somebody above wanted to read while nothing was.
+    /// True if a handler above requested a read in the meantime.
     private var wantsRead = false
     private var pace: APNSSimulatorPace?
     private var pause: Scheduled<Void>?
-    /// Whether the connection was ended from here.
+    /// True if the connection was ended from here.
     private(set) var hasEnded = false
 
     /// - Parameter alert: the number of the alert that refuses the handshake.
@@ -40,7 +40,7 @@ final class APNSSimulatorWire: ChannelDuplexHandler {
         guard let alert else { return context.fireChannelRead(data) }
         guard !self.hasEnded else { return }
         self.hasEnded = true
-        // A TLS record: alert (21), version 3.3, two bytes: fatal (2) and which. Source: RFC 8446 §5.1, §6
+        // A TLS record: alert (21), version 3.3, two bytes: fatal (2) and the alert. Source: RFC 8446 §5.1, §6
         let record = ByteBuffer(bytes: [21, 3, 3, 0, 2, 2, alert])
         context.writeAndFlush(self.wrapOutboundOut(record), promise: nil)
         context.close(promise: nil)
@@ -105,6 +105,6 @@ final class APNSSimulatorWire: ChannelDuplexHandler {
         set.assumeIsolated().whenComplete { _ in self.context?.close(promise: nil) }
     }
 
-    /// Sends FIN and reads on.
+    /// Sends FIN and continues to read.
     func halfClose() { self.context?.close(mode: .output, promise: nil) }
 }

@@ -1,5 +1,5 @@
 extension RandomHTTP2Server {
-    /// What it says next: nothing, a frame, or some that belong together.
+    /// The server's next output: nothing, a frame, or several that belong together.
     public mutating func speak() -> [UInt8] {
         let first = self.due
         self.due = []
@@ -67,25 +67,25 @@ extension RandomHTTP2Server {
         self.open[stream]?.isAnswered = true
         self.answered[stream] = status
         self.forgetIfOver(stream)
-        // A request that is not all here need not be sent to its end (RFC 9113 §8.1).
+        // A request that is not complete need not be sent to its end (RFC 9113 §8.1).
         guard self.open[stream] != nil, self.chance(0.5) else { return [] }
         self.open[stream] = nil
         return Self.frame(3, 0, stream, Self.big(0))
     }
 
-    // MARK: What is no answer
+    // MARK: Other than answers
 
     private mutating func reset() -> [UInt8] {
         guard let stream = self.anyStream(), self.open[stream]?.isAnswered == false else { return [] }
         self.open[stream] = nil
         let code = self.chance(0.6) ? 7 : UInt32(self.number(below: 16))
         let frame = Self.frame(3, 0, stream, Self.big(code))
-        // APNs has been seen to say it more than once.
+        // APNs has been seen to send it more than once.
         return self.chance(0.1) ? frame + frame : frame
     }
 
     private mutating func goAway() -> [UInt8] {
-        // What was answered was processed; the number may only fall.
+        // Answered streams were processed; the number may only fall.
         let least = max(self.answered.keys.max() ?? 0, self.open.filter { $0.value.status != nil }.keys.max() ?? 0)
         var last = self.pick([UInt32(Int32.max), self.highest, self.highest, least, self.anyStream() ?? 0])
         last = max(least, min(last, self.lastStream ?? .max))
@@ -188,7 +188,7 @@ extension RandomHTTP2Server {
 
     // MARK: Chance
 
-    /// Sorted first, because a dictionary's order is not repeated by a seed.
+    /// Sorted first, because a dictionary's order is not reproduced by a seed.
     private mutating func anyStream() -> UInt32? { self.open.keys.sorted().randomElement(using: &self.random) }
 
     private mutating func number(below bound: Int) -> Int { Int.random(in: 0..<bound, using: &self.random) }

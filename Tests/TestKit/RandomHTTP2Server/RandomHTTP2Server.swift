@@ -1,9 +1,9 @@
-/// Plays the server of an HTTP/2 connection by chance: bytes in, bytes out, no socket and no library of frames.
+/// Plays the server of an HTTP/2 connection at random: bytes in, bytes out, no socket and no library of frames.
 ///
-/// It says mostly what RFC 9113 allows, in any order and form, and if told so what it forbids. A seed repeats
-/// everything it says to the same bytes. It notes what the client does that it must not.
+/// It mostly sends what RFC 9113 allows, in any order and form, and on request what it forbids. The same seed
+/// reproduces its output byte for byte. It records the client's violations.
 public struct RandomHTTP2Server: Sendable {
-    /// How often it does what is no answer, in thousandths of what it says.
+    /// The frequency of output other than answers, in thousandths.
     public struct Manner: Sendable {
         /// Breaks the protocol.
         public var broken = 0
@@ -12,27 +12,27 @@ public struct RandomHTTP2Server: Sendable {
         public var settings = 60
         /// Never ends a stream.
         public var isSilent = false
-        /// The limit of streams it begins with; nil: none is named.
+        /// The initial limit of streams; nil: none is announced.
         public var limit: UInt32? = 100
 
         public init() {}
     }
 
-    /// A request as it stands here.
+    /// The state of a request on this side.
     struct Stream {
-        /// The client has said all it wants to.
+        /// True if the client has ended its side.
         var hasEnded = false
-        /// The final status, once it was sent; the end may be still to come.
+        /// The final status, once it was sent; the end may still follow.
         var status: Int?
-        /// The answer's end was sent.
+        /// True if the answer's end was sent.
         var isAnswered = false
     }
 
-    /// What the client did that it must not do.
+    /// The violations by the client.
     public private(set) var violations: [String] = []
     /// The status of each stream whose answer was sent to its end.
     public internal(set) var answered: [UInt32: Int] = [:]
-    /// It has broken the protocol; from then on nothing can be foretold.
+    /// True if it has broken the protocol; from then on nothing can be predicted.
     public internal(set) var isBroken = false
 
     let manner: Manner
@@ -40,12 +40,12 @@ public struct RandomHTTP2Server: Sendable {
     /// Streams that are neither answered and ended, nor reset.
     var open: [UInt32: Stream] = [:]
     var highest: UInt32 = 0
-    /// Of the last GOAWAY; nil: none was said.
+    /// The last stream of the last GOAWAY; nil: none was sent.
     var lastStream: UInt32?
-    /// What must be said before anything else: acknowledgements.
+    /// Frames that must be sent before anything else: acknowledgements.
     var due: [UInt8] = []
     var limit = UInt32.max
-    /// One for each SETTINGS that the client has not acknowledged yet.
+    /// One limit for each SETTINGS that the client has not acknowledged yet.
     var unacknowledged: [UInt32] = []
     private var acknowledgedLimit = UInt32.max
     private var incoming: [UInt8] = []
@@ -58,10 +58,10 @@ public struct RandomHTTP2Server: Sendable {
         self.due = self.settings(manner.limit.map { [(UInt16(3), $0)] } ?? [])
     }
 
-    /// The client has read a GOAWAY: a new stream is a violation from now on.
+    /// The client has read a GOAWAY: a new stream is a violation from this call on.
     public mutating func goAwayWasRead() { self.clientKnowsGoAway = true }
 
-    /// Takes what the client sent.
+    /// Processes bytes from the client.
     public mutating func receive(_ bytes: some Sequence<UInt8>) {
         self.incoming.append(contentsOf: bytes)
         if !self.hasPreface {
@@ -113,10 +113,10 @@ public struct RandomHTTP2Server: Sendable {
         }
         self.highest = stream
         if self.clientKnowsGoAway { self.violations.append("stream \(stream) after GOAWAY") }
-        // The client may go by any limit that is on its way; the most generous one counts.
+        // The client may use any limit that is in flight; the most generous one counts.
         let bound = max(self.acknowledgedLimit, self.unacknowledged.max() ?? 0)
         if self.open.count >= bound { self.violations.append("stream \(stream) above the limit of \(bound)") }
-        // What comes above the last stream of GOAWAY is not processed.
+        // Streams above the last one of GOAWAY are not processed.
         if stream <= self.lastStream ?? .max { self.open[stream] = Stream() }
     }
 

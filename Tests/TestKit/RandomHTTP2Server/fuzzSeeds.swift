@@ -1,8 +1,8 @@
 import Foundation
 
-/// The seeds of a fuzzer's runs: 1 to `count`, or what WAYBILL_FUZZ_SEEDS says: `500` for 1 to 500, `17-17` for one that
-/// failed.
-/// - Parameter share: of 500 runs that are wished for; long ones take fewer.
+/// The seeds of a fuzzer's runs: 1 to `count`, or the value of WAYBILL_FUZZ_SEEDS: `500` for 1 to 500, `17-17` for a
+/// single one that failed.
+/// - Parameter share: the fraction of 500 requested runs to make; long ones make fewer.
 public func fuzzSeeds(_ count: UInt64, share: Double = 1) -> [UInt64] {
     let wish = ProcessInfo.processInfo.environment["WAYBILL_FUZZ_SEEDS"] ?? ""
     let numbers = wish.split(separator: "-").compactMap { UInt64($0) }
@@ -11,7 +11,7 @@ public func fuzzSeeds(_ count: UInt64, share: Double = 1) -> [UInt64] {
     return Array(1...max(1, wished ?? count))
 }
 
-/// A generator for the other side of a fuzzer, so that a failure comes again.
+/// A generator for the other side of a fuzzer, so that a failure can be reproduced.
 public struct SeededRandom: RandomNumberGenerator, Sendable {
     private var random: SeededGenerator
 
