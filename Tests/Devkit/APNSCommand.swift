@@ -7,22 +7,22 @@ import UnixSignals
 struct APNSCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "apns",
-        abstract: "Runs an APNs simulator until SIGTERM: HTTP/2 over TLS, strict, can be told to fail.",
+        abstract: "Runs an APNs simulator until SIGTERM: HTTP/2 over TLS, strict, with faults on request.",
         discussion: """
             Prints "ready url=… admin=…" when both ports are open. Checks every request as Apple describes it and
             answers with Apple's status, reason and apns-id. The admin port is plain HTTP with JSON:
 
-              GET DELETE /deliveries   notifications; ?after=N&wait=SECONDS&limit=N, at most 10000 a page
+              GET DELETE /deliveries   notifications; ?after=N&wait=SECONDS&limit=N, at most 10000 per page
               GET DELETE /journal      connections, SETTINGS, GOAWAY, requests, violations; ?after=N&limit=N
-              GET /unheard             deliveries of connections that ended whose answers may not have been read
+              GET /unheard             deliveries on closed connections whose answers may not have been read
               GET /connections         the open ones
-              GET /statistics          counts by status and reason, most streams, what clients did that they must not
-              GET POST DELETE /faults  what goes wrong; POST one
+              GET /statistics          counts by status and reason, most streams, violations by clients
+              GET POST DELETE /faults  the faults; POST adds one
               GET POST DELETE /scenario  {"seed": 7, "steps": [{"at": SECONDS | "afterRequests": N, "for": SECONDS,
                                        "fault": {…}}, …]}
 
-            A fault says where and when: token, connection (a number, or oldest, newest, busiest, random), count,
-            probability, for (seconds), "now": true (at once, on the open connections). And what, one of:
+            A fault has its scope: token, connection (a number, or oldest, newest, busiest, random), count,
+            probability, for (seconds), "now": true (immediately, on the open connections). And its effect, one of:
 
               status, with reason, delayMilliseconds, retryAfterSeconds, timestampEpochMilliseconds or
                 timestampOffsetSeconds or "timestamp": "none", "identifier": false,
@@ -37,19 +37,19 @@ struct APNSCommand: AsyncParsableCommand {
               slowReads, trickle: {bytes, everyMilliseconds}
               lateSettingsMilliseconds, slowHandshakeMilliseconds: N; refuseHandshake: ALERT; dropConnects: true
               closeListener: true                        connects are refused
-              clockSeconds: N                            the clock moves: provider tokens expire
+              clockSeconds: N                            the clock is shifted: provider tokens expire
             """)
 
     @Option(help: "The directory of waybill-dev certificates: server certificate, and the root of client certificates.")
     var certificates: String
 
-    @Option(help: "Port for notifications on 127.0.0.1; 0 is a free one.")
+    @Option(help: "Port for notifications on 127.0.0.1; 0 chooses a free one.")
     var port = 0
 
-    @Option(help: "Port for the admin interface on 127.0.0.1; 0 is a free one.")
+    @Option(help: "Port for the admin interface on 127.0.0.1; 0 chooses a free one.")
     var adminPort = 0
 
-    @Option(help: "A file that gets APNS_URL=… and APNS_ADMIN_URL=… when ready.")
+    @Option(help: "A file to write APNS_URL=… and APNS_ADMIN_URL=… to when ready.")
     var addressFile: String?
 
     @Option(help: "Roots for client certificates, PEM; default: root and intermediate of the directory.")
@@ -61,7 +61,7 @@ struct APNSCommand: AsyncParsableCommand {
     @Option(help: "Streams a client may have open at once.")
     var maxConcurrentStreams = 1000
 
-    @Option(help: "How late each answer comes.")
+    @Option(help: "Delay of each answer.")
     var delayMilliseconds = 0
 
     @Option(help: "The key of provider tokens, PEM. Without it their signature is not checked.")
@@ -73,10 +73,10 @@ struct APNSCommand: AsyncParsableCommand {
     @Option(help: "Ten characters: the iss of provider tokens.")
     var team: String?
 
-    @Option(help: "What random faults and delays are drawn from.")
+    @Option(help: "Seed of random faults and delays.")
     var seed: UInt64 = 1
 
-    @Option(help: "How many deliveries and how many events are kept.")
+    @Option(help: "Most deliveries kept, and most events.")
     var journal = 200_000
 
     func validate() throws {
@@ -94,7 +94,7 @@ struct APNSCommand: AsyncParsableCommand {
     }
 
     func run() async throws {
-        // Trapped before anything is announced, so that a SIGTERM right after "ready" is not lost.
+        // Trapped before anything is printed, so that a SIGTERM right after "ready" is not lost.
         let signals = await UnixSignalsSequence(trapping: .sigterm, .sigint)
         let simulator = try await APNSSimulator.start(self.simulatorConfiguration())
         if let file = self.addressFile {

@@ -1,24 +1,24 @@
 import Foundation
 
-/// What a person sees: results on standard output, progress on standard error.
+/// The output for a person: results on standard output, progress on standard error.
 enum Console {
-    /// One line on standard output, at once: transcripts are read while they grow.
+    /// Prints one line on standard output, unbuffered: transcripts are read while they grow.
     static func line(_ text: String = "") {
         FileHandle.standardOutput.write(Data((text + "\n").utf8))
     }
 
-    /// One line on standard error.
+    /// Prints one line on standard error.
     static func progress(_ text: String) {
         FileHandle.standardError.write(Data((text + "\n").utf8))
     }
 
-    /// Milliseconds with one place below ten: `"3.4 ms"`, `"127 ms"`.
+    /// Milliseconds with one decimal below ten: `"3.4 ms"`, `"127 ms"`.
     static func milliseconds(_ duration: Duration) -> String {
         let tenths = duration.microseconds / 100
         return tenths < 100 ? "\(tenths / 10).\(tenths % 10) ms" : "\(tenths / 10) ms"
     }
 
-    /// A rate with one place: `"512.3"`, or `"n/a"` where nothing was measured.
+    /// A rate with one decimal: `"512.3"`, or `"n/a"` without a measurement.
     static func rate(_ count: Int64?, per duration: Duration) -> String {
         guard let count, duration > .zero else { return "n/a" }
         let tenths = count &* 10_000_000 / max(duration.microseconds, 1)

@@ -1,6 +1,6 @@
 import ArgumentParser
 
-/// The tools for running Waybill without its neighbours: brokers, certificates, simulators, devices.
+/// The tools for running Waybill without the real services around it: brokers, certificates, simulators, devices.
 @main
 struct Devkit: AsyncParsableCommand {
     static let configuration = CommandConfiguration(

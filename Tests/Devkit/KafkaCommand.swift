@@ -9,9 +9,9 @@ struct KafkaCommand: AsyncParsableCommand {
         commandName: "kafka",
         abstract: "Run a Kafka-protocol broker on 127.0.0.1 until SIGTERM or SIGINT.",
         discussion: """
-            librdkafka's mock broker: it keeps at most 5 MiB a partition, drops the oldest silently, and has no disk \
-            and no compaction. Prints "ready bootstrap=127.0.0.1:PORT" when it takes connections. SIGUSR1 takes it down: \
-            every connection is cut and new ones are refused, but what is stored stays; SIGUSR2 brings it up again.
+            librdkafka's mock broker: it keeps at most 5 MiB per partition, drops the oldest silently, and has no disk \
+            and no compaction. Prints "ready bootstrap=127.0.0.1:PORT" when it accepts connections. SIGUSR1 stops it: \
+            every connection is cut and new ones are refused, but stored records remain; SIGUSR2 starts it again.
             """)
 
     /// Source: DESIGN.md §9
@@ -27,19 +27,19 @@ struct KafkaCommand: AsyncParsableCommand {
     @Option(help: "Write the address to this file when ready.")
     var addressFile: String?
 
-    @Option(help: "Listen on this port instead of a free one, so that a broker that starts again has the same address.")
+    @Option(help: "Listen on this port instead of a free one, so that a restarted broker has the same address.")
     var port: UInt16 = 0
 
     func run() async throws {
         let topics = try self.topics.isEmpty ? Self.defaultTopics : self.topics.map(Self.topic)
         let (orders, order) = AsyncStream.makeStream(of: Int32.self, bufferingPolicy: .bufferingNewest(16))
-        // Before the broker starts, so that an early signal is not lost. One queue keeps them in order.
+        // Before the broker starts, so that an early signal is not lost. A single queue keeps them in order.
         let queue = DispatchQueue(label: "signals")
         let signals = [SIGTERM, SIGINT, SIGUSR1, SIGUSR2].map { number in
             _ = signal(number, SIG_IGN)
             let source = DispatchSource.makeSignalSource(signal: number, queue: queue)
             source.setEventHandler { order.yield(number) }
-            // At once: dispatch traps when a source goes that was never resumed.
+            // At once: dispatch traps if a source is released that was never resumed.
             source.resume()
             return source
         }
@@ -70,7 +70,7 @@ struct KafkaCommand: AsyncParsableCommand {
         return KafkaBroker.Topic(String(text[..<colon]), partitions: partitions)
     }
 
-    /// In one piece: whoever waits for the file never reads half of it.
+    /// Atomic: a reader that waits for the file never reads half of it.
     private static func publish(_ text: String, to path: String) throws {
         let draft = "\(path).\(getpid())"
         guard let file = unsafe fopen(draft, "we") else {
@@ -82,7 +82,7 @@ struct KafkaCommand: AsyncParsableCommand {
         }
     }
 
-    /// At once, also into a pipe.
+    /// Prints unbuffered, also into a pipe.
     private static func say(_ text: String) {
         var bytes = Array(text.utf8)
         _ = unsafe Glibc.write(STDOUT_FILENO, &bytes, bytes.count)

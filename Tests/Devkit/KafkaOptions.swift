@@ -2,7 +2,7 @@ import ArgumentParser
 import Kafka
 import Synchronization
 
-/// The options by which a tool finds Kafka and proves itself to it.
+/// The options for a tool's connection to Kafka and its credentials.
 struct KafkaOptions: ParsableArguments {
     @Option(help: "Kafka's address, host:port.") var bootstrap: String
     @Option(help: "A librdkafka properties file (TLS, SASL).") var properties: String?
@@ -13,7 +13,7 @@ struct KafkaOptions: ParsableArguments {
 }
 
 extension KafkaConfiguration {
-    /// With what brokers refuse on standard error, each refusal once: the tool itself only sees that no answer comes.
+    /// Prints refusals of brokers on standard error, each once: the tool itself only sees that no answer comes.
     static func ofTool(bootstrap: String, file: String?) throws -> KafkaConfiguration {
         var configuration = KafkaConfiguration(bootstrap: bootstrap, file: file)
         if let file { configuration.properties = try Self.properties(file: file) }

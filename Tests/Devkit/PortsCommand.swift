@@ -1,12 +1,12 @@
 import ArgumentParser
 import TestKit
 
-/// `waybill-dev ports`: TCP ports that nobody listens on right now.
+/// `waybill-dev ports`: TCP ports that are not in use at the moment.
 struct PortsCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "ports", abstract: "Prints free TCP ports of 127.0.0.1, one a line.")
+        commandName: "ports", abstract: "Prints free TCP ports of 127.0.0.1, one per line.")
 
-    @Argument(help: "How many, 1 to 100.")
+    @Argument(help: "Number of ports, 1 to 100.")
     var count: Int
 
     func validate() throws {
@@ -14,7 +14,7 @@ struct PortsCommand: AsyncParsableCommand {
     }
 
     func run() async throws {
-        // All are held at once, so that none is given twice.
+        // All are held at the same time, so that none is returned twice.
         let ports = try (0..<self.count).map { _ in try ReservedPort() }
         for port in ports { Console.line(String(port.number)) }
     }

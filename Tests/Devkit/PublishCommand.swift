@@ -8,9 +8,10 @@ struct PublishCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "publish", abstract: "Publish order documents, changes or whole CloudEvents.",
         discussion: """
-            Each FILE is a JSON object; '-' reads one JSON object a line from standard input. An object with specversion \
-            goes as it is. With --type it is the data of such a change to --order. Otherwise it is an order document \
-            (order.json): what Waybill owns is taken off, and it is published as waybill.order.replaced.
+            Each FILE is a JSON object; '-' reads one JSON object per line from standard input. An object with \
+            specversion is published as is. With --type it is the data of such a change to --order. Otherwise it is an \
+            order document (order.json): members that Waybill owns are removed, and it is published as \
+            waybill.order.replaced.
             """)
 
     @OptionGroup var kafka: KafkaOptions
@@ -90,9 +91,9 @@ struct PublishCommand: AsyncParsableCommand {
 /// `waybill-dev token --secrets FILE KEY`: the derived token of an order.
 struct TokenCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "token", abstract: "Print the authentication token that is derived for an order.")
+        commandName: "token", abstract: "Print the derived authentication token of an order.")
 
-    @Option(help: "File with the token secrets, one a line.") var secrets: String
+    @Option(help: "File with the token secrets, one per line.") var secrets: String
     @Argument(help: "<orderTypeIdentifier>/<orderIdentifier>") var key: String
 
     func run() throws {

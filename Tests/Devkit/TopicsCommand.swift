@@ -2,15 +2,15 @@ import ArgumentParser
 import Kafka
 import Model
 
-/// `waybill-dev topics`: makes the topics with the settings that Waybill needs.
+/// `waybill-dev topics`: creates the topics with the settings that Waybill needs.
 struct TopicsCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "topics", abstract: "Creates the topics on a Kafka cluster; those that exist are left as they are."
+        commandName: "topics", abstract: "Creates the topics on a Kafka cluster; existing ones are left unchanged."
     )
 
     @OptionGroup var kafka: KafkaOptions
 
-    @Option(help: "What all topics start with.")
+    @Option(help: "Prefix of all topics.")
     var topicPrefix = "waybill."
 
     @Option(help: "Partitions of each topic.")
@@ -38,7 +38,7 @@ struct TopicsCommand: AsyncParsableCommand {
                 })
         } catch {
             guard error.code == .unsupported else { throw error }
-            // librdkafka's own broker has no such request: its topics come to be when they are asked for.
+            // librdkafka's own broker has no such request: its topics are created on first use.
             for topic in [
                 topics.orderChanges, topics.deadLetters, topics.orders, topics.registrations, topics.pushPending,
             ] {

@@ -7,18 +7,19 @@ struct VerifyCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "verify", abstract: "Judge an order package as Wallet would, and name each violation.",
         discussion: """
-            One line for each violation: FILE: code: place: what to mend. The codes are stable. The root is Apple Root CA \
-            in PEM for a real package, root.pem of the development certificates for one of ours.
+            One line for each violation: FILE: code: place: correction. The codes are stable. The root is Apple Root \
+            CA in PEM for a real package, root.pem of the development certificates for one of our own.
 
-            Exit code 0: valid. 1: violations. 2: the package, the root or the openssl program cannot be had.
+            Exit code 0: valid. 1: violations. 2: the package, the root or the openssl program is not available.
             """)
 
     @Argument(help: "The package.") var file: String
-    @Option(name: [.customLong("root"), .customLong("roots")], help: "PEM file with the root that stands for Apple's.")
+    @Option(
+        name: [.customLong("root"), .customLong("roots")], help: "PEM file with the root used in place of Apple's.")
     var root: String
-    @Option(help: "The moment to judge for, such as 2026-01-31T12:00:00Z, instead of now.") var at: String?
-    @Flag(help: "One JSON object instead of lines.") var json = false
-    @Flag(inversion: .prefixedNo, help: "Let the openssl program check the signature, else libcrypto in this process.")
+    @Option(help: "The time to judge for, such as 2026-01-31T12:00:00Z, instead of now.") var at: String?
+    @Flag(help: "Print one JSON object instead of lines.") var json = false
+    @Flag(inversion: .prefixedNo, help: "Verify the signature with the openssl program, else with libcrypto here.")
     var openssl = true
 
     func run() async throws {

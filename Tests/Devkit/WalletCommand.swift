@@ -5,7 +5,7 @@ import Model
 /// `waybill-dev wallet`: one device that follows one order.
 struct WalletCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "wallet", abstract: "Be a device: fetch an order, register, wait for pushes, list, fetch and verify.")
+        commandName: "wallet", abstract: "Act as a device: fetch an order, register, follow pushes and verify.")
 
     @Option(help: "Base URL of the gateway.") var gateway: String
     @Option(help: "Order type identifier.") var orderType: String
@@ -13,10 +13,10 @@ struct WalletCommand: AsyncParsableCommand {
     @Option(help: "Authentication token of the order.") var token: String?
     @Option(help: "File with the token secrets, to derive the token from.") var secrets: String?
     @Option(help: "Admin URL of the APNs simulator.") var apnsAdmin: String
-    @Option(help: "PEM file with the root that stands for Apple's.") var roots: String
+    @Option(help: "PEM file with the root used in place of Apple's.") var roots: String
     @Option(help: "End with success when the order has this status.") var untilStatus: String?
-    @Option(help: "End with success after so many versions.") var versions: Int?
-    @Option(help: "End after so many seconds: with success unless a status or versions were waited for.")
+    @Option(help: "End with success after this many versions.") var versions: Int?
+    @Option(help: "End after this many seconds: with success unless a status or versions were requested.")
     var seconds: Int = 60
 
     func run() async throws {
@@ -68,7 +68,7 @@ struct WalletCommand: AsyncParsableCommand {
         var report = try await device.firstFetch(order, within: .seconds(self.seconds))
         say("fetched and verified: \(report.summary), status \(Self.status(report))")
         say("registered (\(try await device.register(order) ? 201 : 200))")
-        // What changed between the fetch and the registration came without a push.
+        // A change between the fetch and the registration came without a push.
         if case .version(let newer) = try await device.fetch(order) { report = newer }
         if await self.isEnough(device, order, report) { return true }
         for await push in pushes {

@@ -1,9 +1,9 @@
 /// A master, a replica and three sentinels for one test.
 ///
-/// The servers want a password, the sentinels do not, as is usual. A master that does not answer for half a second is
-/// replaced.
+/// The servers require a password, the sentinels do not, as is usual. A master that does not answer for half a second
+/// is replaced.
 public final class RedisSentinel: Sendable {
-    /// What the sentinels call the master.
+    /// The sentinels' name for the master.
     public static let masterName = "the-master"
     /// The servers' password.
     public static let password = "secret"
@@ -35,7 +35,9 @@ public final class RedisSentinel: Sendable {
 
     /// Starts them and returns when the sentinels know the replica and each other.
     public static func start() async throws -> RedisSentinel {
-        let options = ["--requirepass", Self.password, "--masterauth", Self.password, "--repl-diskless-sync-delay", "0"]
+        let options = [
+            "--requirepass", Self.password, "--masterauth", Self.password, "--repl-diskless-sync-delay", "0",
+        ]
         let master = try await RedisServer.startAlone(options)
         let replica = try await RedisServer.startAlone(options + ["--replicaof", "127.0.0.1", "\(master.port)"])
         let directory = try TemporaryDirectory("sentinel")
@@ -78,7 +80,7 @@ public final class RedisSentinel: Sendable {
         await self.master.stop()
     }
 
-    /// Waits until a sentinel says a value of the master.
+    /// Waits until a sentinel reports a value for the master.
     private func until(_ port: Int, _ field: String, is value: String) async throws {
         let deadline = ContinuousClock.now + .seconds(20)
         while true {

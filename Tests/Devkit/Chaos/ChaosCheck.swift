@@ -5,12 +5,12 @@ import Redis
 import Store
 import TestKit
 
-/// Waits until all is at rest behind the last fault, and compares everything with what the plan says.
+/// Waits until all is idle after the last fault, and compares everything with the plan.
 struct ChaosCheck: Sendable {
     let run: ChaosRun
-    /// Where the dead letters of this run begin.
+    /// The offsets at which the dead letters of this run begin.
     let letters: [Int32: Int64]
-    /// How many packages the `openssl` program verifies.
+    /// The number of packages that the `openssl` program verifies.
     let samples: Int
 
     private var tally: ChaosTally { self.run.tally }
@@ -52,7 +52,7 @@ struct ChaosCheck: Sendable {
         }
     }
 
-    /// Until no push has come for a while and no device is at work.
+    /// Waits until no push has come for a while and no device is at work.
     private func awaitQuiet() async {
         let end = ContinuousClock.now + .seconds(60)
         while .now < end {
@@ -63,8 +63,8 @@ struct ChaosCheck: Sendable {
         }
     }
 
-    /// Each package against the fold, each verified, some by `openssl`; and the dead letters.
-    /// - Returns: what is served, by order identifier.
+    /// Compares each package with the fold, and verifies each, some by `openssl`; also the dead letters.
+    /// - Returns: the served orders, by order identifier.
     private func packages() async -> [String: JSON] {
         let orders = self.run.plan.orders
         var random = SeededGenerator(seed: self.run.seed ^ 0x5A4D_91E5)
@@ -87,7 +87,7 @@ struct ChaosCheck: Sendable {
             served.map { (orders[$0.key].identifier, $0.value) }, uniquingKeysWith: { first, _ in first })
     }
 
-    /// Devices that only listen have what is served: each version that mattered was pushed.
+    /// Devices that only listen have the served version: each version that mattered was pushed.
     private func pushes(_ served: [String: JSON]) async {
         for device in self.run.devices where !device.isPolling {
             for order in await device.registered {
@@ -106,7 +106,7 @@ struct ChaosCheck: Sendable {
         return "\(members["updatedAt"]?.string ?? "?") with \(members["statusDescription"]?.string ?? "no note")"
     }
 
-    /// Whether a list without a tag has the order, which tells a lost registration from a lost push.
+    /// The presence of the order in a list without a tag, which distinguishes a lost registration from a lost push.
     private static func isListed(_ order: String, _ device: ChaosDevice) async -> String {
         do {
             return try await device.wallet.listedOrders().contains(order)
@@ -116,8 +116,8 @@ struct ChaosCheck: Sendable {
         }
     }
 
-    /// A device that lists with the tag that it has, and fetches what is listed, has all that is served; and a list
-    /// without a tag has all that it registered for.
+    /// A device that lists with its tag, and fetches the listed orders, has every served version; and a list without a
+    /// tag has all orders that it registered for.
     private func lists(_ served: [String: JSON]) async {
         for device in self.run.devices {
             await device.patiently("list", "any") { _ = try await device.wallet.react() }
@@ -144,7 +144,7 @@ struct ChaosCheck: Sendable {
         self.tally.count("checked.devices", by: self.run.devices.count)
     }
 
-    /// The last record of each order on `waybill.orders` is what stands in Redis.
+    /// The last record of each order on `waybill.orders` equals the state in Redis.
     private func versions() async throws {
         let ledger = try await self.ledger()
         for fault in ledger.faults { self.tally.differ(fault) }
@@ -172,7 +172,8 @@ struct ChaosCheck: Sendable {
 
     /// Each device, polling or not, got a notification after the last version of each of its orders was published.
     ///
-    /// Notifications that the simulator accepted just before it was killed may not have been read: excused and counted.
+    /// Notifications that the simulator accepted just before it was killed may not have been read: they are excused and
+    /// counted.
     private func deliveries(_ ledger: VersionLedger) async {
         let missingUntil = self.run.journal.missingUntilEpochMilliseconds
         for device in self.run.devices {
@@ -215,7 +216,7 @@ struct ChaosCheck: Sendable {
         return ledger
     }
 
-    /// Without compaction the broker still has all that was published, else there is nothing to compare with.
+    /// Without compaction the broker still has all published records, else there is nothing to compare with.
     private func nothingFellOut() async throws {
         guard self.run.isEmbedded else { return }
         for topic in [Topics().orderChanges, Topics().orders, Topics().registrations] {

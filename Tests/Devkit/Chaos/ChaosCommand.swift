@@ -6,25 +6,25 @@ import Model
 struct ChaosCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "chaos",
-        abstract: "Stream changes through a stack that somebody breaks meanwhile, then compare everything.",
+        abstract: "Stream changes through a stack while faults are injected, then compare everything.",
         discussion: """
-            compose/bench chaos drives it: "mark NAME" on standard input says that a fault is over, "end" that no \
-            fault will come any more. On standard output it says "started", "recovered NAME PACKAGER PUSHER \
+            compose/bench chaos drives it: "mark NAME" on standard input means that a fault is over, "end" that no \
+            more faults will come. It prints "started", "recovered NAME PACKAGER PUSHER \
             GATEWAY" (milliseconds, -1: not within two minutes), "published", and at the end "count NAME NUMBER" and \
-            "difference TEXT" lines. Behind a mark whose name ends in -older, packages may be older than before until \
-            that is mended. Exit code 1 when anything differs.
+            "difference TEXT" lines. After a mark whose name ends in -older, packages may be older than before until \
+            that is repaired. Exit code 1 if anything differs.
             """)
 
     @Option(help: "The stack.env of a running stack.") var stack: String
-    @Option(help: "A table of orders, CSV as waybill-dev replay takes it; without one orders are made up.")
+    @Option(help: "A table of orders, CSV as for waybill-dev replay; without one orders are generated.")
     var orders: String?
     @Option(help: "Length of the stream in seconds.") var seconds = 60
-    @Option(help: "Changes a second.") var rate = 40
+    @Option(help: "Changes per second.") var rate = 40
     @Option(help: "Simulated devices.") var devices = 60
     @Option(help: "Orders on each device.") var ordersPerDevice = 3
     @Option(help: "Packages to be verified by the openssl program.") var samples = 20
-    @Option(help: "How many seconds the system may take to come to rest.") var patience = 240
-    @Option(help: "Seed of all that is chosen at random.") var seed: UInt64 = 1
+    @Option(help: "Most seconds for the system to become idle.") var patience = 240
+    @Option(help: "Seed of all random choices.") var seed: UInt64 = 1
     @Flag(help: "The broker is librdkafka's own: refuse a stream that does not fit into it.") var embedded = false
 
     func validate() throws {

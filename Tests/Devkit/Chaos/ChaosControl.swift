@@ -1,10 +1,10 @@
 import Foundation
 
-/// What the driver of the faults says on standard input, one word a line.
+/// A command of the fault driver on standard input, one per line.
 enum ChaosControl: Hashable, Sendable {
-    /// `mark NAME`: a fault of that name is over; measure when all is as before.
+    /// `mark NAME`: a fault of that name is over; measure the time until all has recovered.
     case mark(String)
-    /// `end`, or the end of the input: no fault will come any more, and everything runs.
+    /// `end`, or the end of the input: no more faults will come, and everything runs.
     case end
 
     init?(_ line: String) {
@@ -16,7 +16,8 @@ enum ChaosControl: Hashable, Sendable {
         }
     }
 
-    /// The commands as they come; ends behind `end`. Reads on a thread of its own, which waits as long as the program.
+    /// The commands as they come; ends after `end`. Reads on a thread of its own, which waits as long as the program
+    /// runs.
     static func commands() -> AsyncStream<ChaosControl> {
         AsyncStream { continuation in
             Thread.detachNewThread {

@@ -1,17 +1,18 @@
 import Model
 
-/// A device that lives through a run: asks again what is refused for a moment, and notes what a device must never see.
+/// A device that lives through a run: retries requests that are refused temporarily, and records what a device must
+/// never see.
 ///
-/// Never: a 401 for a token that is right, an answer that is no answer of the protocol, a package that is older than
-/// one before, a package that Wallet would refuse.
+/// Never: a 401 for a valid token, an answer that breaks the protocol, a package that is older than an earlier one, a
+/// package that Wallet would refuse.
 actor ChaosDevice {
-    /// How long something may be refused before the device gives up, which is a difference.
+    /// The time for which requests may be refused before the device gives up, which is a difference.
     private static let patience = Duration.seconds(180)
-    /// In one of so many rounds a package is asked for that the device has, so that an older one cannot hide behind 304.
+    /// Every n-th round requests a package that the device already has, so that an older one cannot hide behind 304.
     private static let unconditional = 4
 
     nonisolated let wallet: WalletDevice
-    /// Whether the device also asks by itself from time to time, as Wallet does, and not only when it is pushed.
+    /// True if the device also polls from time to time, as Wallet does, and not only when it is pushed.
     nonisolated let isPolling: Bool
     private nonisolated let journal: APNSJournal
     private nonisolated let tally: ChaosTally
@@ -30,22 +31,22 @@ actor ChaosDevice {
         (self.wakes, self.waker) = AsyncStream.makeStream(bufferingPolicy: .bufferingNewest(1))
     }
 
-    /// The customer paid: Wallet asks for the order.
+    /// The customer has paid: Wallet requests the order.
     func add(_ order: String, token: String) {
         self.fresh.append((order, token))
         self.wake()
     }
 
-    /// Lets the device look for news.
+    /// Makes the device check for updates.
     nonisolated func wake() { self.waker.yield() }
 
-    /// Ends `run` when what is under way is done.
+    /// Ends `run` when requests in progress are done.
     nonisolated func finish() {
         self.journal.unsubscribe(self.wallet.pushToken)
         self.waker.finish()
     }
 
-    /// Follows pushes and wakes until `finish`.
+    /// Handles pushes and wake-ups until `finish`.
     func run() async {
         let pushes = self.journal.subscribe(self.wallet.pushToken)
         await withTaskGroup { group in
@@ -64,7 +65,9 @@ actor ChaosDevice {
             let (order, token) = self.fresh.removeFirst()
             await self.wallet.add(order: order, token: token)
             guard await self.firstFetch(order) else { continue }
-            guard await self.patiently("register", order, { _ = try await self.wallet.register(order) }) else { continue }
+            guard await self.patiently("register", order, { _ = try await self.wallet.register(order) }) else {
+                continue
+            }
             self.registered.append(order)
         }
         guard !self.registered.isEmpty else { return }
@@ -86,7 +89,7 @@ actor ChaosDevice {
         await self.patiently("fetch", order) { try await self.fetch(order) }
     }
 
-    /// - Throws: `.unavailable` after a 503, when the time that it named has passed; `.unauthorized`.
+    /// - Throws: `.unavailable` after a 503, once the time that it named has passed; `.unauthorized`.
     func fetch(_ order: String, isConditional: Bool = true) async throws(ToolError) {
         switch try await self.wallet.fetch(order, isConditional: isConditional) {
         case .version, .notModified: return
@@ -97,8 +100,8 @@ actor ChaosDevice {
         }
     }
 
-    /// Does something until it succeeds.
-    /// - Returns: false when the device gave up, which is noted.
+    /// Repeats an action until it succeeds.
+    /// - Returns: false if the device gave up, which is recorded.
     @discardableResult
     func patiently(
         _ kind: String, _ order: String, _ action: () async throws -> Void
@@ -124,7 +127,7 @@ actor ChaosDevice {
                         self.tally.differ("device of order \(order): \(error)")
                         return false
                     }
-                    // Nobody but a packager can tell that Redis fell back; Wallet refuses the package meanwhile.
+                    // Only a packager can detect that Redis fell back; Wallet refuses the package in the meantime.
                     if self.tally.hasFallen {
                         self.tally.count("older_package.fell_back")
                     } else {

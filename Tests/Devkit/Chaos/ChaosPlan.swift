@@ -2,25 +2,25 @@ import Kafka
 import Model
 import TestKit
 
-/// A stream of changes of a given length, and the document of each order that must stand at its end.
+/// A stream of changes of a given length, and the expected final document of each order.
 ///
-/// Each order lives its story; between its changes come notes, which patch `statusDescription`, and repetitions, as a
-/// publisher makes them that did not hear an acknowledgement. Orders begin throughout the stream, so that in every
-/// part of it some are new and some are old.
+/// Each order follows its story; between its changes come notes, which patch `statusDescription`, and repetitions, as
+/// made by a publisher that missed an acknowledgement. Orders begin throughout the stream, so that in every part of it
+/// some are new and some are old.
 struct ChaosPlan: Sendable {
     struct Step: Sendable {
         let message: KafkaMessage
         let story: Int
-        /// Whether devices may ask for the order from now on.
+        /// True if devices may request the order from this step on.
         let isFirst: Bool
         /// Set for a change that cannot be applied and must become a dead letter.
         let broken: BrokenChange?
     }
 
-    /// One change in so many is repeated, and one in so many is broken.
+    /// One of this many changes is repeated, and one of this many is broken.
     private static let repetition = 20
     private static let breakage = 100
-    /// Sent again is one of the last so many changes of the order. Fewer than the packager knows by their ids.
+    /// A repetition is one of this many last changes of the order. Fewer than the packager remembers by their ids.
     private static let memory = 16
 
     let orders: [ExpectedOrder]
@@ -28,8 +28,8 @@ struct ChaosPlan: Sendable {
     let orderType: OrderTypeIdentifier
 
     /// - Parameters:
-    ///   - source: orders to choose from; as many are taken as leave room for as many notes as changes.
-    ///   - count: how many steps, at least one for each change of an order.
+    ///   - source: orders to choose from; their number is chosen so that there are as many notes as changes.
+    ///   - count: the number of steps, at least one for each change of an order.
     init(_ source: [OlistOrder], orderType: OrderTypeIdentifier, count: Int, seed: UInt64) {
         var random = SeededGenerator(seed: seed)
         self.orderType = orderType
@@ -68,9 +68,12 @@ struct ChaosPlan: Sendable {
             let message = kind.message(
                 stories[story], number: number, orderType: orderType, topic: Topics().orderChanges)
             timed.append(
-                (Double.random(in: 0..<1, using: &random), Step(message: message, story: story, isFirst: false, broken: kind)))
+                (
+                    Double.random(in: 0..<1, using: &random),
+                    Step(message: message, story: story, isFirst: false, broken: kind)
+                ))
         }
-        // Stable: a repetition has the time of the change before which it goes.
+        // Stable: a repetition has the time of the change that it precedes.
         self.steps = timed.enumerated().sorted { ($0.element.time, $0.offset) < ($1.element.time, $1.offset) }
             .map(\.element.step)
         self.orders = zip(stories, notes).map { story, notes in
@@ -80,7 +83,7 @@ struct ChaosPlan: Sendable {
         }
     }
 
-    /// Bytes of a document and of what stands beside it, for the reckoning of `ChaosBounds`.
+    /// Bytes of a document and of the data beside it, for `ChaosBounds`.
     var documentBytes: Int {
         guard !self.orders.isEmpty else { return 0 }
         return self.orders.reduce(0) { $0 + $1.document.size } / self.orders.count

@@ -2,7 +2,7 @@ import Kafka
 import Model
 import Synchronization
 
-/// Publishes a plan as a real upstream system would: what is not acknowledged is sent again before what comes behind it.
+/// Publishes a plan as a real upstream system would: an unacknowledged change is sent again before any that follow it.
 final class ChaosPublisher: Sendable {
     private struct State {
         var sent = 0
@@ -23,15 +23,15 @@ final class ChaosPublisher: Sendable {
         self.tally = tally
     }
 
-    /// How many steps are acknowledged.
+    /// The number of acknowledged steps.
     var sent: Int { self.state.withLock(\.sent) }
-    /// The broken changes by where they went, as a dead letter names it.
+    /// The broken changes by their positions, as a dead letter names them.
     var broken: [String: BrokenRecord] { self.state.withLock(\.broken) }
     /// An order that was published some time ago; nil before the first.
     var someOrder: Int? { self.state.withLock { $0.placed.first } }
 
     /// - Parameter placed: called with each order when its first change is acknowledged.
-    /// - Throws: `KafkaError` when Kafka refuses for good; `CancellationError`.
+    /// - Throws: `KafkaError` if Kafka refuses permanently; `CancellationError`.
     func run(placed: (Int) async -> Void) async throws {
         var producer = try KafkaProducer(self.kafka)
         let begin = ContinuousClock.now
@@ -74,7 +74,7 @@ final class ChaosPublisher: Sendable {
         await producer.close()
     }
 
-    /// The steps up to the second one of an order: if the first was lost and sent again, it would come behind that.
+    /// The steps up to the second one of an order: if the first was lost and sent again, it would come after that.
     static func distinct(_ steps: ArraySlice<ChaosPlan.Step>) -> ArraySlice<ChaosPlan.Step> {
         var keys: Set<[UInt8]> = []
         return steps.prefix { keys.insert($0.message.key ?? []).inserted }

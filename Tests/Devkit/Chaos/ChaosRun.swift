@@ -3,22 +3,22 @@ import Model
 import Store
 import TestKit
 
-/// A stream of changes with devices that follow it, while somebody else breaks what there is to break; then the
-/// comparison of everything.
+/// A stream of changes with devices that follow it, while an external driver injects faults; then the comparison of
+/// everything.
 struct ChaosRun: Sendable {
-    /// How often a device asks by itself.
+    /// The interval at which a device polls.
     private static let pollInterval = Duration.seconds(15)
-    /// How long after a fault something may still be behind before the wait for it is given up.
+    /// The longest wait for recovery after a fault.
     private static let recoveryLimit = Duration.seconds(120)
-    /// What the name of a fault ends in that gives Redis an older copy of itself.
+    /// The suffix of the name of a fault that gives Redis an older copy of its data.
     private static let older = "-older"
 
     let stack: StackEnvironment
     let plan: ChaosPlan
     let seed: UInt64
-    /// How long the system may take to come to rest behind the last fault.
+    /// The longest wait for the system to become idle after the last fault.
     let patience: Duration
-    /// Whether the broker is librdkafka's own.
+    /// True if the broker is librdkafka's own.
     let isEmbedded: Bool
     let http: HTTPClient
     let tokens: DerivedTokens
@@ -28,12 +28,12 @@ struct ChaosRun: Sendable {
     let tally = ChaosTally()
     let publisher: ChaosPublisher
     let devices: [ChaosDevice]
-    /// Which devices have an order on them.
+    /// The devices that have each order.
     private let owners: [Int: [Int]]
 
     /// - Parameters:
-    ///   - devices: how many there are.
-    ///   - ordersPerDevice: how many orders each gets, drawn by the seed.
+    ///   - devices: the number of devices.
+    ///   - ordersPerDevice: the number of orders on each, drawn by the seed.
     init(
         stack: StackEnvironment, plan: ChaosPlan, rate: Int, devices: Int, ordersPerDevice: Int, seed: UInt64,
         patience: Duration, isEmbedded: Bool
@@ -70,9 +70,9 @@ struct ChaosRun: Sendable {
         self.owners = owners
     }
 
-    /// Runs the stream until the driver says that it is over, waits until all is at rest, and compares.
+    /// Runs the stream until the driver ends it, waits until all is idle, and compares.
     ///
-    /// - Parameter say: hears what the driver waits for, one line each.
+    /// - Parameter say: receives the events that the driver waits for, one line each.
     func run(samples: Int, say: @escaping @Sendable (String) -> Void) async throws {
         let letters = try await self.admin.endOffsets(Topics().deadLetters)
         try await self.journal.start()
@@ -87,7 +87,7 @@ struct ChaosRun: Sendable {
                 work.addTask { try await self.publisher.run(placed: self.handOver) }
                 for await command in ChaosControl.commands() {
                     guard case .mark(let name) = command else { break }
-                    // Here and not in the task: the driver starts Redis as soon as it has said this.
+                    // Here and not in the task: the driver starts Redis as soon as it has read this line.
                     if name.hasSuffix(Self.older) { self.tally.fall() }
                     work.addTask { await self.watchRecovery(name, say: say) }
                 }
@@ -108,7 +108,7 @@ struct ChaosRun: Sendable {
         await self.http.close()
     }
 
-    /// The token that checkout derives for an order.
+    /// The token that the checkout derives for an order.
     func token(_ order: Int) throws -> String {
         self.tokens.token(
             for: OrderKey(
@@ -122,8 +122,8 @@ struct ChaosRun: Sendable {
         }
     }
 
-    /// Lets devices ask by themselves: some from time to time, all when the simulator of APNs was away, which stands
-    /// for a network that gives a device its last notification when it is back.
+    /// Makes devices poll: some from time to time, all when the APNs simulator was down, which corresponds to a network
+    /// that gives a device its last notification when it is back.
     private func wakeDevices() async throws {
         var gaps = self.journal.gaps
         var turn = 0
@@ -140,8 +140,7 @@ struct ChaosRun: Sendable {
         }
     }
 
-    /// Measures how long it takes until packagers and pushers committed all that was there before, and until the
-    /// gateway answers.
+    /// Measures the time until packagers and pushers have committed all earlier records, and until the gateway answers.
     private func watchRecovery(_ name: String, say: @Sendable (String) -> Void) async {
         let begin = ContinuousClock.now
         defer { if name.hasSuffix(Self.older) { self.tally.rise() } }
@@ -154,7 +153,7 @@ struct ChaosRun: Sendable {
         say("recovered \(name) \(times.map { String($0 ?? -1) }.joined(separator: " "))")
     }
 
-    /// - Returns: milliseconds, nil when it took longer than the limit.
+    /// - Returns: milliseconds, nil if it took longer than the limit.
     private func untilCommitted(
         _ group: String, _ topic: String, since begin: ContinuousClock.Instant
     ) async -> Int64? {

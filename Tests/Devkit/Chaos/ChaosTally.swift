@@ -1,8 +1,8 @@
 import Synchronization
 
-/// What happened during a run: counts by kind, and what is not as it must be.
+/// The events of a run: counts by kind, and the differences from the expected results.
 final class ChaosTally: Sendable {
-    /// Differences that are kept in words; all are counted.
+    /// The most differences that are kept as text; all are counted.
     private static let limit = 100
 
     private struct State {
@@ -15,10 +15,10 @@ final class ChaosTally: Sendable {
 
     private let state = Mutex(State())
 
-    /// Counts something, by a name of a closed set such as `wrong_401.fetch`.
+    /// Counts an event, by a name of a closed set such as `wrong_401.fetch`.
     func count(_ name: String, by amount: Int = 1) { self.state.withLock { $0.counts[name, default: 0] += amount } }
 
-    /// Notes a difference, explained enough to look for its cause.
+    /// Records a difference, with enough detail to find its cause.
     func differ(_ explanation: String) {
         let isTold = self.state.withLock { state in
             state.differenceCount += 1
@@ -26,11 +26,11 @@ final class ChaosTally: Sendable {
             state.differences.append(explanation)
             return true
         }
-        // At once, so that it stands among the faults that went before it.
+        // Printed at once, so that it appears among the faults that preceded it.
         if isTold { Console.progress("difference: \(explanation)") }
     }
 
-    /// Redis may be an older copy of itself from now on, until `rise` is called as often.
+    /// Redis may be an older copy of its data from this call on, until `rise` is called as often.
     func fall() { self.state.withLock { $0.fallen += 1 } }
     func rise() {
         self.state.withLock { state in
@@ -39,8 +39,8 @@ final class ChaosTally: Sendable {
         }
     }
 
-    /// Whether what is served may be older than what was served before: Redis came back with an older copy of itself,
-    /// and that is not mended yet, or an answer from before may still be under way.
+    /// True if a served version may be older than an earlier one: Redis came back with an older copy of its data, and
+    /// that is not repaired yet, or an answer from before may still be in flight.
     var hasFallen: Bool {
         self.state.withLock { state in
             state.fallen > 0 || state.roseAt.map { ContinuousClock.now - $0 < .seconds(2) } ?? false

@@ -1,19 +1,20 @@
 import Kafka
 import Model
 
-/// `waybill.orders` as a compacting broker would keep it, and what its whole history says about the versions.
+/// `waybill.orders` as a compacting broker would keep it, and the checks on the history of its versions.
 ///
-/// A version may be told twice, by who died before the commit and by who came after it, but then in the same words, and
-/// a higher version is always later by `updatedAt`. Source: DESIGN §4
+/// A version may be published twice, by a process that died before the commit and by its successor, but then with the
+/// same content, and a higher version is always later by `updatedAt`. Source: DESIGN §4
 struct VersionLedger {
-    /// What stands of an order: its last record; no record after a tombstone.
+    /// The current state of an order: its last record; no record after a tombstone.
     struct Entry {
         var record: OrderRecord?
         /// `partition/offset` of the last record.
         var place: String
         /// Document and modification second of each version.
         fileprivate var versions: [Int64: (document: Int, modified: Int64, place: String, published: Int64)] = [:]
-        /// When the version of the last record was published first, milliseconds since 1970; nil after a tombstone.
+        /// The time when the version of the last record was first published, milliseconds since 1970; nil after a
+        /// tombstone.
         var publishedEpochMilliseconds: Int64? { self.record.flatMap { self.versions[$0.version]?.published } }
     }
 
@@ -21,11 +22,11 @@ struct VersionLedger {
     private(set) var records = 0
     /// Bytes of keys and values.
     private(set) var bytes = 0
-    /// Records that told a version again.
+    /// Records that published a version again.
     private(set) var repeated = 0
-    /// Records that told an older version than one before them.
+    /// Records with an older version than one before them.
     private(set) var late = 0
-    /// What must not be, in words.
+    /// Violations, as text.
     private(set) var faults: [String] = []
 
     mutating func take(_ record: KafkaRecord) {
@@ -74,10 +75,10 @@ struct VersionLedger {
         entry.versions[told.version] = (document, told.modifiedEpochSeconds, place, record.timestampMilliseconds)
     }
 
-    /// How what stands in Redis differs from the last record of the order; nil when it does not.
+    /// The difference between the state in Redis and the last record of the order; nil if there is none.
     ///
-    /// Positions are left out: a change that said nothing new moves them in Redis alone. So is the entity tag: a package
-    /// that was signed anew has another one under the same version.
+    /// Positions are left out: a change without new content moves them in Redis alone. So is the entity tag: a package
+    /// that was signed again has another one under the same version.
     static func difference(_ entry: Entry?, stored: OrderState?) -> String? {
         switch (entry?.record, stored.flatMap { $0.isRemoved ? nil : $0 }) {
         case (nil, nil): return nil

@@ -7,12 +7,12 @@ import Model
 struct DemoCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "demo",
-        abstract: "Send the example orders and updates through a stack, and be the Wallet that follows.")
+        abstract: "Send the example orders and updates through a stack, and follow them as Wallet does.")
 
     @Option(help: "The stack.env of a running stack.") var stack: String
     @Option(help: "The directory with the example orders.") var examples: String
 
-    /// How long each step may take.
+    /// The longest time for each step.
     private static let patience = Duration.seconds(15)
 
     func run() async throws {
@@ -42,7 +42,7 @@ struct DemoCommand: AsyncParsableCommand {
     }
 }
 
-/// The pushes of the one phone, taken one at a time with a deadline.
+/// The pushes of the one phone, returned one at a time with a deadline.
 actor DemoPushes {
     private let stream: AsyncStream<APNSJournal.Delivery>
 

@@ -1,15 +1,15 @@
 import Model
 
-/// What happens to the example orders after they were placed: the updates that the demo publishes, one after the other.
+/// The updates of the example orders after they were placed, which the demo publishes one after the other.
 enum DemoStory {
     struct Update: Sendable {
-        /// For people: what happened in the world.
+        /// For people: the event in the story.
         let headline: String
         let type: CloudEvent.ChangeType
         let data: JSON
     }
 
-    /// The updates of an order, by the number in front of its example's file name.
+    /// The updates of an order, by the number at the beginning of its example's file name.
     static func updates(of example: String) -> [Update] {
         switch example.prefix(2) {
         case "01":
@@ -69,4 +69,3 @@ enum DemoStory {
         }
     }
 }
-

@@ -2,7 +2,7 @@ import Foundation
 import Kafka
 import Model
 
-/// Leads each example order through its life and says what one sees.
+/// Takes each example order through its life and prints each step.
 final class DemoWalk: Sendable {
     let stack: StackEnvironment
     let phone: WalletDevice
@@ -11,7 +11,7 @@ final class DemoWalk: Sendable {
     private let pushes: DemoPushes
     private let tokens: DerivedTokens
     private let patience: Duration
-    /// How much later than Wallet's first fetch the shop's systems publish an order.
+    /// The delay after Wallet's first fetch with which the shop's systems publish an order.
     private static let publicationDelay = Duration.milliseconds(300)
     private let begin = ContinuousClock.now
 
@@ -59,7 +59,7 @@ final class DemoWalk: Sendable {
         start = .now
         _ = try await self.phone.register(order)
         self.say("registered", "the phone wants to be told; Kafka has acknowledged it", since: start)
-        // The order changed a moment ago, so that a push follows in case the change crossed the registration.
+        // The order changed a moment ago, so a push follows in case the change crossed the registration.
         _ = try await self.pushes.next(within: self.patience)
         self.say("pushed", "once more, since the order is so new", since: start)
         _ = try await self.phone.react()
@@ -82,9 +82,8 @@ final class DemoWalk: Sendable {
         }
     }
 
-    /// Waits until a push leads to a new version. A push that came before may have been about the version before: it
-    /// only
-    /// says that something changed.
+    /// Waits until a push leads to a new version. An earlier push may have been about the version before: it only says
+    /// that something changed.
     private func nextVersion(of order: String, since start: ContinuousClock.Instant) async throws -> PackageReport {
         while .now < start + self.patience {
             let push = try await self.pushes.next(within: self.patience)
@@ -96,7 +95,7 @@ final class DemoWalk: Sendable {
         throw ToolError(.timeout, "listing changed orders: \(order) is not among them")
     }
 
-    /// Ends with programs that are not ours and with the removal of an order.
+    /// Ends with third-party programs and with the removal of an order.
     func finish() async throws {
         Console.line("\nThe last version of each order, judged by programs that are not ours")
         let roots = try readFile(self.stack.roots)
@@ -151,6 +150,7 @@ final class DemoWalk: Sendable {
         let fulfillments = (members?["fulfillments"]?.array ?? []).compactMap { $0.object?["status"]?.string }
         let status = members?["status"]?.string ?? "?"
         let parts = fulfillments.isEmpty ? "" : " [\(fulfillments.joined(separator: ", "))]"
-        return "archive, manifest, certificates and signature in order: \(report.files.count) files, status \(status)\(parts)"
+        return
+            "archive, manifest, certificates and signature in order: \(report.files.count) files, status \(status)\(parts)"
     }
 }

@@ -6,11 +6,14 @@ import Synchronization
 
 /// HTTP/1.1 for the tools: keep-alive connections, pooled for each host, a deadline for each request.
 ///
-/// Bounded: `connectionsPerHost` open connections; who comes later waits in line, which moves since every holder has a
-/// deadline. A `GET` that met a kept connection just as the server closed it is sent once more.
+/// Bounded: `connectionsPerHost` open connections; further requests wait in a queue, which moves since every holder has
+/// a deadline. A `GET` that met a kept connection just as the server closed it is sent once more.
 final class HTTPClient: Sendable {
     /// The right to use one of a host's connections: one that is open, or room for a new one.
-    private enum Lease: Sendable { case open(any Channel), room }
+    private enum Lease: Sendable {
+        case open(any Channel)
+        case room
+    }
 
     private struct Pool {
         var idle: [any Channel] = []
@@ -23,7 +26,7 @@ final class HTTPClient: Sendable {
     private let tls: NIOSSLContext?
     private let pools = Mutex<[HTTPOrigin: Pool]>([:])
 
-    /// - Parameter roots: PEM file that `https` servers are checked with; nil means that of the system.
+    /// - Parameter roots: PEM file with the roots for `https` servers; nil means those of the system.
     init(
         group: any EventLoopGroup = MultiThreadedEventLoopGroup.singleton, connectionsPerHost: Int = 16,
         roots: String? = nil
@@ -40,8 +43,9 @@ final class HTTPClient: Sendable {
     }
 
     /// Sends one request and waits for the whole answer; any status is an answer.
-    /// - Parameter deadline: for everything, waiting for a connection included. Default: 10 s.
-    func send(_ request: HTTPRequest, within deadline: Duration = .seconds(10)) async throws(ToolError) -> HTTPResponse {
+    /// - Parameter deadline: for everything, the wait for a connection included. Default: 10 s.
+    func send(_ request: HTTPRequest, within deadline: Duration = .seconds(10)) async throws(ToolError) -> HTTPResponse
+    {
         let (origin, target) = try HTTPOrigin.split(request.url)
         var head = HTTPRequestHead(version: .http1_1, method: request.method, uri: target)
         head.headers.add(name: "host", value: origin.authority)
@@ -60,14 +64,15 @@ final class HTTPClient: Sendable {
             } catch {
                 self.giveBack(nil, to: origin)
                 guard mayRepeat, !isFresh, error.code == .closed else {
-                    throw ToolError(error.code, "asking \(request.method.rawValue) \(origin.authority): \(error.message)")
+                    throw ToolError(
+                        error.code, "asking \(request.method.rawValue) \(origin.authority): \(error.message)")
                 }
                 mayRepeat = false
             }
         }
     }
 
-    /// Closes what is idle. Requests under way end by their deadlines.
+    /// Closes idle connections. Requests in progress end by their deadlines.
     func close() async {
         let idle = self.pools.withLock { pools in
             let idle = pools.values.flatMap(\.idle)
@@ -111,7 +116,7 @@ final class HTTPClient: Sendable {
             switch await self.lease(origin) {
             case .open(let channel):
                 if channel.isActive { return (channel, false) }
-                // The server closed it while it lay idle: its place is free for another one.
+                // The server closed it while it was idle: its place is free for another one.
                 self.giveBack(nil, to: origin)
             case .room:
                 do {
@@ -128,7 +133,7 @@ final class HTTPClient: Sendable {
 
     private func connect(to origin: HTTPOrigin, within deadline: Duration) async throws -> any Channel {
         let tls = origin.isSecure ? self.tls : nil
-        // An address is no server name (RFC 6066 §3).
+        // An address is not a server name (RFC 6066 §3).
         let name = origin.host.allSatisfy { $0.isNumber || $0 == "." } ? nil : origin.host
         return try await ClientBootstrap(group: self.group)
             .connectTimeout(.microseconds(deadline.microseconds))
@@ -159,7 +164,7 @@ final class HTTPClient: Sendable {
         }
     }
 
-    /// - Parameter channel: nil when the connection is gone, which leaves room for another one.
+    /// - Parameter channel: nil if the connection is gone, which leaves room for another one.
     private func giveBack(_ channel: (any Channel)?, to origin: HTTPOrigin) {
         let next: CheckedContinuation<Lease, Never>? = self.pools.withLock { pools in
             var pool = pools[origin, default: Pool()]

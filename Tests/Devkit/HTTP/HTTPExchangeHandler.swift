@@ -1,22 +1,22 @@
 import NIOCore
 import NIOHTTP1
 
-/// A request on its way with the promise of its answer.
+/// A request with the promise of its answer.
 struct HTTPExchange: Sendable {
     let head: HTTPRequestHead
     let body: [UInt8]
     let promise: EventLoopPromise<HTTPResponse>
 }
 
-/// Runs one exchange after the other on a connection: writes the request, gathers the answer, keeps its promise.
+/// Runs one exchange after the other on a connection: writes the request, collects the answer, completes the promise.
 ///
-/// Bounded: one exchange at a time, answers up to `bodyLimit`. Whatever ends the connection fails the promise.
+/// Bounded: one exchange at a time, answers up to `bodyLimit`. Any end of the connection fails the promise.
 final class HTTPExchangeHandler: ChannelDuplexHandler {
     typealias InboundIn = HTTPClientResponsePart
     typealias OutboundIn = HTTPExchange
     typealias OutboundOut = HTTPClientRequestPart
 
-    /// Above every package (below 5 MB, Wallet Orders §2.1) and every page of the simulator's journal.
+    /// In bytes; above every package (below 5 MB, Wallet Orders §2.1) and every page of the simulator's journal.
     static let bodyLimit = 16 << 20
 
     private var exchange: HTTPExchange?

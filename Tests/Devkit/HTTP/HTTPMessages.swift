@@ -15,24 +15,24 @@ struct HTTPResponse: Sendable {
     var status: Int
     var headers: HTTPHeaders
     var body: [UInt8]
-    /// Whether the connection may carry another request.
+    /// True if the connection may carry another request.
     var isKeepAlive: Bool
 
     /// The first header of that name.
     func header(_ name: String) -> String? { self.headers.first(name: name) }
 }
 
-/// Where a connection goes to.
+/// The destination of a connection.
 struct HTTPOrigin: Hashable, Sendable {
     let isSecure: Bool
     let host: String
     let port: Int
 
-    /// What stands in `Host`.
+    /// The value of `Host`.
     var authority: String { self.port == (self.isSecure ? 443 : 80) ? self.host : "\(self.host):\(self.port)" }
 
-    /// Splits a URL into where to connect and what to ask for. No user information, no IPv6 literals: the tools need
-    /// none.
+    /// Splits a URL into the address to connect to and the request target. No user information, no IPv6 literals: the
+    /// tools need none.
     static func split(_ url: String) throws(ToolError) -> (origin: HTTPOrigin, target: String) {
         let isSecure = url.hasPrefix("https://")
         guard isSecure || url.hasPrefix("http://") else {

@@ -1,7 +1,7 @@
 import Kafka
 import Model
 
-/// A change as it goes onto `waybill.order-changes`.
+/// A change in the form published on `waybill.order-changes`.
 ///
 /// Source: DESIGN.md §3; CloudEvents 1.0 with its Kafka protocol binding
 struct CloudEvent: Sendable {
@@ -14,13 +14,13 @@ struct CloudEvent: Sendable {
         case removed = "waybill.order.removed"
     }
 
-    /// How attributes travel: inside the value or as headers.
+    /// The place of the attributes: inside the value or in headers.
     enum Mode: Sendable { case structured, binary }
 
     var id: String
     var source: String
     var type: String
-    /// `<orderTypeIdentifier>/<orderIdentifier>`, which is the record's key too.
+    /// `<orderTypeIdentifier>/<orderIdentifier>`, which is also the record's key.
     var subject: String
     var time: String?
     var sequence: String?

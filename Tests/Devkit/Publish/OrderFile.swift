@@ -1,21 +1,21 @@
 import Model
 
-/// An order.json made into an order document: what Waybill owns is taken off.
+/// An order.json converted to an order document: the members that Waybill owns are removed.
 enum OrderFile {
     /// Set by Waybill. Source: DESIGN.md §3
     private static let owned = [
         "schemaVersion", "orderType", "orderTypeIdentifier", "orderIdentifier", "webServiceURL", "updatedAt",
     ]
 
-    /// An order.json without anything that Waybill sets; empty if it is none.
+    /// An order.json without the members that Waybill sets; empty if it is not an object.
     static func document(_ order: JSON) -> JSONObject {
         (try? Self.document(from: order, keepsToken: false))?.document.object ?? JSONObject()
     }
 
     /// - Parameters:
     ///   - order: an order.json or a document.
-    ///   - keepsToken: false takes `authenticationToken` off too, so that Waybill derives it.
-    /// - Returns: the document, and the identifier that stood in it.
+    ///   - keepsToken: false to remove `authenticationToken` too, so that Waybill derives it.
+    /// - Returns: the document, and the identifier found in it.
     static func document(
         from order: JSON, keepsToken: Bool = true
     ) throws(ToolError) -> (document: JSON, orderIdentifier: String?) {

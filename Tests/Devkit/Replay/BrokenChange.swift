@@ -6,7 +6,7 @@ enum BrokenChange: Int, CaseIterable, Sendable {
     case badJSON, unknownType, subjectMismatch, wrongAmount, unknownMember, missingMerchant, nullValue, hugeValue,
         invalidUTF8, wrongIdentifierType
 
-    /// The code that the dead letter must carry.
+    /// The code that the dead letter must have.
     var code: String {
         switch self {
         case .badJSON: "invalid-json"
@@ -20,7 +20,7 @@ enum BrokenChange: Int, CaseIterable, Sendable {
         }
     }
 
-    /// What the reason must mention, so that a person knows where to look.
+    /// The text that the reason must contain, so that a person knows where to look.
     var mention: String {
         switch self {
         case .badJSON: "byte"
@@ -39,8 +39,8 @@ enum BrokenChange: Int, CaseIterable, Sendable {
     /// The broken record.
     ///
     /// - Parameters:
-    ///   - story: an order that the record is about. What is broken must leave it as it is.
-    ///   - number: of the broken record, for its id.
+    ///   - story: an order that the record is about, which the broken change must leave unchanged.
+    ///   - number: that of the broken record, for its id.
     func message(_ story: OrderStory, number: Int, orderType: OrderTypeIdentifier, topic: String) -> KafkaMessage {
         let subject = "\(orderType)/\(story.order.identifier)"
         var event = CloudEvent(

@@ -1,15 +1,15 @@
 import Kafka
 import Model
 
-/// A broken change as it was published, and the judgement of the dead letter that it became.
+/// A broken change as published, with the check of the dead letter that it became.
 struct BrokenRecord: Sendable {
     let kind: BrokenChange
     let message: KafkaMessage
 
-    /// The packager takes changes of up to 1 MiB; larger ones may leave their value behind. Source: DESIGN §3
+    /// The packager accepts changes of up to 1 MiB; larger ones may omit their value. Source: DESIGN §3
     private static let valueLimit = 1 << 20
 
-    /// What is not as it must be: the code, a reason that says where to look, and the record as it came.
+    /// The differences from the expected letter: the code, a reason that says where to look, and the original record.
     func differences(_ letter: KafkaRecord) -> [String] {
         var found: [String] = []
         let names = [DeadLetterHeader.error, DeadLetterHeader.reason, DeadLetterHeader.origin]
@@ -23,7 +23,7 @@ struct BrokenRecord: Sendable {
         }
         if letter.key != self.message.key { found.append("its key is not the record's") }
         let isTooLarge = (self.message.value?.count ?? 0) > Self.valueLimit
-        // Said in the reason, so that a person knows where the rest stands.
+        // Stated in the reason, so that a person knows where the rest is.
         if isTooLarge, letter.value == nil, reason.contains("left out") { return found }
         if letter.value != self.message.value { found.append("its value is not the record's") }
         if letter.headers.filter({ !names.contains($0.name) }) != self.message.headers {

@@ -1,6 +1,6 @@
 import Model
 
-/// An order by its identifier and the document that must stand in the end.
+/// An order by its identifier with the expected final document.
 struct ExpectedOrder: Sendable {
     let identifier: String
     let document: JSONObject

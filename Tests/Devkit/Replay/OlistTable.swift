@@ -1,7 +1,7 @@
 import Model
 import TestKit
 
-/// One order of the table, times as UNIX seconds; a time is nil where the table has none.
+/// One order of the table, times as UNIX seconds; a time is nil if the table has none.
 struct OlistOrder: Hashable, Sendable {
     /// The statuses of the table.
     enum Status: String, Sendable, CaseIterable {
@@ -25,7 +25,7 @@ enum OlistTable {
         "order_delivered_carrier_date", "order_delivered_customer_date", "order_estimated_delivery_date",
     ]
 
-    /// - Throws: `ToolError` naming the line and what is wrong with it; an order that stands twice is wrong too.
+    /// - Throws: `ToolError` naming the line and its error; a repeated order is an error too.
     static func parse(_ text: String) throws(ToolError) -> [OlistOrder] {
         var lines = text.split(omittingEmptySubsequences: false, whereSeparator: \.isNewline)[...]
         guard let header = lines.popFirst(), Self.fields(header) == Self.columns else {
@@ -35,7 +35,7 @@ enum OlistTable {
         var places: [String: Int] = [:]
         for (index, line) in lines.enumerated() where !line.isEmpty {
             let order = try Self.order(Self.fields(line), line: index + 2)
-            // Two lives under one identifier would be mixed, and no end of them could be expected.
+            // Two lives under one identifier would be mixed, and no final state could be expected.
             if let first = places.updateValue(index + 2, forKey: order.identifier) {
                 throw ToolError(
                     .input,
@@ -74,7 +74,7 @@ enum OlistTable {
         var previousWasQuote = false
         for character in line {
             if character == "\"" {
-                // A second quote right behind a closing one is a quote of the text.
+                // A second quote right after a closing one is a quote of the text.
                 if previousWasQuote { field.append("\"") }
                 isQuoted.toggle()
                 previousWasQuote = !isQuoted
@@ -102,7 +102,7 @@ enum OlistTable {
         return RFC3339.parse("\(date[2])-\(two(date[0]))-\(two(date[1]))T\(two(clock[0])):\(clock[1]):00Z")
     }
 
-    /// A table of the same shape for machines that do not have the real one.
+    /// A table of the same form for machines without the real one.
     static func generate(_ count: Int, seed: UInt64) -> [OlistOrder] {
         var random = SeededGenerator(seed: seed)
         return (0..<count).map { _ in

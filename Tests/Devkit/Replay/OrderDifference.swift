@@ -2,7 +2,7 @@ import Model
 
 /// Compares an order.json with the document that was published.
 enum OrderDifference {
-    /// - Returns: nil when they agree, else the first members that do not.
+    /// - Returns: nil if they agree, else the first members that do not.
     static func between(_ order: JSON, expected: JSONObject) -> String? {
         let found = OrderFile.document(order)
         guard found != expected else { return nil }
@@ -13,10 +13,10 @@ enum OrderDifference {
         }.joined(separator: "; ")
     }
 
-    /// What Waybill sets itself, compared with what the order is known by.
+    /// Compares the members that Waybill sets itself with the order's expected identity.
     ///
-    /// - Parameter webServiceURL: nil where it is not known; then it only has to be there.
-    /// - Returns: nil when all agree. A token is never repeated: whoever has it may fetch the order.
+    /// - Parameter webServiceURL: nil if it is not known; it then only has to be present.
+    /// - Returns: nil if all agree. A token is never printed: anyone who has it may fetch the order.
     static func ofIdentity(_ order: JSON, key: OrderKey, token: String, webServiceURL: String?) -> String? {
         let members = order.object
         let expected = [
@@ -30,7 +30,7 @@ enum OrderDifference {
         return found == token ? nil : "authenticationToken is not the one that checkout derives"
     }
 
-    /// What a device has, compared with what the gateway serves at the end: the same version, to the last member.
+    /// Compares a device's order with the gateway's at the end: the same version, to the last member.
     static func ofDevice(_ order: JSON?, served: JSON?) -> String? {
         guard let order else { return "it has no version" }
         guard let served else { return "the gateway served none to compare with" }

@@ -1,9 +1,9 @@
 import Model
 import TestKit
 
-/// The life of one order of the table as changes, and the document that must stand at its end.
+/// The life of one order of the table as changes, and the expected final document.
 ///
-/// How a retailer would say the table's statuses in Wallet's words; the last change of an order brings them:
+/// A retailer's description of the table's statuses in Wallet's terms; the last change of an order brings them:
 ///
 /// | table | order | fulfillment | payment |
 /// |---|---|---|---|
@@ -14,14 +14,14 @@ import TestKit
 /// | `canceled` | `cancelled` | `cancelled` | `refunded` once approved, else `voided` |
 ///
 /// On the way there: purchase → fulfillment `open`, approval → `processing`, hand-over to the carrier → `onTheWay`,
-/// delivery → `delivered`. What the table does not have (line items, amounts, merchant) comes from the order's
-/// identifier, always the same.
+/// delivery → `delivered`. Data that the table does not have (line items, amounts, merchant) is derived from the
+/// order's identifier, always the same.
 struct OrderStory: Sendable {
-    /// The moments of the table. Their order in time is not always this one.
+    /// The events of the table. Their order in time is not always this one.
     enum Moment: Int, Sendable, CaseIterable { case purchased, approved, handedOver, delivered }
 
     let order: OlistOrder
-    /// The moments that the table has, in the order of their times; the purchase first, since nothing can be before it.
+    /// The events that the table has, in the order of their times; the purchase first, since nothing can precede it.
     let moments: [(moment: Moment, time: Int64)]
 
     init(_ order: OlistOrder) {
@@ -34,13 +34,13 @@ struct OrderStory: Sendable {
         self.moments = [(.purchased, order.purchased)] + later
     }
 
-    /// One change and when it happened.
+    /// One change with its time.
     struct Change: Sendable {
         let time: Int64
         let event: CloudEvent
     }
 
-    /// One change for each moment.
+    /// One change for each event.
     func changes(orderType: OrderTypeIdentifier) -> [Change] {
         self.moments.indices.map { index in
             let (moment, time) = self.moments[index]
@@ -54,8 +54,8 @@ struct OrderStory: Sendable {
         }
     }
 
-    /// What changes at a moment: the whole document at the purchase, afterwards the members that differ; as an update
-    /// of the fulfillment where nothing else does.
+    /// The change at an event: the whole document at the purchase, afterwards the members that differ; an update of the
+    /// fulfillment if nothing else does.
     private func change(_ index: Int) -> (CloudEvent.ChangeType, JSON) {
         let now = self.document(upTo: index)
         guard index > 0 else { return (.replaced, .object(now)) }
@@ -67,7 +67,7 @@ struct OrderStory: Sendable {
         return (.patched, .object(JSONObject(differing.map { ($0.name, $0.value) })))
     }
 
-    /// The document that must stand in the end, built from the row and not by folding.
+    /// The expected final document, built from the row and not by folding.
     var expected: JSONObject { self.document(upTo: self.moments.count - 1) }
 
     private func document(upTo index: Int) -> JSONObject {
@@ -86,7 +86,8 @@ struct OrderStory: Sendable {
             "lineItems": invented.lineItems,
             "payment": invented.payment(
                 status: self.paymentStatus(happened, isCancelled: isCancelled),
-                approvedAt: happened.contains(.approved) ? self.order.approved.map { max($0, self.order.purchased) } : nil),
+                approvedAt: happened.contains(.approved)
+                    ? self.order.approved.map { max($0, self.order.purchased) } : nil),
             "fulfillments": [self.parcel(happened, isLast: isLast)],
         ]
     }
@@ -136,7 +137,7 @@ struct OrderStory: Sendable {
     }
 }
 
-/// What the table does not say of an order, made up from its identifier.
+/// Data of an order that the table lacks, invented from its identifier.
 struct InventedOrder {
     private let items: [(title: String, image: String, cents: Int, quantity: Int)]
     private let shippingCents: Int

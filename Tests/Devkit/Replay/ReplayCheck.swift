@@ -2,7 +2,7 @@ import Foundation
 import Kafka
 import Model
 
-/// Compares what came out of a replay with what had to.
+/// Compares the results of a replay with the expected ones.
 struct ReplayCheck: Sendable {
     let stack: StackEnvironment
     let http: HTTPClient
@@ -12,9 +12,9 @@ struct ReplayCheck: Sendable {
     let samples: Set<Int>
     /// The orders that a device follows.
     let followed: Set<Int>
-    /// Judges every package as Wallet would; nil leaves that to the samples.
+    /// Judges every package as Wallet would; nil: only the samples are verified.
     var verifier: PackageVerifier?
-    /// Whether a change may be a dead letter twice, as after a crash between its letter and its commit.
+    /// True if a change may be a dead letter twice, as after a crash between its letter and its commit.
     var mayRepeatLetters = false
 
     private struct Outcome: Sendable {
@@ -23,8 +23,8 @@ struct ReplayCheck: Sendable {
         var served: [Int: JSON] = [:]
     }
 
-    /// Each order's package in the gateway against the document built from the table, and samples by `openssl`.
-    /// - Returns: what is served of the orders that a device follows.
+    /// Compares each order's package at the gateway with the document built from the table, and samples by `openssl`.
+    /// - Returns: the served versions of the orders that a device follows.
     func packages(_ report: inout ReplayReport) async -> [Int: JSON] {
         let lanes = 16
         let outcome = await withTaskGroup(of: Outcome.self) { group in
@@ -86,7 +86,7 @@ struct ReplayCheck: Sendable {
         return response.body
     }
 
-    /// Each device ended with the last version: what the table says, and exactly what the gateway serves.
+    /// Each device ended with the last version: that of the table, and exactly the one that the gateway serves.
     func devices(_ devices: [Int: WalletDevice], served: [Int: JSON], _ report: inout ReplayReport) async {
         for (story, device) in devices {
             let expected = self.orders[story]
@@ -101,7 +101,8 @@ struct ReplayCheck: Sendable {
         }
     }
 
-    /// Exactly the broken changes are dead letters, each as it came, with its code and a reason that says where to look.
+    /// Exactly the broken changes are dead letters, each as received, with its code and a reason that says where to
+    /// look.
     func deadLetters(
         _ broken: [String: BrokenRecord], since offsets: [Int32: Int64], _ report: inout ReplayReport
     ) async throws {

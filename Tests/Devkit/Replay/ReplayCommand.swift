@@ -3,24 +3,25 @@ import Foundation
 import Kafka
 import Model
 
-/// `waybill-dev replay`: a stream of orders through a whole stack, then the comparison of everything that came out.
+/// `waybill-dev replay`: sends a stream of orders through a whole stack, then compares all results.
 struct ReplayCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "replay",
-        abstract: "Send a table of orders through a stack as changes, then check every package, device and dead letter.",
+        abstract:
+            "Send a table of orders through a stack as changes, then check every package, device and dead letter.",
         discussion: """
-            Exit code 1 when anything differs from what the table says. The table has the columns of the Brazilian \
-            E-Commerce Public Dataset by Olist (orders); without --orders a stream of the same shape is made up.
+            Exit code 1 if any result differs from the table. The table has the columns of the Brazilian \
+            E-Commerce Public Dataset by Olist (orders); without --orders a stream of the same form is generated.
             """)
 
     @Option(help: "The stack.env of a running stack.") var stack: String
     @Option(help: "The table, CSV.") var orders: String?
-    @Option(help: "How many orders to make up when there is no table.") var generate = 5000
-    @Option(help: "Changes a second; 0: as fast as the system takes them.") var rate = 0
+    @Option(help: "Number of orders to generate without a table.") var generate = 5000
+    @Option(help: "Changes per second; 0: as fast as the system accepts them.") var rate = 0
     @Option(help: "Simulated devices, each following one order.") var devices = 500
     @Option(help: "Packages to be verified by the openssl program.") var samples = 200
     @Option(help: "Broken changes to mix in.") var broken = 0
-    @Option(help: "Seed of all that is chosen at random.") var seed: UInt64 = 1
+    @Option(help: "Seed of all random choices.") var seed: UInt64 = 1
 
     func validate() throws {
         guard self.rate >= 0, self.devices >= 0, self.samples >= 0, self.broken >= 0, self.generate > 0 else {

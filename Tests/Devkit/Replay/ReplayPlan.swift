@@ -2,13 +2,13 @@ import Kafka
 import Model
 import TestKit
 
-/// Everything that will be published, in the order of the times, and what is to come out.
+/// Everything that will be published, in chronological order, and the expected results.
 struct ReplayPlan: Sendable {
     struct Step: Sendable {
         let message: KafkaMessage
         /// Set for a broken one.
         let broken: BrokenChange?
-        /// Set for the first change of an order: from then on devices may ask for it.
+        /// Set for the first change of an order: from then on devices may request it.
         let placed: Int?
     }
 
@@ -19,7 +19,7 @@ struct ReplayPlan: Sendable {
     var brokenCount: Int { self.steps.count { $0.broken != nil } }
     var changeCount: Int { self.steps.count - self.brokenCount }
 
-    /// - Parameter broken: how many broken changes, the kinds in turn, at places chosen by the seed.
+    /// - Parameter broken: the number of broken changes, the kinds in turn, at places chosen by the seed.
     init(_ orders: [OlistOrder], orderType: OrderTypeIdentifier, broken: Int, seed: UInt64) {
         let topic = Topics().orderChanges
         self.orderType = orderType
@@ -46,7 +46,7 @@ struct ReplayPlan: Sendable {
         self.steps = steps
     }
 
-    /// Which orders are looked at more closely: so many of them, chosen by the seed.
+    /// The orders that are checked in more detail: a given number of them, chosen by the seed.
     func samples(_ count: Int, seed: UInt64) -> Set<Int> {
         var random = SeededGenerator(seed: seed ^ 0x5A4D_91E5)
         return Set(self.stories.indices.shuffled(using: &random).prefix(count))

@@ -1,4 +1,4 @@
-/// What a replay measured and found.
+/// The measurements and findings of a replay.
 struct ReplayReport: Sendable {
     var changes = 0
     var stories = 0
@@ -11,9 +11,9 @@ struct ReplayReport: Sendable {
     var publishing = Duration.zero
     var packaging = Duration.zero
     var pushing = Duration.zero
-    /// A reason of each kind of broken change.
+    /// A reason for each kind of broken change.
     var reasons: [BrokenChange: String] = [:]
-    /// What is not as it must be.
+    /// The differences from the expected results.
     var differences: [String] = []
 
     var lines: [String] {

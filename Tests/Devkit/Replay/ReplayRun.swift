@@ -6,7 +6,7 @@ import TestKit
 
 /// Publishes a plan, lets devices follow, and waits until all is done.
 final class ReplayRun: Sendable {
-    /// How long the system may take when everything is published.
+    /// The longest time for the system to finish after everything is published.
     private static let patience = Duration.seconds(600)
 
     private let stack: StackEnvironment
@@ -20,7 +20,7 @@ final class ReplayRun: Sendable {
     private let journal: APNSJournal
     private let devices: [Int: WalletDevice]
     private let published = Atomic<Int>(0)
-    /// The broken changes by where they went, as a dead letter names it.
+    /// The broken changes by their positions, as a dead letter names them.
     private let broken = Mutex<[String: BrokenRecord]>([:])
 
     init(stack: StackEnvironment, plan: ReplayPlan, rate: Int, devices: Int, seed: UInt64) throws {
@@ -44,7 +44,7 @@ final class ReplayRun: Sendable {
         self.devices = chosen
     }
 
-    /// Runs the plan and checks what came out.
+    /// Runs the plan and checks the results.
     func run(samples: Int) async throws -> ReplayReport {
         let deadLetters = try await self.admin.endOffsets(Topics().deadLetters)
         let versionsBefore = try await self.versions()
@@ -121,7 +121,7 @@ final class ReplayRun: Sendable {
 
     /// One device: fetches its order as soon as it exists, registers, and follows the pushes until the journal ends.
     ///
-    /// - Returns: what went wrong, if anything.
+    /// - Returns: the error, if there was one.
     private func follow(_ story: Int, _ device: WalletDevice) async -> String? {
         let order = self.plan.stories[story].order.identifier
         do {
@@ -137,7 +137,7 @@ final class ReplayRun: Sendable {
         }
     }
 
-    /// Does something again as long as the gateway may only be away for a moment, as Wallet does.
+    /// Repeats an action as long as the gateway may only be unavailable for a moment, as Wallet does.
     private func patiently(_ action: () async throws -> Void) async throws {
         let end = ContinuousClock.now + Self.patience
         var pause = Duration.milliseconds(200)
@@ -163,7 +163,7 @@ final class ReplayRun: Sendable {
         }
     }
 
-    /// Waits until the pushes have stopped and each device has what the gateway has.
+    /// Waits until the pushes have stopped and each device has the gateway's version.
     private func awaitDevices() async throws {
         let end = ContinuousClock.now + .seconds(60)
         while .now < end {
@@ -189,7 +189,7 @@ final class ReplayRun: Sendable {
         }
     }
 
-    /// How many versions stand on `waybill.orders`, each of which cost one signature.
+    /// The number of versions on `waybill.orders`, each of which cost one signature.
     private func versions() async throws -> Int {
         Int(try await self.admin.endOffsets(Topics().orders).values.reduce(0, +))
     }

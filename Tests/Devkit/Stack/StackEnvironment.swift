@@ -5,20 +5,20 @@ import Model
 struct StackEnvironment: Sendable {
     let gateway: String
     let kafka: String
-    /// Path of the properties that the services talk to Kafka with; nil where the file does not say.
+    /// Path of the properties with which the services connect to Kafka; nil if the file does not have it.
     let kafkaProperties: String?
     let apnsAdmin: String
-    /// nil where the file does not say.
+    /// nil if the file does not have it.
     let redis: String?
     let orderType: OrderTypeIdentifier
-    /// What stands in every order as `webServiceURL`; nil where the file does not say.
+    /// The `webServiceURL` of every order; nil if the file does not have it.
     let webServiceURL: String?
     /// Path of the file with the token secrets.
     let tokenSecrets: String
-    /// Path of the PEM file with the root that stands for Apple's.
+    /// Path of the PEM file with the root used in place of Apple's.
     let roots: String
 
-    /// - Parameter file: one `NAME=value` a line.
+    /// - Parameter file: one `NAME=value` per line.
     init(file: String) throws {
         var values: [String: String] = [:]
         for line in String(decoding: try readFile(file), as: UTF8.self).split(separator: "\n") {
@@ -46,7 +46,7 @@ struct StackEnvironment: Sendable {
         self.roots = try value("ROOT_CA")
     }
 
-    /// The configuration by which the tools talk to the stack's Kafka: as its services do.
+    /// The configuration with which the tools connect to the stack's Kafka: the same as the services'.
     func kafkaConfiguration() throws -> KafkaConfiguration {
         try KafkaConfiguration.ofTool(bootstrap: self.kafka, file: self.kafkaProperties)
     }

@@ -1,6 +1,6 @@
 import Foundation
 
-/// What the policy of Wallet looks at in a certificate, read without libcrypto. It says nothing about signatures.
+/// The parts of a certificate that Wallet's policy checks, parsed without libcrypto. Signatures are not checked.
 ///
 /// Source: RFC 5280 §4.1
 struct CertificateAnatomy: Sendable {
@@ -48,7 +48,7 @@ struct CertificateAnatomy: Sendable {
         return extensions
     }
 
-    /// The certificates of a PEM file.
+    /// Parses the certificates of a PEM file.
     static func certificates(pem: [UInt8]) throws(ToolError) -> [CertificateAnatomy] {
         var certificates: [CertificateAnatomy] = []
         let text = String(decoding: pem, as: UTF8.self)
@@ -62,13 +62,13 @@ struct CertificateAnatomy: Sendable {
         return certificates
     }
 
-    /// The purposes that the extended key usage names. Source: RFC 5280 §4.2.1.12
+    /// The purposes named by the extended key usage. Source: RFC 5280 §4.2.1.12
     var purposes: [String] {
         guard let value = self.extensions["2.5.29.37"], let list = try? DER(value[...]).children() else { return [] }
         return list.compactMap(\.objectIdentifier)
     }
 
-    /// The text of an extension that holds one string, nil if it has none.
+    /// The text of an extension that holds one string, nil if there is none.
     func text(_ name: String) -> String? {
         guard let value = self.extensions[name], let string = try? DER(value[...]),
             [0x0C, 0x13, 0x16].contains(string.tag)
@@ -76,7 +76,7 @@ struct CertificateAnatomy: Sendable {
         return String(validating: string.content, as: UTF8.self)
     }
 
-    /// UID in the subject, which names the order type as well. Source: Wallet Orders §7
+    /// UID of the subject, which also names the order type. Source: Wallet Orders §7
     var userIdentifier: String? {
         guard let sets = try? DER(self.subject[...]).children() else { return nil }
         for set in sets {

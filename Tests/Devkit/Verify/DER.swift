@@ -7,7 +7,7 @@ struct DER: Sendable {
     /// Tag, length and content.
     let whole: ArraySlice<UInt8>
 
-    /// Reads one value from the front of `bytes` and takes it off.
+    /// Parses one value at the front of `bytes` and removes it.
     init(takingFrom bytes: inout ArraySlice<UInt8>) throws(ToolError) {
         let start = bytes.startIndex
         guard bytes.count >= 2 else { throw Self.fault("the data ends in a header") }
@@ -22,7 +22,7 @@ struct DER: Sendable {
                 throw Self.fault("a length that is not DER")
             }
             length = bytes[contentStart..<contentStart + count].reduce(0) { $0 << 8 | Int($1) }
-            // The shortest form is the only one. Source: X.690 §10.1
+            // Only the shortest form is valid. Source: X.690 §10.1
             guard length >= 0x80, bytes[contentStart] != 0 else { throw Self.fault("a length that is not DER") }
             contentStart += count
         }
@@ -32,7 +32,7 @@ struct DER: Sendable {
         bytes = bytes[(contentStart + length)...]
     }
 
-    /// Reads bytes that are one value and nothing else.
+    /// Parses bytes that are one value and nothing else.
     init(_ bytes: ArraySlice<UInt8>) throws(ToolError) {
         var rest = bytes
         try self.init(takingFrom: &rest)

@@ -1,4 +1,4 @@
-/// Decompresses DEFLATE data. Written apart from Shared/Packaging, which uses zlib, so that it checks it.
+/// Decompresses DEFLATE data. Independent of Shared/Packaging, which uses zlib, so that it checks it.
 ///
 /// Slow and small: one bit at a time, canonical codes by counting. Source: RFC 1951
 struct Inflate {
@@ -10,9 +10,9 @@ struct Inflate {
     private var output: [UInt8] = []
 
     /// - Parameters:
-    ///   - input: exactly one DEFLATE stream; bytes behind its last block are refused.
-    ///   - limit: most bytes that may come out.
-    /// - Throws: `ToolError` with code `.protocol` for anything else than a whole, valid stream.
+    ///   - input: exactly one DEFLATE stream; bytes after its last block are refused.
+    ///   - limit: the most bytes of output.
+    /// - Throws: `ToolError` with code `.protocol` for anything other than a whole, valid stream.
     static func decompress(_ input: ArraySlice<UInt8>, limit: Int) throws(ToolError) -> [UInt8] {
         var inflate = Inflate(input: input, limit: limit)
         return try inflate.run()
@@ -43,7 +43,7 @@ struct Inflate {
 
     private static func fault(_ reason: String) -> ToolError { ToolError(.protocol, "inflating: \(reason)") }
 
-    /// - Parameter count: at most 13, the longest that the format asks for at once.
+    /// - Parameter count: at most 13, the most that the format needs at once.
     private mutating func bits(_ count: UInt32) throws(ToolError) -> Int {
         while self.bitCount < count {
             guard self.position < self.input.endIndex else { throw Self.fault("the data ends in the middle") }
@@ -64,13 +64,15 @@ struct Inflate {
 
     /// Source: RFC 1951 §3.2.4
     private mutating func storedBlock() throws(ToolError) {
-        // Fewer than 8 bits are left over, so nothing but the padding of this byte goes.
+        // Fewer than 8 bits are left over, so only the padding of this byte is discarded.
         self.bitBuffer = 0
         self.bitCount = 0
         guard self.input.endIndex - self.position >= 4 else { throw Self.fault("the data ends in the middle") }
         let header = self.input[self.position..<self.position + 4].map(Int.init)
         let length = header[0] | header[1] << 8
-        guard length ^ 0xFFFF == header[2] | header[3] << 8 else { throw Self.fault("a stored block's length is wrong") }
+        guard length ^ 0xFFFF == header[2] | header[3] << 8 else {
+            throw Self.fault("a stored block's length is wrong")
+        }
         self.position += 4
         guard self.input.endIndex - self.position >= length else { throw Self.fault("the data ends in the middle") }
         for byte in self.input[self.position..<self.position + length] { try self.append(byte) }
@@ -97,7 +99,9 @@ struct Inflate {
             } else if symbol == 256 {
                 return
             } else {
-                guard symbol - 257 < Self.lengths.count else { throw Self.fault("length code \(symbol) does not exist") }
+                guard symbol - 257 < Self.lengths.count else {
+                    throw Self.fault("length code \(symbol) does not exist")
+                }
                 let length = Self.lengths[symbol - 257]
                 let count = length.base + (try self.bits(length.extra))
                 let code = try self.symbol(of: distances)
@@ -109,14 +113,14 @@ struct Inflate {
         }
     }
 
-    /// A canonical Huffman code: how many codes each length has, and the symbols in the order of their codes.
+    /// A canonical Huffman code: the number of codes of each length, and the symbols in the order of their codes.
     private struct Code {
         var counts = [Int](repeating: 0, count: 16)
         var symbols: [Int] = []
 
-        /// - Parameter mayBeOne: whether a single code of one bit is taken, though it leaves room for another.
-        /// - Returns: nil when more codes are given out than there is room for, or fewer; as zlib does, which reads the
-        ///   packages on devices.
+        /// - Parameter mayBeOne: true if a single code of one bit is accepted, though it leaves room for another.
+        /// - Returns: nil if there are more codes than there is room for, or fewer; like zlib, which reads the packages
+        ///   on devices.
         init?(lengths: ArraySlice<Int>, mayBeOne: Bool = true) {
             for length in lengths { self.counts[length] += 1 }
             var room = 1
@@ -149,7 +153,7 @@ struct Inflate {
     }
 
     /// Source: RFC 1951 §3.2.6. The proof of each `!`: both tables are complete codes by the RFC; distances 30 and 31
-    /// have codes and are refused when they come.
+    /// have codes and are refused when they occur.
     private static let fixedLiterals = Code(
         lengths: (0..<288).map { $0 < 144 ? 8 : $0 < 256 ? 9 : $0 < 280 ? 7 : 8 }[...])!
     private static let fixedDistances = Code(lengths: [Int](repeating: 5, count: 32)[...])!

@@ -1,7 +1,7 @@
 import Cryptography
 import Model
 
-/// What manifest.json must say: every other file with its SHA-256 in lower-case hexadecimal digits.
+/// The rules for manifest.json: every other file with its SHA-256 in lower-case hexadecimal digits.
 ///
 /// Source: Wallet Orders §2.3
 enum ManifestRules {

@@ -1,9 +1,9 @@
-/// What the members of an order.json must be, as Apple says and no stricter.
+/// The grammar of the members of an order.json, as Apple defines it and no stricter.
 ///
-/// A table of its own, apart from Model's schema, so that the two check each other. Unknown members are passed over, as
-/// Wallet does. Source: Wallet Orders §3
+/// A table independent of Model's schema, so that the two check each other. Unknown members are ignored, as Wallet
+/// does. Source: Wallet Orders §3
 enum OrderGrammar {
-    /// What a value must be.
+    /// The required form of a value.
     indirect enum Form: Sendable {
         case text
         /// A text that is not empty.
@@ -13,7 +13,7 @@ enum OrderGrammar {
         case link
         /// A decimal number in a string.
         case amount
-        /// A text of so many capital letters.
+        /// A text of this many capital letters.
         case letters(Int)
         case flag
         case number(ClosedRange<Double>)

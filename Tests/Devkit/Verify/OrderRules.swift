@@ -1,10 +1,10 @@
 import Model
 
-/// What an order.json must be, beyond the form of each member.
+/// The rules for an order.json beyond the form of each member.
 ///
 /// Source: Wallet Orders §2.5 (Apple's trouble list), §3.1, §3.20
 enum OrderRules {
-    /// - Parameter certificateOrderType: what the signer's certificate is for, nil if that is not known.
+    /// - Parameter certificateOrderType: the order type of the signer's certificate, nil if it is not known.
     static func violations(
         _ order: JSON, certificateOrderType: String?, files: PackageFiles
     ) -> [PackageViolation] {
@@ -30,7 +30,7 @@ enum OrderRules {
             note(.orderTypeMismatch, "orderTypeIdentifier", "\(quoted(own)) is not the certificate's, \(quoted(type)).")
         }
         if let service = members["webServiceURL"]?.string {
-            // A text that is no link at all has its violation already.
+            // A text that is not a link at all has its violation already.
             if OrderText.isLink(service), !service.hasPrefix("https://") {
                 note(.orderServiceURL, "webServiceURL", "It must start with https://.")
             }
@@ -38,7 +38,7 @@ enum OrderRules {
                 note(.orderToken, "authenticationToken", "It is missing; webServiceURL needs one.")
             }
         }
-        // Never shown: whoever has it may fetch the order.
+        // Never printed: anyone who has it may fetch the order.
         if let token = members["authenticationToken"]?.string, token.count < 16 {
             note(.orderToken, "authenticationToken", "It has \(token.count) characters; at least 16 are needed.")
         }
@@ -71,7 +71,7 @@ enum OrderRules {
     }
 }
 
-/// The files that an order names: there, and what they should be.
+/// Checks that the files named by an order exist and have the right kind.
 ///
 /// Source: Wallet Orders §2.6, §2.7
 enum NamedFileRules {
@@ -111,8 +111,8 @@ enum NamedFileRules {
         return ScaledName(name) == nil ? nil : "is a variant; name the plain file, Wallet finds @2x and @3x itself."
     }
 
-    /// The file at the root and in each language, with its variants. A name without suffix stands for a picture with
-    /// one. Empty if there is no plain file.
+    /// The file at the root and in each language, with its variants. A name without suffix means a picture with one.
+    /// Empty if there is no plain file.
     private static func family(of name: String, in files: PackageFiles) -> [String] {
         let hasSuffix = FileKind(name: name) != nil
         let plain = hasSuffix ? [name] : [name] + ["png", "jpg", "jpeg"].map { "\(name).\($0)" }

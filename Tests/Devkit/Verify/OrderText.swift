@@ -1,7 +1,7 @@
-/// The forms of texts in order.json, read apart from Model.
+/// The forms of texts in order.json, parsed independently of Model.
 enum OrderText {
-    /// A date-time with zone as it counts: seconds since 1970 in the proleptic Gregorian calendar, and the fraction's
-    /// digits. Source: RFC 3339 §5.6
+    /// A date-time with zone in comparable form: seconds since 1970 in the proleptic Gregorian calendar, and the
+    /// fraction's digits. Source: RFC 3339 §5.6
     static func moment(_ text: String) -> (seconds: Int, fraction: String)? {
         let bytes = Array(text.utf8)
         guard bytes.count >= 20, Self.fits(bytes[..<19], "dddd-dd-ddTdd:dd:dd") else { return nil }
@@ -38,7 +38,7 @@ enum OrderText {
         return [4, 6, 9, 11].contains(month) ? 30 : 31
     }
 
-    /// Whether bytes are like a pattern in which `d` is any digit.
+    /// True if bytes match a pattern in which `d` is any digit.
     private static func fits(_ bytes: ArraySlice<UInt8>, _ pattern: StaticString) -> Bool {
         let pattern = Array(pattern.description.utf8)
         return bytes.count == pattern.count

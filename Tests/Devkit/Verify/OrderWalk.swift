@@ -1,6 +1,6 @@
 import Model
 
-/// One pass over an order.json: what breaks the grammar, and which files are named where.
+/// One pass over an order.json: collects grammar violations, and the named files with their places.
 struct OrderWalk {
     /// A file that the order names.
     struct NamedFile: Sendable {

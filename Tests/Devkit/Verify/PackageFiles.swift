@@ -1,10 +1,10 @@
 /// The files of a package by their names.
 struct PackageFiles: Sendable {
-    /// What every package has. Source: Wallet Orders §2.1
+    /// The files that every package has. Source: Wallet Orders §2.1
     static let required = ["order.json", "manifest.json", "signature"]
 
     private let contents: [String: [UInt8]]
-    /// Files that are there and could not be read.
+    /// Files that exist and could not be read.
     private let unreadable: Set<String>
     /// All names, sorted.
     let names: [String]
@@ -15,13 +15,13 @@ struct PackageFiles: Sendable {
         self.names = Set(archive.entries.map(\.name)).union(archive.unreadable).sorted()
     }
 
-    /// The content of a file, nil if it is not there or could not be read.
+    /// The content of a file, nil if it does not exist or could not be read.
     subscript(name: String) -> [UInt8]? { self.contents[name] }
 
-    /// Whether a file of this name is there, readable or not.
+    /// True if a file of this name exists, readable or not.
     func has(_ name: String) -> Bool { self.contents[name] != nil || self.unreadable.contains(name) }
 
-    /// What is missing, and what should not be there.
+    /// Missing files, and files that should not exist.
     var violations: [PackageViolation] {
         var found: [PackageViolation] = []
         let missing = Self.required.filter { !self.has($0) }
@@ -39,19 +39,19 @@ struct PackageFiles: Sendable {
         return found
     }
 
-    /// The one folder that everything stands in, packed with its files.
+    /// The one folder that contains everything, packed with its files.
     private var enclosingFolder: String? {
         guard let first = self.names.first(where: { $0.hasSuffix("/order.json") })?.dropLast(11) else { return nil }
         return self.names.allSatisfy { $0.hasPrefix("\(first)/") || Self.isStray($0) } ? String(first) : nil
     }
 
-    /// Hidden files and what Finder leaves behind. Source: Wallet Orders §2.1
+    /// Hidden files and files left by Finder. Source: Wallet Orders §2.1
     static func isStray(_ name: String) -> Bool {
         name.split(separator: "/").contains { $0.hasPrefix(".") && $0 != "." && $0 != ".." || $0 == "__MACOSX" }
     }
 }
 
-/// What a file is by its first bytes, whatever it is called.
+/// The kind of a file by its first bytes, whatever its name.
 ///
 /// Source: PNG (ISO/IEC 15948) §5.2; ITU-T T.81 B.1.1.3; ISO 32000-1 §7.5.2
 enum FileKind: String, Sendable {
@@ -71,7 +71,7 @@ enum FileKind: String, Sendable {
         }
     }
 
-    /// What a file with this name should be, nil where the name does not say.
+    /// The kind that a file with this name should have, nil if the name does not imply one.
     init?(name: String) {
         switch name.split(separator: ".").last?.lowercased() {
         case "png": self = .png

@@ -1,8 +1,8 @@
 import Model
 
-/// What a look into a package found.
+/// The findings about a package.
 struct PackageReport: Sendable {
-    /// What Wallet would refuse. Empty: the package is right.
+    /// Violations that Wallet would refuse. Empty: the package is valid.
     var violations: [PackageViolation] = []
     /// Names and sizes of the files in the order of the archive.
     var files: [(name: String, size: Int)] = []
@@ -25,7 +25,7 @@ struct PackageReport: Sendable {
         return "order \(identifier), updated \(updated), signed \(signed), \(self.files.count) files, \(size) bytes"
     }
 
-    /// The same for programs, one object. `file` is the name that the package goes by.
+    /// The same for programs, as one object. `file` is the name given to the package.
     func json(file: String) -> JSON {
         var object: JSONObject = [
             "file": .string(file), "valid": .bool(self.violations.isEmpty),

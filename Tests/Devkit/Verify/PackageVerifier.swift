@@ -2,22 +2,22 @@ import Cryptography
 import Foundation
 import Model
 
-/// Judges an order package as Wallet would, apart from the code that builds packages.
+/// Judges an order package as Wallet would, independently of the code that builds packages.
 ///
-/// Archive, certificates, languages and the rules of order.json are read by the tools' own readers; of Model only the
-/// JSON syntax is used, of Cryptography the digest. The signature is checked by Shared/Cryptography or by the
-/// `openssl` program. Source: Wallet Orders §2, §3
+/// Archive, certificates, languages and the rules of order.json are parsed by the tools' own readers; of Model only the
+/// JSON syntax is used, of Cryptography the digest. The signature is checked by Shared/Cryptography or by the `openssl`
+/// program. Source: Wallet Orders §2, §3
 struct PackageVerifier: Sendable {
     /// Packages must be below 5 MB. Source: Wallet Orders §2.1
     static let sizeLimit = 5_000_000
-    /// How far the signer's clock may be ahead of ours.
+    /// The most seconds by which the signer's clock may be ahead of ours.
     static let clockSkewSeconds: Int64 = 60
 
     let rootsPEM: [UInt8]
     let signatureCheck: SignatureCheck
     private let roots: [CertificateAnatomy]
 
-    /// - Parameter rootsPEM: the root that stands for Apple's, in PEM.
+    /// - Parameter rootsPEM: the root used in place of Apple's, in PEM.
     init(rootsPEM: [UInt8], signatureCheck: SignatureCheck = .cryptography) throws(ToolError) {
         self.rootsPEM = rootsPEM
         self.signatureCheck = signatureCheck
@@ -25,8 +25,9 @@ struct PackageVerifier: Sendable {
         guard !self.roots.isEmpty else { throw ToolError(.input, "reading the roots: no certificate in the file") }
     }
 
-    /// Looks at everything; one violation does not hide the next, and what follows from one is not told again.
-    /// - Parameter nowEpochSeconds: what the signing time and the validity of the certificates are compared with.
+    /// Checks everything; one violation does not hide the next, and the consequences of one are not reported again.
+    /// - Parameter nowEpochSeconds: the time that the signing time and the validity of the certificates are compared
+    ///   with.
     func verify(_ package: [UInt8], nowEpochSeconds: Int64) async -> PackageReport {
         var report = PackageReport()
         if package.count >= Self.sizeLimit {
@@ -39,7 +40,7 @@ struct PackageVerifier: Sendable {
         guard archive.isReadable else { return report }
         let files = PackageFiles(archive)
         report.violations += files.violations
-        // Every name is another one than it should be.
+        // Every name differs from the expected one.
         guard !report.violations.contains(where: { $0.code == .enclosingFolder }) else { return report }
         if let manifest = files["manifest.json"] {
             report.violations += ManifestRules.violations(manifest, files: files)
@@ -60,7 +61,7 @@ struct PackageVerifier: Sendable {
         return report
     }
 
-    /// - Returns: the order type that the signer's certificate is for, as far as it is known.
+    /// - Returns: the order type of the signer's certificate, as far as it is known.
     private func checkSignature(_ files: PackageFiles, _ now: Int64, _ report: inout PackageReport) async -> String? {
         guard let signature = files["signature"] else { return nil }
         guard !signature.starts(with: Array("-----BEGIN".utf8)) else {
@@ -83,7 +84,7 @@ struct PackageVerifier: Sendable {
         }
         let form = policy.formViolations(anatomy, manifestDigest: SHA256.digest(manifest))
         report.violations += form + chain
-        // Where the arithmetic could only fail for a reason that is told already, it is not asked.
+        // The cryptographic check is skipped if it could only fail for a reason that is already reported.
         let decided: Set<ViolationCode> = [
             .signatureAttached, .signatureSigners, .signatureOtherContent, .signerMissing,
         ]
@@ -99,7 +100,7 @@ struct PackageVerifier: Sendable {
         return policy.orderType(of: anatomy)
     }
 
-    /// Judges a package now, with the `openssl` program for the signature.
+    /// Judges a package at the present time, with the `openssl` program for the signature.
     static func byOpenSSL(_ package: [UInt8], roots: [UInt8]) async -> PackageReport {
         do {
             return try await PackageVerifier(rootsPEM: roots, signatureCheck: .openssl).verify(

@@ -1,9 +1,9 @@
-/// Something in a package that Wallet refuses or misreads.
+/// A part of a package that Wallet refuses or misreads.
 struct PackageViolation: Error, Hashable, Sendable, CustomStringConvertible {
     let code: ViolationCode
-    /// Where to look: an entry, or a file with the JSON path or the line in it.
+    /// The location: an entry, or a file with the JSON path or the line in it.
     let place: String
-    /// What is wrong and what to do, one sentence or two.
+    /// The violation and the correction, one sentence or two.
     let message: String
 
     init(_ code: ViolationCode, _ place: String, _ message: String) {
@@ -22,7 +22,7 @@ extension [PackageViolation] {
     }
 }
 
-/// A value from outside in a message: in quotes, short, without control characters.
+/// An external value in a message: in quotes, short, without control characters.
 func quoted(_ text: String) -> String {
     let clean = String(
         String.UnicodeScalarView(

@@ -1,18 +1,18 @@
 import Foundation
 import TestKit
 
-/// Runs a program to its end, as the tools want it: any status is an answer.
+/// Runs a program to its end for the tools: any status is a result.
 enum RunProgram {
-    /// What a program left behind.
+    /// The result of a program.
     struct Outcome: Sendable {
-        /// 128 and the signal for a program that one ended, as shells have it.
+        /// 128 plus the signal for a program killed by one, as in shells.
         let status: Int32
-        /// Standard output and standard error as they came, the last 4 MiB.
+        /// Standard output and standard error in order, the last 4 MiB.
         let output: String
     }
 
     /// Waits for the end without holding a thread; a program that runs longer than `deadline` is killed.
-    /// - Throws: `ToolError` with code `.program` when it cannot be started or is late.
+    /// - Throws: `ToolError` with code `.program` if it cannot be started or is late.
     static func run(
         _ arguments: [String], within deadline: Duration = .seconds(30)
     ) async throws(ToolError) -> Outcome {
@@ -27,7 +27,7 @@ enum RunProgram {
         }
     }
 
-    /// A directory of its own for one piece of work, gone afterwards.
+    /// Runs `body` with a directory of its own, which is removed afterwards.
     static func withScratchDirectory<Value>(_ body: (URL) async throws -> Value) async throws -> Value {
         let directory = try TemporaryDirectory("dev")
         defer { directory.remove() }
@@ -35,7 +35,7 @@ enum RunProgram {
     }
 }
 
-/// Hexadecimal digits of random bytes, for names that nobody else has.
+/// Hexadecimal digits of random bytes, for unique names.
 func randomHex(bytes: Int) -> String {
     var generator = SystemRandomNumberGenerator()
     return hex((0..<bytes).map { _ in UInt8.random(in: 0...255, using: &generator) })

@@ -1,4 +1,4 @@
-/// The parts of a detached CMS signature, read without libcrypto. It says nothing about whether the numbers are right.
+/// The parts of a detached CMS signature, parsed without libcrypto. The cryptography is not checked.
 ///
 /// Source: RFC 5652 §5
 struct SignatureAnatomy: Sendable {
@@ -8,15 +8,15 @@ struct SignatureAnatomy: Sendable {
     let signerCount: Int
     let digestAlgorithm: String
     let signatureAlgorithm: String
-    /// Whether both algorithms have no parameters or NULL. Nothing signs them. Source: RFC 5754 §2, §3.2
+    /// True if both algorithms have no parameters or NULL. They are not signed. Source: RFC 5754 §2, §3.2
     let hasPlainAlgorithms: Bool
-    /// Whether there are signed attributes at all.
+    /// True if there are signed attributes at all.
     let hasAttributes: Bool
     /// Types of the signed attributes with their first value.
     private let attributes: [String: DER]
     private let signerIdentifier: DER
-    /// Whether both versions are the ones that fit how the signer is named: by issuer and serial number 1, by key
-    /// identifier 3. Nothing signs them. Source: RFC 5652 §5.1, §5.3
+    /// True if both versions fit the identification of the signer: by issuer and serial number 1, by key identifier 3.
+    /// They are not signed. Source: RFC 5652 §5.1, §5.3
     let hasFittingVersions: Bool
 
     init(_ bytes: [UInt8]) throws(ToolError) {
@@ -69,14 +69,14 @@ struct SignatureAnatomy: Sendable {
         }
     }
 
-    /// The content's type once more, as it was signed. Source: RFC 5652 §11.1
+    /// The content's type as signed. Source: RFC 5652 §11.1
     var signedContentType: String? { self.attributes["1.2.840.113549.1.9.3"]?.objectIdentifier }
     /// Source: RFC 5652 §11.3
     var signingTime: Int64? { self.attributes["1.2.840.113549.1.9.5"]?.time }
     /// Source: RFC 5652 §11.2
     var messageDigest: [UInt8]? { self.attributes["1.2.840.113549.1.9.4"].map { Array($0.content) } }
 
-    /// The certificate that the signer names by issuer and serial number, or by key identifier.
+    /// The certificate that the signature identifies by issuer and serial number, or by key identifier.
     var signer: CertificateAnatomy? {
         self.certificates.first { certificate in
             if self.signerIdentifier.tag == 0x80 {

@@ -1,24 +1,24 @@
 import Cryptography
 import Foundation
 
-/// Who does the arithmetic of a signature: Shared/Cryptography in this process, or the `openssl` program as a second
-/// opinion. Neither looks at the clock, which is the policy's.
+/// The implementation that verifies a signature: Shared/Cryptography in this process, or the `openssl` program as a
+/// second opinion. Neither checks the time, which is left to the policy.
 enum SignatureCheck: Sendable {
     case cryptography
     case openssl
 
-    /// What is asked.
+    /// The data to be verified.
     struct Question: Sendable {
         let signature: [UInt8]
         let content: [UInt8]
         let rootsPEM: [UInt8]
-        /// False when the policy found already that the chain does not lead to a root.
+        /// False if the policy has already found that the chain does not lead to a root.
         let checksChain: Bool
-        /// A moment at which all certificates of the chain hold, nil if there is none.
+        /// A time at which all certificates of the chain are valid, nil if there is none.
         let chainEpochSeconds: Int64?
     }
 
-    /// - Returns: what is wrong, nil when the numbers are right.
+    /// - Returns: the violation, nil if the signature is valid.
     func violation(_ question: Question) async -> PackageViolation? {
         switch self {
         case .cryptography: Self.byCryptography(question)
@@ -27,7 +27,7 @@ enum SignatureCheck: Sendable {
     }
 
     private static func byCryptography(_ question: Question) -> PackageViolation? {
-        // It knows no signature without its chain; one that is broken or over has its violation already.
+        // It cannot verify a signature without its chain; a broken or expired one has its violation already.
         guard question.checksChain, let moment = question.chainEpochSeconds else { return nil }
         do {
             _ = try CMS.verify(
@@ -35,7 +35,7 @@ enum SignatureCheck: Sendable {
                 atEpochSeconds: moment)
             return nil
         } catch {
-            // How OpenSSL names the step that failed.
+            // OpenSSL's name for the step that failed.
             let isChain = error.message.contains("certificate verify error")
             return Self.refused(isChain ? .chainUntrusted : .signatureWrong, error.message)
         }
@@ -57,7 +57,7 @@ enum SignatureCheck: Sendable {
                 let withoutChain = command + ["-noverify"]
                 let outcome = try await RunProgram.run(question.checksChain ? command : withoutChain)
                 if outcome.status == 0 { return nil }
-                // A shell's way to say that there is no such program, or that a signal ended it.
+                // A shell reports in this way that the program does not exist, or that a signal ended it.
                 guard outcome.status < 126 else {
                     throw ToolError(.program, "running openssl: \(quoted(outcome.output))")
                 }

@@ -2,16 +2,16 @@
 ///
 /// Source: Wallet Orders §2.6
 struct StringsFile: Sendable {
-    /// In their order, each as often as it stands there.
+    /// In file order, each as often as it occurs.
     let keys: [String]
-    /// Whether it has characters outside ASCII without being UTF-16 with a byte order mark.
+    /// True if it has characters outside ASCII without being UTF-16 with a byte order mark.
     let isWronglyEncoded: Bool
 
-    /// Why it cannot be read, and in which line.
+    /// The reason why it cannot be parsed, with the line.
     struct Fault: Error, Hashable {
         let line: Int
         let message: String
-        /// Whether the bytes are no text, as against a text of another form.
+        /// True if the bytes are not text, as opposed to text of another form.
         var isEncoding = false
     }
 
@@ -78,7 +78,7 @@ struct StringsFile: Sendable {
         }
 
         private mutating func sign(_ sign: Unicode.Scalar) throws(Fault) {
-            // Missed where the text before it ends.
+            // Reported at the end of the text before it.
             let line = self.line
             try self.skipSpace()
             guard self.current == sign else { throw Fault(line: line, message: "'\(sign)' is expected.") }

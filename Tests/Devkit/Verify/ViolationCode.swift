@@ -1,5 +1,4 @@
-/// What is wrong with a package, for programs. The names are stable: they are printed, and tests and scripts look for
-/// them.
+/// The kinds of violations, for programs. The names are stable: they are printed, and tests and scripts match them.
 enum ViolationCode: String, CaseIterable, Sendable {
     // The archive as a whole. Source: Wallet Orders §2.1, APPNOTE.TXT §4.3
     case packageTooLarge = "package-too-large"

@@ -1,4 +1,4 @@
-/// The central directory of an archive: what it says is inside, and where.
+/// The central directory of an archive: its entries and their positions.
 ///
 /// Source: APPNOTE.TXT §4.3.12, §4.3.16
 struct ZipDirectory: Sendable {
@@ -11,26 +11,26 @@ struct ZipDirectory: Sendable {
         let checksum: UInt32
         let compressedSize: Int
         let size: Int
-        /// Where the local header stands.
+        /// The offset of the local header.
         let offset: Int
-        /// Whether the entry is a symbolic link of UNIX.
+        /// True if the entry is a UNIX symbolic link.
         let isLink: Bool
 
         var isFolder: Bool { self.name.hasSuffix("/") }
     }
 
-    /// Most entries that are looked at.
+    /// The most entries that are read.
     static let countLimit = 4096
 
-    /// The archive without bytes before and behind it.
+    /// The archive without bytes before and after it.
     let archive: [UInt8]
-    /// Where the directory starts in `archive`.
+    /// The offset of the directory in `archive`.
     let start: Int
     let records: [Record]
-    /// What is wrong although the directory can be read.
+    /// Violations in a directory that can be read.
     let violations: [PackageViolation]
 
-    /// - Throws: what keeps the directory from being read.
+    /// - Throws: the violation that prevents the directory from being read.
     init(_ bytes: [UInt8]) throws(PackageViolation) {
         var found: [PackageViolation] = []
         var end = try Self.endRecord(bytes)
@@ -56,7 +56,7 @@ struct ZipDirectory: Sendable {
             throw Self.fault(
                 .archiveTooManyEntries, "It has \(count) entries; at most \(Self.countLimit) are looked at.")
         }
-        // Text in front moves everything: a PHP warning, HTML, a byte order mark.
+        // Text before the archive moves everything: a PHP warning, HTML, a byte order mark.
         let before = end - size - start
         guard before == 0 || before > 0 && size >= 46 && bytes.number32(end - size) == 0x0201_4B50 else {
             throw Self.fault(.archiveDirectory, "The directory does not end where the end record starts.")
@@ -84,7 +84,7 @@ struct ZipDirectory: Sendable {
         PackageViolation(code, "archive", message)
     }
 
-    /// The end record that closes the bytes; if there is none, the last one with bytes behind it.
+    /// The end record at the end of the bytes; if there is none, the last one with bytes after it.
     ///
     /// It has 22 bytes and a comment of up to 65,535. Source: APPNOTE.TXT §4.3.16
     private static func endRecord(_ bytes: [UInt8]) throws(PackageViolation) -> Int {
@@ -144,8 +144,8 @@ struct ZipDirectory: Sendable {
 }
 
 extension [UInt8] {
-    /// Two bytes, the low one first. The caller has seen that they are there.
+    /// Two bytes, the low one first. The caller has checked that they exist.
     func number16(_ offset: Int) -> Int { Int(self[offset]) | Int(self[offset + 1]) << 8 }
-    /// Four bytes, the low one first. The caller has seen that they are there.
+    /// Four bytes, the low one first. The caller has checked that they exist.
     func number32(_ offset: Int) -> Int { self.number16(offset) | self.number16(offset + 2) << 16 }
 }

@@ -1,10 +1,10 @@
 import TestKit
 
-/// What an archive holds, read from its central directory and compared with each local header.
+/// The content of an archive, read from its central directory and compared with each local header.
 ///
-/// Written apart from Shared/Packaging so that it checks it. A reader that trusts only one of the two directories can
-/// be shown another archive than Wallet sees: every disagreement is a violation.
-/// Source: APPNOTE.TXT §4.3; what an order package may use: Wallet Orders §2.1
+/// Independent of Shared/Packaging so that it checks it. A reader that trusts only one of the two directories can see
+/// another archive than Wallet does: every disagreement is a violation.
+/// Source: APPNOTE.TXT §4.3; the features allowed in an order package: Wallet Orders §2.1
 struct ZipReader {
     /// One file with its content decompressed.
     struct Entry: Sendable {
@@ -13,18 +13,18 @@ struct ZipReader {
         let isCompressed: Bool
     }
 
-    /// Most bytes that one entry may grow to: packages stay below 5 MB.
+    /// The most bytes that one entry may expand to: packages stay below 5 MB.
     static let entryLimit = 16 << 20
-    /// Most bytes that all entries together may grow to, so that a small archive cannot fill the memory.
+    /// The most bytes that all entries together may expand to, so that a small archive cannot fill the memory.
     static let totalLimit = 64 << 20
 
     /// Files in the order of the central directory; those that could not be read are left out.
     private(set) var entries: [Entry] = []
-    /// Names of the files that are there and could not be read.
+    /// Names of the files that exist and could not be read.
     private(set) var unreadable: Set<String> = []
-    /// Whether there was a directory at all.
+    /// True if there was a directory at all.
     let isReadable: Bool
-    /// What is wrong.
+    /// The violations found.
     private(set) var violations: [PackageViolation] = []
 
     private let bytes: [UInt8]
@@ -77,7 +77,7 @@ struct ZipReader {
         }
     }
 
-    /// - Returns: where the entry starts and ends, nil if it could not be found.
+    /// - Returns: the start and the end of the entry, nil if it could not be found.
     private mutating func readEntry(_ record: ZipDirectory.Record, directoryStart: Int) -> (Int, Int)? {
         let place = quoted(record.name)
         let local = record.offset
@@ -172,7 +172,7 @@ struct ZipReader {
         self.entries.append(Entry(name: record.name, content: content, isCompressed: record.method == 8))
     }
 
-    /// The entries must lie one behind the other from the first byte on: nothing hides between them.
+    /// The entries must be adjacent from the first byte on: nothing is hidden between them.
     private mutating func check(_ spans: [(start: Int, end: Int, name: String)], count: Int, upTo directory: Int) {
         guard spans.count == count else { return }
         var position = 0

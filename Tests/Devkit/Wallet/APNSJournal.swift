@@ -2,12 +2,12 @@ import Foundation
 import Model
 import Synchronization
 
-/// The simulator's journal of deliveries, read by one long poll and handed to whoever waits for a push token.
+/// The simulator's journal of deliveries, read by one long poll and distributed to the subscribers of push tokens.
 ///
-/// Bounded: a subscriber has at most one push outstanding; more of them say the same ("something changed"). One moment
-/// is kept for each token that ever subscribed.
+/// Bounded: a subscriber has at most one push outstanding; more of them say the same ("something changed"). One time is
+/// kept for each token that ever subscribed.
 final class APNSJournal: Sendable {
-    /// A push as it arrived.
+    /// A push as received.
     struct Delivery: Sendable {
         let sequence: Int64
         let topic: String
@@ -20,7 +20,7 @@ final class APNSJournal: Sendable {
         var delivered: Int64 = 0
         var refused: Int64 = 0
         var gaps = 0
-        /// Moments of the last accepted notification of each token, milliseconds since 1970.
+        /// Times of the last accepted notification of each token, milliseconds since 1970.
         var lastDeliveries: [String: Int64] = [:]
         var missingUntilEpochMilliseconds: Int64 = 0
         var lastArrival = ContinuousClock.now
@@ -30,7 +30,7 @@ final class APNSJournal: Sendable {
     private let http: HTTPClient
     private let state = Mutex(State())
 
-    /// - Parameter admin: `APNS_ADMIN_URL`, where `GET /deliveries` is answered.
+    /// - Parameter admin: `APNS_ADMIN_URL`, the base of `GET /deliveries`.
     init(admin: String, http: HTTPClient) {
         self.admin = admin.hasSuffix("/") ? String(admin.dropLast()) : admin
         self.http = http
@@ -40,18 +40,18 @@ final class APNSJournal: Sendable {
     var delivered: Int64 { self.state.withLock(\.delivered) }
     /// Pushes that the simulator refused since `run` began.
     var refused: Int64 { self.state.withLock(\.refused) }
-    /// How often the simulator was away: what it delivered just before may not have been read.
+    /// The number of times the simulator was down: its last deliveries before that may not have been read.
     var gaps: Int { self.state.withLock(\.gaps) }
-    /// Until when deliveries may be missing, milliseconds since 1970: the simulator was away, and what it accepted just
-    /// before may not have been read. 0: it never was.
+    /// The time until which deliveries may be missing, milliseconds since 1970: the simulator was down, and its last
+    /// accepted notifications before that may not have been read. 0: it never was.
     var missingUntilEpochMilliseconds: Int64 { self.state.withLock(\.missingUntilEpochMilliseconds) }
-    /// When the simulator received the last notification that it accepted for a token, milliseconds since 1970; nil if
+    /// The time when the simulator received the last accepted notification for a token, milliseconds since 1970; nil if
     /// there was none, or the token never subscribed.
     func lastDelivery(to pushToken: String) -> Int64? { self.state.withLock { $0.lastDeliveries[pushToken] } }
-    /// How long no push has come.
+    /// Time since the last push.
     var quietFor: Duration { .now - self.state.withLock(\.lastArrival) }
 
-    /// Pushes to a token from now on. The stream ends with `unsubscribe` or `finish`.
+    /// Pushes to a token from this call on. The stream ends with `unsubscribe` or `finish`.
     func subscribe(_ pushToken: String) -> AsyncStream<Delivery> {
         let (stream, continuation) = AsyncStream.makeStream(of: Delivery.self, bufferingPolicy: .bufferingNewest(1))
         self.state.withLock { state in
@@ -75,14 +75,14 @@ final class APNSJournal: Sendable {
         for continuation in all { continuation.finish() }
     }
 
-    /// Skips what is already in the journal. Call it before the first change is published.
+    /// Skips the existing entries of the journal. Call it before the first change is published.
     func start() async throws(ToolError) {
-        // An index behind everything is answered at once, with the journal's last number.
+        // An index beyond everything is answered at once, with the journal's last number.
         let page = try await self.page(after: Int64.max, waitSeconds: 0)
         self.state.withLock { $0.last = page.last }
     }
 
-    /// Reads the journal until the task is cancelled. A simulator that is away for a moment is asked again.
+    /// Reads the journal until the task is cancelled. If the simulator is down for a moment, it retries.
     func run() async throws {
         var failures = 0
         while !Task.isCancelled {
@@ -96,7 +96,7 @@ final class APNSJournal: Sendable {
                     }
                 }
                 failures = 0
-                // A journal that starts over belongs to a simulator that was started anew.
+                // A journal that starts over belongs to a simulator that was restarted.
                 if page.last < after { self.state.withLock { $0.last = 0 } }
                 self.hand(out: page)
             } catch {

@@ -8,7 +8,7 @@ import Model
 struct DerivedTokens: Sendable {
     private let secret: [UInt8]
 
-    /// - Parameter file: one secret a line, the first one mints.
+    /// - Parameter file: one secret per line, the first one mints.
     init(file: String) throws(ToolError) {
         let text = String(decoding: try readFile(file), as: UTF8.self)
         let lines = text.split(whereSeparator: \.isNewline).map { $0.trimmingCharacters(in: .whitespaces) }
@@ -18,7 +18,7 @@ struct DerivedTokens: Sendable {
         self.secret = Array(first.utf8)
     }
 
-    /// - Parameter secret: as it stands in the file.
+    /// - Parameter secret: as in the file.
     init(secret: String) { self.secret = Array(secret.utf8) }
 
     /// The token of an order.

@@ -2,20 +2,19 @@ import Foundation
 import Model
 import NIOHTTP1
 
-/// A device with Wallet on it, towards the gateway: fetches, registers, lists and fetches again, and checks everything.
+/// A device with Wallet, as seen by the gateway: fetches, registers, lists and fetches again, and checks everything.
 ///
-/// Keeps what Wallet keeps: per order the token, `Last-Modified` as an opaque string and the newest version; one tag
-/// for
-/// the list. Source: Wallet Orders §1.2, §1.3
+/// Keeps the same data as Wallet: per order the token, `Last-Modified` as an opaque string and the newest version; one
+/// tag for the list. Source: Wallet Orders §1.2, §1.3
 actor WalletDevice {
-    /// What became of a fetch.
+    /// The result of a fetch.
     enum Fetch: Sendable {
         /// A new version, already verified.
         case version(PackageReport)
         case notModified
         /// 401: unknown order or wrong token.
         case unauthorized
-        /// 503: the package is on its way.
+        /// 503: the package is being made.
         case unavailable(retryAfterSeconds: Int64)
     }
 
@@ -35,12 +34,12 @@ actor WalletDevice {
     private nonisolated let verifier: PackageVerifier
     private var orders: [String: TrackedOrder] = [:]
     private var tag: String?
-    /// How many fetches were answered 401, which is wrong for a token that is right.
+    /// The number of fetches answered with 401, which is wrong for a valid token.
     private(set) var unauthorizedFetches = 0
 
     /// - Parameters:
     ///   - gateway: the base URL; `/v1/…` is appended.
-    ///   - deviceIdentifier: what the device calls itself.
+    ///   - deviceIdentifier: the device's own identifier.
     ///   - pushToken: hexadecimal digits.
     init(
         gateway: String, orderType: OrderTypeIdentifier, http: HTTPClient, verifier: PackageVerifier,
@@ -54,7 +53,7 @@ actor WalletDevice {
         self.pushToken = pushToken
     }
 
-    /// Takes an order into the device: what the merchant handed over at payment.
+    /// Adds an order to the device: the data that the merchant hands over at payment.
     func add(order: String, token: String) {
         if self.orders[order] == nil { self.orders[order] = TrackedOrder(token: token) }
     }
@@ -63,16 +62,16 @@ actor WalletDevice {
     var orderIdentifiers: [String] { self.orders.keys.sorted() }
     /// The newest version of an order's order.json, nil before the first.
     func order(_ identifier: String) -> JSON? { self.orders[identifier]?.report?.order }
-    /// The newest package of an order as it came; empty before the first.
+    /// The newest package of an order as received; empty before the first.
     func package(_ identifier: String) -> [UInt8] { self.orders[identifier]?.package ?? [] }
-    /// How many versions of an order the device has seen.
+    /// The number of versions of an order that the device has seen.
     func versions(_ identifier: String) -> Int { self.orders[identifier]?.versions ?? 0 }
     /// `Last-Modified` of the newest version.
     func lastModified(_ identifier: String) -> String? { self.orders[identifier]?.lastModified }
 
-    /// Fetches an order, conditionally once it has a version, and verifies what came.
-    /// - Parameter isConditional: false asks for the package even if the device has it.
-    /// - Throws: `ToolError` with code `.check` when the gateway or the package breaks a rule.
+    /// Fetches an order, conditionally once it has a version, and verifies the package.
+    /// - Parameter isConditional: false to request the package even if the device has it.
+    /// - Throws: `ToolError` with code `.check` if the gateway or the package breaks a rule.
     func fetch(_ identifier: String, isConditional: Bool = true) async throws(ToolError) -> Fetch {
         guard let known = self.orders[identifier] else {
             throw ToolError(.input, "fetching \(identifier): the device does not have it")
@@ -103,7 +102,8 @@ actor WalletDevice {
 
     private func take(_ response: HTTPResponse, of identifier: String) async throws(ToolError) -> PackageReport {
         guard response.header("content-type") == "application/vnd.apple.finance.order" else {
-            throw ToolError(.check, "fetching \(identifier): Content-Type is \(response.header("content-type") ?? "missing")")
+            throw ToolError(
+                .check, "fetching \(identifier): Content-Type is \(response.header("content-type") ?? "missing")")
         }
         guard let lastModified = response.header("last-modified") else {
             throw ToolError(.check, "fetching \(identifier): no Last-Modified")
@@ -118,7 +118,7 @@ actor WalletDevice {
         guard let updated = report.updatedAtEpochSeconds else {
             throw ToolError(.check, "verifying \(identifier): updatedAt is not a date-time")
         }
-        // The actor was free while the answer was on its way: compare with what stands here now.
+        // The actor was free while the answer was in flight: compare with its present state.
         if let known = self.orders[identifier]?.report, let before = known.updatedAtEpochSeconds {
             guard updated >= before else {
                 throw ToolError(
@@ -136,8 +136,8 @@ actor WalletDevice {
         return report
     }
 
-    /// Fetches an order that was just paid for: 401 and 503 are asked again, each time a little later.
-    /// - Throws: `ToolError` with code `.timeout` when there is still no package after `deadline`.
+    /// Fetches an order that was just paid for: after 401 and 503 it retries, each time a little later.
+    /// - Throws: `ToolError` with code `.timeout` if there is still no package after `deadline`.
     func firstFetch(_ identifier: String, within deadline: Duration) async throws -> PackageReport {
         let end = ContinuousClock.now + deadline
         var pause = Duration.milliseconds(50)
@@ -157,7 +157,7 @@ actor WalletDevice {
     }
 
     /// Registers for an order's pushes.
-    /// - Returns: true when the registration is new (201), false when it was there (200).
+    /// - Returns: true if the registration is new (201), false if it existed (200).
     func register(_ identifier: String) async throws(ToolError) -> Bool {
         guard let token = self.orders[identifier]?.token else {
             throw ToolError(.input, "registering for \(identifier): the device does not have it")
@@ -186,7 +186,7 @@ actor WalletDevice {
         }
     }
 
-    /// Asks which orders changed since the last list, and keeps the new tag.
+    /// Requests the orders that changed since the last list, and keeps the new tag.
     /// - Returns: none after 204.
     func changedOrders() async throws(ToolError) -> [String] {
         let query = self.tag.map { "?ordersModifiedSince=\(Self.escaped($0))" } ?? ""
@@ -204,7 +204,7 @@ actor WalletDevice {
         }
     }
 
-    /// Asks for all orders that the device is registered for, and leaves its tag alone.
+    /// Requests all orders that the device is registered for, and leaves its tag unchanged.
     func listedOrders() async throws(ToolError) -> [String] {
         let tag = self.tag
         defer { self.tag = tag }
@@ -218,7 +218,7 @@ actor WalletDevice {
         return ToolError(code, "\(action): status \(status)")
     }
 
-    /// What a device does when it is pushed: list, then fetch what it has of the list.
+    /// The reaction of a device to a push: list, then fetch those of the listed orders that it has.
     /// - Returns: the new versions.
     func react() async throws(ToolError) -> [(order: String, report: PackageReport)] {
         let before = self.tag
@@ -233,7 +233,7 @@ actor WalletDevice {
             }
             return versions
         } catch {
-            // What was listed but not fetched must be listed again.
+            // Orders that were listed but not fetched must be listed again.
             self.tag = before
             throw error
         }
@@ -248,8 +248,9 @@ actor WalletDevice {
         var escaped = ""
         for byte in text.utf8 {
             let scalar = Unicode.Scalar(byte)
-            if scalar.isASCII, scalar.properties.isAlphabetic || scalar.properties.numericType != nil
-                || "-._~".unicodeScalars.contains(scalar)
+            if scalar.isASCII,
+                scalar.properties.isAlphabetic || scalar.properties.numericType != nil
+                    || "-._~".unicodeScalars.contains(scalar)
             {
                 escaped.unicodeScalars.append(scalar)
             } else {
