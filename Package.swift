@@ -19,7 +19,8 @@ func shared(_ name: String, _ uses: [Target.Dependency] = [], exclude: [String] 
 }
 
 func service(_ name: String, _ uses: [Target.Dependency]) -> Target {
-    .executableTarget(name: name, dependencies: uses, path: "Services/\(name)", swiftSettings: house)
+    .executableTarget(
+        name: name, dependencies: uses, path: "Services/\(name)", exclude: ["README.md"], swiftSettings: house)
 }
 
 func tests(_ name: String, _ uses: [Target.Dependency] = []) -> Target {
@@ -72,8 +73,9 @@ let package = Package(
         .target(name: "CBindPort", path: "Tests/CBindPort"),
 
         shared("Model", exclude: ["Schemas"]),
-        shared("Kafka", ["CRDKafka"]),
-        shared("Redis", ["CHiredis", "Cryptography", .nioCore, .nioPosix, .nioSSL, .deque]),
+        shared("Kafka", ["CRDKafka"], exclude: ["README.md"]),
+        shared(
+            "Redis", ["CHiredis", "Cryptography", .nioCore, .nioPosix, .nioSSL, .deque], exclude: ["README.md"]),
         shared("Cryptography", ["CCrypto"]),
         shared("HTTP2", ["CNGHTTP2", .nioCore]),
         shared("Fetch", ["CCurl"]),
@@ -83,7 +85,7 @@ let package = Package(
                 .embedInCode("Files/waybill.mjs"), .embedInCode("Files/waybill.css"), .embedInCode("Files/polyfill.js"),
             ],
             swiftSettings: house),
-        shared("Packaging", ["Model", "Cryptography", "CDeflate"]),
+        shared("Packaging", ["Model", "Cryptography", "CDeflate"], exclude: ["README.md"]),
         shared("Store", ["Model", "Redis", "Cryptography", .nioCore]),
         shared("APNS", ["Model", "HTTP2", "Cryptography", .nioCore, .nioPosix, .nioSSL, .deque]),
         shared(
@@ -92,7 +94,7 @@ let package = Package(
                 "Model", "Kafka", "Redis", "Packaging", .nioCore, .nioPosix, .nioHTTP1, .logging, .coreMetrics,
                 .serviceLifecycle, .unixSignals,
                 .configuration, .deque,
-            ]),
+            ], exclude: ["README.md"]),
 
         service(
             "Gateway",

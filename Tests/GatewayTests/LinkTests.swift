@@ -102,11 +102,11 @@ import Testing
         }
     }
 
-    /// What the README tells people to type is run as it stands there.
+    /// The commands in the gateway's README, run as they are written there.
     @Test func theLinesOfTheREADMEMintWhatTheGatewayTakes() async throws {
         let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
             .deletingLastPathComponent()
-        let readme = try String(contentsOf: root.appending(path: "README.md"), encoding: .utf8)
+        let readme = try String(contentsOf: root.appending(path: "Services/Gateway/README.md"), encoding: .utf8)
         let lines = readme.split(separator: "\n").filter { $0.contains("openssl dgst -sha256 -hmac") }.map(String.init)
         try #require(lines.count == 2, "one line for the token, one for the link")
         let directory = try TemporaryDirectory("readme")

@@ -1,9 +1,9 @@
 import Foundation
 import Testing
 
-/// What people read of metrics, in alerts, dashboards and the README, against what the services have.
+/// The metrics that alerts, dashboards and documents name, against those that the services have.
 @Suite struct MetricNamesTests {
-    /// Every name that stands in quotes in a service or a room.
+    /// Every name in quotes in a service or a room.
     private static func known() throws -> Set<String> {
         Set(
             try TidyTests.sources(["Services", "Shared"]).flatMap { file in
@@ -19,13 +19,16 @@ import Testing
                 "compose/\(folder)/\($0)"
             }
         }
-        return files.sorted() + ["README.md"]
+        return try files.sorted() + DocumentTests.documents()
     }
 
-    /// The metrics that a text names and nobody has.
+    private static func names(in text: String) -> Set<String> {
+        Set(text.matches(of: /waybill_[a-z0-9_]+/).map { String($0.output) })
+    }
+
+    /// The metrics that a text names and no service has.
     private static func strangers(in text: String, known: Set<String>) -> Set<String> {
-        let named = Set(text.matches(of: /waybill_[a-z0-9_]+/).map { String($0.output) })
-        return named.filter { name in
+        Self.names(in: text).filter { name in
             // A histogram has three series. Source: Prometheus text exposition format 0.0.4
             let base = name.replacing(/_(?:bucket|sum|count)$/, with: "")
             return !known.contains(name) && !known.contains(base)
@@ -36,11 +39,19 @@ import Testing
         let known = try Self.known()
         #expect(known.count > 50)
         let readers = try Self.readers()
-        #expect(readers.contains("compose/alerts/pusher.yaml") && readers.contains("compose/dashboards/pusher.json"))
+        #expect(readers.contains("compose/alerts/pusher.yaml"))
+        #expect(readers.contains("compose/dashboards/pusher.json"))
         for path in readers {
-            let text = try String(contentsOf: TidyTests.root.appending(path: path), encoding: .utf8)
-            #expect(Self.strangers(in: text, known: known).isEmpty, "\(path)")
+            #expect(Self.strangers(in: try DocumentTests.text(path), known: known).isEmpty, "\(path)")
         }
+    }
+
+    @Test func everyMetricIsDocumented() throws {
+        let documented = try DocumentTests.documents().reduce(into: Set<String>()) {
+            $0.formUnion(Self.names(in: try DocumentTests.text($1)))
+        }
+        let missing = try Self.known().subtracting(documented).sorted()
+        #expect(missing.isEmpty, "add them to the table of metrics in the README.md of their service")
     }
 
     @Test func aMisspeltMetricIsNoticed() {
