@@ -1,9 +1,9 @@
 import Kafka
 import Synchronization
 
-/// The consumer for those who are made before it and tell it something later.
+/// A reference to a consumer for objects that are made before it and report to it later.
 ///
-/// Bounded: nothing is kept. Before the consumer is there, there is no record that could be done.
+/// Bounded: nothing is stored. Before the consumer exists, there is no record that could be done.
 final class LateConsumer: Sendable {
     let consumer = Mutex<KafkaConsumer?>(nil)
 

@@ -3,10 +3,10 @@ import Model
 import Packaging
 import Synchronization
 
-/// One client for each brand's credential, kept in step with the brands.
+/// One client for each brand's credential, kept up to date with the brands.
 ///
-/// A client whose credential was replaced gets nothing new from then on; it is closed when what it has is answered, or
-/// its time is over, and what is not answered then goes out with the new one. Bounded: a client a brand, and those
+/// A client whose credential was replaced gets nothing new from then on; it is closed when its requests are answered,
+/// or their time is over, and unanswered ones are then sent with the new one. Bounded: one client per brand, and those
 /// being closed.
 final class PushClients: Sendable {
     private struct Kept {
@@ -14,7 +14,7 @@ final class PushClients: Sendable {
         let options: PushOptions
     }
 
-    /// Makes a client for the credential of an order type, whose replies go where they are told.
+    /// Makes a client for the credential of an order type, with the given receiver of its replies.
     typealias Make =
         @Sendable (OrderTypeIdentifier, PushAuthentication, @escaping @Sendable ([PushReply]) -> Void) throws ->
         APNSClient
@@ -30,11 +30,11 @@ final class PushClients: Sendable {
     private let make: Make
     private let state = Mutex(State())
 
-    /// The brands whose credential could not be used from the start, and why; they are tried again when their files
+    /// The brands whose credential could not be used from the start, with the errors; they are retried when their files
     /// change.
     var failures: [(type: OrderTypeIdentifier, error: any Error)] { self.state.withLock { $0.failures } }
 
-    /// - Parameter onRenewed: told when a credential was replaced, or its brand is gone.
+    /// - Parameter onRenewed: called when a credential was replaced, or its brand is gone.
     init(
         _ brands: Brands, dispatch: PushDispatch, onRenewed: @escaping @Sendable (OrderTypeIdentifier) -> Void,
         make: @escaping Make
@@ -58,7 +58,7 @@ final class PushClients: Sendable {
             state.lastGeneration += 1
             return state.lastGeneration
         }
-        // The client keeps the dispatch, which keeps the client until it is replaced or closed.
+        // The client retains the dispatch, which retains the client until it is replaced or closed.
         let client = try self.make(type, brand.push) { [dispatch] replies in
             dispatch.take(replies, of: type, generation: generation)
         }
@@ -67,9 +67,9 @@ final class PushClients: Sendable {
             type, PushDispatch.Way(client: client, generation: generation, options: brand.pushOptions))
     }
 
-    /// Follows the brands; one call at a time.
+    /// Follows changes of the brands; one call at a time.
     ///
-    /// - Returns: the brands whose new credential cannot be used, and why; they keep the client that they had.
+    /// - Returns: the brands whose new credential cannot be used, with the errors; they keep their former client.
     func update(_ brands: Brands) async -> [(type: OrderTypeIdentifier, error: any Error)] {
         var failures: [(type: OrderTypeIdentifier, error: any Error)] = []
         var replaced: [APNSClient] = []
@@ -98,7 +98,7 @@ final class PushClients: Sendable {
         return failures
     }
 
-    /// Closes all clients: what is in flight is answered, or its time is over, when this returns.
+    /// Closes all clients: when this returns, requests in flight are answered, or their time is over.
     func close() async {
         await Self.close(self.dispatch.removeAll())
         self.state.withLock { $0.kept = [:] }

@@ -3,18 +3,18 @@ import Model
 import Operations
 import Synchronization
 
-/// What the pusher says in its log and to readiness: a line when something begins or ends, and one now and then while
+/// The pusher's reports to the log and to readiness: a line when something begins or ends, and an occasional one while
 /// it lasts; never one for each notification.
 ///
-/// Bounded: one entry for each thing that can be away, and for each reason of `PushTally`.
+/// Bounded: one entry for each upstream, and for each reason of `PushTally`.
 final class PushJournal: Sendable {
-    /// What a pusher needs and can be without for a while.
+    /// A service that a pusher needs and can be without for a while.
     enum Upstream: String, Hashable, Sendable, CaseIterable {
-        /// Redis, for who is registered.
+        /// Redis, for lookups of registrations.
         case lookups
-        /// Redis and Kafka, for registrations that are taken off and letters.
+        /// Redis and Kafka, for registrations that are removed and letters.
         case errands
-        /// Kafka, for what moves to the pending topic and back.
+        /// Kafka, for keys that move to the pending topic and back.
         case pending
     }
 
@@ -24,19 +24,19 @@ final class PushJournal: Sendable {
         var isTold = false
     }
 
-    /// How long something may fail before the service counts as unready.
+    /// The time for which an upstream may fail before the service counts as unready.
     static let patience = Duration.seconds(2)
-    /// How often the log is told that something lasts.
+    /// The time between two log lines about a condition that lasts.
     static let pause = Duration.seconds(10)
 
-    /// The name that `/readyz` gives an APNs that answers nothing. It makes no pusher unready: another one could do no
-    /// more.
+    /// The name in `/readyz` of an APNs that does not answer. It makes no pusher unready: another one would fare no
+    /// better.
     static let apns = "apns"
 
     private let logger: Logger
     private let readiness: Readiness
     private let outages = Mutex<[Upstream: Outage]>([:])
-    /// Brands for which APNs is away, and why.
+    /// Brands for which APNs is away, with the reasons.
     private let away = Mutex<[String: String]>([:])
     private let told = Mutex<[String: ContinuousClock.Instant]>([:])
     private let unsaid = Mutex<[String: Int]>([:])
@@ -46,7 +46,7 @@ final class PushJournal: Sendable {
         self.readiness = readiness
     }
 
-    /// Something failed and is tried again.
+    /// An operation failed and is retried.
     func isAway(_ upstream: Upstream, _ reason: String, now: ContinuousClock.Instant = .now) {
         let isLogged = self.outages.withLock { outages in
             var outage = outages[upstream] ?? Outage(since: now, toldAt: now - Self.pause)
@@ -55,7 +55,7 @@ final class PushJournal: Sendable {
             if isLogged { outage.toldAt = now }
             outage.isTold = outage.isTold || isUnready
             outages[upstream] = outage
-            // Under the lock, so that what is told last is what is true.
+            // Under the lock, so that the last report is the true one.
             if isUnready { self.readiness.unmet(WorkerCondition.upstreams, reason) }
             return isLogged
         }
@@ -63,7 +63,7 @@ final class PushJournal: Sendable {
         self.logger.warning("not done, trying again", metadata: ["what": "\(upstream.rawValue)", "error": "\(reason)"])
     }
 
-    /// It works again.
+    /// The upstream works again.
     func isBack(_ upstream: Upstream) {
         self.outages.withLock { outages in
             guard outages.removeValue(forKey: upstream)?.isTold == true,
@@ -73,14 +73,14 @@ final class PushJournal: Sendable {
         }
     }
 
-    /// Notifications were given up: a line for each reason, with how many since the last one.
+    /// Notifications were given up: a line for each reason, with the number since the last one.
     func dropped(_ counts: [String: Int], now: ContinuousClock.Instant = .now) {
         for (reason, count) in counts { self.unsaid.withLock { $0[reason, default: 0] += count } }
         let due = self.unsaid.withLock { unsaid in
             let due = self.told.withLock { told in
                 let due = unsaid.filter { reason, _ in told[reason].map { now - $0 >= Self.pause } ?? true }
                 for reason in due.keys { told[reason] = now }
-                // Reasons in part come from APNs: forgotten when they are quiet.
+                // Some reasons come from APNs: they are forgotten when they are quiet.
                 told = told.filter { now - $0.value < Self.pause * 2 }
                 return due
             }
@@ -92,19 +92,19 @@ final class PushJournal: Sendable {
         }
     }
 
-    /// The name that `/readyz` gives the condition that what waits cannot be written anywhere.
+    /// The name in `/readyz` of the condition that waiting notifications cannot be written anywhere.
     static let pendingTopic = "push-pending"
 
-    /// Notes whether what waits can be written.
+    /// Notes if waiting notifications can be written.
     ///
-    /// - Parameter reason: why it cannot; nil: it can.
+    /// - Parameter reason: the reason why they cannot; nil: they can.
     func pendingTopicFails(_ reason: String?) {
         self.readiness.note(Self.pendingTopic, reason)
         guard let reason else { return }
         self.logger.warning("what waits for apns holds its offsets back", metadata: ["error": "\(reason)"])
     }
 
-    /// A record cannot be understood.
+    /// A record cannot be parsed.
     func unreadable(origin: String, reason: String) {
         self.logger.error("unreadable record", metadata: ["origin": "\(origin)", "reason": "\(reason)"])
     }
@@ -120,7 +120,7 @@ final class PushJournal: Sendable {
             self.tellReadiness(type, reason)
             self.logger.error("apns does not answer, notifications wait", metadata: metadata.with("reason", reason))
         case .health(.stopped(let reason)):
-            // It answers, so it is not away: another process could do no more.
+            // It answers, so it is not away: another process would fare no better.
             self.tellReadiness(type, nil)
             self.logger.critical("apns refuses the credential", metadata: metadata.with("reason", reason))
         case .breaker(.closed):
@@ -131,11 +131,11 @@ final class PushJournal: Sendable {
         }
     }
 
-    /// A credential was replaced, or its brand is gone: that APNs did not answer the old one says nothing any more, and
-    /// nothing else would take it back.
+    /// A credential was replaced, or its brand is gone: that APNs did not answer the old one means nothing any more,
+    /// and nothing else would withdraw the report.
     func renewed(_ type: OrderTypeIdentifier) { self.tellReadiness(type.rawValue, nil) }
 
-    /// - Parameter reason: why APNs is away for a brand; nil: it is not.
+    /// - Parameter reason: the reason why APNs is away for a brand; nil: it is not.
     private func tellReadiness(_ type: String, _ reason: String?) {
         self.away.withLock { away in
             away[type] = reason
@@ -150,7 +150,7 @@ final class PushJournal: Sendable {
         self.logger.info("stopping, what is in flight gets its verdict, what waits goes back uncommitted")
     }
 
-    /// Something is worth a line.
+    /// Logs a warning.
     func warn(_ text: Logger.Message, _ error: any Error) {
         self.logger.warning(text, metadata: ["error": "\(error)"])
     }

@@ -2,23 +2,23 @@ import APNS
 import Kafka
 import Model
 
-/// The dead letter of a notification that was given up: who was not told of what, and everything that was tried.
+/// The dead letter of a notification that was given up: the device that was not notified, the change, and all attempts.
 ///
 /// It does not hold the record that caused it: an old version published again would be a rollback. The device learns of
-/// the change with the next notification, or when it asks by itself.
-/// Names the device, as `waybill.registrations` does, and never the push token.
+/// the change with the next notification, or when it polls. Names the device, as `waybill.registrations` does, and
+/// never the push token.
 /// Source: DESIGN.md §3; `push-letter.schema.json`
 struct PushLetter: Hashable, Sendable {
     /// The last registration that led to the notification, and its order.
     let registration: RegistrationKey
     let code: PushLetterCode
-    /// Status and reason, or what else is wrong, as the verdict put it.
+    /// Status and reason, or another error, as given by the verdict.
     let cause: String
     /// The oldest record that waited for it.
     let origin: KafkaPosition
-    /// How many records waited for it.
+    /// The number of records that waited for it.
     let records: Int
-    /// Characters of a cause: a transport's error may be long, and the schema bounds the sentence.
+    /// The most characters of a cause: a transport's error may be long, and the schema limits the sentence.
     private static let mostCause = 300
     let history: PushHistory
 
@@ -34,7 +34,7 @@ struct PushLetter: Hashable, Sendable {
         self.history = history
     }
 
-    /// What happened and what to do, for a person.
+    /// The event and the correction, for a person.
     var reason: String {
         let type = self.registration.order.orderType
         let what =
@@ -49,12 +49,12 @@ struct PushLetter: Hashable, Sendable {
         return [what, self.advice].compactMap { $0 }.joined(separator: "; ")
     }
 
-    /// Of the reason that stands in the cause.
+    /// Advice for the reason in the cause.
     private var advice: String? {
         self.cause.split(separator: " ").lazy.compactMap { PushReason(rawValue: String($0)) }.first?.advice
     }
 
-    /// The letter for `waybill.dead-letters`. Its timestamp is the moment of giving up.
+    /// The letter for `waybill.dead-letters`. Its timestamp is the time of giving up.
     func message(_ topics: Topics) -> KafkaMessage {
         KafkaMessage(
             topic: topics.deadLetters, key: Array(self.registration.order.description.utf8), value: self.value,

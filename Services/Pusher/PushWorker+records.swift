@@ -5,19 +5,19 @@ import Model
 import Operations
 
 extension PushWorker {
-    /// Lookups that may be under way at once, so that one that is slow does not hold up the next records.
+    /// Lookups that may be in progress at once, so that a slow one does not hold up the next records.
     static let lookups = 3
-    /// The time between two looks for room for what is parked.
+    /// The time between two checks for room for parked keys.
     static let drainPause = Duration.milliseconds(20)
-    /// The time that an order waits that could not be looked up.
+    /// The wait of an order that could not be looked up.
     static let retryPause = Duration.seconds(1)
 
-    // MARK: taking
+    // MARK: fetching
 
-    /// Takes records as long as there is room for them.
+    /// Fetches records as long as there is room for them.
     ///
-    /// - Throws: `CancellationError` or `KafkaError` with code `.cancelled` on graceful shutdown; another one when the
-    ///   consumer cannot go on.
+    /// - Throws: `CancellationError` or `KafkaError` with code `.cancelled` on graceful shutdown; another error if the
+    ///   consumer cannot continue.
     func take() async throws {
         try await withThrowingTaskGroup(of: Void.self) { group in
             var underWay = 0
@@ -41,9 +41,9 @@ extension PushWorker {
         }
     }
 
-    /// Parks what has to wait.
+    /// Parks records that must wait.
     ///
-    /// - Returns: what is left to be looked up, and its numbers at the desk; nil: nothing.
+    /// - Returns: the rest to be looked up, with its numbers at the desk; nil: nothing.
     private func admit(_ records: [KafkaRecord]) -> (batch: PushBatch, numbers: [Int32])? {
         var batch = PushBatch(records, topics: self.topics, staleBefore: self.dispatch.staleBefore)
         self.metrics.recordsConsumed.increment(by: records.count)
@@ -61,8 +61,8 @@ extension PushWorker {
     /// Parks records that the desk has numbers for.
     ///
     /// - Parameters:
-    ///   - numbers: of the batch's records; those that are parked lose theirs.
-    ///   - due: when they may be looked up; nil: when there is room.
+    ///   - numbers: those of the batch's records; parked ones lose theirs.
+    ///   - due: the time from which they may be looked up; nil: as soon as there is room.
     private func park(
         _ aside: [(push: ParkedPush, records: [Int])], _ numbers: inout [Int32], due: ContinuousClock.Instant? = nil
     ) {
@@ -80,7 +80,7 @@ extension PushWorker {
 
     // MARK: parked records
 
-    /// Looks up what is parked as soon as there is room for it.
+    /// Looks up parked keys as soon as there is room for them.
     ///
     /// - Throws: only when the task is cancelled.
     func drain() async throws {
@@ -99,10 +99,10 @@ extension PushWorker {
         }
     }
 
-    /// Looks up until it succeeds, and gives the desk whom it finds.
+    /// Looks up until it succeeds, and passes the devices found to the desk.
     ///
-    /// - Parameter numbers: of the batch's records, as the desk gave them.
-    /// - Throws: only when the task is cancelled: then nothing of the batch is done.
+    /// - Parameter numbers: those of the batch's records, as returned by the desk.
+    /// - Throws: only if the task is cancelled: then nothing of the batch is done.
     private func lookUp(_ batch: PushBatch, _ numbers: [Int32]) async throws {
         var attempt = 0
         while true {
@@ -119,7 +119,7 @@ extension PushWorker {
             }
         }
     }
-    /// Gives the desk whom a lookup found, and parks the orders that could not be looked up.
+    /// Passes the devices found to the desk, and parks the orders that could not be looked up.
     private func tell(_ looked: PushLookup.Looked, of batch: PushBatch, _ numbers: [Int32]) {
         self.metrics.devicesUntold.increment(by: looked.untold)
         self.metrics.recordsUnreadable.increment(by: looked.damaged.count)

@@ -5,16 +5,16 @@ import Model
 import Operations
 import ServiceLifecycle
 
-/// The pusher's loop: takes records, looks up whom they concern, and sees to it that all of them are told.
+/// The pusher's loop: fetches records, looks up the devices they concern, and ensures that all of them are notified.
 ///
-/// Owner: `run`, which ends with nothing in flight and the group left. Thread: tasks of its own; what is sent for
-/// replies leaves from the clients' loops. Bounded: by the desk, which says how many records may come in; while it is
-/// full none are asked for, and the consumer pauses its partitions.
+/// Owner: `run`, which ends with nothing in flight and the group left. Thread: tasks of its own; notifications sent
+/// after replies leave from the clients' loops. Bounded: by the desk, which limits the number of records; while it is
+/// full none are requested, and the consumer pauses its partitions.
 final class PushWorker: Service {
-    /// Most records that are looked up at once; their values are forgotten before the next ones come.
+    /// Most records that are looked up at once; their values are released before the next ones come.
     static let batchRecords = 1000
     static let batchBytes = 8 << 20
-    /// How late the end of a window may be noticed.
+    /// The longest delay before the end of a window is noticed.
     static let tick = Duration.milliseconds(100)
 
     let consumer: KafkaConsumer
@@ -28,7 +28,8 @@ final class PushWorker: Service {
     let metrics: PusherMetrics
     let journal: PushJournal
     private let readiness: Readiness
-    /// Most records that are looked up at once: what several lookups find for one brand must not fill the desk.
+    /// Most records that are looked up at once: the devices that several lookups find for one brand must not fill the
+    /// desk.
     let mostRecords: Int
     private let window: Duration
     private let shutdownLimit: Duration
@@ -36,13 +37,13 @@ final class PushWorker: Service {
     let random: @Sendable (ClosedRange<Double>) -> Double
     private let onStopped: @Sendable () async -> Void
 
-    /// What the worker works with.
+    /// The parts that the worker uses.
     struct Parts {
         let consumer: KafkaConsumer
         let dispatch: PushDispatch
         let parking: PushParking
         let pending: PendingPushes
-        /// Joins the group of those who read the pending topic.
+        /// Joins the group of the readers of the pending topic.
         let joinPending: @Sendable () throws(KafkaError) -> KafkaConsumer
         let lookup: PushLookup
         let errands: PushErrands
@@ -83,7 +84,7 @@ final class PushWorker: Service {
             group.addTask { await self.watch() }
             group.addTask { await self.pending.note() }
             do {
-                // Only the taking ends with a graceful shutdown.
+                // Only fetching ends with a graceful shutdown.
                 try await cancelWhenGracefulShutdown {
                     try await withThrowingTaskGroup(of: Void.self) { group in
                         group.addTask { try await self.drain() }
@@ -124,7 +125,7 @@ final class PushWorker: Service {
 
     // MARK: the time
 
-    /// Sends what becomes due, and tells how things stand.
+    /// Sends notifications that become due, and reports the state.
     private func watch() async {
         let tick = self.window > .zero ? max(.milliseconds(10), min(Self.tick, self.window)) : Self.tick
         var reportAt = ContinuousClock.now
@@ -135,7 +136,7 @@ final class PushWorker: Service {
                 reportAt = now + .seconds(1)
                 self.report()
             }
-            // A millisecond gathers what is due next to each other.
+            // A millisecond collects those that are due close to each other.
             let pause = next.map { max(.milliseconds(1), min($0 - now, tick)) } ?? tick
             do { try await Task.sleep(for: pause) } catch { return }
         }

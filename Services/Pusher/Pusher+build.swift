@@ -15,7 +15,7 @@ extension Pusher {
     /// The consumer group of all pushers, for the default prefix of topics: see `Topics.group`.
     static let group = "waybill-pusher"
 
-    /// The pusher's demands on Kafka's topics. A registration takes some hundred bytes, a letter some thousand.
+    /// The pusher's requirements on Kafka's topics. A registration takes some hundred bytes, a letter some thousand.
     static func needs(_ topics: Topics) -> [KafkaTopicNeed] {
         [
             KafkaTopicNeed(topics.orders, isRead: true, isCompacted: true),
@@ -25,9 +25,9 @@ extension Pusher {
         ]
     }
 
-    /// Makes the worker and what it works with.
+    /// Makes the worker and its parts.
     ///
-    /// - Parameter limits: others than those of the settings; for tests.
+    /// - Parameter limits: limits in place of those in the settings; for tests.
     static func build(
         _ settings: PusherSettings, _ environment: ServiceEnvironment, limits: PushLimits? = nil
     ) throws -> [any Service] {
@@ -39,7 +39,7 @@ extension Pusher {
         let limits = limits ?? PushLimits(settings)
         let metrics = PusherMetrics(factory: environment.metrics, host: "\(settings.endpoint)")
         let journal = PushJournal(logger: environment.logger, readiness: environment.readiness)
-        // The consumer asks the desk, and the desk tells the consumer.
+        // The consumer queries the desk, and the desk reports to the consumer.
         let finished = LateConsumer()
         let wallClock = { @Sendable in Int64(Date().timeIntervalSince1970 * 1000) }
         let parking = PushParking(limits: limits, topics: common.topics)
@@ -92,7 +92,7 @@ extension Pusher {
                 metrics: metrics, journal: journal),
             limits: limits, environment: environment
         ) {
-            // They hold each other.
+            // They retain each other.
             finished.consumer.withLock { $0 = nil }
             await producer.close()
             await redis.close()
@@ -116,11 +116,12 @@ extension Pusher {
 }
 
 extension Pusher {
-    /// The consumer group of those who read the pending topic, for the default prefix of topics: apart, so that it can
-    /// be read more slowly.
+    /// The consumer group of the readers of the pending topic, for the default prefix of topics: separate, so that it
+    /// can be read more slowly.
     static let pendingGroup = "waybill-pusher-pending"
 
-    /// Joins the group of those who read the pending topic. When it has let this process in, somebody reads what is
+    /// Joins the group of the readers of the pending topic. Once it has admitted this process, records written there
+    /// have a reader.
     /// written there.
     fileprivate static func joinPending(
         _ environment: ServiceEnvironment, dispatch: PushDispatch, parking: PushParking, pending: PendingPushes
@@ -136,7 +137,7 @@ extension Pusher {
             }
             log?(event)
         }
-        // Nobody waits for a record that waits: fewer fetches, less read ahead.
+        // No device waits for these records: fewer fetches, less read-ahead.
         let slower = ["fetch.wait.max.ms": "100", "queued.max.messages.kbytes": "1024"]
         configuration.properties.merge(slower) { given, _ in given }
         return try KafkaConsumer(
@@ -146,7 +147,7 @@ extension Pusher {
 }
 
 extension APNSCredential {
-    /// How a brand proves itself to APNs.
+    /// The credential with which a brand authenticates to APNs.
     init(_ authentication: PushAuthentication, _ tokens: ProviderTokenSources) throws {
         switch authentication {
         case .certificate(let chain, let key): self = .certificate(chainPEM: chain, keyPEM: key)

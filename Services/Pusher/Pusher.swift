@@ -1,7 +1,7 @@
 import ArgumentParser
 import Operations
 
-/// Tells devices through APNs that an order of theirs changed.
+/// Notifies devices through APNs that an order of theirs has changed.
 @main
 struct Pusher: AsyncParsableCommand {
     static let configuration = CommandConfiguration(

@@ -2,38 +2,39 @@ import APNS
 import Operations
 import Packaging
 
-/// What the pusher reads besides `CommonSettings`.
+/// The settings that the pusher reads besides `CommonSettings`.
 ///
 /// ## Configuration keys
-/// - `WAYBILL_APNS_URL` (https URL, default `https://api.push.apple.com:443`): where notifications are sent.
+/// - `WAYBILL_APNS_URL` (https URL, default `https://api.push.apple.com:443`): the destination of notifications.
 /// - `WAYBILL_APNS_ROOTS` (path, default the system's roots): PEM file, for a simulator.
-/// - `WAYBILL_APNS_PROXY` (`http://[user:password@]host:port`, default none, secret): the way there.
+/// - `WAYBILL_APNS_PROXY` (`http://[user:password@]host:port`, default none, secret): the HTTP proxy to APNs.
 /// - `WAYBILL_APNS_CONNECTIONS` (`fewest-most`, 1 to 100, default `2-8`): for each credential.
-/// - `WAYBILL_PUSH_WINDOW_MILLISECONDS` (0 to 60,000, default 1,000): how long further changes are waited for.
+/// - `WAYBILL_PUSH_WINDOW_MILLISECONDS` (0 to 60,000, default 1,000): time for which further changes are collected.
 /// - `WAYBILL_PUSH_HOURLY_LIMIT` (0 to 3,600, default 60): for each device and order type; 0: none.
-/// - `WAYBILL_PUSH_HOLD_SECONDS` (10 to 86,400, default 300): how long one notification may hold back a partition.
+/// - `WAYBILL_PUSH_HOLD_SECONDS` (10 to 86,400, default 300): longest time that one notification holds back a
+///   partition.
 /// - `WAYBILL_PUSH_ATTEMPTS` (1 to 100, default 8): of one notification, as far as they count.
 /// - `WAYBILL_PUSH_IN_FLIGHT` (100 to 100,000, default 10,000): outstanding notifications of one credential.
 struct PusherSettings {
     let endpoint: APNSEndpoint
     /// PEM; nil for the system's roots.
     let roots: [UInt8]?
-    /// The way to the endpoint; nil: directly.
+    /// The proxy to the endpoint; nil: a direct connection.
     let proxy: APNSProxy?
     /// Fewest and most connections of one credential.
     let connections: ClosedRange<Int>
-    /// How long further changes for a target are waited for; zero: not at all.
+    /// Time for which further changes for a target are collected; zero: none.
     let window: Duration
     /// Most notifications for a target in an hour; nil: any number.
     let hourlyLimit: Int?
-    /// How long one notification may hold back a partition.
+    /// The longest time that one notification may hold back a partition.
     let hold: Duration
-    /// How often one notification is tried, as far as the attempts count.
+    /// The most attempts for one notification, as far as they count.
     let attempts: Int
     /// Most outstanding notifications of one credential.
     let inFlight: Int
     let brands: BrandLibrary
-    /// The pusher puts no URL into an order; it needs none to be configured.
+    /// The pusher writes no URL into an order; it needs none to be configured.
     private static let unusedURL = "https://unused.invalid"
     /// Notifications of all brands together that a process may have to hold, at about 1 kB each.
     static let outstandingLimit = 2_000_000
@@ -66,8 +67,8 @@ struct PusherSettings {
         try Self.check(inFlight: self.inFlight, brands: self.brands.brands.orderTypes.count)
     }
 
-    /// Whoever waits for the end of the window, or for the turn that the hourly limit gives, must not be given up
-    /// meanwhile.
+    /// Checks that a notification that waits for the end of the window, or for its turn under the hourly limit, is not
+    /// given up meanwhile.
     ///
     /// With a limit of N a notification waits at most 7200 ÷ N s: `HourlyLimit`.
     static func check(window: Int, limit: Int, hold: Int) throws(SettingsError) {
@@ -82,7 +83,7 @@ struct PusherSettings {
                 + "allow at least \((7200 + hold - 1) / hold) an hour, or hold longer")
     }
 
-    /// - Parameter brands: those that are there at the start; each has a credential.
+    /// - Parameter brands: the number of brands at the start; each has a credential.
     static func check(inFlight: Int, brands: Int) throws(SettingsError) {
         let (most, isOver) = inFlight.multipliedReportingOverflow(by: brands)
         guard isOver || most > Self.outstandingLimit else { return }

@@ -1,9 +1,9 @@
 import APNS
 import Operations
 
-/// Readings of the pusher that need more than a range.
+/// Settings of the pusher whose check needs more than a range.
 extension Settings {
-    /// Apple has two ports; a mistyped one would only show as connections that never come about.
+    /// Apple has two ports; a mistyped one would only show as connections that are never made.
     ///
     /// Source: Wallet Orders §4.2
     func apnsEndpoint() throws(SettingsError) -> APNSEndpoint {
@@ -20,7 +20,7 @@ extension Settings {
         return endpoint
     }
 
-    /// The HTTP proxy on the way to APNs; nil if there is none.
+    /// The HTTP proxy to APNs; nil if there is none.
     func apnsProxy() throws(SettingsError) -> APNSProxy? {
         guard let url = self.text(.apnsProxy) else { return nil }
         do {

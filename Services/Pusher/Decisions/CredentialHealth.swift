@@ -1,19 +1,19 @@
 import APNS
 
-/// Whether notifications of one credential have a chance, judged by what became of the last ones.
+/// The prospects of notifications with one credential, judged by the outcomes of the last ones.
 ///
 /// `healthy` -> `ill` when nothing is answered any more -> `healthy` with the first judgement; from both -> `stopped`
 /// when APNs refuses the credential -> `healthy` with the first notification that APNs accepts.
 ///
-/// A changed certificate or key starts with a fresh value, and what was sent with the old one is told to the old value.
-/// A value of bounded size without a clock.
+/// A changed certificate or key starts with a fresh value, and outcomes of the old one are passed to the old value. A
+/// value of bounded size without a clock.
 struct CredentialHealth: Sendable {
     enum State: Hashable, Sendable {
         /// Everything may be sent.
         case healthy
-        /// APNs is away or answers nothing but 5xx: it is asked with one notification at a time.
+        /// APNs is away or answers nothing but 5xx: it is probed with one notification at a time.
         case ill(since: ContinuousClock.Instant, reason: String)
-        /// APNs refuses whatever this credential sends.
+        /// APNs refuses everything sent with this credential.
         case stopped(since: ContinuousClock.Instant, reason: String)
 
         /// For a gauge: 0 healthy, 1 ill, 2 stopped.
@@ -26,79 +26,80 @@ struct CredentialHealth: Sendable {
         }
     }
 
-    /// What is worth a line in the log, an alarm for the first two. Once per change, never per notification.
+    /// A change worth a log line, and for the first two an alarm. Once per change, never per notification.
     enum Change: Hashable, Sendable {
         case ill(reason: String)
         case stopped(reason: String)
-        /// With how long it was otherwise.
+        /// With the time since it was last healthy.
         case healthy(after: Duration)
     }
 
-    /// What may be sent now.
+    /// The notifications that may be sent.
     enum Permission: Hashable, Sendable {
         case all
-        /// One notification as a probe, each time another one, to a token that APNs accepted before if there is one:
-        /// a poisoned one must not keep all others waiting. Then `probed`.
+        /// One notification as a probe, each time another one, to a token that APNs accepted before if there is one: a
+        /// poisoned one must not keep all others waiting. The caller then calls `probed`.
         case one
         case nothing(until: ContinuousClock.Instant)
     }
 
-    /// What an outcome means beyond its own notification.
+    /// The meaning of an outcome beyond its own notification.
     struct Ruling: Hashable, Sendable {
-        /// Says something of attempts that are repeated: `.retry`, and `.stopCredential`, which with `.time` is
-        /// contradicted by others (repeat it, `PushRetry.contradicted`), with `.nobody` is the credential's fault (let
-        /// it wait until the credential is healthy).
+        /// Applies to attempts that are repeated: `.retry`, and `.stopCredential`, which with `.time` is contradicted
+        /// by others (repeat it, `PushRetry.contradicted`), with `.nobody` is the credential's fault (let it wait until
+        /// the credential is healthy).
         let blame: Blame
         let change: Change?
     }
 
-    /// The device and the order that a notification was for, as hashes: to tell one odd device or order from many.
+    /// The device and the order of a notification, as hashes: to distinguish one odd device or order from many.
     struct Origin: Hashable, Sendable {
         var device = 0
         var order = 0
     }
 
-    /// Failures in a row after which APNs is taken to be away: of a brown-out in which four of five requests fail, one
-    /// such row is not expected within years. With fewer in flight, `patience` decides.
+    /// Failures in a row after which APNs counts as away: in a brown-out in which four of five requests fail, one such
+    /// row is not expected within years. With fewer in flight, `patience` decides.
     static let failuresToIll = 100
-    /// How long nothing but failures may come before APNs is taken to be away: longer than one cut connection and its
+    /// The time with nothing but failures after which APNs counts as away: longer than one cut connection and its
     /// replacement take.
     static let patience = Duration.seconds(5)
-    /// Probes while ill: at once, then after a second, doubling. A quarter of a minute is soon enough for all who
-    /// wait and no load for anybody.
+    /// Probes while ill: at once, then after a second, doubling. A quarter of a minute is soon enough for all waiting
+    /// notifications and no load for APNs.
     static let firstProbe = Duration.seconds(1)
     static let lastProbe = Duration.seconds(15)
-    /// A Retry-After of APNs as a whole is honoured up to this, as one probe in five minutes harms nobody.
+    /// The longest Retry-After of APNs as a whole that is honoured, as one probe in five minutes does no harm.
     static let mostRetryAfter = Duration.seconds(300)
-    /// Probes while stopped: each is one error more on a connection that APNs cuts for too many errors.
+    /// Interval of probes while stopped: each is one more error on a connection that APNs cuts for too many errors.
     static let stoppedProbe = Duration.seconds(60)
-    /// How long an accepted notification speaks for its credential against a single refusal.
+    /// The time for which an accepted notification vouches for its credential against a single refusal.
     static let proof = Duration.seconds(60)
     /// Refusals in a row, all sent after the last accepted one, that outweigh it …
     static let refusalsToStop = 10
-    /// … if they go on for this long: more than one odd host gives before the client has left it.
+    /// … if they continue for this long: more than one odd host causes before the client has left it.
     static let refusalPatience = Duration.seconds(5)
-    /// Failures within the last minute that make a share of them worth looking at.
+    /// Failures within the last minute from which on their share is evaluated.
     static let failuresToCompare: Int32 = 10
-    /// Percent of failures above which they are nobody's own fault.
+    /// Percent of failures above which the notifications themselves are not to blame.
     static let failedShare: Int64 = 20
     /// Notifications within the last minute that APNs refuses one by one (our bugs, tokens of another app), of this
     /// many devices and orders, and this percentage of all: then it is the credential's fault.
     static let refusedToStop: Int32 = 20
     static let refusedOrigins = 10
     static let refusedShare: Int64 = 80
-    /// Devices, and percent of all, that get too many requests before it is said to the provider as a whole.
+    /// Devices, and percent of all, that get too many requests before the limit counts as one of the provider as a
+    /// whole.
     static let busyDevices = 10
     static let busyShare: Int64 = 50
     /// Tokens within the last minute that APNs does not know, and percent of all, after which tokens that were never
-    /// accepted go out a few at a time: APNs cuts connections sooner for these errors. An old base of devices, of which
-    /// some in a hundred are unknown, keeps its pace.
+    /// accepted are sent to a few at a time: APNs cuts connections sooner for these errors. An old base of devices,
+    /// with some percent unknown, keeps its pace.
     ///
     /// Source: Wallet Orders §4.6
     static let unknownToSuspect: Int32 = 10
     static let unknownShare: Int64 = 20
-    /// The time that 403s may go on that a new connection or provider token should have mended, and the number that
-    /// must come: half of what fails.
+    /// The time for which 403s may continue that a new connection or provider token should have cured, and the least
+    /// number of them: half of the failures.
     static let mendingLimit = Duration.seconds(60)
     static let mendingFailures: Int32 = 5
 
@@ -108,19 +109,20 @@ struct CredentialHealth: Sendable {
     private var probePause = Self.firstProbe
     private var lastJudged: ContinuousClock.Instant?
     private var lastAccepted: ContinuousClock.Instant?
-    /// Failures since APNs last judged anything.
+    /// Failures since APNs last judged a notification.
     private var failures = 0
     private var failingSince: ContinuousClock.Instant?
-    /// The one notification that all of `failures` are of, as long as they are.
+    /// The one notification that caused all of `failures`, as long as that is so.
     private var lone: UInt64?
     private var refusals = 0
     private var refusalsSince: ContinuousClock.Instant?
     private var refusedOrigins = RecentOutcomes()
     private var busyOrigins = RecentOutcomes()
-    /// Ill because APNs says to everybody that it gets too much: one device that hears the same heals nothing.
+    /// Ill because APNs tells the provider as a whole that it sends too much: the same answer for one device is no sign
+    /// of recovery.
     private var isThrottled = false
     private var mendingSince: ContinuousClock.Instant?
-    /// True if tokens that were never accepted are to be sent a few at a time.
+    /// True if tokens that were never accepted must be sent to a few at a time.
     private(set) var isSuspicious = false
 
     func permission(now: ContinuousClock.Instant) -> Permission {
@@ -128,7 +130,7 @@ struct CredentialHealth: Sendable {
         return nextProbe <= now ? .one : .nothing(until: nextProbe)
     }
 
-    /// The one that `permission` allowed was given to the client.
+    /// The probe that `permission` allowed was given to the client.
     mutating func probed(now: ContinuousClock.Instant) {
         switch self.state {
         case .healthy: break
@@ -140,25 +142,25 @@ struct CredentialHealth: Sendable {
         }
     }
 
-    /// A connection to APNs came about: one that was away is asked at once.
+    /// A connection to APNs was made: if APNs was away, it is probed at once.
     mutating func connected(now: ContinuousClock.Instant) {
         guard case .ill = self.state, let next = self.nextProbe, next > now else { return }
         self.nextProbe = now
     }
 
-    /// Takes the verdict on one attempt.
+    /// Processes the verdict on one attempt.
     ///
     /// - Parameters:
     ///   - notification: the same for all attempts of a notification.
-    ///   - origin: needed for what is not delivered.
-    ///   - sent: when the attempt was given to the client.
+    ///   - origin: required for notifications that are not delivered.
+    ///   - sent: the time when the attempt was given to the client.
     mutating func take(
         _ verdict: PushVerdict, of notification: UInt64, origin: Origin = Origin(), sent: ContinuousClock.Instant,
         now: ContinuousClock.Instant
     ) -> Ruling {
         switch verdict {
         case .delivered, .retire:
-            // 410 speaks of the token: credential and topic were taken.
+            // 410 concerns the token: credential and topic were accepted.
             return Ruling(blame: .nobody, change: self.accepted(now: now))
         case .unknownToken:
             self.window.note(now: now) { $0.unknown += 1 }
@@ -188,7 +190,7 @@ struct CredentialHealth: Sendable {
         return self.heal(since, now: now)
     }
 
-    /// APNs is there and tells one notification from another.
+    /// APNs is there and distinguishes notifications.
     private mutating func judged(now: ContinuousClock.Instant) -> Change? {
         self.window.note(now: now) { $0.judged += 1 }
         self.lastJudged = now
@@ -215,7 +217,7 @@ struct CredentialHealth: Sendable {
             counts.unknown >= Self.unknownToSuspect && counts.isShare(of: counts.unknown, above: Self.unknownShare)
     }
 
-    /// A device gets too many requests; or so many devices do that the provider does.
+    /// A device gets too many requests; or so many devices do that the provider as a whole does.
     private mutating func busy(
         _ retry: PushRetry, of notification: UInt64, _ origin: Origin, now: ContinuousClock.Instant
     ) -> Ruling {
@@ -238,9 +240,9 @@ struct CredentialHealth: Sendable {
     ) -> Ruling {
         let isJudgedMeanwhile = self.lastJudged.map { $0 >= sent } ?? false
         switch retry.cause {
-        // Our own doing, which says nothing of anybody.
+        // Caused by us, which says nothing about APNs or the device.
         case .error(.queueFull), .error(.closed): return Ruling(blame: .nobody, change: nil)
-        // It was never sent, so it is not to blame; if nobody was judged, APNs is.
+        // It was never sent, so it is not to blame; if no notification was judged, APNs is.
         case .error(.notStarted), .error(.connecting), .error(.tls):
             let change = isJudgedMeanwhile ? nil : self.isAway(retry, of: notification, now: now)
             return Ruling(blame: .nobody, change: change)
@@ -259,13 +261,13 @@ struct CredentialHealth: Sendable {
         return Ruling(blame: self.lone == notification && retry.isOfAPNs ? .time : .nobody, change: change)
     }
 
-    /// So many fail that it is nobody's own fault.
+    /// True if so many fail that the notifications themselves are not to blame.
     private var isBrownOut: Bool {
         let counts = self.window.counts
         return counts.failed >= Self.failuresToCompare && counts.isShare(of: counts.failed, above: Self.failedShare)
     }
 
-    /// Nobody was judged since a failed attempt began.
+    /// True if no notification was judged since a failed attempt began.
     private mutating func isAway(
         _ retry: PushRetry, of notification: UInt64, now: ContinuousClock.Instant
     ) -> Change? {
@@ -278,12 +280,12 @@ struct CredentialHealth: Sendable {
             self.nextProbe = max(self.nextProbe ?? now, now + Self.bounded(seconds))
         }
         if case .stopped = self.state {
-            // The worth of the credential was not said: it is asked again soon.
+            // The answer does not concern the credential, which is probed again soon.
             self.nextProbe = min(self.nextProbe ?? now, now + Self.lastProbe)
             return nil
         }
         if self.lone == notification, retry.isOfAPNs {
-            // Others must be tried before one that may be poisoned is taken for all; it has its own backoff.
+            // Others must be tried before a possibly poisoned one is taken for all; it has its own backoff.
             guard case .ill(let since, _) = self.state else { return nil }
             return self.heal(since, now: now)
         }
@@ -296,7 +298,7 @@ struct CredentialHealth: Sendable {
 
     private static func bounded(_ seconds: Int) -> Duration { min(.seconds(max(0, seconds)), Self.mostRetryAfter) }
 
-    /// A connection or provider token was replaced, and is refused all the same.
+    /// True if a connection or provider token was replaced, and is refused all the same.
     private mutating func isNotMended(_ retry: PushRetry, now: ContinuousClock.Instant) -> Change? {
         let since = self.mendingSince ?? now
         self.mendingSince = since
@@ -324,7 +326,7 @@ struct CredentialHealth: Sendable {
         _ reason: String, sent: ContinuousClock.Instant, now: ContinuousClock.Instant
     ) -> Ruling {
         if !self.isStopped, let accepted = self.lastAccepted, now - accepted < Self.proof {
-            // Accepted after this one was sent: then it is not the credential.
+            // One was accepted after this one was sent: then it is not the credential.
             if accepted >= sent { return Ruling(blame: .time, change: nil) }
             self.refusals += 1
             let since = self.refusalsSince ?? now
@@ -347,7 +349,7 @@ struct CredentialHealth: Sendable {
 }
 
 extension PushRetry {
-    /// Whether APNs itself was there for this one, however little came of it; else the way there may be cut.
+    /// True if APNs itself handled this one, whatever the result; else the network path may be cut.
     fileprivate var isOfAPNs: Bool {
         switch self.cause {
         case .answer, .error(.timeout), .error(.protocolViolation): true

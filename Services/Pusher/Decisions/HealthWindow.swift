@@ -1,12 +1,13 @@
-/// The outcomes of one credential's attempts in the last minute, in buckets: shares say more than single outcomes.
+/// The outcomes of one credential's attempts in the last minute, in buckets: shares are more reliable than single
+/// outcomes.
 ///
 /// A value of constant size without a clock; noting costs an addition.
 struct HealthWindow: Sendable {
     /// The number of attempts for each outcome.
     struct Counts: Hashable, Sendable {
-        /// APNs judged the notification for itself: `accepted` and `refused`, `unknown` tokens, `busy` devices.
+        /// APNs judged the notification on its own: `accepted` and `refused`, `unknown` tokens, `busy` devices.
         var judged: Int32 = 0
-        /// Refused for itself, such as a token of another app.
+        /// Refused for a reason of its own, such as a token of another app.
         var refused: Int32 = 0
         /// APNs does not know the push token.
         var unknown: Int32 = 0
@@ -26,7 +27,7 @@ struct HealthWindow: Sendable {
             left.tokenRefused += right.tokenRefused
         }
 
-        /// True if more than so many percent of all outcomes are of one kind.
+        /// True if more than this percentage of all outcomes is of one kind.
         func isShare(of count: Int32, above percent: Int64) -> Bool {
             Int64(count) * 100 > percent * (Int64(self.judged) + Int64(self.failed))
         }
@@ -38,7 +39,7 @@ struct HealthWindow: Sendable {
 
     private var ring = [Counts](repeating: Counts(), count: Self.buckets)
     private var current = 0
-    /// When `current` is over; nil until something is noted.
+    /// The end of `current`; nil until something is noted.
     private var end: ContinuousClock.Instant?
 
     /// All of the last minute, as of the last note.
@@ -69,7 +70,7 @@ struct HealthWindow: Sendable {
     }
 }
 
-/// The last notifications that had one kind of outcome: how many devices and orders they were of.
+/// The last notifications with one kind of outcome, to count their devices and orders.
 ///
 /// Bounded: `capacity` entries. A value without a clock.
 struct RecentOutcomes: Sendable {
@@ -82,7 +83,7 @@ struct RecentOutcomes: Sendable {
         self.entries.append((origin, now))
     }
 
-    /// - Returns: how many different devices and orders there are among those of the last minute.
+    /// - Returns: the number of different devices and orders among those of the last minute.
     func distinct(now: ContinuousClock.Instant) -> (devices: Int, orders: Int) {
         let recent = self.entries.filter { now - $0.at < HealthWindow.length }
         return (Set(recent.map(\.origin.device)).count, Set(recent.map(\.origin.order)).count)

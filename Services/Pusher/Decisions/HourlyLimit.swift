@@ -1,37 +1,37 @@
-/// At most so many notifications an hour to a device: no hour, wherever it begins, has more, and the last change is
-/// always told.
+/// Limits the notifications to a device per hour: no hour, wherever it begins, has more, and the last change is always
+/// notified.
 ///
 /// GCRA: half of them may come at once, the others evenly over the hour, so that a device never waits longer than
 /// `longestWait`. Ask once for a notification, not for each attempt.
-/// Bounded: 16 bytes and some for each device that was told lately, at most `capacity` of them; beyond, the devices
-/// that have the most left are forgotten, and may get more. Devices are kept as seeded 64-bit hashes: two that collide,
-/// one of a million million, share a limit. A value without a clock.
+/// Bounded: 16 bytes and some for each recently notified device, at most `capacity` of them; beyond, the devices that
+/// have the most left are forgotten, and may get more. Devices are kept as seeded 64-bit hashes: two that collide, one
+/// of a million million, share a limit. A value without a clock.
 struct HourlyLimit: Sendable {
-    /// Half a million devices told within an hour; 16 MB.
+    /// Half a million devices notified within an hour; 16 MB.
     static let usualCapacity = 500_000
-    /// The number of entries that are looked at to find out which eighth has the most left.
+    /// The number of entries sampled to find the eighth that has the most left.
     private static let sample = 1_024
     private static let hour: Int64 = 3_600_000_000_000
 
     /// Nanoseconds between two notifications once the burst is used up; 0 is no limit.
     private let interval: Int64
-    /// How far ahead of its even pace a device may be.
+    /// The time by which a device may be ahead of its even pace.
     private let tolerance: Int64
     private let capacity: Int
     private let start: ContinuousClock.Instant
-    /// When each device is back at its even pace, in nanoseconds since `start`: the past says nothing.
+    /// The time when each device is back at its even pace, in nanoseconds since `start`: a past time means nothing.
     private var times: [Int: Int64] = [:]
-    /// How many entries make a sweep worth its while.
+    /// The number of entries that makes a sweep worthwhile.
     private var sweepAt: Int
 
     /// - Parameters:
     ///   - perHour: 0: no limit.
-    ///   - now: before all other moments.
+    ///   - now: earlier than all later times.
     init(perHour: Int, capacity: Int = Self.usualCapacity, now: ContinuousClock.Instant) {
         let most = Int64(min(max(0, perHour), 1_000_000_000))
         let burst = (most + 1) / 2
-        // In an hour, both ends included, fit `burst` and as many as there are whole intervals in it: a nanosecond
-        // more than the hour's fraction makes that one less than `most - burst + 1`.
+        // An hour, both ends included, fits `burst` and as many as there are whole intervals in it: a nanosecond more
+        // than the hour's fraction makes that one less than `most - burst + 1`.
         self.interval = most == 0 ? 0 : Self.hour / (most - burst + 1) + 1
         self.tolerance = (burst - 1) * self.interval
         self.capacity = max(1, capacity)
@@ -39,22 +39,22 @@ struct HourlyLimit: Sendable {
         self.start = now
     }
 
-    /// How many devices are remembered.
+    /// The number of devices that are remembered.
     var count: Int { self.times.count }
 
-    /// The longest that a notification waits.
+    /// The longest wait of a notification.
     var longestWait: Duration { .nanoseconds(self.interval) }
 
-    /// Asks for one notification to a device, and counts it if it may go.
+    /// Requests one notification to a device, and counts it if it may be sent.
     ///
-    /// - Parameter device: what the limit is for, such as push token and order type.
-    /// - Returns: nil when it may go now; else how long to wait before asking again: then it may go.
+    /// - Parameter device: the subject of the limit, such as push token and order type.
+    /// - Returns: nil if it may be sent at once; else the wait before the next request, which then succeeds.
     mutating func take(_ device: some Hashable, now: ContinuousClock.Instant) -> Duration? {
         guard self.interval > 0 else { return nil }
         let time = self.nanoseconds(now)
         let key = Self.hash(device)
         let even = self.times[key] ?? .min
-        // `even` is at most the tolerance and an interval ahead of a moment that was now, far from overflowing.
+        // `even` is at most the tolerance and an interval ahead of a time that has passed, far from overflowing.
         let wait = even == .min ? 0 : even - self.tolerance - time
         guard wait <= 0 else { return .nanoseconds(wait) }
         if even == .min, self.times.count >= self.sweepAt { self.sweep(time) }
@@ -76,19 +76,19 @@ struct HourlyLimit: Sendable {
         return hasher.finalize()
     }
 
-    /// Forgets who has the whole burst again; and at the capacity, an eighth of the others, so that the next sweep is
-    /// far away.
+    /// Forgets devices that have the whole burst again; and at the capacity, an eighth of the others, so that the next
+    /// sweep is far away.
     private mutating func sweep(_ time: Int64) {
         self.times = self.times.filter { $0.value > time }
         if self.times.count >= self.capacity {
-            // Entries lie in the order of seeded hashes, so the first ones are a fair sample: sorting all of them would
-            // hold everybody up.
+            // Entries are in the order of seeded hashes, so the first ones are a fair sample: sorting all of them would
+            // delay everything.
             let sample = self.times.values.prefix(Self.sample).sorted()
             // The index is below the count: an eighth of at least one.
             let last = sample[sample.count / 8]
             self.times = self.times.filter { $0.value > last }
         }
-        // Twice what is left, so that sweeping costs each notification a constant.
+        // Twice the rest, so that sweeping costs each notification a constant.
         self.sweepAt = min(max(1024, self.times.count * 2), self.capacity)
     }
 }

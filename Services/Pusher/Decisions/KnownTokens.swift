@@ -1,13 +1,13 @@
-/// Which push tokens APNs accepted lately: what a credential in doubt is asked with.
+/// The push tokens that APNs accepted recently: a credential in doubt is probed with them.
 ///
 /// A table of seeded 32-bit hashes, the newest of each place: a token may be forgotten, and one of some thousand
-/// million is taken for known that is not. Bounded: 32 kB, from the first accepted token on.
+/// million is wrongly taken for known. Bounded: 32 kB, from the first accepted token on.
 struct KnownTokens: Sendable {
     static let places = 8192
 
     private var hashes: [UInt32] = []
 
-    /// - Parameter hash: of a token, seeded.
+    /// - Parameter hash: that of a token, seeded.
     mutating func insert(_ hash: Int) {
         if self.hashes.isEmpty { self.hashes = [UInt32](repeating: 0, count: Self.places) }
         let bits = UInt(bitPattern: hash)

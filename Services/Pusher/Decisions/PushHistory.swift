@@ -1,21 +1,21 @@
 import APNS
 import Model
 
-/// What became of each attempt of one notification, for its dead letter: the first few and the last few.
+/// The outcomes of the attempts of one notification, for its dead letter: the first few and the last few.
 ///
 /// Holds neither push token nor device. Bounded: 12 attempts of some 100 bytes.
 struct PushHistory: Hashable, Sendable {
     /// One attempt that failed.
     struct Attempt: Hashable, Sendable {
-        /// When its outcome came, milliseconds since 1970.
+        /// The time of its outcome, milliseconds since 1970.
         let epochMilliseconds: Int64
         /// The answer's status, nil without an answer.
         let status: Int?
         /// The answer's reason.
         let reason: String?
-        /// `apns-id` of the answer: what Apple's support asks for.
+        /// `apns-id` of the answer, which Apple's support asks for.
         let apnsID: String?
-        /// Why there was no answer.
+        /// The reason why there was no answer.
         let error: APNSError.Code?
 
         init(_ outcome: PushOutcome, epochMilliseconds: Int64) {
@@ -41,7 +41,7 @@ struct PushHistory: Hashable, Sendable {
                 .joined(separator: " ")
         }
 
-        /// With what there is.
+        /// An object with the available fields.
         var json: JSON {
             var members: [(String, JSON)] = [("at", .integer(self.epochMilliseconds))]
             if let status = self.status { members.append(("status", .integer(Int64(status)))) }
@@ -52,7 +52,7 @@ struct PushHistory: Hashable, Sendable {
         }
     }
 
-    /// How it began is as telling as how it ended.
+    /// The beginning is as informative as the end.
     static let firstKept = 4
     static let lastKept = 8
 
@@ -83,7 +83,7 @@ struct PushHistory: Hashable, Sendable {
     }
 }
 
-/// An `apns-id` if it looks like one: what a stranger's server sends is not passed on.
+/// An `apns-id` if it looks like one: text from an unknown server is not passed on.
 private func uuid(_ text: String) -> String? {
     let isUUID = text.utf8.count == 36 && text.utf8.allSatisfy { $0 == UInt8(ascii: "-") || isHexadecimal($0) }
     return isUUID ? text : nil

@@ -1,16 +1,15 @@
 import APNS
 
-/// When one notification that failed is sent again, and when it is given up.
+/// Decides when one notification that failed is sent again, and when it is given up.
 ///
-/// Exponential with jitter, `Retry-After` honoured. What a device is to blame for is bounded in number and in time;
-/// what the service or a connection is to blame for in time alone, and that is long: a brown-out fails the same
-/// notification often. Each attempt that counts adds the time that it took and the pause after it.
-/// The clock on the wall would also count an hour in which APNs was away, and give up with the first failure behind it.
-/// The first attempt counts from its sending, not from its failure: ten seconds without an answer hold a partition as
-/// any other ten.
-/// A value without a clock, small, as each failing notification has one.
+/// Exponential with jitter, `Retry-After` honoured. Failures for which a device is to blame are bounded in number and
+/// in time; those for which the service or a connection is to blame in time alone, and that is long: a brown-out fails
+/// the same notification often. Each attempt that counts adds the time that it took and the pause after it. The wall
+/// clock would also count an hour in which APNs was away, and give up with the first failure after it. The first
+/// attempt counts from its sending, not from its failure: ten seconds without an answer hold a partition like any other
+/// ten. A value without a clock, small, as each failing notification has one.
 struct RetrySchedule: Hashable, Sendable {
-    /// What is held up at most by one notification.
+    /// The most that one notification may hold up.
     struct Limits: Hashable, Sendable {
         /// Attempts that failed for the device.
         var attempts = 8
@@ -20,13 +19,13 @@ struct RetrySchedule: Hashable, Sendable {
         var service = Duration.seconds(86_400)
     }
 
-    /// What to do after a failure.
+    /// The step after a failure.
     enum Step: Hashable, Sendable {
         case again(after: Duration)
         case giveUp
     }
 
-    /// The first pause: a new connection is there at once, APNs and a device that gets too much want some rest.
+    /// The first pause: a new connection is there at once, APNs and a device with too many requests need some rest.
     static func first(_ scope: PushRetry.Scope) -> Duration {
         switch scope {
         case .connection: .milliseconds(100)
@@ -35,36 +34,37 @@ struct RetrySchedule: Hashable, Sendable {
         }
     }
 
-    /// The second pause after a lost connection; from there on it doubles like the others.
+    /// The second pause after a lost connection; from then on it doubles like the others.
     static let secondOfConnection = Duration.seconds(1)
-    /// The longest pause that is not asked for by APNs: a device gets its rest, and when the service is well again all
-    /// are told within a minute.
+    /// The longest pause that APNs did not ask for: a device gets its rest, and when the service has recovered all are
+    /// notified within a minute.
     static func longest(_ scope: PushRetry.Scope) -> Duration {
         switch scope {
         case .device: .seconds(60)
         case .connection, .service: .seconds(30)
         }
     }
-    /// How far a `Retry-After` is honoured where nobody is given up, unless the hold limit is shorter: nobody waits
-    /// longer for an APNs that is back. While it is away its credential's probes keep to what it asked for.
+    /// The longest `Retry-After` that is honoured for failures that count no attempts, unless the hold limit is
+    /// shorter: no notification waits longer for an APNs that is back. While APNs is away its credential's probes
+    /// respect the time it asked for.
     static let mostRetryAfter = Duration.seconds(300)
 
-    /// Failed attempts, whoever was to blame.
+    /// Failed attempts, whatever the cause.
     private(set) var attempts: UInt32 = 0
     /// Those that failed for the device.
     private(set) var counted: UInt32 = 0
     /// Time that they took, the pauses after them included.
     private(set) var held = Duration.zero
-    /// The same of those that failed for the service or a connection.
+    /// The same for those that failed because of the service or a connection.
     private(set) var heldByService = Duration.zero
 
     init() {}
 
-    /// Takes a failed attempt.
+    /// Processes a failed attempt.
     ///
     /// - Parameters:
-    ///   - took: from handing it to the client to its outcome.
-    ///   - random: a number within a range.
+    ///   - took: the time from handing it to the client to its outcome.
+    ///   - random: returns a number within a range.
     mutating func failed(
         _ retry: PushRetry, blame: Blame, took: Duration, limits: Limits,
         random: (ClosedRange<Double>) -> Double
@@ -73,8 +73,8 @@ struct RetrySchedule: Hashable, Sendable {
         if self.attempts < .max { self.attempts += 1 }
         let took = max(took, .zero)
         var room = min(Self.mostRetryAfter, limits.hold)
-        // The last attempt is at the limit, also where APNs asked for more: one request too early is all that it costs,
-        // and it may succeed.
+        // The last attempt is at the limit, also if APNs asked for more: it costs one request too early at most, and it
+        // may succeed.
         switch blame {
         case .nobody: break
         case .time:
@@ -103,11 +103,11 @@ struct RetrySchedule: Hashable, Sendable {
             base = Self.secondOfConnection
             doublings -= 1
         }
-        // 2^10 times the least base is beyond the longest.
+        // 2^10 times the smallest base is beyond the longest.
         let whole = min(base * (1 << min(doublings, 10)), Self.longest(retry.scope))
         let jittered = whole * random(0.5...1)
         guard let seconds = retry.afterSeconds, seconds > 0 else { return jittered }
-        // Who was told the same moment does not come at the same moment.
+        // Clients that were given the same time do not all come back at the same time.
         let asked = Duration.seconds(min(seconds, 86_400)) * random(1...1.1)
         return max(asked, jittered)
     }

@@ -1,11 +1,11 @@
-/// Whether a push token that APNs does not know (BadDeviceToken) is deleted.
+/// Decides if a push token that APNs does not know (BadDeviceToken) is deleted.
 ///
-/// The same answer comes for garbage and for every good token that is shown to the wrong environment, so it is believed
+/// The same answer comes for garbage and for every good token that is sent to the wrong environment, so it is trusted
 /// only while the credential delivers to others and few tokens are bad; else the breaker is open, nothing is deleted,
-/// and somebody is told. 410 needs no breaker: it comes with a moment.
+/// and an alarm is raised. 410 needs no breaker: it comes with a timestamp.
 ///
-/// One for each credential and host; a changed one starts with a fresh value, which has proven nothing yet.
-/// Bounded: `buckets` pairs of counters. A value without a clock.
+/// One for each credential and host; a changed one starts with a fresh value, which has proven nothing yet. Bounded:
+/// `buckets` pairs of counters. A value without a clock.
 struct TokenBreaker: Sendable {
     enum State: Hashable, Sendable {
         case closed
@@ -15,7 +15,7 @@ struct TokenBreaker: Sendable {
         var gauge: Int { if case .open = self { 1 } else { 0 } }
     }
 
-    /// What becomes of one bad token.
+    /// The decision about one bad token.
     enum Decision: Hashable, Sendable {
         case retire
         /// The registration stays, and the notification is given up.
@@ -31,28 +31,28 @@ struct TokenBreaker: Sendable {
 
     struct Ruling: Hashable, Sendable {
         let decision: Decision
-        /// The state, when it is another one than before: an alarm when it opens.
+        /// The new state, if it has changed: an alarm when it opens.
         let change: State?
     }
 
-    /// What is looked at: long enough that a quiet brand's few deliveries count, short enough to forget a deployment.
+    /// The window: long enough that a quiet brand's few deliveries count, short enough to forget a deployment.
     static let buckets = 20
     static let bucket = Duration.seconds(30)
     static let window = Self.bucket * Self.buckets
     /// Bad tokens within `window` that need no deliveries to compare with: one customer's old devices.
     static let alwaysAllowed = 5
-    /// How many more are allowed: one of a hundred deliveries. APNs answers 410 for devices that are gone, so a bad
-    /// token is garbage, which hardly anybody registers.
+    /// Deliveries for each further one that is allowed: one of a hundred. APNs answers 410 for devices that are gone,
+    /// so a bad token is garbage, which is rarely registered.
     static let deliveriesPerBad = 100
-    /// Not more than this in any case: what is deleted before a flood is noticed comes back only when its customer
-    /// looks at the order again.
+    /// The most in any case: registrations deleted before a flood is noticed come back only when their customers look
+    /// at the order again.
     static let mostAllowed = 200
-    /// Bad tokens in a row, nothing delivered between: with one of a hundred bad this does not happen by chance.
+    /// Bad tokens in a row, with no delivery in between: with one of a hundred bad this does not happen by chance.
     static let inARow = 10
 
     private(set) var state = State.closed
     private var counts = [(delivered: Int, bad: Int)](repeating: (0, 0), count: Self.buckets)
-    /// Which bucket was written last, counted from `start`.
+    /// The bucket written last, counted from `start`.
     private var current = 0
     private let start: ContinuousClock.Instant
     private var isProven = false
@@ -60,9 +60,9 @@ struct TokenBreaker: Sendable {
 
     init(now: ContinuousClock.Instant) { self.start = now }
 
-    /// APNs took a notification.
+    /// APNs accepted a notification.
     ///
-    /// - Returns: the state when it changed.
+    /// - Returns: the state if it changed.
     mutating func delivered(now: ContinuousClock.Instant) -> State? {
         self.advance(now)
         self.isProven = true
@@ -100,7 +100,7 @@ struct TokenBreaker: Sendable {
         return self.run >= Self.inARow || sums.bad > allowed
     }
 
-    /// Closes when a whole window behind the opening had deliveries and hardly a bad token.
+    /// Closes when a whole window after the opening had deliveries and hardly a bad token.
     private mutating func closeIfQuiet(_ now: ContinuousClock.Instant) -> State? {
         guard case .open(let since) = self.state, now - since >= Self.window, !self.isFlood, self.sums.delivered > 0
         else { return nil }

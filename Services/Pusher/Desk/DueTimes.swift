@@ -1,10 +1,10 @@
 import DequeModule
 import HeapModule
 
-/// When which target comes up. Windows are all of one length, so they end in the order in which they began and need no
-/// sorting; all other times are sorted by a heap.
+/// The times at which targets become due. Windows are all of one length, so they end in the order in which they began
+/// and need no sorting; all other times are sorted by a heap.
 struct DueTimes {
-    /// A target as it was when its time was set; it may have moved on since, which its ticket tells.
+    /// A target at the time when its time was set; its ticket shows if it has moved on since.
     struct Entry: Comparable {
         let due: ContinuousClock.Instant
         let slot: Int32
@@ -16,14 +16,14 @@ struct DueTimes {
     private var windows: Deque<Entry> = []
     private var later: Heap<Entry> = []
 
-    /// The next time that is set.
+    /// The earliest time.
     var first: ContinuousClock.Instant? {
         guard let window = self.windows.first else { return self.later.min?.due }
         guard let later = self.later.min else { return window.due }
         return min(window.due, later.due)
     }
 
-    /// Notes the end of a window. One that ends before others that came sooner is sorted in with the rest.
+    /// Adds the end of a window. One that ends before others that came sooner is sorted in with the rest.
     mutating func add(window entry: Entry) {
         if let last = self.windows.last, entry.due < last.due {
             self.later.insert(entry)
@@ -32,10 +32,10 @@ struct DueTimes {
         }
     }
 
-    /// Notes any other time.
+    /// Adds any other time.
     mutating func add(later entry: Entry) { self.later.insert(entry) }
 
-    /// Takes the next entry out whose time has come.
+    /// Removes and returns the next entry whose time has come.
     mutating func next(now: ContinuousClock.Instant) -> Entry? {
         let window = self.windows.first.flatMap { $0.due <= now ? $0 : nil }
         if let top = self.later.min, top.due <= now, window.map({ top.due < $0.due }) ?? true {

@@ -1,16 +1,16 @@
-/// How many of what the desk has in hand.
+/// Counts of everything that the desk has in hand.
 struct PushCensus: Hashable, Sendable {
     /// Records that are not done.
     var records = 0
-    /// Devices and order types that have to be told, wherever they are.
+    /// Devices and order types that must be notified, wherever they are.
     var targets = 0
-    /// For the end of their window, for their turn in the hour, or for another try.
+    /// Targets that wait for the end of their window, for their turn in the hour, or for a retry.
     var waiting = 0
-    /// For their turn with their credential.
+    /// Targets that wait for their turn with their credential.
     var ready = 0
-    /// With the clients.
+    /// Targets with the clients.
     var inFlight = 0
-    /// For a registration that is taken off or a letter that is written.
+    /// Targets that wait for the removal of a registration or for a letter to be written.
     var settling = 0
 }
 
@@ -20,7 +20,7 @@ extension PushDesk {
         var census = PushCensus()
         census.records = self.recordCount
         census.targets = self.targetCount
-        // Those that have moved on stand in a line until their turn comes: rarely any.
+        // Targets that have moved on remain in a queue until their turn comes: rarely any.
         census.ready = self.lanes.reduce(0) { $0 + $1.ready.count + $1.suspects.count }
         census.inFlight = self.lanes.reduce(0) { $0 + $1.inFlight }
         census.settling = self.settlingCount

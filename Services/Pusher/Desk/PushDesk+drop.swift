@@ -1,9 +1,10 @@
 import Kafka
 
 extension PushDesk {
-    /// Forgets what waits of some partitions, which go to somebody else. What is in flight gets its verdict.
+    /// Drops the waiting records of some partitions, which go to another member. Notifications in flight get their
+    /// verdicts.
     ///
-    /// - Returns: the records that will not be done here: of these and of an earlier call.
+    /// - Returns: the records that will not be done here: of this call and of an earlier one.
     mutating func drop(_ partitions: Set<KafkaPartition>) -> [KafkaReceipt] {
         var isAny = false
         for index in self.records.indices where self.records[index].open > 0 && !self.records[index].isDropped {
@@ -15,21 +16,21 @@ extension PushDesk {
         }
         if isAny {
             for slot in self.targets.indices where !self.targets[slot].waiting.isEmpty { self.dropWaiting(slot) }
-            // A lookup that is not done yet may still find anybody.
+            // A lookup that is not done yet may still find devices.
             for index in self.records.indices where self.records[index].isLeaving && self.records[index].isLooking {
                 self.letGo(index)
             }
         }
-        // Another consumer, of other topics, has to be told of its own.
+        // Another consumer, of other topics, must be notified of its own records.
         let topics = Set(partitions.map(\.topic))
         let dropped = self.lateDrops.filter { topics.isEmpty || topics.contains($0.topic) }
         self.lateDrops.removeAll { topics.isEmpty || topics.contains($0.topic) }
         return dropped
     }
 
-    /// Takes the links of leaving records off what a target waits for, and the target away when nothing is left.
+    /// Removes the links of leaving records from a target's waiting links, and the target when nothing is left.
     ///
-    /// - Returns: whether anything is left.
+    /// - Returns: true if anything is left.
     @discardableResult
     mutating func dropWaiting(_ slot: Int) -> Bool {
         let leaving = self.targets[slot].waiting.filter { self.records[Int($0.record)].isLeaving }
@@ -44,7 +45,7 @@ extension PushDesk {
         return false
     }
 
-    /// Nobody is told for a record's sake any more.
+    /// No device is notified for a record any more.
     mutating func letGo(_ index: Int) {
         guard self.records[index].open > 0, !self.records[index].isDropped else { return }
         self.records[index].isDropped = true

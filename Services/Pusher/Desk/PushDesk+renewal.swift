@@ -2,10 +2,10 @@ import APNS
 import Kafka
 import Model
 
-/// What becomes of a notification whose push token is gone: its device may have come back meanwhile, with another
-/// token or with the same one, and then still has to be told.
+/// Handles a notification whose push token is gone: its device may have come back meanwhile, with another token or with
+/// the same one, and then still has to be notified.
 extension PushDesk {
-    /// The registrations behind a notification, the last word of each.
+    /// The registrations that led to a notification, the last one of each key.
     func deadToken(_ slot: Int, before moment: Int64) -> DeadToken {
         let target = self.targets[slot]
         var registrations: [RegistrationKey: RegistrationRecord] = [:]
@@ -17,13 +17,13 @@ extension PushDesk {
         return DeadToken(token: target.token, moment: moment, registrations: registrations)
     }
 
-    /// What had to be done for a notification is done: so are its records, but for devices that registered again.
+    /// The work for a notification is done: so are its records, except for devices that registered again.
     ///
     /// - Parameters:
-    ///   - standing: which of a dead token's registrations stand now: with another push token that one is told, with
-    ///     the same one it is tried again, as a failure of this device that counts.
+    ///   - standing: the present registrations of a dead token: with another push token that one is notified, with the
+    ///     same one it is retried, as a failure of this device that counts.
     ///   - jitter: 0 to 1.
-    /// - Returns: what is to be done for those that were tried for long enough.
+    /// - Returns: the effects for those that were tried for long enough.
     mutating func done(
         _ effect: PushEffect, standing: [RegistrationKey: RegistrationRecord] = [:], now: ContinuousClock.Instant,
         jitter: Double
@@ -52,7 +52,7 @@ extension PushDesk {
         }
     }
 
-    /// - Returns: the links that still want this push token; others are over, or with the token that stands now.
+    /// - Returns: the links that still want this push token; others are over, or continue with the present token.
     private mutating func settled(
         _ links: [Link], _ slot: Int, _ dead: DeadToken, _ standing: [RegistrationKey: RegistrationRecord],
         now: ContinuousClock.Instant
@@ -61,7 +61,7 @@ extension PushDesk {
         var over: [Link] = []
         for link in links {
             let key = self.key(of: link, slot)
-            // A registration that was found later is a newer one than what stood when somebody looked.
+            // A registration that was found later is newer than the one that was looked up.
             guard let asked = dead.registrations[key],
                 link.registeredEpochMilliseconds <= asked.registeredEpochMilliseconds
             else {
@@ -86,7 +86,7 @@ extension PushDesk {
                 self.tell(registration.pushToken, of: renewed, in: Int(self.targets[slot].lane), now: now)
             }
         }
-        // Behind the tellings, so that no record is done between.
+        // After the new targets, so that no record is done in between.
         self.end(over, of: slot)
         return kept
     }

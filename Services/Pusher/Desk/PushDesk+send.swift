@@ -2,9 +2,9 @@ import DequeModule
 import Model
 
 extension PushDesk {
-    /// One notification that is to be sent now.
+    /// One notification that is to be sent.
     struct Due {
-        /// Of the request, so that its reply finds its target.
+        /// The number of the request, so that its reply finds its target.
         let number: UInt64
         let token: PushToken
     }
@@ -12,7 +12,7 @@ extension PushDesk {
     /// A target and the ticket with which it left, in one number.
     static func number(_ slot: Int, _ ticket: UInt32) -> UInt64 { UInt64(ticket) << 32 | UInt64(UInt32(slot)) }
 
-    /// The target that a number names; nil when it is not, or not any more, in that place.
+    /// The target that a number refers to; nil if it is not, or not any more, in that place.
     func slot(of number: UInt64, in place: Place) -> Int? {
         let slot = Int(number & 0xFFFF_FFFF)
         guard self.targets.indices.contains(slot), self.targets[slot].ticket == UInt32(number >> 32),
@@ -21,7 +21,7 @@ extension PushDesk {
         return slot
     }
 
-    /// Makes those ready whose time has come.
+    /// Makes targets ready whose time has come.
     mutating func wake(now: ContinuousClock.Instant) {
         while let entry = self.due.next(now: now) {
             let slot = Int(entry.slot)
@@ -31,7 +31,7 @@ extension PushDesk {
         }
     }
 
-    /// Gives out what is to be sent with one lane's credential now.
+    /// Returns the notifications to be sent with one lane's credential.
     mutating func send(_ lane: Int, now: ContinuousClock.Instant, epochMilliseconds: Int64) -> [Due] {
         let most = self.lanes[lane].free(now: now)
         guard most > 0 else { return [] }
@@ -60,13 +60,13 @@ extension PushDesk {
         return due
     }
 
-    /// What waited belongs to the notification that leaves now.
+    /// The waiting records belong to the notification that leaves at this point.
     mutating func beginSending(_ slot: Int) {
         self.targets[slot].exchange()
     }
 
-    /// The next target that is ready; one that has moved on is passed over. Tokens that APNs may not know come a few at
-    /// a time, and do not keep others waiting.
+    /// The next target that is ready; one that has moved on is skipped. Tokens that APNs may not know come a few at a
+    /// time, and do not keep others waiting.
     mutating func nextReady(_ lane: Int) -> Int? {
         while self.lanes[lane].hasSuspectRoom, let entry = self.lanes[lane].suspects.popFirst() {
             if self.isReady(entry) { return Int(entry.slot) }
@@ -80,11 +80,11 @@ extension PushDesk {
         return nil
     }
 
-    /// The number of entries among which a probe is looked for.
+    /// The number of entries searched for a probe.
     private static let probeSearch = 256
 
-    /// The next target to ask with how a credential is: of those in front one whose token APNs accepted before, none
-    /// that was asked with lately, and if there is a choice not the head of the line.
+    /// The next target to probe the credential with: of those in front one whose token APNs accepted before, none that
+    /// was used for a recent probe, and if there is a choice not the head of the queue.
     private mutating func nextProbe(_ lane: Int) -> Int? {
         if self.lanes[lane].ready.isEmpty { self.lanes[lane].trustSuspects() }
         var best: (index: Int, rank: Int)?
@@ -104,7 +104,7 @@ extension PushDesk {
         self.targets[Int(entry.slot)].ticket == entry.ticket && self.targets[Int(entry.slot)].place == .ready
     }
 
-    /// - Returns: how long the device has to wait for its turn; nil: not at all.
+    /// - Returns: the time that the device must wait for its turn; nil: none.
     private mutating func hourPause(_ slot: Int, now: ContinuousClock.Instant) -> Duration? {
         guard self.limits.hourlyLimit > 0 else { return nil }
         return self.hourly.take(self.targets[slot].key, now: now)

@@ -4,13 +4,13 @@ import Kafka
 import Model
 
 extension PushDesk {
-    /// Takes in what became of one notification.
+    /// Processes the outcome of one notification.
     ///
     /// - Parameters:
-    ///   - generation: of the credential that it was sent with.
-    ///   - epochMilliseconds: now, for the history.
-    ///   - jitter: 0 to 1; asked for only where something is tried again.
-    /// - Returns: what is to be done before its records are.
+    ///   - generation: that of the credential that it was sent with.
+    ///   - epochMilliseconds: the present time, for the history.
+    ///   - jitter: 0 to 1; evaluated only for a retry.
+    /// - Returns: the effect that must be performed before its records are done.
     mutating func settle(
         _ reply: PushReply, lane: Int, generation: Int, now: ContinuousClock.Instant, epochMilliseconds: Int64,
         jitter: @autoclosure () -> Double
@@ -44,7 +44,7 @@ extension PushDesk {
         return nil
     }
 
-    /// Where there is no pending topic, gives up what waited for too long for a credential that is stopped.
+    /// Without a pending topic, gives up notifications that waited too long for a credential that is stopped.
     ///
     /// - Returns: at most `most` letters to be written.
     mutating func giveUpStuck(now: ContinuousClock.Instant, most: Int) -> [PushEffect] {
@@ -64,7 +64,7 @@ extension PushDesk {
         return effects
     }
 
-    /// Gives up what waits for brands that are not there, where there is no pending topic.
+    /// Gives up notifications that wait for brands that are not loaded, without a pending topic.
     ///
     /// - Returns: at most `most` letters to be written.
     mutating func giveUpBrandless(most: Int) -> [PushEffect] {
@@ -78,13 +78,13 @@ extension PushDesk {
         return effects
     }
 
-    /// A device is not told: a letter is to be written.
+    /// A device is not notified: a letter must be written.
     ///
     /// - Parameter reason: for people; no secrets.
     mutating func giveUp(_ slot: Int, _ code: PushLetterCode, _ reason: String) -> PushEffect {
         let target = self.targets[slot]
         self.lanes[Int(target.lane)].tally.drop(reason)
-        // Only what has links is sent, and only what was sent is given up; a link's record is in hand.
+        // Only targets with links are sent, and only sent ones are given up; a link's record is in hand.
         let (first, last) = (target.sent[0], target.sent[target.sent.count - 1])
         let letter = PushLetter(
             code, reason,
@@ -102,7 +102,7 @@ extension PushDesk {
         return PushEffect(number: Self.number(slot, self.newTicket(slot)), work: work)
     }
 
-    /// It failed and is tried at that moment, for all that came meanwhile as well.
+    /// It failed and is retried at that moment, together with everything that came meanwhile.
     mutating func sendAgain(_ slot: Int, at moment: ContinuousClock.Instant) {
         if self.targets[slot].waiting.isEmpty {
             self.targets[slot].exchange()
@@ -111,11 +111,11 @@ extension PushDesk {
             self.targets[slot].sent = []
         }
         self.wait(slot, until: moment)
-        // What went to somebody else meanwhile is not tried again here.
+        // Records that went to another member meanwhile are not retried here.
         _ = self.dropWaiting(slot)
     }
 
-    /// Ends what a notification was sent for; what came meanwhile has a window of its own.
+    /// Ends the links that a notification was sent for; later ones have a window of their own.
     mutating func finish(_ slot: Int) {
         self.end(self.targets[slot].sent, of: slot)
         self.targets[slot].sent.removeAll(keepingCapacity: self.targets[slot].sent.capacity <= 8)

@@ -1,15 +1,14 @@
 import Model
 
-/// The part of the desk that each lane may fill, so that one that is slow, busy or away does not keep the others out.
+/// The share of the desk that each lane may fill, so that one that is slow, busy or away does not keep the others out.
 extension PushDesk {
-    /// Most links that one lane may hold before its further records are parked: three times what is free. So a lane
-    /// that is alone fills three quarters, two fill three sevenths each, and there is always room for one more.
+    /// The most links that one lane may hold before its further records are parked: three times the free room. So a
+    /// lane that is alone fills three quarters, two fill three sevenths each, and there is always room for one more.
     ///
     /// Source: Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998
     var share: Int { max(1, self.room * 3) }
 
-    /// Order types whose records are to be parked now: nothing but probes can be sent for them, or they have their
-    /// share.
+    /// Order types whose records must be parked: only probes can be sent for them, or they have their share.
     var parkedTypes: Set<OrderTypeIdentifier> {
         var types: Set<OrderTypeIdentifier> = []
         let share = self.share
@@ -24,9 +23,9 @@ extension PushDesk {
         return types
     }
 
-    /// The number of an order type's parked keys that may be looked up now.
+    /// The number of an order type's parked keys that may be looked up.
     ///
-    /// Parked keys fill half of a share at most, so that new records of the same lane still go straight on. A lane that
+    /// Parked keys fill half of a share at most, so that new records of the same lane still pass directly. A lane that
     /// is ill or stopped gets as many as its probes need, one without a brand none.
     func opening(of type: OrderTypeIdentifier) -> Int {
         guard let number = self.number(of: type), self.lanes[number].isOpen else { return 0 }

@@ -1,14 +1,14 @@
 import APNS
 import Model
 
-/// Notifications that wait at the desk for too long move to the pending topic, so that the offsets of their records
-/// move on.
+/// Moves notifications that wait at the desk for too long to the pending topic, so that the offsets of their records
+/// advance.
 extension PushDesk {
-    /// Targets that are looked at in one go.
+    /// The number of targets examined at once.
     static let suspendStep = 4096
 
-    /// Looks through a part of the desk for devices that wait for too long: for a brand that is not there or whose
-    /// credential is ill or stopped, or anyhow for longer than they should. What came from the pending topic stays.
+    /// Searches a part of the desk for devices that have waited too long: for a brand that is not loaded or whose
+    /// credential is ill or stopped, or simply longer than they should. Records from the pending topic stay.
     ///
     /// - Returns: at most `most` effects.
     mutating func suspendStuck(now: ContinuousClock.Instant, most: Int) -> [PushEffect] {
@@ -51,7 +51,7 @@ extension PushDesk {
 }
 
 extension PushOutcome {
-    /// True if a notification that ends with it failed for the fault of the service, not of its device.
+    /// True if a notification with this outcome failed because of the service, not of its device.
     var isOfTheService: Bool {
         guard case .retry(let retry) = verdict(of: self, sentEpochMilliseconds: .max) else { return false }
         return retry.scope != .device

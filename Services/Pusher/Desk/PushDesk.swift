@@ -1,37 +1,38 @@
 import Kafka
 import Model
 
-/// Who has to be told of which records, and when: everything the pusher has in hand. No I/O, no clock, no task.
+/// Everything that the pusher has in hand: the devices to be notified of each record, and when. No I/O, no clock, no
+/// task.
 ///
-/// A record is in hand until every device that it concerns was told, or will not be. A device is told once for all
-/// that came within its window; what comes while a notification is in flight makes another one, since nobody knows
-/// whether the device asks before or after it.
+/// A record is in hand until every device that it concerns was notified, or will not be. A device is notified once for
+/// all records that came within its window; those that come while a notification is in flight make another one, since
+/// it is unknown if the device asks before or after them.
 ///
 /// ```
 /// waiting -> ready -> in flight -> (settling) -> gone, or waiting again for what came meanwhile
 ///    ^-------------------'  again later
 /// ```
 ///
-/// Bounded by `PushLimits`: `room` says how many records may come in; devices of these records may reach over it.
+/// Bounded by `PushLimits`: `room` is the number of records that may come in; devices of these records may exceed it.
 struct PushDesk {
     /// One record that is in hand.
     struct Record {
         let receipt: KafkaReceipt
-        /// When the change was published, milliseconds since 1970; -1: not known, or no change.
+        /// The time when the change was published, milliseconds since 1970; -1: not known, or not a change.
         let epochMilliseconds: Int64
-        /// It stands in a topic where it may wait for long.
+        /// True if it is in a topic where it may wait for long.
         let isPending: Bool
-        /// How many devices wait to be told, and one for a lookup that is not done.
+        /// The number of devices yet to be notified, plus one for a lookup that is not done.
         var open: Int32
-        /// Its devices are not all known yet.
+        /// True if its devices are not all known yet.
         var isLooking = true
-        /// Its partition leaves: what is in flight may still end it.
+        /// True if its partition leaves: notifications in flight may still finish it.
         var isLeaving = false
-        /// It was let go of: nobody is told for its sake any more.
+        /// True if it was let go: no device is notified for it any more.
         var isDropped = false
     }
 
-    /// A record that concerns a target, and by which registration.
+    /// A record that concerns a target, with the registration that links them.
     struct Link {
         let record: Int32
         let device: DeviceIdentifier
@@ -39,44 +40,44 @@ struct PushDesk {
         let registeredEpochMilliseconds: Int64
     }
 
-    /// Where a target is.
+    /// The place of a target.
     enum Place: UInt8 {
         /// The slot is free.
         case nowhere
-        /// For its time, which stands in `due`.
+        /// Waits for its time, which is in `due`.
         case waiting
-        /// For its turn with its credential.
+        /// Waits for its turn with its credential.
         case ready
         /// With the client; it comes back by its number.
         case inFlight
-        /// It has its verdict, and something is to be done before its records are.
+        /// It has its verdict, and an effect must be performed before its records are done.
         case settling
     }
 
     struct Target {
         let key: Key
         var place = Place.nowhere
-        /// Grows whenever the target goes somewhere: who comes with an old one is not meant.
+        /// Grows whenever the target moves: a reference with an old one is stale.
         var ticket: UInt32 = 0
-        /// What the next notification tells of.
+        /// The links of the next notification.
         var waiting: [Link] = []
-        /// What the one tells of that is in flight.
+        /// The links of the one in flight.
         var sent: [Link] = []
-        /// When the first of `waiting` came.
+        /// The time when the first of `waiting` came.
         var since: ContinuousClock.Instant
         var tries: PushTries
         var lane: Int32 { self.key.lane }
         var token: PushToken { self.key.token }
 
-        /// What waited is sent, or the other way round: of a target that has nothing in one of them.
+        /// Makes the waiting links the sent ones, or the other way round: for a target with one of them empty.
         mutating func exchange() { swap(&self.sent, &self.waiting) }
     }
 
-    /// Whom to tell, by which credential. The token is hashed once, not at each look.
+    /// The device to be notified, and the credential. The token is hashed once, not at each lookup.
     struct Key: Hashable {
         let lane: Int32
         let token: PushToken
-        /// Seeded, another one in each process.
+        /// Seeded differently in each process.
         let hash: Int
 
         init(lane: Int32, token: PushToken) {
@@ -91,15 +92,15 @@ struct PushDesk {
         func hash(into hasher: inout Hasher) { hasher.combine(self.hash) }
     }
 
-    /// Order types come with the records' keys: so many without a brand get letters.
+    /// Order types come with the records' keys: this many without a brand get letters.
     static let laneLimit = 1000
-    /// Why nobody is told of an order whose brand is not there.
+    /// The reason for letters about orders whose brand is not loaded.
     static let brandless = "no brand is loaded for the order type"
 
     let limits: PushLimits
-    /// The topic to which those move who wait for too long; nil: there is none, they stay.
+    /// The topic for devices that wait too long; nil: there is none, they stay.
     var pendingTopic: String?
-    /// Where the search goes on for those who wait for too long.
+    /// The slot where the search for devices that wait too long continues.
     var suspendCursor = 0
     var records: [Record] = []
     private var freeRecords: [Int32] = []
@@ -110,17 +111,17 @@ struct PushDesk {
     private var laneNumbers: [OrderTypeIdentifier: Int] = [:]
     var due = DueTimes()
     var hourly: HourlyLimit
-    /// Receipts of records that are done, until somebody takes them.
+    /// Receipts of records that are done, until they are taken.
     private var finished: [KafkaReceipt] = []
-    /// Receipts of records that were let go of outside `drop`.
+    /// Receipts of records that were let go outside `drop`.
     var lateDrops: [KafkaReceipt] = []
-    /// What happened to those that have no lane.
+    /// The tally of those that have no lane.
     var strangers = PushTally()
     private(set) var linkCount = 0
     var settlingCount = 0
     private var lastSerial: UInt64 = 0
 
-    /// - Parameter now: before all other moments.
+    /// - Parameter now: earlier than all later times.
     init(limits: PushLimits, now: ContinuousClock.Instant) {
         self.limits = limits
         self.hourly = HourlyLimit(perHour: limits.hourlyLimit, now: now)
@@ -129,7 +130,7 @@ struct PushDesk {
     var recordCount: Int { self.records.count - self.freeRecords.count }
     var targetCount: Int { self.targets.count - self.freeTargets.count }
 
-    /// How many records may come in.
+    /// The number of records that may come in.
     var room: Int {
         max(
             0,
@@ -154,7 +155,7 @@ struct PushDesk {
 
     /// Opens the lane of a brand, or gives it another credential.
     ///
-    /// - Parameter generation: of the credential, another one each time; replies carry it.
+    /// - Parameter generation: that of the credential, different each time; replies carry it.
     mutating func open(_ type: OrderTypeIdentifier, generation: Int, now: ContinuousClock.Instant) -> Int {
         if let number = self.laneNumbers[type] {
             self.lanes[number].renew(generation, now: now)
@@ -165,14 +166,14 @@ struct PushDesk {
         return self.lanes.count - 1
     }
 
-    /// A brand is gone: what waits for it is given up.
+    /// A brand is gone: notifications that wait for it are given up.
     mutating func close(_ type: OrderTypeIdentifier) {
         if let number = self.laneNumbers[type] { self.lanes[number].isOpen = false }
     }
 
     // MARK: records
 
-    /// Takes records in whose devices are not looked up yet.
+    /// Adds records whose devices are not looked up yet.
     ///
     /// - Returns: their numbers, in order; `endLookup` must be called for each.
     mutating func take(_ taken: [(receipt: KafkaReceipt, epochMilliseconds: Int64)]) -> [Int32] {
@@ -189,7 +190,7 @@ struct PushDesk {
         }
     }
 
-    /// All devices of these records are known now. A number below zero stands for a record that was withdrawn.
+    /// All devices of these records are known at this point. A number below zero means a record that was withdrawn.
     mutating func endLookup(_ numbers: [Int32]) {
         for number in numbers where number >= 0 {
             self.records[Int(number)].isLooking = false
@@ -197,9 +198,9 @@ struct PushDesk {
         }
     }
 
-    /// Gives a record back that was taken in and not looked up.
+    /// Withdraws a record that was added and not looked up.
     ///
-    /// - Returns: false when its partition left meanwhile: it is let go of already.
+    /// - Returns: false if its partition left meanwhile: it has been let go already.
     mutating func withdraw(_ number: Int32) -> Bool {
         let index = Int(number)
         self.records[index].open = 0
@@ -208,7 +209,7 @@ struct PushDesk {
         return !self.records[index].isDropped
     }
 
-    /// A device has to be told.
+    /// A device must be notified.
     mutating func tell(_ token: PushToken, of link: Link, in lane: Int, now: ContinuousClock.Instant) {
         guard !self.records[Int(link.record)].isDropped else { return }
         self.records[Int(link.record)].open += 1
@@ -233,7 +234,7 @@ struct PushDesk {
         self.freeRecords.append(number)
     }
 
-    /// Takes the receipts of what is done.
+    /// Removes and returns the receipts of finished records.
     mutating func takeFinished() -> [KafkaReceipt] {
         defer { self.finished.removeAll() }
         return self.finished
@@ -241,7 +242,7 @@ struct PushDesk {
 
     // MARK: targets
 
-    /// Nothing of these links of a target is waited for any more.
+    /// These links of a target are not waited for any more.
     mutating func end(_ links: [Link], of slot: Int) {
         guard !links.isEmpty else { return }
         let lane = Int(self.targets[slot].lane)
@@ -257,13 +258,13 @@ struct PushDesk {
         self.due.add(window: .init(due: due, slot: Int32(slot), ticket: self.newTicket(slot)))
     }
 
-    /// A target comes up at some other time.
+    /// Makes a target due at some other time.
     mutating func wait(_ slot: Int, until due: ContinuousClock.Instant) {
         self.targets[slot].place = .waiting
         self.due.add(later: .init(due: due, slot: Int32(slot), ticket: self.newTicket(slot)))
     }
 
-    /// For a notification that was not sent yet.
+    /// The initial attempts of a notification that was not sent yet.
     mutating func freshTries(now: ContinuousClock.Instant) -> PushTries {
         self.lastSerial &+= 1
         return PushTries(serial: self.lastSerial, now: now)
@@ -274,7 +275,7 @@ struct PushDesk {
         return self.targets[slot].ticket
     }
 
-    /// Forgets a target for which nothing waits.
+    /// Removes a target for which nothing waits.
     mutating func remove(_ slot: Int) {
         self.slots[self.targets[slot].key] = nil
         self.targets[slot].place = .nowhere

@@ -1,30 +1,30 @@
 import Model
 
-/// What has to be done, outside, before the records of a notification are done.
+/// Work outside the desk that must be finished before the records of a notification are done.
 struct PushEffect: Sendable {
     enum Work: Sendable {
-        /// Take off what was registered with a push token that is gone.
+        /// Removes registrations with a push token that is gone.
         case retire(DeadToken)
-        /// Publish that a device was not told.
+        /// Publishes that a device was not notified.
         case report(PushLetter)
-        /// Note that some devices have yet to be told.
+        /// Notes that some devices have yet to be notified.
         case suspend([ParkedPush])
     }
 
-    /// Of the target, to be given back when it is done.
+    /// The number of the target, returned when the work is done.
     let number: UInt64
     let work: Work
 }
 
-/// A push token that APNs calls gone.
+/// A push token that APNs reports as gone.
 struct DeadToken: Sendable {
     let token: PushToken
-    /// What was registered with it before this moment, in milliseconds since 1970, is taken off.
+    /// Registrations with it before this moment, in milliseconds since 1970, are removed.
     let moment: Int64
-    /// What led to the notification, each as it was looked up last.
+    /// The registrations that led to the notification, each as last looked up.
     let registrations: [RegistrationKey: RegistrationRecord]
 
-    /// Whether APNs speaks of a registration.
+    /// True if APNs' answer concerns a registration.
     func means(_ registration: RegistrationRecord) -> Bool {
         registration.pushToken == self.token && registration.registeredEpochMilliseconds < self.moment
     }

@@ -2,54 +2,54 @@ import APNS
 import DequeModule
 import Model
 
-/// What is known of one brand's credential, and who waits for it.
+/// The state of one brand's credential, with the targets that wait for it.
 ///
-/// Bounded: who waits by the desk, changes of state by the bursts of replies that cause them.
+/// Bounded: the waiting targets by the desk, changes of state by the bursts of replies that cause them.
 struct PushLane {
-    /// What is to be done with a notification now.
+    /// The action for a notification.
     enum Ruling: Hashable {
         case delivered
         case again(after: Duration)
-        /// The push token is gone: registrations before this moment, in milliseconds since 1970, are taken off.
+        /// The push token is gone: registrations before this moment, in milliseconds since 1970, are removed.
         case retire(before: Int64)
         /// APNs does not know the push token, which may be our fault: the registration stays.
         case keep(reason: String)
-        /// Tried for long enough.
+        /// It was tried for long enough.
         case giveUp(reason: String)
         /// APNs says that it can never succeed.
         case drop(reason: String)
     }
 
-    /// What is worth a line in the log or an alarm.
+    /// A change worth a log line or an alarm.
     enum Change: Hashable, Sendable {
         case health(CredentialHealth.Change)
         case breaker(TokenBreaker.State)
     }
 
-    /// How long a notification rests whose credential was refused, before it stands in the line again.
+    /// The pause of a notification whose credential was refused, before it is queued again.
     private static let rest = Duration.seconds(1)
 
     let orderType: OrderTypeIdentifier
     private let most: Int
     private let schedule: RetrySchedule.Limits
-    /// Whether a brand is loaded.
+    /// True if a brand is loaded.
     var isOpen = true
-    /// Of the credential: what was sent with an older one says nothing of this one.
+    /// The credential's generation: outcomes with an older one say nothing about this one.
     private(set) var generation: Int
     private(set) var health = CredentialHealth()
     private(set) var breaker: TokenBreaker
     /// Tokens that APNs accepted, for probes.
     private var known = KnownTokens()
-    /// The targets that were probed last, so that each probe goes to another one.
+    /// The targets that were probed last, so that each probe uses another one.
     private var probed: Deque<Int> = []
     private static let probedKept = 8
-    /// What happened since somebody looked last.
+    /// The events since the tally was last taken.
     var tally = PushTally()
     /// Slots of targets that may be sent, with their tickets.
     var ready: Deque<(slot: Int32, ticket: UInt32)> = []
-    /// Slots whose tokens APNs may not know, with their tickets; few of them are sent at once.
+    /// Slots whose tokens APNs may not know, with their tickets; few of them are sent to at once.
     var suspects: Deque<(slot: Int32, ticket: UInt32)> = []
-    /// Most suspects that are sent at once.
+    /// Most suspects that are sent to at once.
     static let mostSuspects = 4
     private var suspectsInFlight = 0
     /// Notifications that are with the client.
@@ -66,13 +66,13 @@ struct PushLane {
         self.breaker = TokenBreaker(now: now)
     }
 
-    /// Nothing but probes can be sent with the credential now.
+    /// True if only probes can be sent with the credential.
     var isTroubled: Bool {
         if case .healthy = self.health.state { return false }
         return self.isOpen
     }
 
-    /// The brand has another credential, or is there again.
+    /// The brand has another credential, or is loaded again.
     mutating func renew(_ generation: Int, now: ContinuousClock.Instant) {
         self.isOpen = true
         self.generation = generation
@@ -82,13 +82,13 @@ struct PushLane {
         self.probed.removeAll()
     }
 
-    /// True if something may be sent as far as it itself goes.
+    /// True if something may be sent as far as the queue is concerned.
     var hasReady: Bool { !self.ready.isEmpty || !self.suspects.isEmpty }
 
-    /// True if what is sent now asks how the credential is.
+    /// True if a notification sent at this time is a probe of the credential.
     func isProbing(now: ContinuousClock.Instant) -> Bool { self.health.permission(now: now) == .one }
 
-    /// True if the token of a device is one that APNs may not know, so that few such are sent to at once.
+    /// True if APNs may not know the token of a device, so that few such are sent to at once.
     ///
     /// - Parameter device: hash of the push token.
     func isSuspect(_ device: Int) -> Bool { self.health.isSuspicious && !self.known.contains(device) }
@@ -96,19 +96,19 @@ struct PushLane {
     /// True if one more suspicious token may be sent to.
     var hasSuspectRoom: Bool { !self.health.isSuspicious || self.suspectsInFlight < Self.mostSuspects }
 
-    /// The fitness of a target to ask how the credential is; the higher, the better.
+    /// The suitability of a target as a probe of the credential; the higher, the better.
     func probeRank(_ device: Int) -> Int {
         if self.probed.contains(device) { return 0 }
         return self.known.contains(device) ? 2 : 1
     }
 
-    /// A probe leaves.
+    /// A probe is sent.
     mutating func probes(_ device: Int) {
         if self.probed.count == Self.probedKept { self.probed.removeFirst() }
         self.probed.append(device)
     }
 
-    /// Lets suspicious tokens be in the line as all others are.
+    /// Moves suspicious tokens to the common queue.
     mutating func trustSuspects() {
         self.ready += self.suspects
         self.suspects.removeAll()
@@ -117,10 +117,10 @@ struct PushLane {
     /// A suspicious token is sent to.
     mutating func sentSuspect() { self.suspectsInFlight += 1 }
 
-    /// A connection to APNs came about.
+    /// A connection to APNs was made.
     mutating func connected(now: ContinuousClock.Instant) { self.health.connected(now: now) }
 
-    /// How many notifications may be sent now.
+    /// The number of notifications that may be sent.
     func free(now: ContinuousClock.Instant) -> Int {
         guard self.isOpen else { return 0 }
         let room = max(0, self.most - self.inFlight)
@@ -137,7 +137,7 @@ struct PushLane {
         self.health.probed(now: now)
     }
 
-    /// Since when, and why, nothing can succeed with this credential.
+    /// The time since which, and the reason why, nothing can succeed with this credential.
     var stop: (since: ContinuousClock.Instant, reason: String)? {
         guard case .stopped(let since, let reason) = self.health.state else { return nil }
         return (since, reason)
@@ -148,12 +148,12 @@ struct PushLane {
         return self.changes
     }
 
-    /// Takes in what became of one attempt.
+    /// Processes the outcome of one attempt.
     ///
     /// - Parameters:
-    ///   - origin: of the notification; the order is needed for what was not delivered.
-    ///   - generation: of the credential that it was sent with.
-    ///   - jitter: 0 to 1; asked for only where something is tried again.
+    ///   - origin: that of the notification; the order is required if it was not delivered.
+    ///   - generation: that of the credential that it was sent with.
+    ///   - jitter: 0 to 1; evaluated only for a retry.
     mutating func judge(
         _ outcome: PushOutcome, _ tries: inout PushTries, of origin: CredentialHealth.Origin = .init(),
         generation: Int, now: ContinuousClock.Instant, epochMilliseconds: Int64, jitter: @autoclosure () -> Double
@@ -181,14 +181,14 @@ struct PushLane {
         switch verdict {
         case .delivered: return .delivered
         case .retire(let moment): return .retire(before: moment)
-        // The new credential may do things that an older one could not.
+        // The new credential may be allowed what an older one was not.
         case .drop where generation != self.generation, .unknownToken where generation != self.generation:
             return .again(after: Self.rest)
         case .unknownToken: return self.unknown(tries, now: now)
         case .drop(let reason): return .drop(reason: reason)
         case .retry(let retry): return self.again(retry, &tries, blame, now: now, jitter: jitter())
         case .stopCredential(let reason):
-            // Others are delivered meanwhile: it was one host's or one connection's word.
+            // Others are delivered meanwhile: the answer came from one host or one connection.
             if blame != .nobody {
                 return self.again(.contradicted(reason), &tries, blame, now: now, jitter: jitter())
             }
@@ -196,9 +196,10 @@ struct PushLane {
         }
     }
 
-    /// A push token that APNs called gone was registered again since: what APNs said is old, or comes again.
+    /// A push token that APNs reported as gone was registered again since: APNs' answer is outdated, or will come
+    /// again.
     ///
-    /// The time that Redis and Kafka took to tell is not the device's fault.
+    /// The time that Redis and Kafka took to report it is not the device's fault.
     func renewed(
         _ tries: inout PushTries, now: ContinuousClock.Instant, jitter: Double
     ) -> (step: RetrySchedule.Step, reason: String) {
@@ -214,7 +215,7 @@ struct PushLane {
         let ruling = self.breaker.refused(now: now)
         if let change = ruling.change { self.changes.append(.breaker(change)) }
         return switch ruling.decision {
-        // A registration that came while it was on its way is none that APNs spoke of.
+        // APNs cannot have meant a registration that came while the notification was in flight.
         case .retire: .retire(before: tries.sentEpochMilliseconds)
         case .keep(.unproven): .keep(reason: "\(text), and nothing was delivered yet")
         case .keep(.open): .keep(reason: "\(text), as too many")

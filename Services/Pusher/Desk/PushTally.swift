@@ -1,6 +1,6 @@
-/// What happened with one credential since somebody looked last, for the metrics and the log.
+/// The events with one credential since the tally was last taken, for the metrics and the log.
 struct PushTally: Sendable {
-    /// Notifications that APNs took.
+    /// Notifications that APNs accepted.
     var delivered = 0
     /// Attempts that are repeated.
     var retried = 0
@@ -8,14 +8,14 @@ struct PushTally: Sendable {
     var coalesced = 0
     /// Notifications that waited because of the hourly limit.
     var limited = 0
-    /// Notifications whose token APNs does not know, and whose registration stays.
+    /// Notifications whose token APNs does not know, and whose registration is kept.
     var unknown = 0
     /// Notifications that were given up, by reason.
     var dropped: [String: Int] = [:]
-    /// From the publication of a change to APNs' answer: of each delivered notification its oldest change.
+    /// Time from the publication of a change to APNs' answer: for each delivered notification its oldest change.
     var agesInMilliseconds: [Int64] = []
 
-    /// Different reasons that are told apart; the text of some comes from APNs.
+    /// The most distinct reasons; the text of some comes from APNs.
     private static let reasonLimit = 32
 
     mutating func drop(_ reason: String, count: Int = 1) {

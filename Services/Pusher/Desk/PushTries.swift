@@ -1,21 +1,21 @@
 import APNS
 
-/// What became of one notification so far.
+/// The attempts of one notification so far.
 struct PushTries: Sendable {
-    /// The same for all attempts of one notification, another one for the next.
+    /// The same for all attempts of one notification, different for the next.
     let serial: UInt64
-    /// Whether it was never sent: only then it costs one of the hour's.
+    /// True if it was never sent: only then it counts against the hourly limit.
     var isFirst = true
-    /// True if it is in flight as one of few whose tokens APNs may not know.
+    /// True if it is in flight as one of the few whose tokens APNs may not know.
     var isSuspect = false
-    /// When it was given to the client last.
+    /// The time when it was last given to the client.
     var sent: ContinuousClock.Instant
     /// The same, milliseconds since 1970.
     var sentEpochMilliseconds: Int64 = .max
     var schedule = RetrySchedule()
     var history = PushHistory()
 
-    /// - Parameter now: stands in until it is sent.
+    /// - Parameter now: used until it is sent.
     init(serial: UInt64, now: ContinuousClock.Instant) {
         self.serial = serial
         self.sent = now

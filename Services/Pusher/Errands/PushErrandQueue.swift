@@ -1,9 +1,9 @@
 import DequeModule
 import Synchronization
 
-/// What has to be done for notifications that have their verdicts, and who waits for something to do.
+/// The effects of notifications that have their verdicts, and the lanes that wait for work.
 ///
-/// Bounded by the desk: one errand for each target at most.
+/// Bounded by the desk: one effect for each target at most.
 final class PushErrandQueue: Sendable {
     private struct State {
         var retirements: Deque<PushEffect> = []
@@ -14,7 +14,7 @@ final class PushErrandQueue: Sendable {
         var lettersInWork = 0
         let mostLetters: Int
 
-        /// The next one that may be done now.
+        /// The next one that may be performed.
         mutating func next() -> PushEffect? {
             if self.lettersInWork < self.mostLetters, let letter = self.letters.popFirst() {
                 self.lettersInWork += 1
@@ -33,11 +33,11 @@ final class PushErrandQueue: Sendable {
 
     private let state: Mutex<State>
 
-    /// - Parameter mostLetters: how many letters are being written at once: a topic that takes none must leave room for
-    ///   registrations that end.
+    /// - Parameter mostLetters: the most letters being written at once: a topic that accepts none must leave room for
+    ///   the removal of registrations.
     init(mostLetters: Int = PushErrands.lanes / 2) { self.state = Mutex(State(mostLetters: mostLetters)) }
 
-    /// What waits or is being done.
+    /// The number that wait or are in progress.
     var count: Int { self.state.withLock { $0.retirements.count + $0.letters.count + $0.inWork } }
 
     func add(_ effects: [PushEffect]) {
@@ -53,7 +53,7 @@ final class PushErrandQueue: Sendable {
         for lane in lanes { lane.resume() }
     }
 
-    /// Waits for something to do; nil when nothing more is given out. Each must be followed by `ended`.
+    /// Waits for work; nil when none is handed out any more. Each must be followed by `ended`.
     func next() async -> PushEffect? {
         while true {
             let (effect, isEnded) = self.state.withLock { state -> (PushEffect?, Bool) in
@@ -73,7 +73,7 @@ final class PushErrandQueue: Sendable {
         }
     }
 
-    /// One that was given out is done, or left undone.
+    /// One that was handed out is done, or abandoned.
     func ended(_ effect: PushEffect) {
         self.state.withLock { state in
             state.inWork -= 1
@@ -81,7 +81,7 @@ final class PushErrandQueue: Sendable {
         }
     }
 
-    /// Nothing more is given out.
+    /// Stops handing out work.
     func end() {
         let lanes = self.state.withLock { state in
             state.isEnded = true

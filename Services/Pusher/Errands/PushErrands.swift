@@ -4,13 +4,12 @@ import Kafka
 import Model
 import Operations
 
-/// Does what has to be done outside for notifications that have their verdicts: takes registrations off, writes
-/// letters.
+/// Performs the side effects of final verdicts: removes registrations, writes letters.
 ///
-/// Thread: several lanes, tasks of the worker. Nothing is given up: while Kafka or Redis is away it is tried again with
-/// growing pauses, and the records behind it stay open.
+/// Thread: several lanes, tasks of the worker. Nothing is given up: while Kafka or Redis is away it is retried with
+/// growing pauses, and the records that wait for it stay open.
 struct PushErrands: Sendable {
-    /// How many are done at once: each waits for Kafka's acknowledgement most of the time.
+    /// The number performed at once: each waits for Kafka's acknowledgement most of the time.
     static let lanes = 32
 
     let queue: PushErrandQueue
@@ -19,11 +18,11 @@ struct PushErrands: Sendable {
     let producer: KafkaProducer
     let metrics: PusherMetrics
     let journal: PushJournal
-    /// Tells the desk, and which registrations of a dead token stand now.
+    /// Reports to the desk, with the present registrations of a dead token.
     let onDone: @Sendable (PushEffect, [RegistrationKey: RegistrationRecord]) -> Void
     var random: @Sendable (ClosedRange<Double>) -> Double = { Double.random(in: $0) }
 
-    /// One lane: does one thing after the other until no more is given out, or the task is cancelled.
+    /// One lane: performs one effect after the other until none is handed out any more, or the task is cancelled.
     func work() async {
         while let effect = await self.queue.next() {
             if let standing = await self.finish(effect) { self.onDone(effect, standing) }
@@ -31,7 +30,7 @@ struct PushErrands: Sendable {
         }
     }
 
-    /// - Returns: which registrations of a dead token stand now; nil only when the task was cancelled: it is not done.
+    /// - Returns: the present registrations of a dead token; nil only if the task was cancelled: it is not done.
     private func finish(_ effect: PushEffect) async -> [RegistrationKey: RegistrationRecord]? {
         var round = Round()
         var attempt = 0
@@ -55,21 +54,21 @@ struct PushErrands: Sendable {
                 attempt += 1
                 self.journal.isAway(.errands, "\(error)")
                 let delay = backoff(attempt: attempt, random: self.random)
-                // Uncommitted work is repeated by whoever comes next.
+                // Uncommitted work is repeated by the next owner.
                 do { try await Task.sleep(for: delay) } catch { return nil }
             }
         }
     }
 
-    /// How far a dead token's retirement has come. What was begun is finished, whatever stands there meanwhile.
+    /// The progress of a dead token's retirement. A step that was begun is finished, whatever changes meanwhile.
     private struct Round {
         var steps: [(key: RegistrationKey, record: RegistrationRecord, progress: Retirement.Progress)] = []
-        /// Which of the registrations in hand, and then of its devices' others, are among the steps.
+        /// True once the registrations in hand, and then their devices' others, are among the steps.
         var hasOwn = false
         var hasOthers = false
     }
 
-    /// - Returns: the registrations in hand that stand now.
+    /// - Returns: the registrations in hand that are present.
     private func retire(
         _ dead: DeadToken, _ round: inout Round
     ) async throws -> [RegistrationKey: RegistrationRecord] {
@@ -80,7 +79,7 @@ struct PushErrands: Sendable {
         }
         try await self.finish(&round)
         if !round.hasOthers {
-            // One that is newer shows that the device is back: then nothing else of it is touched.
+            // One that is newer shows that the device is back: then none of its others is changed.
             if own.count == dead.registrations.count {
                 round.steps += try await self.retirement.others(of: dead).map { ($0, $1, Retirement.Progress()) }
             }

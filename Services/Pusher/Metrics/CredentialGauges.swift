@@ -3,7 +3,7 @@ import Model
 import Operations
 import ServiceLifecycle
 
-/// Looks every few seconds how the client of each credential stands, also of one that sends nothing.
+/// Samples the state of each credential's client every few seconds, also of one that sends nothing.
 struct CredentialGauges: Service {
     let metrics: PusherMetrics
     let dispatch: PushDispatch
@@ -19,7 +19,7 @@ struct CredentialGauges: Service {
         }
     }
 
-    /// Looks once. What has no client any more is shown no more.
+    /// Samples once. Gauges of credentials without a client are removed.
     func look() async {
         let clients = self.dispatch.clients
         for (type, client) in clients { self.metrics[type.rawValue].stands(await client.snapshot()) }

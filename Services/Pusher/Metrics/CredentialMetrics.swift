@@ -4,12 +4,12 @@ import Model
 import Operations
 import Synchronization
 
-/// What is told of one credential and the host that it is used with.
+/// The metrics of one credential and the host that it is used with.
 ///
-/// Thread: any, also the client's event loop. What happens with each notification costs an atomic addition; what is
-/// rare, or made when it first happens, a lock. Bounded: all labels come from closed sets (`CredentialSeries`).
+/// Thread: any, also the client's event loop. A frequent event costs an atomic addition; a rare one, or a series that
+/// is made on first use, a lock. Bounded: all labels come from closed sets (`CredentialSeries`).
 final class CredentialMetrics: Sendable {
-    /// Upper ends of the buckets for how old a change is when APNs answers, in seconds: fine where the p99 should be,
+    /// Upper ends of the buckets for the age of a change when APNs answers, in seconds: fine around the expected p99,
     /// and up to the hour that an outage may last.
     static let ageBounds = [
         0.001, 0.002, 0.004, 0.006, 0.008, 0.01, 0.015, 0.02, 0.03, 0.05, 0.075, 0.1, 0.25, 0.5, 1, 1.5, 2, 5, 10, 30,
@@ -32,24 +32,24 @@ final class CredentialMetrics: Sendable {
     private let answerTimes: DurationHistogram
     private let roundTrips: Timer
 
-    /// What became of a notification, or of the wish for one.
+    /// The outcome of a notification, or of a request for one.
     enum Outcome: String, Hashable, Sendable, CaseIterable {
-        /// APNs took it.
+        /// APNs accepted it.
         case delivered
-        /// It is sent again.
+        /// It will be sent again.
         case retried
-        /// Another one told the device as well.
+        /// Another one notified the device as well.
         case coalesced
         /// It waited because of the hourly limit.
         case limited
-        /// APNs does not know the token, and the registration stays.
+        /// APNs does not know the token, and the registration is kept.
         case unknownToken = "unknown-token"
         /// It was given up.
         case dropped
     }
 
     /// - Parameters:
-    ///   - name: of the credential; the order type that it is for.
+    ///   - name: that of the credential: its order type.
     ///   - host: `host:port` of APNs.
     init(name: String, host: String, factory: MetricsRegistry) {
         let dimensions = [("credential", name), ("host", host)]
@@ -69,21 +69,21 @@ final class CredentialMetrics: Sendable {
         self.answerTimes = factory.durations(
             "waybill_apns_answer_seconds", dimensions: dimensions, bounds: Self.ageBounds)
         self.roundTrips = Timer(label: "waybill_apns_ping_seconds", dimensions: dimensions, factory: factory)
-        // From zero, since an alert on an increase does not see a series that begins with one.
+        // Starts at zero, since an alert on an increase does not see a series that begins with one.
         for code in PushLetterCode.allCases { self.apply(.count(.deadLetters(code), by: 0)) }
     }
 
-    /// Takes what the client tells of its connections; does not block.
+    /// Processes an event of the client's connections; does not block.
     func happened(_ event: APNSEvent) { self.apply(CredentialUpdate(event)) }
 
-    /// Takes how the client stands.
+    /// Sets the gauges of the client's state.
     func stands(_ snapshot: APNSSnapshot) {
         for update in CredentialUpdate.all(snapshot) { self.apply(update) }
     }
 
-    /// What became of one request, each attempt for itself.
+    /// Counts the outcome of one request, each attempt separately.
     ///
-    /// - Parameter elapsed: since its first stream; nil: it was never sent.
+    /// - Parameter elapsed: time since its first stream; nil: it was never sent.
     func answered(_ outcome: PushOutcome, elapsed: Duration?) {
         if let elapsed { self.answerTimes.record(seconds: [elapsed / .seconds(1)]) }
         if case .answered(let answer) = outcome, answer.status == 200, answer.reason == nil {
@@ -93,7 +93,7 @@ final class CredentialMetrics: Sendable {
         }
     }
 
-    /// What became of a burst of requests: nearly all are the same, so they cost one addition together.
+    /// Counts the outcomes of a burst of requests: nearly all are the same, so they cost one addition together.
     func answered(_ replies: [PushReply]) {
         var accepted = 0
         var seconds: [Double] = []
@@ -110,18 +110,18 @@ final class CredentialMetrics: Sendable {
         self.answerTimes.record(seconds: seconds)
     }
 
-    /// What became of notifications.
+    /// Counts outcomes of notifications.
     func count(_ outcome: Outcome, by count: Int = 1) {
         if count > 0 { self.outcomes[outcome]?.increment(by: count) }
     }
 
-    /// Registrations that were taken off because APNs said that their token is gone.
+    /// Counts registrations that were removed because APNs reported that their token is gone.
     func retired(by count: Int = 1) { self.retiredTokens.increment(by: count) }
 
-    /// A device that was not told.
+    /// Counts a device that was not notified.
     func deadLetter(_ code: PushLetterCode) { self.apply(.count(.deadLetters(code), by: 1)) }
 
-    /// Counts what happened at the desk.
+    /// Counts the events at the desk.
     func count(_ tally: PushTally) {
         self.count(.delivered, by: tally.delivered)
         self.count(.retried, by: tally.retried)
@@ -132,12 +132,12 @@ final class CredentialMetrics: Sendable {
         self.ages.record(seconds: tally.agesInMilliseconds.map { Double(max(0, $0)) / 1000 })
     }
 
-    /// From the publication of a change to APNs' answer.
+    /// Records the time from the publication of a change to APNs' answer.
     ///
-    /// Clocks differ: an age below zero is none.
+    /// Clocks differ: an age below zero counts as zero.
     func age(milliseconds: Int64) { self.ages.record(seconds: [Double(max(0, milliseconds)) / 1000]) }
 
-    /// How the credential and the breaker of its tokens stand.
+    /// Sets the state of the credential and of the breaker of its tokens.
     ///
     /// - Parameters:
     ///   - credential: 0 healthy, 1 ill, 2 stopped.
@@ -155,7 +155,7 @@ final class CredentialMetrics: Sendable {
     /// Sets the number of orders, or devices of them, that wait for the credential.
     func pending(_ count: Int) { self.apply(.set(.pending, to: Double(count))) }
 
-    /// Takes the gauges off, of a credential that is used no more; counters stay, since they must not start again.
+    /// Removes the gauges of a credential that is not used any more; counters stay, since they must not start again.
     func retire() {
         self.made.withLock { made in
             for meter in made.meters.values { meter.destroy() }

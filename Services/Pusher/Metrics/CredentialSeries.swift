@@ -1,13 +1,13 @@
 import APNS
 import Model
 
-/// One series of a credential's metrics that is made when it is first needed.
+/// One series of a credential's metrics that is made on first use.
 ///
-/// The labels come from closed sets, whatever a peer says: what is not documented is `other`.
+/// The labels come from closed sets, whatever a peer sends: undocumented values become `other`.
 enum CredentialSeries: Hashable, Sendable {
-    /// Connections that came about.
+    /// Connections that were made.
     case connected
-    /// Connections that did not come about or ended otherwise than we wanted, by our code.
+    /// Connections that could not be made or ended other than by our wish, by our code.
     case disconnected(APNSError.Code)
     /// GOAWAY frames, by APNs' reason and the frame's code.
     case goAway(reason: String, code: String)
@@ -17,7 +17,7 @@ enum CredentialSeries: Hashable, Sendable {
     case refusedStreams
     /// Connections that were replaced by another.
     case replaced(APNSEvent.Replacement)
-    /// Requests by what became of them.
+    /// Requests by outcome.
     case requests(status: String, reason: String)
     /// Dead letters by their code.
     case deadLetters(PushLetterCode)
@@ -26,7 +26,7 @@ enum CredentialSeries: Hashable, Sendable {
     case streamLimit
     case queued
     case oldestQueuedSeconds
-    /// Orders, or devices of them, that wait until there is room or a way for them.
+    /// Orders, or devices of them, that wait until there is room or APNs can be reached.
     case pending
 
     /// The metric's name.
@@ -49,7 +49,7 @@ enum CredentialSeries: Hashable, Sendable {
         }
     }
 
-    /// The labels that it has besides those of its credential.
+    /// The labels besides those of its credential.
     var dimensions: [(String, String)] {
         switch self {
         case .disconnected(let code): [("reason", code.rawValue)]
@@ -66,7 +66,7 @@ enum CredentialSeries: Hashable, Sendable {
 }
 
 extension CredentialSeries {
-    /// What became of one request.
+    /// The series of one request's outcome.
     ///
     /// A reason counts only with the status that it is documented for, as with the verdicts.
     /// Source: Wallet Orders §4.6
@@ -77,7 +77,7 @@ extension CredentialSeries {
         }
     }
 
-    /// What became of one request that was answered.
+    /// The series of one request that was answered.
     init(status: Int, reason: String?) {
         let known = Self.statuses.contains(status)
         let documented = reason.flatMap(PushReason.init(rawValue:)).flatMap { $0.status == status ? $0.rawValue : nil }
@@ -85,7 +85,7 @@ extension CredentialSeries {
             status: known ? String(status) : Self.other, reason: reason == nil ? "none" : documented ?? Self.other)
     }
 
-    /// What a GOAWAY says. Source: Wallet Orders §4.5; RFC 9113 §7
+    /// The series of a GOAWAY. Source: Wallet Orders §4.5; RFC 9113 §7
     init(goAway reason: String?, code: String) {
         let documented = reason.map { PushReason(rawValue: $0)?.rawValue ?? Self.other } ?? "none"
         self = .goAway(reason: documented, code: Self.frameCodes.contains(code) ? code : Self.other)

@@ -1,18 +1,18 @@
 import APNS
 
-/// What one piece of news means for a credential's metrics. Pure: no registry, no clock.
+/// The effect of one event on a credential's metrics. Pure: no registry, no clock.
 enum CredentialUpdate: Hashable, Sendable {
     case count(CredentialSeries, by: Int)
     case set(CredentialSeries, to: Double)
     case roundTrip(Duration)
 
-    /// What an event of the client means.
+    /// The effect of an event of the client.
     init(_ event: APNSEvent) {
         switch event {
         case .connected: self = .count(.connected, by: 1)
         case .disconnected(let error): self = .count(.disconnected(error.code), by: 1)
         case .goAway(let reason, let code): self = .count(CredentialSeries(goAway: reason, code: code), by: 1)
-        // How high it is stands in the snapshot, for all connections together.
+        // The value is in the snapshot, for all connections together.
         case .streamLimit: self = .count(.settings, by: 1)
         case .refusedStreams(let count): self = .count(.refusedStreams, by: count)
         case .pingRoundTrip(let time): self = .roundTrip(time)
@@ -20,7 +20,7 @@ enum CredentialUpdate: Hashable, Sendable {
         }
     }
 
-    /// What a look at the client means: each gauge every time, so that none keeps an old value.
+    /// The effect of a client's snapshot: each gauge every time, so that none keeps an old value.
     static func all(_ snapshot: APNSSnapshot) -> [CredentialUpdate] {
         APNSSnapshot.ConnectionState.allCases.map { state in
             .set(.connections(state), to: Double(snapshot.connections[state] ?? 0))

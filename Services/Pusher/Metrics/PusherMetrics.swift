@@ -3,40 +3,40 @@ import Model
 import Operations
 import Synchronization
 
-/// The pusher's metrics, named once.
+/// The pusher's metrics, named in one place.
 ///
-/// Thread: any. Bounded: one entry for each credential that was there since the start.
+/// Thread: any. Bounded: one entry for each credential since the start.
 final class PusherMetrics: Sendable {
     /// Records taken from `waybill.orders` and `waybill.registrations`.
     let recordsConsumed: Counter
-    /// Records that could not be understood.
+    /// Records that could not be parsed.
     let recordsUnreadable: Counter
-    /// Changes and registrations of which nobody is told because they are too old.
+    /// Changes and registrations without a notification because they are too old.
     let recordsStale: Counter
     /// Records that wait until their credential has room.
     let recordsParked: Meter
     /// Orders, or devices of them, that were written to the pending topic.
     let pendingWritten: Counter
-    /// Those that were done since.
+    /// Those that were done since then.
     let pendingTold: Counter
-    /// 1 when the pending topic is in use, 0 when what waits stays in memory.
+    /// 1 if the pending topic is in use, 0 if waiting notifications stay in memory.
     let pendingTopic: Meter
-    /// Lookups that failed and are tried again.
+    /// Lookups that failed and are retried.
     let lookupRetries: Counter
-    /// Devices that were not told of a change, since their order has more than are told of one.
+    /// Devices that were not notified of a change, since their order has more than are notified of one.
     let devicesUntold: Counter
     private let recordsInHand: Meter
     private let waiting: Meter
     private let ready: Meter
     private let inFlight: Meter
     private let settling: Meter
-    /// For how long nothing was finished although something is in hand: a stall that the group cannot see.
+    /// Time for which nothing was finished although records are in hand: a stall that the group cannot see.
     private let quietSeconds: Meter
     private let factory: MetricsRegistry
     private let host: String
     private let credentials = Mutex<[String: CredentialMetrics]>([:])
 
-    /// - Parameter host: `host:port` of APNs, a label of all that is told of credentials.
+    /// - Parameter host: `host:port` of APNs, a label of all metrics about credentials.
     init(factory: MetricsRegistry, host: String) {
         self.factory = factory
         self.host = host
@@ -60,7 +60,7 @@ final class PusherMetrics: Sendable {
         self.quietSeconds = Meter(label: "waybill_worker_quiet_seconds", factory: factory)
     }
 
-    /// The metrics of a credential, always the same ones; whoever uses them often keeps them.
+    /// The metrics of a credential, always the same object; frequent users keep it.
     subscript(_ credential: String) -> CredentialMetrics {
         self.credentials.withLock { credentials in
             if let metrics = credentials[credential] { return metrics }
@@ -70,7 +70,8 @@ final class PusherMetrics: Sendable {
         }
     }
 
-    /// What has no brand, and so no credential: one name for all, since anybody may publish order types.
+    /// The metrics of notifications without a brand, and so without a credential: one name for all, since any publisher
+    /// may name order types.
     var strangers: CredentialMetrics { self[Self.stranger] }
     static let stranger = "none"
 
@@ -79,9 +80,9 @@ final class PusherMetrics: Sendable {
         letter.code == .brandMissing ? self.strangers : self[letter.registration.order.orderType.rawValue]
     }
 
-    /// How the desk stands.
+    /// Sets the gauges of the desk.
     ///
-    /// - Parameter quiet: nil when nothing is in hand.
+    /// - Parameter quiet: nil if nothing is in hand.
     func report(_ census: PushCensus, quiet: Duration?) {
         self.recordsInHand.set(census.records)
         self.waiting.set(census.waiting)
@@ -91,7 +92,7 @@ final class PusherMetrics: Sendable {
         self.quietSeconds.set((quiet ?? .zero) / .seconds(1))
     }
 
-    /// Takes the gauges off of all credentials but these.
+    /// Removes the gauges of all credentials but these.
     func keep(_ names: Set<String>) {
         let gone = self.credentials.withLock { credentials in credentials.filter { !names.contains($0.key) } }
         for metrics in gone.values { metrics.retire() }

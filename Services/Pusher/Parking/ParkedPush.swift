@@ -1,19 +1,19 @@
 import Kafka
 import Model
 
-/// Records of one key that wait before anybody is looked up for them.
+/// Records of one key that wait before their devices are looked up.
 struct ParkedPush: Hashable, Sendable {
     var key: PendingPushKey
     var receipts: [KafkaReceipt]
-    /// When the newest of the changes was published, milliseconds since 1970; -1: not known.
+    /// The time when the newest of the changes was published, milliseconds since 1970; -1: not known.
     var epochMilliseconds: Int64
-    /// Of a device that registered: the moment, milliseconds since 1970. It is told only if its order changed shortly
-    /// before. nil: it is told in any case.
+    /// The time of a device's registration, milliseconds since 1970. It is notified only if its order changed shortly
+    /// before. nil: it is notified in any case.
     var registeredEpochMilliseconds: Int64?
     /// Lookups that failed in a row.
     var failures = 0
 
-    /// Takes in what else waits for the same key.
+    /// Merges another entry of the same key.
     mutating func merge(_ other: ParkedPush) {
         self.receipts += other.receipts
         self.epochMilliseconds = max(self.epochMilliseconds, other.epochMilliseconds)

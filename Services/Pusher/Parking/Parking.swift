@@ -4,12 +4,12 @@ import Model
 
 /// Records whose order types must wait, folded by key and kept apart from the desk. No I/O, no clock.
 ///
-/// The desk holds devices; this holds what they will be looked up by, so that it takes less, costs no lookup before
-/// somebody can be told, and finds the push tokens that stand then. A key leaves when its lane has room.
+/// The desk holds devices; this holds the keys for their lookup, so that it takes less memory, costs no lookup before a
+/// device can be notified, and then finds the current push tokens. A key leaves when its lane has room.
 ///
-/// A key waits for records of the shared topics, whose offsets stand still meanwhile, or for one of the pending topic,
-/// whose offset may stand still for days. After a few seconds the former are written to the pending topic and done.
-/// Bounded: `room` and `pendingRoom` say how many more records may come.
+/// A key waits for records of the shared topics, whose offsets cannot advance meanwhile, or for one of the pending
+/// topic, whose offset may stay for days. After a few seconds the former are written to the pending topic and done.
+/// Bounded: `room` and `pendingRoom` are the numbers of further records that may come.
 struct Parking {
     struct Limits {
         /// Most keys that wait for records of shared topics alone, and most of these records.
@@ -25,10 +25,10 @@ struct Parking {
         var pending: KafkaReceipt?
         /// Records of `push` that are being written to the pending topic; it is not taken out meanwhile.
         var writing: [KafkaReceipt] = []
-        /// Grows whenever the slot is used for something else, or leaves its queue.
+        /// Grows whenever the slot is reused, or leaves its queue.
         var ticket: UInt32
         var isUsed = true
-        /// It waits until its partition of the pending topic was read to the end.
+        /// True if it waits until its partition of the pending topic was read to the end.
         var isHeld = false
         var isWriting = false
 
@@ -49,7 +49,7 @@ struct Parking {
     private var lanes: [OrderTypeIdentifier: Lane] = [:]
     /// Those whose lookup failed, until they may be looked up again.
     private var resting = DueTimes()
-    /// Keys with records of shared topics, and since when they have them.
+    /// Keys with records of shared topics, and the time since which they have them.
     private var unwritten: Deque<(key: PendingPushKey, since: ContinuousClock.Instant)> = []
     /// Records of the pending topic that were taken out, and their keys.
     private var taken: [Place: PendingPushKey] = [:]
@@ -59,7 +59,7 @@ struct Parking {
     private(set) var pendingCount = 0
     private(set) var folds = PendingFolds()
 
-    /// Where a record of the pending topic stands.
+    /// The position of a record of the pending topic.
     private struct Place: Hashable {
         let partition: Int32
         let offset: Int64
@@ -91,9 +91,9 @@ struct Parking {
 
     func contains(_ key: PendingPushKey) -> Bool { self.slots[key] != nil }
 
-    /// Keeps records until their key is taken out; those of a key that is here already wait with it.
+    /// Stores records until their key is taken out; those of a key that is here already wait with it.
     ///
-    /// - Parameter due: when it may be taken out; nil: when there is room for it.
+    /// - Parameter due: the time from which it may be taken out; nil: as soon as there is room for it.
     /// - Returns: a record of the pending topic that is done, since a newer one of its key has come.
     mutating func park(
         _ push: ParkedPush, due: ContinuousClock.Instant? = nil, now: ContinuousClock.Instant
@@ -129,11 +129,11 @@ struct Parking {
         return done
     }
 
-    /// Takes keys out whose devices are looked up next.
+    /// Takes out the keys whose devices are looked up next.
     ///
     /// - Parameters:
-    ///   - openings: how many keys of each order type; round and round, so that none waits for another.
-    ///   - records: most records of them together; the last key may reach over it.
+    ///   - openings: the number of keys of each order type; taken in rotation, so that none waits for another.
+    ///   - records: most records of them together; the last key may exceed it.
     mutating func take(
         _ openings: [OrderTypeIdentifier: Int], records: Int, now: ContinuousClock.Instant
     ) -> [ParkedPush] {
@@ -157,7 +157,7 @@ struct Parking {
         return pushes
     }
 
-    /// Forgets what is parked of some partitions, which go to somebody else.
+    /// Drops the parked records of some partitions, which go to another member.
     ///
     /// - Returns: the records that will not be done here.
     mutating func drop(_ partitions: Set<KafkaPartition>) -> [KafkaReceipt] {
@@ -187,7 +187,7 @@ struct Parking {
         return dropped
     }
 
-    /// Takes out whatever happened too long ago to be told.
+    /// Takes out everything that is too old to be notified.
     ///
     /// - Parameter moment: milliseconds since 1970.
     mutating func takeStale(before moment: Int64) -> [ParkedPush] {
@@ -202,7 +202,7 @@ struct Parking {
 
     // MARK: the pending topic
 
-    /// Chooses what is written to the pending topic: keys that have had records of shared topics since a moment.
+    /// Chooses the keys to write to the pending topic: those that have had records of shared topics since a given time.
     ///
     /// - Returns: at most `most`; each must be followed by `written`.
     mutating func takeOverdue(since moment: ContinuousClock.Instant, most: Int) -> [ParkedPush] {
@@ -221,7 +221,7 @@ struct Parking {
         return overdue
     }
 
-    /// Notes whether a key that `takeOverdue` chose is in the pending topic now.
+    /// Notes if a key that `takeOverdue` chose was written to the pending topic.
     ///
     /// - Returns: its records, which are done.
     mutating func written(_ key: PendingPushKey, _ isDone: Bool, now: ContinuousClock.Instant) -> [KafkaReceipt] {
@@ -243,9 +243,9 @@ struct Parking {
         return isDone ? records : []
     }
 
-    /// Somebody noted that a key was told: this process before, or the one that had the partition earlier.
+    /// A record shows that a key was notified: by this process earlier, or by the former owner of the partition.
     ///
-    /// - Parameter offset: of the record that is done, as are those of the key before it.
+    /// - Parameter offset: that of the record that is done, as are those of the key before it.
     /// - Returns: the parked record that is done.
     mutating func told(_ key: PendingPushKey, partition: Int32, through offset: Int64) -> KafkaReceipt? {
         guard let slot = self.slots[key].map(Int.init), let pending = self.entries[slot].pending,
@@ -259,19 +259,19 @@ struct Parking {
 
     /// A record of the pending topic that was taken out is done.
     ///
-    /// - Returns: its key, and whether a newer record of the key waits; nil: it was not taken out.
+    /// - Returns: its key, and true if a newer record of the key waits; nil: it was not taken out.
     mutating func finish(_ receipt: KafkaReceipt) -> (key: PendingPushKey, isReplaced: Bool)? {
         guard let key = self.taken.removeValue(forKey: Place(receipt)) else { return nil }
         guard let slot = self.slots[key], let pending = self.entries[Int(slot)].pending else { return (key, false) }
         return (key, pending.partition == receipt.partition && pending.offset > receipt.offset)
     }
 
-    /// A partition of the pending topic begins: nothing is taken of it before it was read up to an offset.
+    /// A partition of the pending topic begins: none of its records is taken before it was read up to an offset.
     mutating func beginFold(_ partition: Int32, to end: Int64, now: ContinuousClock.Instant) {
         self.folds.begin(partition, to: end, now: now)
     }
 
-    /// Records of the pending topic up to an offset were taken in.
+    /// Records of the pending topic up to an offset were added.
     mutating func advanceFold(_ partition: Int32, to next: Int64, now: ContinuousClock.Instant) {
         if self.folds.advance(partition, to: next, now: now) { self.openPartitions([partition]) }
     }
@@ -279,7 +279,7 @@ struct Parking {
     /// A partition of the pending topic is not ours.
     mutating func forgetFold(_ partition: Int32) { self.folds.forget(partition) }
 
-    /// Partitions that brought nothing for long were read to their end: offsets there may hold no records.
+    /// Partitions without a record for long count as read to their end: the last offsets may hold no records.
     mutating func endQuietFolds(now: ContinuousClock.Instant) {
         let quiet = self.folds.endQuiet(now: now)
         if !quiet.isEmpty { self.openPartitions(Set(quiet)) }
@@ -287,17 +287,17 @@ struct Parking {
 
     // MARK: Internals
 
-    /// - Parameter since: not before those that were noted earlier.
+    /// - Parameter since: not earlier than those that were noted before.
     private mutating func noteUnwritten(_ key: PendingPushKey, _ since: ContinuousClock.Instant) {
         self.unwritten.append((key, since))
-        // Keys that left are passed over when they are overdue; while nothing is written they would gather.
+        // Keys that left are skipped when they are overdue; while nothing is written they would accumulate.
         guard let first = self.unwritten.first, self.unwritten.count > 2 * (self.limits.keys + self.limits.pending)
         else { return }
         self.unwritten = Deque(
             self.entries.lazy.filter { !$0.push.receipts.isEmpty }.map { ($0.push.key, first.since) })
     }
 
-    /// Something of an entry is gone: so is the entry if nothing is left, and what is left is not held by it any more.
+    /// A part of an entry is gone: so is the entry if nothing is left, and the rest is not held by it any more.
     private mutating func settle(_ slot: Int) {
         if self.entries[slot].isEmpty {
             self.remove(slot)
@@ -346,7 +346,7 @@ struct Parking {
         var push = push
         let type = push.key.order.orderType
         self.lanes[type, default: Lane()].count += 1
-        // One text of the type for all its keys.
+        // A single text of the type for all its keys.
         if let index = self.lanes.index(forKey: type) {
             let order = OrderKey(orderType: self.lanes.keys[index], order: push.key.order.order)
             push.key = PendingPushKey(order: order, device: push.key.device)

@@ -1,9 +1,10 @@
-/// Which partitions of the pending topic were read as far as they went when they came: before, a record may be done
-/// according to one that is not read yet.
+/// The partitions of the pending topic that were read up to the end that they had on assignment: before that, a record
+/// may be done according to one that is not read yet.
 ///
 /// Bounded: one entry for each partition.
 struct PendingFolds {
-    /// A partition that brings nothing for so long was read to its end: the last offsets may hold no records.
+    /// The time without a record after which a partition counts as read to its end: the last offsets may hold no
+    /// records.
     static let quiet = Duration.seconds(10)
 
     private struct Fold {
@@ -17,17 +18,17 @@ struct PendingFolds {
     /// True if a partition has begun.
     func isKnown(_ partition: Int32) -> Bool { self.known.contains(partition) }
 
-    /// True if records that are read of a partition may be taken.
+    /// True if records read from a partition may be taken.
     func isOpen(_ partition: Int32) -> Bool { self.known.contains(partition) && self.underWay[partition] == nil }
 
-    /// - Parameter end: the offset behind the last record.
+    /// - Parameter end: the offset after the last record.
     mutating func begin(_ partition: Int32, to end: Int64, now: ContinuousClock.Instant) {
         self.known.insert(partition)
         self.underWay[partition] = Fold(end: end, movedAt: now)
     }
 
     /// - Parameter next: the offset that is read next.
-    /// - Returns: whether the partition was opened by it.
+    /// - Returns: true if this opened the partition.
     mutating func advance(_ partition: Int32, to next: Int64, now: ContinuousClock.Instant) -> Bool {
         guard let fold = self.underWay[partition] else { return false }
         guard next < fold.end else {

@@ -4,18 +4,18 @@ import Model
 import Operations
 import Synchronization
 
-/// The pending topic at work: writes to it whoever waits for longer than seconds, reads from it who waits, and notes
-/// there who was told.
+/// Runs the pending topic: writes keys that wait for more than seconds to it, reads waiting keys from it, and records
+/// there which were notified.
 ///
-/// Until the topic is there and the group of its readers has let this process in, nothing is written: then what waits
-/// stays in memory and holds its offsets back.
+/// Until the topic exists and the group of its readers has admitted this process, nothing is written: waiting
+/// notifications then stay in memory and hold their offsets back.
 /// Owner: the worker. Thread: any. Bounded: by `Parking`, and notes by the desk.
 final class PendingPushes: Sendable {
-    /// The time between two looks for what waits too long.
+    /// The time between two searches for keys that have waited too long.
     static let pause = Duration.milliseconds(250)
-    /// The time between two looks for a topic that is missing.
+    /// The time between two checks for a topic that is missing.
     static let searchPause = Duration.seconds(30)
-    /// The time between two looks for what has become too old to be told.
+    /// The time between two searches for changes that have become too old to be notified.
     static let stalePause = Duration.seconds(30)
     /// Most records that are written or read at once.
     static let batchRecords = 1000
@@ -31,7 +31,7 @@ final class PendingPushes: Sendable {
     private let wallClock: @Sendable () -> Int64
     /// The consumer of the pending topic.
     private let own = LateConsumer()
-    /// Records that are done, and whose notes have to be written.
+    /// Records that are done, and whose notes must be written.
     private let told = Mutex<[(key: PendingPushKey, receipt: KafkaReceipt)]>([])
     private let isWriting = Atomic<Bool>(false)
 
@@ -53,23 +53,23 @@ final class PendingPushes: Sendable {
         self.wallClock = wallClock
     }
 
-    /// The group of the readers has let this process in: what waits may be written.
+    /// The group of the readers has admitted this process: waiting keys may be written.
     func begin() { self.isWriting.store(true, ordering: .relaxed) }
 
-    /// True if what waits may be written.
+    /// True if waiting keys may be written.
     var isInUse: Bool { self.isWriting.load(ordering: .relaxed) }
 
-    /// Parks records, of whatever topic.
+    /// Parks records of any topic.
     ///
-    /// - Parameter due: when they may be looked up; nil: when there is room.
+    /// - Parameter due: the time from which they may be looked up; nil: as soon as there is room.
     func park(_ pushes: [ParkedPush], due: ContinuousClock.Instant? = nil) {
         let replaced = self.parking.park(pushes, due: due)
         if !replaced.isEmpty { self.own.finish(replaced) }
     }
 
-    // MARK: what is done
+    // MARK: finished records
 
-    /// Records are done, of whatever topic; does not block.
+    /// Records of any topic are done; does not block.
     func finished(_ receipts: [KafkaReceipt]) {
         guard self.parking.hasTaken else { return self.shared.finish(receipts) }
         var (others, replaced): ([KafkaReceipt], [KafkaReceipt]) = ([], [])
@@ -88,10 +88,10 @@ final class PendingPushes: Sendable {
         if !replaced.isEmpty { self.own.finish(replaced) }
     }
 
-    /// Notes that have to be written.
+    /// The number of notes that must be written.
     var openNotes: Int { self.told.withLock { $0.count } }
 
-    /// Notes who was told, until the task is cancelled.
+    /// Writes notes of the notified keys, until the task is cancelled.
     func note() async {
         var attempt = 0
         while !Task.isCancelled {
@@ -125,11 +125,11 @@ final class PendingPushes: Sendable {
             headers: [KafkaHeader(name: PendingPushHeader.told, text: "\(receipt.offset)")])
     }
 
-    // MARK: what waits too long
+    // MARK: overdue keys
 
-    /// Writes what waits too long, until the task is cancelled.
+    /// Writes overdue keys, until the task is cancelled.
     ///
-    /// - Parameter staleBefore: milliseconds since 1970; what happened earlier is done without telling anybody.
+    /// - Parameter staleBefore: milliseconds since 1970; earlier changes are done without a notification.
     func write(staleBefore: () -> Int64) async throws {
         var attempt = 0
         var sweepAt = ContinuousClock.now + Self.stalePause
@@ -179,9 +179,9 @@ final class PendingPushes: Sendable {
 
     // MARK: reading
 
-    /// Reads the topic, as soon as it is there and as far as there is room, until the task is cancelled.
+    /// Reads the topic, as soon as it exists and as far as there is room, until the task is cancelled.
     ///
-    /// - Throws: as `KafkaConsumer.nextBatch`.
+    /// - Throws: the errors of `KafkaConsumer.nextBatch`.
     func read(_ join: () throws(KafkaError) -> KafkaConsumer) async throws {
         try await self.awaitTopic()
         let consumer = try join()
@@ -235,7 +235,7 @@ final class PendingPushes: Sendable {
             switch PendingReading(record) {
             case .waits(let push): pushes.append(push)
             case .told(let key, let offset):
-                // Records that came before it in this batch have to be there.
+                // Records that came before it in this batch must be parked first.
                 done += self.parking.park(pushes)
                 pushes = []
                 let told = self.parking.with { $0.told(key, partition: record.partition, through: offset) }
@@ -253,7 +253,7 @@ final class PendingPushes: Sendable {
         consumer.finished(done)
     }
 
-    /// Finds out how far partitions go that have just come.
+    /// Queries the ends of newly assigned partitions.
     private func begin(_ partitions: Set<Int32>, _ consumer: KafkaConsumer) async throws {
         var attempt = 0
         while true {
@@ -280,13 +280,13 @@ final class PendingPushes: Sendable {
 /// The meaning of a record of the pending topic.
 enum PendingReading {
     case waits(ParkedPush)
-    /// Whoever waits for the key since this offset of the partition, or before, was told.
+    /// Devices that wait for the key since this offset of the partition, or before, were notified.
     case told(PendingPushKey, through: Int64)
     case unreadable(String)
 
     init(_ record: KafkaRecord) {
         do {
-            // Without a key, or with one that is no text, a record names nothing.
+            // Without a key, or with one that is not text, a record names nothing.
             let key = try PendingPushKey(String(validating: record.key ?? [], as: UTF8.self) ?? "")
             if let value = record.value {
                 let waits = try PendingPushRecord.decode(value)

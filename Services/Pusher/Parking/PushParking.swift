@@ -2,7 +2,8 @@ import Kafka
 import Model
 import Synchronization
 
-/// The parked keys, for those who park them, look them up, write them to the pending topic and give partitions back.
+/// The parked keys, shared by the code that parks them, looks them up, writes them to the pending topic and returns
+/// partitions.
 ///
 /// Owner: the worker. Thread: any. Nothing is called under the lock. Bounded: by `Parking`.
 final class PushParking: Sendable {
@@ -21,16 +22,16 @@ final class PushParking: Sendable {
     var pendingRoom: Int { self.state.withLock { $0.pendingRoom } }
     /// True if records of the pending topic were taken out and are not done.
     var hasTaken: Bool { self.state.withLock { $0.hasTaken } }
-    /// The order types of which something is parked.
+    /// The order types with parked records.
     var types: [OrderTypeIdentifier] { self.state.withLock { $0.isEmpty ? [] : Array($0.counts.keys) } }
     /// Records of shared topics that are parked.
     var recordCount: Int { self.state.withLock { $0.recordCount } }
     /// Keys of each order type.
     var counts: [OrderTypeIdentifier: Int] { self.state.withLock { $0.counts } }
 
-    /// Takes out of a batch what has to wait: records of some order types, and of keys that wait already.
+    /// Removes from a batch the records that must wait: those of some order types, and of keys that wait already.
     ///
-    /// - Returns: what is to be parked, and its records as indices of the batch.
+    /// - Returns: the entries to be parked, and their records as indices of the batch.
     func setAside(
         _ batch: inout PushBatch, of types: Set<OrderTypeIdentifier>
     ) -> [(push: ParkedPush, records: [Int])] {
@@ -40,7 +41,7 @@ final class PushParking: Sendable {
         }
     }
 
-    /// - Parameter due: when they may be looked up; nil: when there is room.
+    /// - Parameter due: the time from which they may be looked up; nil: as soon as there is room.
     /// - Returns: records of the pending topic that are done, since newer ones of their keys have come.
     @discardableResult
     func park(_ pushes: [ParkedPush], due: ContinuousClock.Instant? = nil) -> [KafkaReceipt] {
@@ -48,17 +49,17 @@ final class PushParking: Sendable {
         return self.state.withLock { parking in pushes.compactMap { parking.park($0, due: due, now: now) } }
     }
 
-    /// Takes out whose devices are looked up next: see `Parking.take`.
+    /// Takes out the keys whose devices are looked up next: see `Parking.take`.
     func take(_ openings: [OrderTypeIdentifier: Int], records: Int, now: ContinuousClock.Instant) -> [ParkedPush] {
         self.state.withLock { $0.take(openings, records: records, now: now) }
     }
 
-    /// Partitions leave.
+    /// Drops the records of partitions that leave.
     ///
     /// - Returns: the records of them that will not be done here.
     func drop(_ partitions: Set<KafkaPartition>) -> [KafkaReceipt] { self.state.withLock { $0.drop(partitions) } }
 
-    /// Does something with what is parked, which must not block.
+    /// Runs `body` with the parked keys; it must not block.
     func with<Value: Sendable>(_ body: (inout sending Parking) -> sending Value) -> Value {
         self.state.withLock { body(&$0) }
     }

@@ -1,39 +1,39 @@
 import Kafka
 import Model
 
-/// What the records of a batch say, before anybody is looked up.
+/// The content of the records of a batch, before devices are looked up.
 struct PushBatch {
-    /// How long after a change a new registration still causes a push: a device that registers just after a change
-    /// must not miss it. Source: DESIGN §5
+    /// The time after a change within which a new registration still causes a push: a device that registers just after
+    /// a change must not miss it. Source: DESIGN §5
     static let registrationWindowSeconds: Int64 = 15 * 60
 
-    /// Whether a registration came so soon after its order's last change that the device has to be told.
+    /// True if a registration came so soon after its order's last change that the device must be notified.
     ///
-    /// Measured from the registration, not from now: however late the record is read, nobody is missed.
-    /// - Parameter modified: of the order, UNIX seconds; nil if it is unknown, or removed.
+    /// Measured from the registration, not from the present time: however late the record is read, no device is missed.
+    /// - Parameter modified: the modification time of the order, UNIX seconds; nil if it is unknown, or removed.
     static func isSoon(_ registration: RegistrationRecord, after modified: Int64?) -> Bool {
         guard let modified else { return false }
         return modified >= registration.registeredEpochMilliseconds / 1000 - Self.registrationWindowSeconds
     }
 
-    /// Orders that have a new version, each once, and the records that say so, as indices of the batch.
+    /// Orders that have a new version, each once, with their records as indices of the batch.
     private(set) var changed: [(order: OrderKey, records: [Int])] = []
     /// New registrations, the last of each device and order, and its record.
     private(set) var registered: [RegistrationKey: (registration: RegistrationRecord, record: Int)] = [:]
-    /// Devices of which only is known that they registered, or have to be told, and the records that say so.
+    /// Devices that are only known to have registered, or to be waiting for a notification, with their records.
     private(set) var awaited: [(key: RegistrationKey, registeredEpochMilliseconds: Int64?, records: [Int])] = []
     /// Records that are older than anything that APNs would still deliver.
     private(set) var staleCount = 0
-    /// Records that could not be understood: topic/partition/offset and why.
+    /// Records that could not be parsed: topic/partition/offset and the reason.
     private(set) var unreadable: [(origin: String, reason: String)] = []
-    /// Of every record: what names it, and when the change that it tells of was published, in milliseconds since 1970;
-    /// -1: not known, or it tells of none.
+    /// For every record: its receipt, and the time when its change was published, in milliseconds since 1970; -1: not
+    /// known, or not a change.
     let records: [(receipt: KafkaReceipt, epochMilliseconds: Int64)]
 
-    /// - Parameter staleBefore: milliseconds since 1970; nobody is told of what happened earlier.
+    /// - Parameter staleBefore: milliseconds since 1970; earlier changes are not notified.
     init(_ records: [KafkaRecord], topics: Topics, staleBefore: Int64 = .min) {
         self.records = records.map { record in
-            // A record's moment is its producer's word: without one, or before 1970, it says nothing.
+            // A record's timestamp is set by its producer: without one, or before 1970, it is meaningless.
             (record.receipt, record.topic == topics.orders ? max(-1, record.timestampMilliseconds) : -1)
         }
         var places: [OrderKey: Int] = [:]
@@ -43,7 +43,7 @@ struct PushBatch {
                 continue
             }
             do {
-                // Without a key, or with one that is no text, a record names nothing.
+                // Without a key, or with one that is not text, a record names nothing.
                 let key = String(validating: record.key ?? [], as: UTF8.self) ?? ""
                 if record.topic == topics.registrations {
                     let registration = try RegistrationKey(key)
@@ -53,7 +53,7 @@ struct PushBatch {
                 } else {
                     let order = try OrderKey(key)
                     if record.value == nil {
-                        // A removed order has nobody to tell.
+                        // A removed order has no devices to notify.
                         if let place = places[order] { self.changed[place].records = [] }
                     } else if let place = places[order] {
                         self.changed[place].records.append(index)
@@ -69,7 +69,7 @@ struct PushBatch {
         self.changed.removeAll { $0.records.isEmpty }
     }
 
-    /// A batch of parked keys that are looked up now.
+    /// A batch of parked keys that are now due for lookup.
     init(_ parked: [ParkedPush]) {
         var records: [(receipt: KafkaReceipt, epochMilliseconds: Int64)] = []
         for push in parked {
@@ -85,12 +85,12 @@ struct PushBatch {
         self.records = records
     }
 
-    /// True if nobody has to be looked up.
+    /// True if no lookup is needed.
     var isEmpty: Bool { self.changed.isEmpty && self.registered.isEmpty && self.awaited.isEmpty }
 
-    /// Takes out what is not to be looked up now.
+    /// Removes the entries that must not be looked up yet.
     ///
-    /// - Returns: what was taken out, and its records as indices of the batch.
+    /// - Returns: the removed entries, and their records as indices of the batch.
     mutating func setAside(_ isParked: (PendingPushKey) -> Bool) -> [(push: ParkedPush, records: [Int])] {
         var aside: [(push: ParkedPush, records: [Int])] = []
         let all = self.records

@@ -1,36 +1,37 @@
 import Model
 import Store
 
-/// Finds out who has to be told of a batch.
+/// Finds the devices that must be notified of a batch.
 struct PushLookup: Sendable {
-    /// Somebody to tell.
+    /// A device to notify.
     struct Found: Sendable {
         let orderType: OrderTypeIdentifier
         let order: OrderIdentifier
         let device: DeviceIdentifier
         let registration: RegistrationRecord
-        /// For the sake of which records, as indices of the batch.
+        /// The records that concern it, as indices of the batch.
         let records: [Int]
     }
 
     let registrations: Registrations
-    /// Where nobody counts as unregistered who only is not there yet; nil believes what is there.
+    /// Prevents an entry that is not restored yet from counting as unregistered; nil trusts the present entries.
     let view: View?
 
     /// The result of a lookup.
     struct Looked: Sendable {
         var found: [Found] = []
-        /// Devices that are not told, since their orders have more than are told of one.
+        /// Devices that are not notified, since their orders have more than are notified of one.
         var untold = 0
-        /// Why nobody is told of some orders: Redis has something else for them, and trying again does not help.
+        /// The reasons why some orders have no notifications: Redis has a value of another kind for them, and a retry
+        /// does not help.
         var damaged: [StoreError] = []
-        /// Keys that could not be looked up now, each for itself.
+        /// Keys that could not be looked up, each separately.
         var failed: Set<PendingPushKey> = []
-        /// Why one of them could not.
+        /// The error of one of them.
         var failure: StoreError?
     }
 
-    /// - Throws: `StoreError`; then nobody was looked up.
+    /// - Throws: `StoreError`; then no device was looked up.
     func look(_ batch: PushBatch) async throws(StoreError) -> Looked {
         var looked = Looked()
         if batch.isEmpty { return looked }
@@ -58,7 +59,7 @@ struct PushLookup: Sendable {
                     orderType: key.order.orderType, order: key.order.order, device: key.device,
                     registration: new.registration, records: [new.record]))
         }
-        // Devices that are parked by themselves, with the push tokens that they have now.
+        // Devices that are parked by themselves, with their current push tokens.
         let pairs = zip(lookup.registrations, lookup.modified.dropFirst(late.count))
         for (awaited, (registration, modified)) in zip(batch.awaited, pairs) {
             let key = PendingPushKey(awaited.key)

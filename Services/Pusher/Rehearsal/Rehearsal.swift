@@ -7,10 +7,10 @@ import NIOPosix
 import Operations
 import Packaging
 
-/// Made-up records on their way from their making to their verdicts: through desk, client and metrics as in the
-/// service, without Kafka, Redis and letters.
+/// Sends generated records from their creation to their verdicts: through desk, client and metrics as in the service,
+/// without Kafka, Redis and letters.
 ///
-/// Without coalescing, since what is merged is not sent; with an hourly limit that is looked at and never reached.
+/// Without coalescing, since merged notifications are not sent; with an hourly limit that is checked and never reached.
 struct Rehearsal: Sendable {
     let endpoint: APNSEndpoint
     let credential: APNSCredential
@@ -21,10 +21,10 @@ struct Rehearsal: Sendable {
     let fanOut: Int
     let streams: Int
     let connections: Int
-    /// How many notifications are in hand at once.
+    /// The number of notifications in hand at once.
     let ahead: Int
 
-    /// - Throws: `APNSError` when what was given cannot be used or the server does not answer.
+    /// - Throws: `APNSError` if the arguments cannot be used or the server does not answer.
     func run() async throws -> RehearsalReport {
         let orderType = try rehearsalOrderType()
         let feed = RehearsalFeed(
@@ -78,9 +78,9 @@ struct Rehearsal: Sendable {
             })
     }
 
-    /// Sends until every connection stands and takes more than the one stream with which it begins.
+    /// Sends until every connection is established and accepts more than the one stream with which it begins.
     ///
-    /// - Throws: `APNSError` when that takes too long.
+    /// - Throws: `APNSError` if that takes too long.
     private func open(_ client: APNSClient, _ orderType: OrderTypeIdentifier) async throws {
         let deadline = ContinuousClock.now + .seconds(20)
         let notification = PushNotification(
@@ -98,7 +98,7 @@ struct Rehearsal: Sendable {
         throw APNSError(.connecting, "opening \(self.connections) connections to \(self.endpoint): not within 20 s")
     }
 
-    /// - Returns: how many notifications had which verdict.
+    /// - Returns: the number of notifications with each verdict.
     private func send(
         _ feed: RehearsalFeed, _ dispatch: PushDispatch, _ metrics: PusherMetrics
     ) async -> [String: Int] {
@@ -120,7 +120,7 @@ struct Rehearsal: Sendable {
         return verdicts.filter { $0.value > 0 }
     }
 
-    /// Does what the worker does with the time; returns the verdicts when it is cancelled.
+    /// Does the worker's periodic work; returns the verdicts when it is cancelled.
     private func watch(_ dispatch: PushDispatch, _ metrics: PusherMetrics) async -> [String: Int] {
         var verdicts: [String: Int] = [:]
         var ticks = 0
@@ -142,7 +142,7 @@ struct Rehearsal: Sendable {
     }
 }
 
-/// What this process has used so far.
+/// The resources that this process has used so far.
 private func usage() -> (processorSeconds: Double, peakMegabytes: Double) {
     var usage = rusage()
     // Fails only for a bad argument.

@@ -4,9 +4,9 @@ import Foundation
 import Model
 import NIOPosix
 
-/// `waybill-pusher rehearse`: sends made-up notifications as fast as it can, for the benchmark.
+/// `waybill-pusher rehearse`: sends generated notifications as fast as it can, for the benchmark.
 ///
-/// Without Kafka and without Redis; hidden, since it is of no use to anybody who runs a pusher.
+/// Without Kafka and without Redis; hidden, since it is of no use to operators.
 struct RehearsalCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "rehearse",
@@ -57,7 +57,7 @@ struct RehearsalCommand: AsyncParsableCommand {
         guard (self.certificate == nil) == (self.key == nil) else {
             throw ValidationError("--certificate and --key belong together")
         }
-        // Whatever it is called: APNs counts a flood as an attack, and its devices are real.
+        // By the address, not by a flag: APNs counts a flood as an attack, and its devices are real.
         guard try self.paths || Self.isHere(APNSEndpoint(url: self.url)) else {
             throw ValidationError("--url \(self.url): must be a server on this machine, named by its address")
         }
@@ -76,14 +76,14 @@ struct RehearsalCommand: AsyncParsableCommand {
         try Self.say(try await rehearsal.run().json + "\n")
     }
 
-    /// A name could lead anywhere, so only what is surely this machine counts.
+    /// A name could lead anywhere, so only addresses that are surely this machine count.
     static func isHere(_ endpoint: APNSEndpoint) -> Bool { ["127.0.0.1", "::1"].contains(endpoint.host) }
 
     private func credential() throws -> APNSCredential {
         if let certificate = self.certificate, let key = self.key {
             return .certificate(chainPEM: try Self.content(certificate), keyPEM: try Self.content(key))
         }
-        // As long as a real one, and signed by nobody: nghttpd does not look at it.
+        // As long as a real one, and not signed: nghttpd does not check it.
         return .token(
             ProviderTokenSource(keyIdentifier: "REHEARSAL0", teamIdentifier: "REHEARSAL1") { _ in
                 (0..<64).map { UInt8(truncatingIfNeeded: $0 &* 167 &+ 13) }

@@ -2,14 +2,14 @@ import Kafka
 import Model
 import Synchronization
 
-/// Makes records up and gives them to the desk, as the worker does with what it reads and looks up, so that a number
-/// of them is always in hand.
+/// Generates records and passes them to the desk, as the worker does with records that it has read and looked up, so
+/// that a given number of them is always in hand.
 ///
 /// Bounded: `ahead` records. Thread: `finish` any, the rest one task.
 final class RehearsalFeed: Sendable {
     private struct State {
         var inHand = 0
-        /// Who waits until no more than so many are in hand.
+        /// The task that waits until at most this many are in hand.
         var waiting: (most: Int, continuation: CheckedContinuation<Void, Never>)?
     }
 
@@ -21,8 +21,8 @@ final class RehearsalFeed: Sendable {
     private let ahead: Int
 
     /// - Parameters:
-    ///   - fanOut: devices that each record concerns.
-    ///   - ahead: notifications in hand at once.
+    ///   - fanOut: the number of devices that each record concerns.
+    ///   - ahead: the number of notifications in hand at once.
     init(targets: [RehearsalTarget], orderType: OrderTypeIdentifier, notifications: Int, fanOut: Int, ahead: Int) {
         self.targets = targets
         self.orderType = orderType
@@ -33,7 +33,7 @@ final class RehearsalFeed: Sendable {
 
     /// Returns when every record is done.
     func run(_ dispatch: PushDispatch) async {
-        // As many at once as a batch of the worker has at most; a quarter gathers what comes back one by one.
+        // As many at once as a batch of the worker has at most; a quarter collects records that finish one by one.
         let batch = max(1, min(self.ahead / 4, PushWorker.batchRecords))
         var (made, offset) = (0, Int64(0))
         while made < self.notifications {
@@ -54,7 +54,7 @@ final class RehearsalFeed: Sendable {
         await self.wait(untilInHand: 0)
     }
 
-    /// So many records are done.
+    /// This many records are done.
     func finish(_ count: Int) {
         let continuation = self.state.withLock { state -> CheckedContinuation<Void, Never>? in
             state.inHand -= count

@@ -1,12 +1,12 @@
-/// What a rehearsal came to.
+/// The results of a rehearsal.
 struct RehearsalReport: Sendable {
     let notifications: Int
-    /// How many had which verdict, by its name.
+    /// The number of notifications with each verdict, by its name.
     let verdicts: [String: Int]
     let seconds: Double
-    /// What the process used meanwhile, in its own code and in the kernel for it.
+    /// Processor time of the process in user and kernel mode.
     let processorSeconds: Double
-    /// The most that was ever resident.
+    /// The peak resident size.
     let peakMegabytes: Double
 
     /// One line, for a program to read.

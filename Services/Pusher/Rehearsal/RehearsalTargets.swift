@@ -1,16 +1,16 @@
 import Model
 
-/// The made-up order type that a rehearsal tells about.
+/// The invented order type of a rehearsal's notifications.
 func rehearsalOrderType() throws -> OrderTypeIdentifier { try OrderTypeIdentifier("order.com.example.rehearsal") }
 
-/// A made-up device and the order that it watches.
+/// An invented device and the order that it follows.
 struct RehearsalTarget: Hashable, Sendable {
     let device: DeviceIdentifier
     let order: OrderIdentifier
     let registration: RegistrationRecord
 }
 
-/// Made-up devices, the same in each run; their push tokens are as long as Apple's are today and as hard to compress.
+/// Invented devices, the same in each run; their push tokens are as long as Apple's are today and as hard to compress.
 ///
 /// Source: Wallet Orders §4.3; the generator is SplitMix64
 func rehearsalTargets(_ count: Int) throws -> [RehearsalTarget] {

@@ -4,19 +4,19 @@ import Model
 import Packaging
 import Synchronization
 
-/// The desk at work: gives what is due to the clients, takes their replies, passes on what comes of them.
+/// Runs the desk: passes due notifications to the clients, takes their replies, passes on the effects.
 ///
-/// Owner: the worker. Thread: any; replies come on the clients' loops, and what they make room for leaves from there,
-/// so that a notification costs no change of task. Nothing is called under the lock. Bounded: by the desk.
+/// Owner: the worker. Thread: any; replies come on the clients' loops, and notifications that they make room for leave
+/// from there, so that a notification costs no task switch. Nothing is called under the lock. Bounded: by the desk.
 final class PushDispatch: Sendable {
-    /// The client of a lane and what it is sent with.
+    /// The client of a lane, with the options of its notifications.
     struct Way: Sendable {
         let client: APNSClient
         let generation: Int
         var options: PushOptions
     }
 
-    /// What is to be done outside the lock.
+    /// Work to be done outside the lock.
     struct Orders {
         var finished: [KafkaReceipt] = []
         var sends: [(client: APNSClient, requests: [PushRequest])] = []
@@ -28,17 +28,17 @@ final class PushDispatch: Sendable {
         var desk: PushDesk
         var ways: [Int: Way] = [:]
         var isStopped = false
-        /// The longest that APNs keeps a notification of any brand so far, in seconds.
+        /// The longest time that APNs keeps a notification of any brand so far, in seconds.
         var keptSeconds = PushDispatch.leastKeptSeconds
     }
 
-    /// Letters that may be under way before more is given up for a credential that is stopped.
+    /// Letters that may be in progress before more is given up for a credential that is stopped.
     private static let letterLimit = 256
-    /// The same for those who move to the pending topic.
+    /// The same for devices that move to the pending topic.
     private static let suspensionLimit = 2048
-    /// Changes count for a week even where APNs keeps notifications for less: they may have waited for us.
+    /// Changes are notified for a week even if APNs keeps notifications for less: they may have waited for us.
     static let leastKeptSeconds: Int64 = 7 * 24 * 3600
-    /// How many of what was found come in under one lock: replies wait for it on their loop.
+    /// The number of found devices added under one lock: replies wait for it on their loop.
     private static let chunk = 256
 
     let errands = PushErrandQueue()
@@ -50,11 +50,11 @@ final class PushDispatch: Sendable {
     private let random: @Sendable () -> Double
 
     /// - Parameters:
-    ///   - clock: what windows, pauses and limits are measured by.
+    ///   - clock: the clock for windows, pauses and limits.
     ///   - wallClock: milliseconds since 1970.
     ///   - random: 0 to 1.
-    ///   - onFinished: told which records are done; must not block.
-    ///   - onChange: told when a credential's health changed; must not block.
+    ///   - onFinished: called with the records that are done; must not block.
+    ///   - onChange: called when a credential's health changed; must not block.
     init(
         limits: PushLimits, clock: @escaping @Sendable () -> ContinuousClock.Instant = { .now },
         wallClock: @escaping @Sendable () -> Int64,
@@ -70,9 +70,9 @@ final class PushDispatch: Sendable {
         self.onChange = onChange
     }
 
-    // MARK: the way to APNs
+    // MARK: clients
 
-    /// Puts a client in place.
+    /// Installs a client.
     ///
     /// - Returns: the one that it replaces.
     func install(_ type: OrderTypeIdentifier, _ way: Way) -> APNSClient? {
@@ -84,7 +84,7 @@ final class PushDispatch: Sendable {
         }
     }
 
-    /// The credential is the same, but not how its notifications are to be treated.
+    /// The credential is the same, but the options of its notifications have changed.
     func change(_ type: OrderTypeIdentifier, _ options: PushOptions) {
         self.state.withLock { state in
             if let lane = state.desk.number(of: type) { state.ways[lane]?.options = options }
@@ -103,7 +103,7 @@ final class PushDispatch: Sendable {
         }
     }
 
-    /// Nothing is sent any more.
+    /// Stops all sending.
     ///
     /// - Returns: all clients.
     func removeAll() -> [APNSClient] {
@@ -115,40 +115,40 @@ final class PushDispatch: Sendable {
 
     // MARK: records
 
-    /// From now on what waits for too long moves to the pending topic.
+    /// From this call on, keys that wait too long move to the pending topic.
     func suspend(to topic: String) { self.state.withLock { $0.desk.pendingTopic = topic } }
 
-    /// A change that was published before this moment, in milliseconds since 1970, is not told any more: APNs would not
-    /// keep a notification for so long either.
+    /// A change that was published before this time, in milliseconds since 1970, is not notified any more: APNs would
+    /// not keep a notification for so long either.
     var staleBefore: Int64 { self.wallClock() - self.state.withLock { $0.keptSeconds } * 1000 }
 
-    /// The number of records that may come in, and the order types whose records are to be parked.
+    /// The number of records that may come in, and the order types whose records must be parked.
     var intake: (room: Int, parked: Set<OrderTypeIdentifier>) {
         self.state.withLock { ($0.desk.room, $0.desk.parkedTypes) }
     }
 
-    /// The number of parked keys of some order types that may be looked up now.
+    /// The number of parked keys of some order types that may be looked up.
     func openings(_ types: some Sequence<OrderTypeIdentifier>) -> [OrderTypeIdentifier: Int] {
         self.state.withLock { state in
             Dictionary(types.map { ($0, state.desk.opening(of: $0)) }) { first, _ in first }
         }
     }
 
-    /// Gives records back that were taken in and not looked up.
+    /// Withdraws records that were added and not looked up.
     ///
-    /// - Returns: of each whether it is still ours; false when its partition left meanwhile.
+    /// - Returns: for each true if it is still ours; false if its partition left meanwhile.
     func withdraw(_ numbers: [Int32]) -> [Bool] {
         self.state.withLock { state in numbers.map { state.desk.withdraw($0) } }
     }
 
-    /// Takes records in whose devices are not looked up yet.
+    /// Adds records whose devices are not looked up yet.
     func take(_ records: [(receipt: KafkaReceipt, epochMilliseconds: Int64)]) -> [Int32] {
         self.state.withLock { $0.desk.take(records) }
     }
 
-    /// Whom the records concern, now that all is known.
+    /// Adds the devices that the records concern, once all are known.
     ///
-    /// - Parameter numbers: of the batch's records, as `take` gave them.
+    /// - Parameter numbers: those of the batch's records, as returned by `take`.
     func add(_ found: [PushLookup.Found], _ numbers: [Int32]) {
         let now = self.clock()
         for start in stride(from: 0, to: found.count, by: Self.chunk) {
@@ -177,7 +177,7 @@ final class PushDispatch: Sendable {
         }
     }
 
-    /// Partitions leave.
+    /// Drops the records of partitions that leave.
     ///
     /// - Returns: the records of them that will not be done here.
     func drop(_ partitions: Set<KafkaPartition>) -> [KafkaReceipt] {
@@ -186,7 +186,7 @@ final class PushDispatch: Sendable {
 
     // MARK: sending
 
-    /// Replies of one credential's client.
+    /// Processes replies of one credential's client.
     func take(_ replies: [PushReply], of type: OrderTypeIdentifier, generation: Int) {
         let (now, epochMilliseconds) = (self.clock(), self.wallClock())
         self.act { state, orders in
@@ -202,7 +202,7 @@ final class PushDispatch: Sendable {
         }
     }
 
-    /// A connection of one credential's client came about: if APNs was away, it is asked whether it is back.
+    /// A connection of one credential's client was made: if APNs was away, a probe checks if it is back.
     func connected(_ type: OrderTypeIdentifier) {
         let now = self.clock()
         self.act { state, orders in
@@ -212,9 +212,9 @@ final class PushDispatch: Sendable {
         }
     }
 
-    /// Looks what the time has brought.
+    /// Processes everything that has become due.
     ///
-    /// - Returns: when something is due next; nil: nothing waits for its time.
+    /// - Returns: the time when something is due next; nil: nothing waits for its time.
     @discardableResult
     func look() -> ContinuousClock.Instant? {
         let now = self.clock()
@@ -232,23 +232,23 @@ final class PushDispatch: Sendable {
         }
     }
 
-    /// What had to be done for a notification is done.
+    /// The work for a notification is done.
     ///
-    /// - Parameter standing: of a dead token's registrations those that stand now.
+    /// - Parameter standing: the present registrations of a dead token.
     func done(_ effect: PushEffect, standing: [RegistrationKey: RegistrationRecord] = [:]) {
         let now = self.clock()
         self.act { state, orders in
             let more = state.desk.done(effect, standing: standing, now: now, jitter: self.random())
             if let more { orders.effects.append(more) }
-            // Who registered again is told.
+            // Devices that registered again are notified.
             if !standing.isEmpty { self.giveOut(&state, &orders, now: now) }
         }
     }
 
-    /// Nothing is sent any more; what is in flight still gets its verdict.
+    /// Stops sending; notifications in flight still get their verdicts.
     func stop() { self.state.withLock { $0.isStopped = true } }
 
-    /// What happened since the last call, of each order type; nil: of those without a brand.
+    /// The events since the last call, of each order type; nil: of those without a brand.
     func takeTallies() -> [(type: OrderTypeIdentifier?, tally: PushTally)] {
         self.state.withLock { state in
             var tallies: [(type: OrderTypeIdentifier?, tally: PushTally)] = [(nil, state.desk.strangers)]
@@ -263,7 +263,7 @@ final class PushDispatch: Sendable {
         }
     }
 
-    /// How the credentials that are in use stand.
+    /// The states of the credentials in use.
     var standings: [(type: OrderTypeIdentifier, health: CredentialHealth.State, breaker: TokenBreaker.State)] {
         self.state.withLock { state in
             state.desk.lanes.filter(\.isOpen).map { ($0.orderType, $0.health.state, $0.breaker.state) }
@@ -277,10 +277,10 @@ final class PushDispatch: Sendable {
         }
     }
 
-    /// How the desk stands.
+    /// The counts of the desk.
     var census: PushCensus { self.state.withLock { $0.desk.census } }
 
-    /// Collects what each lane may send now.
+    /// Collects the notifications that each lane may send.
     private func giveOut(_ state: inout State, _ orders: inout Orders, now: ContinuousClock.Instant) {
         guard !state.isStopped else { return }
         state.desk.wake(now: now)
@@ -300,7 +300,7 @@ final class PushDispatch: Sendable {
         }
     }
 
-    /// Changes the state, then does what comes of it.
+    /// Changes the state, then does the resulting work.
     @discardableResult
     private func act<Value>(_ body: (inout State, inout Orders) -> Value) -> Value {
         let (value, orders) = self.state.withLock { state in

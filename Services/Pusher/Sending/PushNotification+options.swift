@@ -3,7 +3,7 @@ import Model
 import Packaging
 
 extension PushNotification {
-    /// A notification as its brand wants it.
+    /// A notification with its brand's options.
     init(
         deviceToken: PushToken, topic: OrderTypeIdentifier, options: PushOptions, nowEpochSeconds: Int64
     ) {

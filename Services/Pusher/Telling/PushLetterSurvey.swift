@@ -1,7 +1,7 @@
 import Kafka
 import Model
 
-/// Goes through the letters of notifications that were given up.
+/// Reads the letters of notifications that were given up.
 ///
 /// Bounded: `limit` devices.
 struct PushLetterSurvey: Sendable {
@@ -21,13 +21,13 @@ struct PushLetterSurvey: Sendable {
     /// The result of a survey.
     struct Found: Sendable {
         var letters = 0
-        /// One order of each device and order type: the notification is the same for all of them.
+        /// A single order of each device and order type: the notification is the same for all of them.
         var devices: [PendingPushKey] = []
         fileprivate var known: Set<DeviceOfType> = []
         var isOverfull = false
     }
 
-    /// - Throws: `KafkaError`; `.unknownTopic` when there is no such topic.
+    /// - Throws: `KafkaError`; `.unknownTopic` if there is no such topic.
     func read(_ kafka: KafkaConfiguration, topic: String) async throws -> Found {
         let reader = try KafkaReader(kafka)
         let result: Result<Found, any Error>
@@ -66,7 +66,7 @@ struct PushLetterSurvey: Sendable {
         found.devices.append(PendingPushKey(order: order, device: device))
     }
 
-    /// Reads a moment: `2025-03-05T16:02:11Z`, or how long ago: `90s`, `30m`, `6h`, `2d`.
+    /// Parses a point in time: `2025-03-05T16:02:11Z`, or an age: `90s`, `30m`, `6h`, `2d`.
     ///
     /// - Returns: milliseconds since 1970, nil for anything else.
     static func moment(_ text: String, nowMilliseconds: Int64) -> Int64? {
@@ -83,12 +83,12 @@ struct PushLetterSurvey: Sendable {
 struct Retelling: Sendable {
     let producer: KafkaProducer
     let topic: String
-    /// Devices a second.
+    /// Devices per second.
     let rate: Int
     let nowEpochMilliseconds: Int64
 
-    /// - Returns: how many were written.
-    /// - Throws: `KafkaError` for the first that was not.
+    /// - Returns: the number that were written.
+    /// - Throws: the `KafkaError` of the first that was not.
     func tell(_ devices: [PendingPushKey]) async throws -> Int {
         let start = ContinuousClock.now
         let step = max(1, min(1000, self.rate / 4))

@@ -85,7 +85,7 @@ struct TellCommand: AsyncParsableCommand {
         Self.say("\(try result.get()) devices written to \(common.topics.pushPending)")
     }
 
-    /// Writes to standard output. Who no longer listens ends the program by SIGPIPE, as is the custom.
+    /// Writes to standard output. A reader that is gone ends the program by SIGPIPE, as is customary.
     private static func say(_ text: String) {
         try? FileHandle.standardOutput.write(contentsOf: Data((text + "\n").utf8))
     }
