@@ -1,7 +1,7 @@
-/// The assets that orders name, in 8 MiB however many there are: a Bloom filter.
+/// The assets that orders name, in 8 MiB regardless of their number: a Bloom filter.
 ///
-/// It never forgets an asset that was inserted. It takes some others for inserted: one of 400 with four million
-/// assets; those stay in Redis until the next scan, which counts with another salt.
+/// It never forgets an asset that was inserted. It reports some others as inserted: one of 400 with four million
+/// assets; those stay in Redis until the next scan, which uses another salt.
 struct AssetMarks {
     private static let bitCount: UInt64 = 1 << 26
     private static let hashes: UInt64 = 4
@@ -9,7 +9,7 @@ struct AssetMarks {
     private var words = [UInt64](repeating: 0, count: Int(Self.bitCount / 64))
     private let salt: UInt64
 
-    /// - Parameter salt: another one for each scan.
+    /// - Parameter salt: different for each scan.
     init(salt: UInt64) { self.salt = salt }
 
     mutating func insert(_ digest: some StringProtocol) {
@@ -20,7 +20,7 @@ struct AssetMarks {
         self.places(digest).allSatisfy { self.words[Int($0 >> 6)] & 1 << ($0 & 63) != 0 }
     }
 
-    /// Double hashing. The digests are SHA-256, so any hash spreads them.
+    /// Double hashing. The digests are SHA-256, so any hash distributes them.
     private func places(_ digest: some StringProtocol) -> [UInt64] {
         var first = Hasher()
         first.combine(self.salt)

@@ -1,25 +1,27 @@
 import Redis
 
-/// The scripts about assets. An asset and the mark that it is unused lie in one slot.
+/// The scripts about assets. An asset and its mark as unused are in one slot.
 ///
-/// The mark is `<milliseconds of the server's clock>:<history of the server>`. Packaging with an asset takes it off;
-/// only an asset that kept its mark through the grace period, on a server that lost nothing meanwhile, is deleted.
+/// The mark is `<milliseconds of the server's clock>:<history of the server>`. Packaging with an asset removes it; only
+/// an asset that kept its mark through the grace period, on a server that lost nothing meanwhile, is deleted.
 extension StoreScripts {
-    /// Says whether an asset is there, and takes off the mark that it is unused.
+    /// Checks that an asset exists, and removes its mark as unused.
     ///
-    /// KEYS: asset, mark. Returns 1 if it is there, else 0.
+    /// KEYS: asset, mark. Returns 1 if it exists, else 0.
     static let useAsset = RedisScript(
         """
         if redis.call('EXISTS', KEYS[2]) == 1 then redis.call('DEL', KEYS[2]) end
         return redis.call('EXISTS', KEYS[1])
         """)
 
-    /// Takes in that a scan of all orders found none that names an asset.
+    /// Processes the result of a scan of all orders that found none that names an asset.
     ///
-    /// A server that does not say its history keeps all assets: nobody would notice that it forgot who uses them.
+    /// A server that does not report its history keeps all assets: it would go unnoticed that it forgot which orders
+    /// use them.
     /// KEYS: asset, mark. ARGV: the millisecond, of this server's clock, before which the mark must have been set for
-    /// the asset to go; milliseconds to keep a mark.
-    /// Returns 0 if nothing is to be done, 1 if the asset is marked now, 2 if it waits, and -1 - its bytes if it went.
+    /// the asset to be deleted; milliseconds to keep a mark.
+    /// Returns 0 if nothing is to be done, 1 if the asset is now marked, 2 if it waits, and -1 - its bytes if it was
+    /// deleted.
     static let sweepAsset = RedisScript(
         Self.history + """
             local here = history()
@@ -39,10 +41,10 @@ extension StoreScripts {
             return 1
             """)
 
-    /// Makes one of all packagers the one that sweeps. The first time it is due after a period.
+    /// Makes one of all packagers the one that sweeps. The first sweep is due after a period.
     ///
-    /// KEYS: sweep. ARGV: owner, milliseconds of the lease, milliseconds of the period.
-    /// Returns 1 if it is the owner's, also to renew it; 0 if it is somebody else's or not due.
+    /// KEYS: sweep. ARGV: owner, milliseconds of the lease, milliseconds of the period. Returns 1 if the sweep is the
+    /// owner's, also to renew it; 0 if it is another's or not due.
     static let claimSweep = RedisScript(
         Self.clock + """
             local standing = redis.call('HMGET', KEYS[1], 'due', 'owner', 'lease')
@@ -58,8 +60,8 @@ extension StoreScripts {
             return 1
             """)
 
-    /// Says when the next sweep is due. KEYS: sweep. ARGV: owner, milliseconds until then. Returns 1, or 0 if it was
-    /// somebody else's by now.
+    /// Sets the time of the next sweep. KEYS: sweep. ARGV: owner, milliseconds until then. Returns 1, or 0 if the sweep
+    /// was another owner's by then.
     static let endSweep = RedisScript(
         Self.clock + """
             if redis.call('HGET', KEYS[1], 'owner') ~= ARGV[1] then return 0 end

@@ -1,31 +1,32 @@
 import Redis
 
-/// Finds assets that no order names any more, and deletes them.
+/// Finds assets that are no longer named by any order, and deletes them.
 ///
-/// A scan reads what all orders name, then goes through the assets. One that none names is marked as unused. A later
-/// scan that begins at least a grace period after the mark and again finds no order deletes it, if the mark still is
-/// there. That is safe beside packagers: packaging looks for each asset first and takes its mark off by that; what it
-/// found it may rely on for `AssetTiming.memory`, and Redis refuses its write after `AssetTiming.write`. So whoever saw
-/// the asset before it was marked has written long before the deciding scan began, and whoever saw it later has taken
-/// the mark off. A sweeper that stood still for days, or a second one at the same time, changes nothing about this.
+/// A scan reads the asset lists of all orders, then goes through the assets. One that no order names is marked as
+/// unused. A later scan that begins at least a grace period after the mark and again finds no order deletes it, if the
+/// mark still exists. That is safe beside packagers: packaging checks for each asset first, which removes its mark; it
+/// may rely on an asset that it found for `AssetTiming.memory`, and Redis refuses its write after `AssetTiming.write`.
+/// So a packager that saw the asset before it was marked has written long before the deciding scan began, and one that
+/// saw it later has removed the mark. A sweeper that was suspended for days, or a second one at the same time, changes
+/// nothing about this.
 ///
-/// Broken off at any point it leaves marks, which end by themselves.
+/// If it is interrupted at any point it leaves marks, which expire by themselves.
 ///
 /// In a cluster a scan may miss an order whose slot moves meanwhile. Two scans a grace period apart do not both miss it
 /// unless the slot moves during both; a scan during which slots got other masters decides nothing.
 public struct AssetSweep: Sendable {
-    /// Keys that Redis looks at for one page, of whatever kind.
+    /// Keys that Redis examines for one page, of any kind.
     public static let pageKeys = 500
     /// The time that a mark is kept beyond the grace period.
     private static let markSlack: Duration = .seconds(7 * 24 * 3600)
-    /// Assets that are decided on at once.
+    /// Assets that are decided at once.
     private static let chunk = 100
 
     private let redis: RedisClient
     private let view: ViewWatch
     private let timing: AssetTiming
 
-    /// - Parameter timing: the same for all that package.
+    /// - Parameter timing: the same for all packagers.
     public init(_ view: ViewWatch, timing: AssetTiming = AssetTiming()) {
         self.redis = view.view.redis
         self.view = view
@@ -35,9 +36,9 @@ public struct AssetSweep: Sendable {
     /// The result of a scan.
     public struct Census: Hashable, Sendable {
         public var orders = 0
-        /// Assets that stay.
+        /// Assets that remain.
         public var assets = 0
-        /// Bytes of those; 0 if the user may not ask (`+strlen`).
+        /// Bytes of those; 0 if the user has no permission to query them (`+strlen`).
         public var bytes: Int64 = 0
         /// Assets among them that are marked as unused.
         public var unused = 0
@@ -47,8 +48,10 @@ public struct AssetSweep: Sendable {
 
     /// Scans once.
     ///
-    /// - Parameter pause: called after each page, to keep the rate down and the lease alive; it may throw to break off.
-    /// - Throws: `StoreError`, with code `.incomplete` when the view is restored or slots moved; what `pause` throws.
+    /// - Parameter pause: called after each page, to limit the rate and to keep the lease; it may throw to cancel the
+    ///   scan.
+    /// - Throws: `StoreError`, with code `.incomplete` if the view is being restored or slots moved; any error of
+    ///   `pause`.
     public func run(_ pause: () async throws -> Void) async throws -> Census {
         let topology = try await self.topology()
         let epochs = try await self.view.known()
@@ -96,7 +99,7 @@ public struct AssetSweep: Sendable {
         }
         for reply in try await self.redis.evaluate(invocations) {
             if case .error(let message) = reply {
-                // A value that is no asset is nothing to sweep.
+                // A value that is not an asset cannot be swept.
                 let error = StoreError("sweeping assets", reply: message)
                 guard error.code == .corrupt else { throw error }
             }
@@ -111,7 +114,7 @@ public struct AssetSweep: Sendable {
         }
     }
 
-    /// The assets that some orders name. A value that is no order names nothing that could be served.
+    /// The assets named by some orders. A value that is not an order names nothing that could be served.
     private func assetLists(_ keys: [String]) async throws -> [String] {
         let field = RedisArgument.string(OrderField.assets.rawValue)
         return try await self.pipeline(keys.map { RedisCommand("HGET", .string($0), field) }).compactMap { reply in
@@ -125,7 +128,7 @@ public struct AssetSweep: Sendable {
 
     private func count(_ digests: [String], _ census: inout Census) async throws {
         for reply in try await self.pipeline(digests.map { RedisCommand("STRLEN", .string(StoreKeys.asset($0))) }) {
-            // One that was deleted just now has no length; one that may not be asked for has none to be told.
+            // One that was deleted just now has no length; without permission no length is known.
             guard reply != .integer(0) else { continue }
             census.assets += 1
             census.bytes += reply.integer ?? 0
@@ -148,7 +151,7 @@ public struct AssetSweep: Sendable {
         return (keys.compactMap(\.text), place.master, place.next(behind: next, in: topology))
     }
 
-    /// Milliseconds of each server's clock.
+    /// The time of each server's clock in milliseconds.
     private func clocks(_ topology: RedisTopology) async throws -> [RedisMaster?: Int64] {
         let places: [RedisMaster?] = topology.masters.isEmpty ? [nil] : topology.masters.map { $0 }
         let replies = try await self.pipeline(
@@ -178,9 +181,9 @@ public struct AssetSweep: Sendable {
 }
 
 extension AssetSweep {
-    /// Takes the sweeping on, or renews the lease of it.
+    /// Claims the sweep, or renews its lease.
     ///
-    /// - Returns: false when it is not due, or in others' hands.
+    /// - Returns: false if it is not due, or another owner has it.
     public func claim(by owner: String, lease: Duration, period: Duration) async throws -> Bool {
         try await self.evaluate([
             RedisInvocation(
@@ -191,7 +194,7 @@ extension AssetSweep {
         ]).first?.integer == 1
     }
 
-    /// Says that it is done, and due again after a period.
+    /// Ends the sweep, and makes it due again after a period.
     public func end(by owner: String, period: Duration) async throws {
         _ = try await self.evaluate([
             RedisInvocation(

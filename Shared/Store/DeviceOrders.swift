@@ -2,40 +2,40 @@ public import Model
 public import NIOCore
 public import Redis
 
-/// Answers what changed for a device since a tag.
+/// Answers which orders of a device changed since a tag.
 ///
 /// The tag is a stamp of the store's clock (see `StoreScripts.write`). The orders of a device are not read in one
 /// instant: one order could be read, then change, then another could change and be read with a higher stamp. A tag of
-/// that higher stamp would hide the first change for ever. So a tag is always lower than the store's clock was before
-/// the reading began; what changed during the reading is reported again the next time, which is harmless.
+/// that higher stamp would hide the first change forever. So a tag is always lower than the store's clock was before
+/// the reading began; changes during the reading are reported again the next time, which is harmless.
 /// An order that the device registered for after it got its tag counts as changed at that moment: it may have changed
 /// between its fetch and its registration, and an older stamp than the tag would hide that.
 /// Only a clock that is set back can hide a change, for those devices that asked in the time that then runs twice.
 public struct DeviceOrders: Sendable {
-    /// Most orders that are read in one go.
+    /// Most orders that are read at once.
     static let page = 500
 
     private let redis: RedisClient
     private let memory: ViewMemory
 
-    /// - Parameter memory: says whether what is missing does not exist.
+    /// - Parameter memory: decides if a missing key does not exist.
     public init(redis: RedisClient, memory: ViewMemory) {
         self.redis = redis
         self.memory = memory
     }
 
-    /// The answer that a device is given.
+    /// The answer for a device.
     public enum Listing: Hashable, Sendable {
         case changed(Changes)
-        /// Nothing since the tag. The device has orders.
+        /// Nothing has changed since the tag. The device has orders.
         case unchanged
         /// The device has no orders of the type.
         case unknown
-        /// There seems to be nothing, but the view is not complete, or orders of the type are awaited.
+        /// Nothing was found, but the view is not complete, or orders of the type are awaited.
         case uncertain
     }
 
-    /// What changed.
+    /// The changes since a tag.
     public struct Changes: Hashable, Sendable {
         /// Sorted.
         public let orders: [OrderIdentifier]
@@ -43,12 +43,12 @@ public struct DeviceOrders: Sendable {
         public let tag: String
     }
 
-    /// Lists what changed. That there is nothing is only said if the view was complete while it was read.
+    /// Lists the changes. An empty result is only reported if the view was complete while it was read.
     ///
-    /// A list from a view that is not complete needs no such care: what comes later has a higher stamp.
+    /// A list from a view that is not complete needs no such care: later changes have a higher stamp.
     /// - Parameters:
-    ///   - tag: from the last answer; empty or not ours means everything.
-    ///   - isBrief: looks first whether the device is known at all, with two small commands to one server.
+    ///   - tag: from the last answer; everything is listed if it is empty or not one of ours.
+    ///   - isBrief: true to check first if the device is known at all, with two small commands to one server.
     /// - Returns: fails with `RedisError` or `StoreError`.
     public func listing(
         of device: DeviceIdentifier, type: OrderTypeIdentifier, since tag: String, isBrief: Bool = false,
@@ -66,7 +66,7 @@ public struct DeviceOrders: Sendable {
         }
     }
 
-    /// The question of a device.
+    /// The request of a device.
     private struct Question: Sendable {
         let device: DeviceIdentifier
         let type: OrderTypeIdentifier
@@ -88,7 +88,7 @@ public struct DeviceOrders: Sendable {
         }
     }
 
-    /// Says that there is nothing, if the epochs behind it allow that.
+    /// Returns the empty answer, if the epochs read after it allow that.
     private func judged(
         _ replies: some Collection<RedisValue>, _ anchors: [String], _ known: ViewMemory.Known, _ question: Question,
         _ listing: Listing, on eventLoop: any EventLoop
@@ -106,7 +106,7 @@ public struct DeviceOrders: Sendable {
         }
     }
 
-    /// Lists between two looks at the histories of the servers.
+    /// Lists between two checks of the servers' histories.
     private func certainListing(_ question: Question, on eventLoop: any EventLoop) -> EventLoopFuture<Listing> {
         self.memory.look(on: eventLoop).flatMap { before in
             self.read(question, on: eventLoop).flatMap { found in
@@ -121,12 +121,12 @@ public struct DeviceOrders: Sendable {
         }
     }
 
-    /// Reads what changed, nil for nothing, and the orders of the device.
+    /// Reads the changes, nil for none, and the orders of the device.
     private func read(
         _ question: Question, on eventLoop: any EventLoop
     ) -> EventLoopFuture<(changes: Changes?, orders: [OrderIdentifier])> {
         let type = question.type
-        // The clock first: what is registered behind it is later than the next tag.
+        // The clock first: a registration after it is later than the next tag.
         let tag = DeviceTag(question.device, type)
         let first = [
             RedisCommand("TIME"), RedisCommand("SMEMBERS", .string(StoreKeys.listed(tag))),
@@ -146,7 +146,7 @@ public struct DeviceOrders: Sendable {
         }
     }
 
-    /// The orders of a device's set, each with the microsecond in which the device registered for it.
+    /// The orders of a device's set, each with the microsecond of the device's registration for it.
     ///
     /// 0 for one without a stamp: its registration is older than any tag.
     /// - Parameter stamps: order, stamp, order, stamp, …
@@ -162,7 +162,8 @@ public struct DeviceOrders: Sendable {
         }
     }
 
-    /// Reads when each order changed for the device, page by page: other commands need not wait for all of them.
+    /// Reads the time when each order changed for the device, page by page: other commands need not wait for all of
+    /// them.
     private func stamps(
         _ orders: ArraySlice<(OrderIdentifier, Int64)>, _ type: OrderTypeIdentifier,
         _ before: [(OrderIdentifier, Int64)], on eventLoop: any EventLoop
@@ -188,18 +189,18 @@ public struct DeviceOrders: Sendable {
         }
     }
 
-    /// The answer, from what was read.
+    /// The answer, from the values read.
     ///
     /// - Parameters:
-    ///   - stamps: of the device's orders, or of their registration where that came later.
+    ///   - stamps: those of the device's orders, or of their registration if that was later.
     ///   - since: the tag's stamp.
     ///   - clock: the store's clock before the stamps were read, microseconds.
     static func changes(_ stamps: [(OrderIdentifier, Int64)], since: Int64, clock: Int64) -> Changes? {
-        // A tag ahead of the clock is not ours, or the clock was set back.
+        // A tag ahead of the clock is not one of ours, or the clock was set back.
         let changed = since >= clock ? stamps : stamps.filter { $0.1 > since }
         guard let highest = changed.map(\.1).max() else { return nil }
         let orders = changed.map(\.0).sorted { $0.rawValue < $1.rawValue }
-        // A write that comes after the reading may still get the very microsecond of the clock.
+        // A write after the reading may still get the very microsecond of the clock.
         return Changes(orders: orders, tag: String(min(highest, clock - 1)))
     }
 

@@ -3,12 +3,12 @@ import Redis
 
 /// The keys that the format before this one left in Redis, and their removal.
 ///
-/// There the keys of a device's side named the device in clear, so a device could choose their slots. All else was as
-/// it is. The epoch had another name as well: for this version such a view is missing, and packagers restore the
-/// registrations from Kafka, while services of the earlier version go on with theirs. Each registration that those take
-/// meanwhile is with the order, which both versions share, and is moved when the earlier keys are removed.
+/// In it the keys of a device's side named the device in clear, so a device could choose their slots. Everything else
+/// was the same. The epoch had another name as well: for this version such a view is missing, and packagers restore the
+/// registrations from Kafka, while services of the earlier version continue with theirs. Each registration that those
+/// accept meanwhile is with the order, which both versions share, and is moved when the earlier keys are removed.
 public struct EarlierFormat: Sendable {
-    /// Keys that Redis looks at for one page.
+    /// Keys that Redis examines for one page.
     private static let pageKeys: Int64 = 1000
     private static let prefix = "waybill:device:{"
     private static let what = "removing the earlier format"
@@ -26,7 +26,7 @@ public struct EarlierFormat: Sendable {
     private static func plan(_ anchor: String?) -> String { StoreKeys.anchored("waybill:restore:plan", anchor) }
     private static let jobs = "waybill:restore:{jobs}"
 
-    /// True if anything of it may be left.
+    /// True if any key of it may be left.
     public func isThere() async throws(StoreError) -> Bool {
         try await self.view.awaitPlaces()
         let keys = self.view.places.flatMap { [Self.epoch($0), Self.tails($0), Self.plan($0)] }
@@ -35,7 +35,7 @@ public struct EarlierFormat: Sendable {
         return replies.contains { $0.integer == 1 }
     }
 
-    /// Says to services of the earlier version that their view is not complete, before parts of it go.
+    /// Marks the view as incomplete for services of the earlier version, before parts of it are removed.
     public func invalidate() async throws(StoreError) { try await self.delete(self.view.places.map(Self.epoch)) }
 
     /// Forgets that there was such a format.
@@ -44,10 +44,10 @@ public struct EarlierFormat: Sendable {
             self.view.places.flatMap { [Self.epoch($0), Self.tails($0), Self.plan($0)] } + [Self.jobs])
     }
 
-    /// Removes some keys of it, and moves the registrations among them that are still with their orders.
+    /// Removes some keys of it, and moves those of their registrations that are still with their orders.
     ///
-    /// - Parameter cursor: of the page before; nil begins.
-    /// - Returns: how many keys were removed, and where to go on; nil at the end.
+    /// - Parameter cursor: that of the page before; nil begins.
+    /// - Returns: the number of keys removed, and the cursor to continue with; nil at the end.
     public func removePage(from cursor: String?) async throws(StoreError) -> (removed: Int, next: String?) {
         // Three kinds: waybill:device:{…}, waybill:device-stamps:{…}, waybill:device-ended:{…}. A hyphen that is not
         // the first in its brackets would be a range.
@@ -81,7 +81,7 @@ public struct EarlierFormat: Sendable {
 }
 
 extension Registrations {
-    /// Sees to it that registrations that are with their orders are with their device as well.
+    /// Ensures that registrations that are with their orders are with their device as well.
     fileprivate func list(_ keys: [RegistrationKey]) async throws(StoreError) {
         let what = "listing registrations"
         let stamps = try await self.pipeline(

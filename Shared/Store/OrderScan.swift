@@ -1,43 +1,43 @@
 public import Model
 public import Redis
 
-/// Goes through all orders of a type, and remembers how far somebody came.
+/// Goes through all orders of a type, and stores its progress.
 ///
-/// An order that is there from the beginning to the end is seen at least once; one that comes or goes meanwhile may be
-/// seen or not, one may be seen twice.
-/// Source: Redis SCAN, "Scan guarantees"; an iteration may be broken off and gone on with, since its state is in the
+/// An order that exists from the beginning to the end is seen at least once; one that is added or removed meanwhile may
+/// be seen or not, one may be seen twice.
+/// Source: Redis SCAN, "Scan guarantees"; an iteration may be interrupted and continued, since its state is in the
 /// cursor alone
 ///
-/// In a cluster one master after the other is gone through. If slots get other masters meanwhile it begins anew; while
-/// a slot is on its way from a master that was not asked yet to one that was, orders may be missed.
+/// In a cluster one master after the other is scanned. If slots get other masters meanwhile it starts over; while a
+/// slot is being moved from a master that was not scanned yet to one that was, orders may be missed.
 public struct OrderScan: Sendable {
-    /// Keys that Redis looks at for one page, of whatever kind.
+    /// Keys that Redis examines for one page, of any kind.
     static let pageKeys: Int64 = 100
-    /// How long a bookmark is kept, in seconds.
+    /// The time for which a bookmark is kept, in seconds.
     static let bookmarkSeconds: Int64 = 7 * 24 * 3600
 
     private let redis: RedisClient
 
     public init(redis: RedisClient) { self.redis = redis }
 
-    /// Some orders, and where to go on.
+    /// Some orders, and the cursor to continue with.
     public struct Page: Hashable, Sendable {
         /// Each once; often empty.
         public let orders: [OrderKey]
-        /// nil behind the last page.
+        /// nil after the last page.
         public let next: String?
     }
 
     /// Reads a page.
     ///
-    /// - Parameter cursor: from the page before; nil begins.
+    /// - Parameter cursor: that of the page before; nil begins.
     public func page(of type: OrderTypeIdentifier, from cursor: String?) async throws(StoreError) -> Page {
-        // An order type has none of the characters that mean something in a pattern.
+        // An order type has none of the characters that are special in a pattern.
         let pattern = StoreKeys.orders(type)
         let (keys, next) = try await self.keys("\(pattern.prefix)*\(pattern.suffix)", from: cursor)
         var seen: Set<OrderKey> = []
         let orders = keys.compactMap { key -> OrderKey? in
-            // What only looks like an order's key is nobody's order.
+            // A key that merely looks like an order's is skipped.
             guard let text = key.text, text.hasPrefix(pattern.prefix), text.hasSuffix(pattern.suffix),
                 let order = try? OrderIdentifier(String(text.dropFirst(pattern.prefix.count).dropLast()))
             else { return nil }
@@ -47,9 +47,9 @@ public struct OrderScan: Sendable {
         return Page(orders: orders, next: next)
     }
 
-    /// Some keys, and where to go on.
+    /// Some keys, and the cursor to continue with.
     ///
-    /// - Parameter count: how many keys Redis looks at, of whatever kind.
+    /// - Parameter count: the number of keys that Redis examines, of any kind.
     func keys(
         _ pattern: String, from cursor: String?, count: Int64 = pageKeys
     ) async throws(StoreError) -> (keys: [RedisValue], next: String?) {
@@ -66,11 +66,11 @@ public struct OrderScan: Sendable {
         return (keys, place.next(behind: next, in: topology))
     }
 
-    /// Whether a text can be a cursor; only a page tells whether it leads anywhere.
+    /// True if a text has the form of a cursor; only reading a page shows if it is valid.
     public static func isCursor(_ text: String) -> Bool { ScanCursor.isCursor(text) }
 
-    /// Names the running server, or all masters of a cluster. A cursor means nothing to another one, nor to the same
-    /// one after a restart, which sorts its keys by another seed.
+    /// The identifier of the running server, or of all masters of a cluster. A cursor is meaningless for another one,
+    /// and also for the same one after a restart, which sorts its keys by another seed.
     public func serverIdentifier() async throws(StoreError) -> String {
         let topology = try await self.topology()
         guard !topology.masters.isEmpty else { return try await self.serverIdentifier(at: nil) }
@@ -85,7 +85,7 @@ public struct OrderScan: Sendable {
         for line in (reply.text ?? "").split(whereSeparator: \.isNewline) where line.hasPrefix("run_id:") {
             return String(line.dropFirst("run_id:".count))
         }
-        // A server that does not say who it is may be another one each time.
+        // A server that does not report an identifier may be another one each time.
         return ""
     }
 
@@ -97,19 +97,19 @@ public struct OrderScan: Sendable {
         }
     }
 
-    /// What was remembered about a type.
+    /// The bookmark of a type.
     public func bookmark(of type: OrderTypeIdentifier) async throws(StoreError) -> [UInt8]? {
         try await self.send(RedisCommand("GET", .string(StoreKeys.bookmark(type)))).bytes
     }
 
-    /// Remembers for a week.
+    /// Stores a bookmark for a week.
     public func keep(_ bookmark: [UInt8], of type: OrderTypeIdentifier) async throws(StoreError) {
         _ = try await self.send(
             RedisCommand(
                 "SET", .string(StoreKeys.bookmark(type)), .bytes(bookmark), "EX", .integer(Self.bookmarkSeconds)))
     }
 
-    /// Forgets.
+    /// Deletes the bookmark.
     public func forget(_ type: OrderTypeIdentifier) async throws(StoreError) {
         _ = try await self.send(RedisCommand("DEL", .string(StoreKeys.bookmark(type))))
     }

@@ -1,34 +1,34 @@
 public import Model
 import Redis
 
-/// Reading orders with a bound on what is in memory at once.
+/// Reads orders with a bound on the memory in use at once.
 extension OrderStore {
-    /// A document of at most so many bytes comes with the first answer; of a larger one only its size does.
+    /// The most bytes of a document that comes with the first answer; of a larger one only its size does.
     public static let smallDocument = 16 << 10
     /// Most bytes of larger documents that are read at once. One alone may be larger.
     public static let pageBytes = 4 << 20
 
-    /// The result of a first look at an order.
+    /// The result of the first read of an order.
     public enum Sight: Sendable {
         /// It was read; nil for an unknown order.
         case read(Result<StoredOrder?, StoreError>)
-        /// Its document has so many bytes and was left where it is.
+        /// Its document has this many bytes and was not read.
         case large(bytes: Int)
     }
 
-    /// Takes a first look at some orders, in one go: all but the documents that are large.
+    /// Reads some orders for the first time, in one pipeline: everything but large documents.
     ///
-    /// - Returns: one sight per key, in order. An order that cannot be read now, as when one of several servers is
-    ///   away, is a failure with code `.unavailable` in its place.
-    /// - Throws: as `orders`.
+    /// - Returns: one sight per key, in order. An order that cannot be read at the moment, as when one of several
+    ///   servers is down, is a failure with code `.unavailable` in its place.
+    /// - Throws: the errors of `orders`.
     public func look(at keys: [OrderKey]) async throws(StoreError) -> [Sight] {
         try await self.read(keys, documentsUpTo: Self.smallDocument)
     }
 
-    /// Reads some orders whole, however large.
+    /// Reads some orders whole, whatever their size.
     ///
-    /// - Parameter keys: of one of the `pages`, so that memory and the deadline of the answers hold.
-    /// - Returns: as `look`.
+    /// - Parameter keys: those of one of the `pages`, so that the bounds on memory and on the answers' deadline hold.
+    /// - Returns: the same as `look`.
     public func eachOrder(_ keys: [OrderKey]) async throws(StoreError) -> [Result<StoredOrder?, StoreError>] {
         guard !keys.isEmpty else { return [] }
         return try await self.read(keys, documentsUpTo: Int.max).map { sight in
@@ -53,9 +53,9 @@ extension OrderStore {
     }
 
     private func read(_ keys: [OrderKey], documentsUpTo limit: Int) async throws(StoreError) -> [Sight] {
-        // The epochs behind the orders, on the same connections: had the view been incomplete in between, they would
-        // be others than those that were known before. An order that is led elsewhere, behind an epoch that was read
-        // already, has no answer: a node that lost what it had just got would be taken for one without the order.
+        // The epochs after the orders, on the same connections: if the view had been incomplete in between, they would
+        // differ from those known before. An order that is redirected, to be read after an epoch that was read already,
+        // has no answer: a node that lost what it had just received would be taken for one without the order.
         let epochs = try await self.view?.known()
         let checks = self.view?.view.epochCommands ?? []
         let replies: [RedisValue]
@@ -72,7 +72,7 @@ extension OrderStore {
         if let epochs { try self.view?.check(replies.dropFirst(keys.count), against: epochs) }
         return zip(keys, replies).map { key, reply in
             if let epochs, epochs.awaited.contains(key.orderType) {
-                // The order that is there may be older than the one that was published.
+                // The order that exists may be older than the published one.
                 return .read(
                     .failure(StoreError(.unavailable, "orders of \(key.orderType) are still to be restored")))
             }
@@ -80,7 +80,7 @@ extension OrderStore {
         }
     }
 
-    /// The fields that are read of an order.
+    /// The fields of an order that are read.
     private static let fields = RedisArgument.encoded(
         RedisEncodedArguments(
             [

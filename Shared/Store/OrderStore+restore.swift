@@ -1,21 +1,21 @@
 public import Model
 import Redis
 
-/// What restoring needs: comparing by versions, and writing what is newer than what stands.
+/// Operations for restoring: comparing by versions, and writing orders that are newer than the stored ones.
 extension OrderStore {
-    /// What decides whether an order is newer than another state of it.
+    /// The facts that decide if an order is newer than another state of it.
     public struct Standing: Hashable, Sendable {
         public let version: Int64
         public let modifiedEpochSeconds: Int64
         public let isRemoved: Bool
 
-        /// Whether a version would lie behind.
+        /// True if a version is not newer than this one.
         public func isAsNew(asVersion version: Int64, modifiedEpochSeconds: Int64) -> Bool {
             (self.version, self.modifiedEpochSeconds) >= (version, modifiedEpochSeconds)
         }
     }
 
-    /// What stands of some orders, complete view or not; nil for an unknown or damaged one.
+    /// The stored states of some orders, with a complete view or not; nil for an unknown or damaged one.
     public func standing(_ keys: [OrderKey]) async throws(StoreError) -> [Standing?] {
         let replies: [RedisValue]
         do {
@@ -42,20 +42,20 @@ extension OrderStore {
         return standing
     }
 
-    /// What to put back of one order.
+    /// The state of one order to restore.
     public enum Restored: Sendable {
-        /// As it was published, in a new signature.
+        /// As published, with a new signature.
         case version(OrderState, StoredPackage)
-        /// A removed order with what idempotence needs.
+        /// A removed order with the data that idempotence needs.
         case removed(OrderState)
-        /// A removed order of which only the moment is known.
+        /// A removed order of which only the time of removal is known.
         case forgotten(OrderKey, epochMilliseconds: Int64)
     }
 
-    /// Puts orders back, each only if what stands is older.
+    /// Restores orders, each only if the stored one is older.
     ///
-    /// - Parameter begun: before any asset of these orders was looked for.
-    /// - Returns: how many were written.
+    /// - Parameter begun: a time before any asset of these orders was looked up.
+    /// - Returns: the number written.
     /// - Throws: `StoreError`; doing it again is safe.
     public func restore(_ orders: [Restored], begun: PackagingStart = .now) async throws(StoreError) -> Int {
         guard !orders.isEmpty else { return 0 }

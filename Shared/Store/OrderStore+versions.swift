@@ -2,9 +2,9 @@ public import Model
 import Redis
 
 extension OrderStore {
-    /// Which versions of some orders stand in Redis, removals included.
+    /// The versions of some orders in Redis, removals included.
     ///
-    /// - Returns: one per key, in order; nil for an order that is not there.
+    /// - Returns: one per key, in order; nil for an order that does not exist.
     /// - Throws: `StoreError`; `.corrupt` if one of the keys holds something else.
     public func versions(of keys: [OrderKey]) async throws(StoreError) -> [Int64?] {
         let what = "reading versions"

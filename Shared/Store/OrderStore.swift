@@ -1,42 +1,43 @@
 public import Model
 public import Redis
 
-/// The orders as the packager sees them: state in, state and package out, each write a compare-and-set.
+/// The orders from the packager's point of view: reads states, writes states and packages, each write a
+/// compare-and-set.
 ///
-/// All calls are pipelined over many orders; what fails for one order fails for it alone.
+/// All calls are pipelined over many orders; a failure of one order affects it alone.
 public struct OrderStore: Sendable {
-    /// How long the trace of a removed order is kept, in seconds. It stops a redelivered change from bringing the
-    /// order back, so it must outlive any redelivery; a week is Kafka's default retention.
+    /// The time for which the trace of a removed order is kept, in seconds. It stops a redelivered change from bringing
+    /// the order back, so it must outlive any redelivery; a week is Kafka's default retention.
     static let removedSeconds: Int64 = 7 * 24 * 3600
 
-    /// The time that it is remembered that an order was removed, in seconds, by a key of some 130 bytes. Whoever has
-    /// its token is told so as long; after that the order counts as one that may be on its way.
+    /// The time for which the removal of an order is remembered, in seconds, by a key of some 130 bytes. A client that
+    /// has its token gets that answer for as long; after that the order counts as one that may still come.
     static let goneSeconds: Int64 = 90 * 24 * 3600
 
     let redis: RedisClient
     let view: ViewWatch?
     private let present = PresentAssets()
-    /// The times that assets live that nobody names. The same for all that package.
+    /// The times that unused assets live. The same for all packagers.
     var timing = AssetTiming()
 
-    /// - Parameter view: sees to it that no order is read from a view that is not complete; nil reads what there is.
+    /// - Parameter view: ensures that no order is read from a view that is not complete; nil reads the present keys.
     public init(redis: RedisClient, view: ViewWatch? = nil) {
         self.redis = redis
         self.view = view
     }
 
-    /// An order as it stands in Redis, without the bytes of its package.
+    /// An order as stored in Redis, without the bytes of its package.
     public struct StoredOrder: Sendable {
         public let state: OrderState
-        /// Moves with each write of the order, also with one that leaves the version alone.
+        /// Changes with each write of the order, also with one that keeps the version.
         public let revision: Int64
         /// Without quotes; empty for a removed order.
         public let entityTag: String
         /// Digests, in the order of the archive.
         public let assets: [String]
-        /// Which certificates the package's signature has inside; empty if that is not known.
+        /// The certificates inside the package's signature; empty if not known.
         public var signer = ""
-        /// Digest of all that the package holds but for the signature; empty if that is not known.
+        /// Digest of everything in the package except the signature; empty if not known.
         public var content = ""
         /// The version whose announcement is not known to be done, empty if there is none.
         public var unannounced = ""
@@ -47,10 +48,10 @@ public struct OrderStore: Sendable {
     /// Reads some orders.
     ///
     /// - Returns: one result per key, in order: nil for an unknown order, `StoreError` with code `.corrupt` for one
-    ///   that cannot be understood.
-    /// - Throws: `StoreError` with code `.unavailable`, also when Redis answers with an error that is not about one
-    ///   order: nobody may take an order for damaged that could only not be read now. With code `.incomplete` when an
-    ///   order may only seem to be unknown.
+    ///   that cannot be parsed.
+    /// - Throws: `StoreError` with code `.unavailable`, also if Redis answers with an error that is not about one
+    ///   order: an order that merely could not be read at the moment must not count as damaged. With code `.incomplete`
+    ///   if an order may only seem to be unknown.
     public func orders(_ keys: [OrderKey]) async throws(StoreError) -> [Result<StoredOrder?, StoreError>] {
         var orders: [Result<StoredOrder?, StoreError>] = []
         var large: [(item: Int, bytes: Int)] = []
@@ -69,18 +70,18 @@ public struct OrderStore: Sendable {
         return orders
     }
 
-    /// What to write for one order.
+    /// The write of one order.
     public struct Write: Sendable {
         public enum Content: Sendable {
             /// A new version with its package.
             case version(StoredPackage)
             /// A new version that follows from no change, marked as unannounced until `settle`.
             case unannouncedVersion(StoredPackage)
-            /// The same version in a package that is signed anew. Devices need not know.
+            /// The same version in a package with a new signature. Devices need not be notified.
             case signature(StoredPackage)
-            /// The same version; only what was applied moved on.
+            /// The same version; only the applied positions advanced.
             case positions
-            /// The order is gone; only what idempotence needs stays, for a week.
+            /// The order is removed; only the data that idempotence needs stays, for a week.
             case removal
         }
         public let state: OrderState
@@ -95,7 +96,7 @@ public struct OrderStore: Sendable {
         }
     }
 
-    /// The bytes of a package but for its assets.
+    /// The bytes of a package except its assets.
     public struct StoredPackage: Sendable {
         public let head: [UInt8]
         /// Digests, in the order of the archive.
@@ -103,14 +104,14 @@ public struct OrderStore: Sendable {
         public let tail: [UInt8]
         /// Without quotes.
         public let entityTag: String
-        /// Which certificates the signature has inside.
+        /// The certificates inside the signature.
         public let signer: String
-        /// Digest of all that the package holds but for the signature.
+        /// Digest of everything in the package except the signature.
         public let content: String
 
         /// - Parameters:
-        ///   - signer: empty makes the order one to be signed anew.
-        ///   - content: empty makes the order one to be packaged anew.
+        ///   - signer: empty marks the order to be signed again.
+        ///   - content: empty marks the order to be packaged again.
         public init(
             head: [UInt8], assets: [String], tail: [UInt8], entityTag: String, signer: String = "",
             content: String = ""
@@ -124,18 +125,18 @@ public struct OrderStore: Sendable {
         }
     }
 
-    /// Whether a write took place.
+    /// The outcome of a write.
     public enum WriteOutcome: Hashable, Sendable {
         case written
-        /// Another worker wrote in between: read again and fold anew.
+        /// Another worker wrote in between: read and fold again.
         case conflict
-        /// Redis refused this write, with its words.
+        /// Redis refused this write, with its error text.
         case refused(String)
     }
 
-    /// Writes some orders, each only if its revision still is the expected one.
+    /// Writes some orders, each only if its revision is still the expected one.
     ///
-    /// - Parameter begun: before any asset of these orders was looked for.
+    /// - Parameter begun: a time before any asset of these orders was looked up.
     /// - Returns: one outcome per write, in order.
     /// - Throws: `StoreError` with code `.unavailable`; then it is unknown which writes took place, and writing again
     ///   after reading again is safe.
@@ -171,9 +172,9 @@ public struct OrderStore: Sendable {
         write.assets.isEmpty ? 0 : begun.epochMilliseconds + self.timing.write.wholeMilliseconds
     }
 
-    /// Takes the marks of announced versions off, each unless another one was set meanwhile.
+    /// Removes the marks of announced versions, each unless another one was set meanwhile.
     ///
-    /// - Parameter marks: as read, `StoredOrder.unannounced`.
+    /// - Parameter marks: as read from `StoredOrder.unannounced`.
     public func settle(_ marks: [(key: OrderKey, mark: String)]) async throws(StoreError) {
         guard !marks.isEmpty else { return }
         let invocations = marks.map {
@@ -193,7 +194,7 @@ public struct OrderStore: Sendable {
         }
     }
 
-    /// Puts assets where they are missing.
+    /// Writes assets that are missing.
     ///
     /// - Parameter assets: digest and ready ZIP entry.
     public func putAssets(_ assets: [(digest: String, entry: [UInt8])]) async throws(StoreError) {
@@ -204,7 +205,7 @@ public struct OrderStore: Sendable {
 
     /// The same for a caller that can do without some of them.
     ///
-    /// - Returns: the digests of those that Redis did not take, with its words.
+    /// - Returns: the digests of those that Redis refused, with its error texts.
     private func putEachAsset(
         _ assets: [(digest: String, entry: [UInt8])]
     ) async throws(StoreError) -> [String: String] {
@@ -224,7 +225,7 @@ public struct OrderStore: Sendable {
         var missing: [(digest: String, entry: [UInt8])] = []
         for (asset, reply) in zip(assets, present) {
             if case .error(let message) = reply {
-                // It may be marked as unused still.
+                // It may still be marked as unused.
                 refused[asset.digest] = message
             } else if reply.integer != 1 {
                 missing.append(asset)
@@ -240,7 +241,7 @@ public struct OrderStore: Sendable {
         return refused
     }
 
-    /// The same for a caller that confirms the epochs afterwards: an asset that was found under them is not looked for
+    /// The same for a caller that confirms the epochs afterwards: an asset that was found under them is not looked up
     /// again.
     public func putEachAsset(
         _ assets: [(digest: String, entry: [UInt8])], under epochs: View.Epochs?
@@ -255,7 +256,7 @@ public struct OrderStore: Sendable {
         return refused
     }
 
-    /// Sends commands in one go.
+    /// Sends commands in one pipeline.
     func pipeline(
         _ commands: [RedisCommand], checkedBy checks: [RedisCommand] = [], _ operation: String
     ) async throws(StoreError) -> [RedisValue] {
@@ -276,17 +277,17 @@ extension OrderStore.Write {
         }
     }
 
-    /// How the script treats the hash.
+    /// The script's mode for the hash.
     var mode: String {
         switch self.content {
         case .version, .unannouncedVersion: "version"
-        // Both leave the rest of the hash, and the stamp, as they are.
+        // Both leave the rest of the hash, and the stamp, unchanged.
         case .positions, .signature: "positions"
         case .removal: "removal"
         }
     }
 
-    /// What is written, in one HSET.
+    /// The fields to write, in one HSET.
     var fields: [(OrderField, RedisArgument)] {
         let applied: [(OrderField, RedisArgument)] = [
             (.sources, .bytes(self.state.sourcesBytes)), (.recent, .bytes(self.state.recentBytes)),

@@ -2,16 +2,16 @@ public import Model
 public import NIOCore
 import Redis
 
-/// The reads that come before somebody is refused.
+/// The reads before a client is refused.
 extension PackageReader {
     /// The facts about an order that is about to be refused.
     public struct Standing: Sendable, Hashable {
-        /// True if the view was complete when the order was looked for, and its type was not awaited. If not, an order
-        /// that is missing may exist, and one that is there may be old.
+        /// True if the view was complete when the order was looked up, and its type was not awaited. If not, a missing
+        /// order may exist, and a present one may be old.
         public let isComplete: Bool
         /// Nil for an order that is unknown or removed.
         public let stamp: Stamp?
-        /// True if it was removed, and that lately enough for its trace to be here still.
+        /// True if it was removed, and recently enough for its trace to exist.
         public let isRemoved: Bool
         /// The token that a removed order had.
         public let removedToken: AuthenticationToken?
@@ -25,7 +25,7 @@ extension PackageReader {
             self.removedToken = removedToken
         }
 
-        /// - Parameter values: of the fields of a stamp.
+        /// - Parameter values: those of the fields of a stamp.
         init(isComplete: Bool, _ values: [RedisValue]) throws {
             let isRemoved = values.count >= 5 && values[4].text == "1"
             self.init(
@@ -34,9 +34,9 @@ extension PackageReader {
         }
     }
 
-    /// Looks at an order without a byte of its package, for whoever may be about to refuse it.
+    /// Looks up an order without a byte of its package, for a request that may be refused.
     ///
-    /// Two small commands in one go as long as the view is known to be complete, see `ViewMemory`.
+    /// Two small commands in one pipeline as long as the view is known to be complete, see `ViewMemory`.
     /// - Returns: fails with `RedisError` or `StoreError`.
     public func standing(of key: OrderKey, on eventLoop: any EventLoop) -> EventLoopFuture<Standing> {
         guard let known = self.memory.known() else { return self.certainStanding(of: key, on: eventLoop) }
@@ -72,10 +72,10 @@ extension PackageReader {
         }
     }
 
-    /// The same with a look at the histories of the servers.
+    /// The same with a check of the servers' histories.
     ///
-    /// An order that was missing, and then restored, and then the view was complete: that is why the epoch is read on
-    /// both sides of it.
+    /// An order could be missing, then be restored, and then the view be complete: that is why the epoch is read before
+    /// and after it.
     private func certainStanding(of key: OrderKey, on eventLoop: any EventLoop) -> EventLoopFuture<Standing> {
         let (generation, now) = (self.redis.generation, NIODeadline.now())
         let (anchors, epochs) = self.memory.view.epochReads

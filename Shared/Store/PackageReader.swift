@@ -2,10 +2,10 @@ public import Model
 public import NIOCore
 public import Redis
 
-/// What the gateway reads to answer a fetch, on its own event loop and without copies of package bytes.
+/// The gateway's reads to answer a fetch, on its own event loop and without copies of package bytes.
 public struct PackageReader: Sendable {
     let redis: RedisClient
-    /// Tells whether an order that is missing does not exist.
+    /// Decides if a missing order does not exist.
     public let memory: ViewMemory
 
     public init(redis: RedisClient) {
@@ -13,7 +13,7 @@ public struct PackageReader: Sendable {
         self.memory = ViewMemory(View(redis: redis))
     }
 
-    /// What decides the answer before any package byte is read.
+    /// The values that decide the answer before any package byte is read.
     public struct Stamp: Sendable, Hashable {
         public let token: AuthenticationToken
         public let version: Int64
@@ -23,7 +23,7 @@ public struct PackageReader: Sendable {
         public let entityTag: String
     }
 
-    /// The own parts of a package with the stamp that belongs to them.
+    /// The package's own parts with their stamp.
     public struct Spans: Sendable {
         public let stamp: Stamp
         public let head: ByteBuffer
@@ -46,8 +46,8 @@ public struct PackageReader: Sendable {
 
     /// Reads the stamp alone.
     ///
-    /// - Parameter completion: gets nil for an order that is unknown or removed, or a `RedisError` or `StoreError`; on
-    ///   the event loop. Not a future, whose three allocations this path can do without.
+    /// - Parameter completion: called on the event loop with nil for an order that is unknown or removed, or a
+    ///   `RedisError` or `StoreError`. Not a future, to save its three allocations on this path.
     public func stamp(
         of key: OrderKey, on eventLoop: any EventLoop,
         _ completion: @escaping @Sendable (Result<Stamp?, any Error>) -> Void
@@ -58,14 +58,14 @@ public struct PackageReader: Sendable {
         }
     }
 
-    /// As above, for callers that have time.
+    /// As above, for callers that are not time-critical.
     public func stamp(of key: OrderKey, on eventLoop: any EventLoop) -> EventLoopFuture<Stamp?> {
         let promise = eventLoop.makePromise(of: Stamp?.self)
         self.stamp(of: key, on: eventLoop) { promise.completeWith($0) }
         return promise.futureResult
     }
 
-    /// Reads stamp and package in one go.
+    /// Reads stamp and package in one pipeline.
     ///
     /// - Parameter completion: as for `stamp`.
     public func spans(
@@ -78,7 +78,7 @@ public struct PackageReader: Sendable {
         }
     }
 
-    /// As above, for callers that have time.
+    /// As above, for callers that are not time-critical.
     public func spans(of key: OrderKey, on eventLoop: any EventLoop) -> EventLoopFuture<Spans?> {
         let promise = eventLoop.makePromise(of: Spans?.self)
         self.spans(of: key, on: eventLoop) { promise.completeWith($0) }

@@ -2,10 +2,10 @@ public import Model
 
 /// A picture that orders of one type name by its URL.
 ///
-/// The type belongs to it because the brand says which hosts may be asked, also by way of redirects.
+/// The type is a part of it because the brand determines which hosts may be asked, also by redirects.
 public struct PictureKey: Hashable, Sendable, CustomStringConvertible {
     public let orderType: OrderTypeIdentifier
-    /// As the order says it, but for what the brand says does not tell pictures apart.
+    /// As in the order, without the parts that, by the brand's rules, do not distinguish pictures.
     public let url: String
 
     public init(orderType: OrderTypeIdentifier, url: String) {
@@ -18,7 +18,7 @@ public struct PictureKey: Hashable, Sendable, CustomStringConvertible {
     /// Not for logs: a URL may carry a key.
     public var description: String { "\(self.orderType) \(self.url)" }
 
-    /// Reads what `description` gives; nil for anything else.
+    /// Parses the format of `description`; nil for anything else.
     init?(_ text: String) {
         guard let space = text.firstIndex(of: " "), let type = try? OrderTypeIdentifier(String(text[..<space])) else {
             return nil

@@ -1,29 +1,30 @@
 import Redis
 
-/// What is known about a picture.
+/// The stored data about a picture.
 public struct PictureRecord: Hashable, Sendable {
     /// The picture that was fetched last; nil if none ever was.
     public var content: Content?
-    /// `ETag` of that, to ask whether it still holds.
+    /// Its `ETag`, for conditional requests.
     public var entityTag: String?
-    /// `Last-Modified` of that.
+    /// Its `Last-Modified`.
     public var lastModified: String?
-    /// When the server said last that this is the picture, UNIX seconds; 0 for never.
+    /// The time when the server last confirmed that this is the picture, UNIX seconds; 0 for never.
     public var checkedEpochSeconds: Int64 = 0
     /// Failures since then.
     public var attempts: Int64 = 0
-    /// When it was given up: not to be asked for again before that, UNIX seconds; 0 if it was not.
+    /// The time before which a picture that was given up is not requested again, UNIX seconds; 0 if it was not given
+    /// up.
     public var restsUntilEpochSeconds: Int64 = 0
 
     public init() {}
 
-    /// A picture as packages describe it.
+    /// A picture as described in packages.
     public struct Content: Hashable, Sendable {
-        /// In packages.
+        /// The file name in packages.
         public let name: String
         /// SHA-256 of the picture.
         public let contentDigest: String
-        /// Under which its ready ZIP entry stands.
+        /// The digest under which its ready ZIP entry is stored.
         public let asset: String
         /// CRC-32 of the picture.
         public let checksum: Int64
@@ -46,9 +47,9 @@ enum PictureField: String, CaseIterable {
 }
 
 extension PictureRecord {
-    /// Reads the fields in the order of `PictureField`; nil if there is no such hash.
+    /// Parses the fields in the order of `PictureField`; nil if there is no such hash.
     ///
-    /// What is damaged counts as not there: it is fetched again.
+    /// Damaged values count as missing: the picture is fetched again.
     init?(_ values: [RedisValue]) {
         guard values.count == PictureField.allCases.count, let checked = values[7].integer,
             let attempts = values[8].integer, let rests = values[9].integer

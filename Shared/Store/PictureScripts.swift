@@ -1,7 +1,7 @@
 import Redis
 
-/// The scripts about pictures. All that is waited for lies in one slot, so that nothing falls between two keys; what is
-/// known about a picture lies in the slot of its own.
+/// The scripts about pictures. All waiting pictures are in one slot, so that nothing is lost between two keys; the data
+/// about a picture is in its own slot.
 enum PictureScripts {
     /// Milliseconds of the server's clock: workers need not agree about the time.
     private static let now = """
@@ -10,7 +10,7 @@ enum PictureScripts {
 
         """
 
-    /// Writes a picture's hash anew. KEYS: picture. ARGV: seconds to keep it, then field, value, …
+    /// Replaces a picture's hash. KEYS: picture. ARGV: seconds to keep it, then field, value, …
     static let save = RedisScript(
         """
         redis.call('DEL', KEYS[1])
@@ -19,10 +19,11 @@ enum PictureScripts {
         return 1
         """)
 
-    /// Notes orders that wait for a picture. One that is being fetched or waits for its next attempt keeps its time.
+    /// Notes orders that wait for a picture. A picture that is being fetched or waits for its next attempt keeps its
+    /// time.
     ///
-    /// KEYS: due, waiting. ARGV: picture, most pictures, then order, what it waits with, …
-    /// Returns 1, or 0 when there are too many pictures.
+    /// KEYS: due, waiting. ARGV: picture, most pictures, then order, its waiting record, …
+    /// Returns 1, or 0 if there are too many pictures.
     static let note = RedisScript(
         now + """
             if not redis.call('ZSCORE', KEYS[1], ARGV[1]) and redis.call('ZCARD', KEYS[1]) >= tonumber(ARGV[2]) then
@@ -33,9 +34,10 @@ enum PictureScripts {
             return 1
             """)
 
-    /// Takes pictures that are due and puts them off until the end of the lease, which is who has them.
+    /// Takes pictures that are due and postpones them until the end of the lease, which also identifies their owner.
     ///
-    /// KEYS: due. ARGV: most pictures, milliseconds of the lease. Returns how many there are in all, the lease, those.
+    /// KEYS: due. ARGV: most pictures, milliseconds of the lease. Returns the total number of pictures, the lease, the
+    /// pictures taken.
     static let claim = RedisScript(
         now + """
             local pictures = redis.call(
@@ -45,9 +47,9 @@ enum PictureScripts {
             return {redis.call('ZCARD', KEYS[1]), lease, pictures}
             """)
 
-    /// Puts a picture off if the lease still holds. KEYS: due. ARGV: picture, lease, milliseconds from now.
+    /// Postpones a picture if the lease is still valid. KEYS: due. ARGV: picture, lease, milliseconds from now.
     ///
-    /// Returns the new time, which is a lease as well, or 0 if somebody else has the picture.
+    /// Returns the new time, which is a lease as well, or 0 if another worker has the picture.
     static let postpone = RedisScript(
         now + """
             if tonumber(redis.call('ZSCORE', KEYS[1], ARGV[1]) or '-1') ~= tonumber(ARGV[2]) then return '0' end
@@ -56,9 +58,9 @@ enum PictureScripts {
             return time
             """)
 
-    /// Ends with a picture if nobody waits for it; puts it off if somebody does.
+    /// Removes a picture if no order waits for it; postpones it otherwise.
     ///
-    /// KEYS: due, waiting. ARGV: picture, lease, milliseconds from now, '1' to send away who waits.
+    /// KEYS: due, waiting. ARGV: picture, lease, milliseconds from now, '1' to dismiss the waiting orders.
     static let finish = RedisScript(
         now + """
             if tonumber(redis.call('ZSCORE', KEYS[1], ARGV[1]) or '-1') ~= tonumber(ARGV[2]) then return 0 end
@@ -71,9 +73,9 @@ enum PictureScripts {
             return 1
             """)
 
-    /// Takes orders off that have what they waited for. One that was noted anew meanwhile stays.
+    /// Removes orders that have the picture they waited for. One that was noted again meanwhile stays.
     ///
-    /// KEYS: waiting. ARGV: order, what it waited with, …
+    /// KEYS: waiting. ARGV: order, its waiting record, …
     static let settle = RedisScript(
         """
         for index = 1, #ARGV, 2 do

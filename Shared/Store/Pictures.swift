@@ -1,18 +1,18 @@
 public import Model
 public import Redis
 
-/// Pictures that orders name by URL: what is known of them, and which orders wait for which.
+/// Pictures that orders name by URL: their stored data, and the orders that wait for each.
 ///
-/// What waits is in Redis before the offsets of its changes are committed, and stays there until the order was packaged
-/// with the picture or the picture was given up. Bounded: `dueLimit` pictures; orders that wait are orders that stand
-/// in Redis.
+/// A waiting order is in Redis before the offsets of its changes are committed, and stays there until the order was
+/// packaged with the picture or the picture was given up. Bounded: `dueLimit` pictures; waiting orders are orders
+/// stored in Redis.
 /// Source: DESIGN §7
 public struct Pictures: Sendable {
-    /// Most pictures that are waited for.
+    /// Most pictures that are waited for at once.
     static let dueLimit: Int64 = 100_000
-    /// How long something is known that nobody asks about, in seconds.
+    /// The time for which unused data is kept, in seconds.
     static let keptSeconds: Int64 = 30 * 24 * 3600
-    /// Orders given out at once.
+    /// Orders returned at once.
     static let pageSize: Int64 = 200
 
     private let redis: RedisClient
@@ -26,11 +26,11 @@ public struct Pictures: Sendable {
     /// An order that waits for a picture.
     public struct Waiting: Hashable, Sendable {
         public let order: OrderKey
-        /// The version that goes out without it: what is older was written before.
+        /// The version published without it: older ones were written before.
         public let version: Int64
-        /// When it was noted.
+        /// The time when it was noted.
         public let sinceEpochSeconds: Int64
-        /// Where the order says the picture is; nil if that is the URL of its key.
+        /// The picture's URL in the order; nil if that is the URL of its key.
         public let url: String?
 
         public init(order: OrderKey, version: Int64, sinceEpochSeconds: Int64, url: String? = nil) {
@@ -43,16 +43,16 @@ public struct Pictures: Sendable {
         var text: String { "\(self.version) \(self.sinceEpochSeconds)\(self.url.map { " " + $0 } ?? "")" }
     }
 
-    /// A picture that is in the hands of one worker until the lease ends.
+    /// A picture assigned to one worker until the lease ends.
     public struct Claim: Hashable, Sendable {
         public let key: PictureKey
-        /// Milliseconds of the server's clock, which stand for the worker too.
+        /// Milliseconds of the server's clock, which also identify the worker.
         var lease: Int64
     }
 
-    /// Reads what is known. Content whose asset is gone is not told: it has to be fetched again.
+    /// Reads the stored data. Content whose asset is gone is left out: it has to be fetched again.
     ///
-    /// - Returns: one per key, in order; nil for what is not known.
+    /// - Returns: one per key, in order; nil for an unknown picture.
     public func records(_ keys: [PictureKey]) async throws(StoreError) -> [PictureRecord?] {
         guard !keys.isEmpty else { return [] }
         let fields = PictureField.allCases.map { RedisArgument.string($0.rawValue) }
@@ -74,7 +74,7 @@ public struct Pictures: Sendable {
         return records
     }
 
-    /// Replaces what is known.
+    /// Replaces the stored data.
     public func save(_ record: PictureRecord, for key: PictureKey) async throws(StoreError) {
         _ = try await self.run(
             RedisInvocation(
@@ -82,12 +82,12 @@ public struct Pictures: Sendable {
                 arguments: [.integer(Self.keptSeconds)] + record.fields), "writing a picture")
     }
 
-    /// Notes which orders wait.
+    /// Notes the orders that wait.
     ///
-    /// - Returns: how many pictures could not be noted because too many are waited for already.
+    /// - Returns: the number of pictures that could not be noted because too many are waited for already.
     public func note(_ waiting: [PictureKey: [Waiting]]) async throws(StoreError) -> Int {
         let invocations = waiting.flatMap { key, orders in
-            // A script takes a few thousand arguments at most.
+            // A script accepts a few thousand arguments at most.
             stride(from: 0, to: orders.count, by: 1000).map { start in
                 RedisInvocation(
                     PictureScripts.note, keys: [Self.due, Self.waiting(key)],
@@ -102,7 +102,7 @@ public struct Pictures: Sendable {
 
     /// Takes pictures that are due.
     ///
-    /// - Returns: them, and how many are waited for in all.
+    /// - Returns: the pictures, and the total number of those that are waited for.
     public func claim(
         _ limit: Int, lease: Duration
     ) async throws(StoreError) -> (claims: [Claim], total: Int64) {
@@ -114,16 +114,16 @@ public struct Pictures: Sendable {
             let members = parts[2].array
         else { throw StoreError(.corrupt, "claiming pictures: an unexpected reply") }
         let texts = members.compactMap(\.text)
-        // What we did not write there would come up again and again.
+        // Keys written by others would come up again and again.
         let strangers = texts.filter { PictureKey($0) == nil }
         _ = try await self.pipeline(
             strangers.map { RedisCommand("ZREM", .string(Self.due), .string($0)) }, "removing pictures")
         return (texts.compactMap { PictureKey($0) }.map { Claim(key: $0, lease: lease) }, total)
     }
 
-    /// Makes a picture due again after a time; while that lasts, it is still the worker's.
+    /// Makes a picture due again after a time; until then it is still the worker's.
     ///
-    /// - Returns: false when somebody else has the picture by now.
+    /// - Returns: false if another worker has the picture by now.
     public func postpone(_ claim: inout Claim, by delay: Duration) async throws(StoreError) -> Bool {
         let reply = try await self.run(
             RedisInvocation(
@@ -135,9 +135,9 @@ public struct Pictures: Sendable {
         return true
     }
 
-    /// Ends with a picture if no order waits for it any more; else it is due again after a time.
+    /// Removes a picture if no order waits for it any more; else it is due again after a time.
     ///
-    /// - Parameter dismissing: send those away who wait.
+    /// - Parameter dismissing: true to dismiss the waiting orders.
     public func finish(
         _ claim: Claim, dismissing: Bool, otherwiseAgainAfter delay: Duration
     ) async throws(StoreError) {
@@ -152,8 +152,9 @@ public struct Pictures: Sendable {
 
     /// Some of the orders that wait for a picture.
     ///
-    /// - Parameter cursor: "0" at first, then what was returned.
-    /// - Returns: orders, some perhaps twice, and where to go on; nil at the end. Source: redis.io, SCAN guarantees
+    /// - Parameter cursor: "0" at first, then the returned one.
+    /// - Returns: orders, some perhaps twice, and the cursor to continue with; nil at the end. Source: redis.io, SCAN
+    ///   guarantees
     public func waiting(
         for key: PictureKey, from cursor: String
     ) async throws(StoreError) -> (orders: [Waiting], next: String?) {
@@ -176,7 +177,7 @@ public struct Pictures: Sendable {
         return (orders, next == "0" ? nil : next)
     }
 
-    /// Takes off orders that wait no more.
+    /// Removes orders that no longer wait.
     public func settle(_ orders: [Waiting], for key: PictureKey) async throws(StoreError) {
         guard !orders.isEmpty else { return }
         _ = try await self.run(

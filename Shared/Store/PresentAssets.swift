@@ -1,18 +1,17 @@
 import Synchronization
 
-/// The assets that are known to stand in Redis.
+/// The assets that are known to be in Redis.
 ///
-/// One that was seen there stays for the grace period of `AssetSweep`, or goes with the view as a whole, whose epochs
-/// go with it and never come back. So what is remembered holds for a while (`AssetTiming.memory`) for a caller that
-/// finds the same epochs after its work.
-/// Bounded: beyond `limit` it begins anew.
+/// One that was seen there stays for the grace period of `AssetSweep`, or is lost with the view as a whole, whose
+/// epochs are lost with it and never come back. So the knowledge is valid for a while (`AssetTiming.memory`) for a
+/// caller that finds the same epochs after its work. Bounded: beyond `limit` it starts over.
 final class PresentAssets: Sendable {
     private static let limit = 10_000
 
     private struct Known {
         var epochs: View.Epochs?
         var digests: Set<String> = []
-        /// No digest was seen before.
+        /// No digest was seen before this time.
         var since: ContinuousClock.Instant
     }
 
@@ -22,7 +21,7 @@ final class PresentAssets: Sendable {
         self.known.withLock { $0.epochs == epochs && $0.digests.contains(digest) }
     }
 
-    /// - Parameter seen: before they were looked for.
+    /// - Parameter seen: a time before they were looked up.
     func insert(_ digests: [String], under epochs: View.Epochs, seen: ContinuousClock.Instant) {
         self.known.withLock { known in
             if known.epochs != epochs || known.digests.isEmpty || known.digests.count > Self.limit {
@@ -33,7 +32,7 @@ final class PresentAssets: Sendable {
         }
     }
 
-    /// Begins anew if anything was seen before a moment.
+    /// Starts over if any digest was seen before a given time.
     func forget(seenBefore moment: ContinuousClock.Instant) {
         self.known.withLock { known in
             if known.since < moment { known.digests = [] }

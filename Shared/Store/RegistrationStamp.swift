@@ -1,17 +1,17 @@
-/// Where a registration, or its end, stands in `waybill.registrations`: what decides between two that race.
+/// The position of a registration, or its end, in `waybill.registrations`, which decides between two that race.
 ///
-/// Kafka is the truth, so its order is the order: all records of one registration lie in one partition, and Redis keeps
-/// what has the highest offset, in whichever order the gateways that wrote them come to Redis. A restored view is then
-/// the same as the one that was lost.
-/// Offsets say nothing when one of them is not known, and when the topic was made anew and counts from 0 again. Races
-/// are a matter of seconds; so what lies more than a minute apart is ordered by the gateways' clocks instead.
+/// Kafka is the source of truth, so its order decides: all records of one registration are in one partition, and Redis
+/// keeps the one with the highest offset, in whichever order the gateways that wrote them reach Redis. A restored view
+/// is then the same as the one that was lost.
+/// Offsets are meaningless if one of them is not known, and if the topic was recreated and counts from 0 again. Races
+/// are a matter of seconds; so records more than a minute apart are ordered by the gateways' clocks instead.
 public struct RegistrationStamp: Hashable, Sendable {
-    /// How close two moments must be for offsets to decide, in milliseconds.
+    /// The difference of two times, in milliseconds, up to which offsets decide.
     static let raceMilliseconds: Int64 = 60_000
 
     /// -1 if it is not known.
     public let offset: Int64
-    /// When the gateway took the request, milliseconds since 1970.
+    /// The time when the gateway accepted the request, milliseconds since 1970.
     public let epochMilliseconds: Int64
 
     public init(offset: Int64, epochMilliseconds: Int64) {
@@ -21,11 +21,11 @@ public struct RegistrationStamp: Hashable, Sendable {
 
     private init() {
         self.offset = -1
-        // 2^53 - 1, the highest number that Lua knows exactly.
+        // 2^53 - 1, the highest number that Lua represents exactly.
         self.epochMilliseconds = 9_007_199_254_740_991
     }
 
-    /// Newer than all that stands.
+    /// Newer than any stored stamp.
     static let always = RegistrationStamp()
 }
 

@@ -1,38 +1,38 @@
 public import Model
 import Redis
 
-/// The bounds on the devices that an order may have, and on the pace at which new ones may come.
+/// The limits on the devices of an order, and on the rate of new ones.
 ///
-/// Whoever has an order's token can register devices that do not exist. The things that this makes grow (a hash in
-/// Redis, records in Kafka, notifications) are bounded by a refusal here, before Kafka has it. New devices are also
+/// A client that has an order's token can register devices that do not exist. The data that this makes grow (a hash in
+/// Redis, records in Kafka, notifications) is bounded by a refusal here, before Kafka has it. New devices are also
 /// bounded in time, by a token bucket of the same size that fills within an hour: registering and unregistering in turn
-/// leaves no more records than that. Requests that race may leave an order with twice its bound.
+/// leaves no more records than that. Requests that race may leave an order with twice its limit.
 /// Source: ITU-T I.371 §A.1, generic cell rate algorithm
 extension Registrations {
-    /// The number of devices that an order may have unless configured otherwise, and the range of the configuration.
+    /// The default number of devices of an order, and the range of the configuration.
     public static let deviceLimit = 100
     public static let deviceLimits = 1...1000
 
     private static let hourMilliseconds: Int64 = 3_600_000
 
-    /// The verdict on a registration, or its end, that is to be published.
+    /// The decision on a registration, or its end, that is to be published.
     public enum Admission: Hashable, Sendable {
         case admitted
         /// The order has as many devices as it may have.
         case full
-        /// Too many new devices came; the next may come then.
+        /// Too many new devices came; the next is accepted after this time.
         case tooSoon(milliseconds: Int64)
     }
 
-    /// Asks for a registration. A device that is registered already may always renew it.
+    /// Requests admission of a registration. A device that is registered already may always renew it.
     ///
-    /// - Parameter limit: devices of one order.
+    /// - Parameter limit: the most devices of one order.
     public func admit(_ key: RegistrationKey, limit: Int) async throws(StoreError) -> Admission {
         try await self.admit(key, limit: limit, isEnd: false)
     }
 
-    /// Asks for the end of a registration. A device that is registered may always end it; the end of another one, which
-    /// may be on its way, counts as a new device.
+    /// Requests admission of the end of a registration. A registered device may always end it; the end of another one,
+    /// which may be in flight, counts as a new device.
     public func admitEnd(of key: RegistrationKey, limit: Int) async throws(StoreError) -> Admission {
         try await self.admit(key, limit: limit, isEnd: true)
     }

@@ -1,11 +1,11 @@
 public import Model
 import Redis
 
-/// Looking up whom a change concerns, in pages of bounded size and each order for itself.
+/// Looks up the devices that a change concerns, in pages of bounded size and each order separately.
 extension Registrations {
-    /// Most devices of one order that are told of a change: twice the largest bound that the gateway can be given.
+    /// Most devices of one order that are notified of a change: twice the highest limit that the gateway can be given.
     public static let toldLimit = 2000
-    /// Devices of the first page: more than an order has unless configured otherwise.
+    /// Devices of the first page: more than an order has by default.
     private static let firstPage: Int64 = 128
     /// Devices of a further page, below 300 kB.
     private static let page: Int64 = 512
@@ -14,31 +14,31 @@ extension Registrations {
     /// Orders whose further pages are read at the same time.
     private static let ordersAtOnce = 16
 
-    /// The devices that are told of a change of an order.
+    /// The devices that are notified of a change of an order.
     public struct Audience: Hashable, Sendable {
-        /// At most `toldLimit`: the newest registrations of the first 4,700 that Redis gives. Entries that cannot be
-        /// read are left out.
+        /// At most `toldLimit`: the newest registrations of the first 4,700 that Redis returns. Entries that cannot be
+        /// parsed are left out.
         public var devices: [Registered]
-        /// The number of devices of the order that are not told because it has more.
+        /// The number of devices of the order that are not notified because it has too many.
         public var untold = 0
     }
 
-    /// The result of a lookup: one result per key, in order. A failure for one order is one for it alone: with code
-    /// `.corrupt` if Redis has something else under its key, else it is to be tried again.
+    /// The result of a lookup: one result per key, in order. A failure of one order affects it alone: with code
+    /// `.corrupt` if Redis has a value of another kind under its key, else it must be retried.
     public struct Lookup: Sendable {
         public let audiences: [Result<Audience, StoreError>]
         /// UNIX seconds; nil for an order that is unknown or removed.
         public let modified: [Result<Int64?, StoreError>]
-        /// As they are with their orders; nil for one that is not there, or cannot be read.
+        /// As stored with their orders; nil for one that does not exist, or cannot be parsed.
         public let registrations: [Result<RegistrationRecord?, StoreError>]
     }
 
-    /// Looks up who is registered for some orders, when others were modified last, and single registrations, in one
-    /// round trip as long as no
-    /// order has more than 128 devices.
+    /// Looks up the devices registered for some orders, the modification times of others, and single registrations, in
+    /// one round trip as long as no order has more than 128 devices.
     ///
-    /// - Parameter view: where nothing counts as missing unless the view is complete there; nil believes what is there.
-    /// - Throws: `StoreError` when nothing could be looked up.
+    /// - Parameter view: makes missing keys count as missing only if the view is complete at their place; nil trusts
+    ///   the present keys.
+    /// - Throws: `StoreError` if nothing could be looked up.
     public func look(
         up orders: [OrderKey], modified others: [OrderKey] = [], registrations single: [RegistrationKey] = [],
         in view: View? = nil
@@ -76,7 +76,7 @@ extension Registrations {
             })
     }
 
-    /// Reads the further pages of some orders, all of them in turn.
+    /// Reads the further pages of some orders, in rotation.
     private func readOn(
         _ places: [Int], _ keys: [String], _ audiences: inout [Result<Gathering, StoreError>], in view: View?
     ) async throws(StoreError) {
@@ -85,7 +85,7 @@ extension Registrations {
             if case .success(let gathering) = audiences[place] { open.append((place, gathering)) }
         }
         for round in 0...Self.pageLimit where !open.isEmpty {
-            // The last round counts.
+            // The last round is final.
             let isLast = round == Self.pageLimit
             let answers = try await self.read(
                 open.map { place, gathering in
@@ -106,16 +106,17 @@ extension Registrations {
     /// A page of an order's devices.
     public struct Page: Hashable, Sendable {
         public let devices: [Registered]
-        /// Where to go on; nil at the end.
+        /// The cursor to continue with; nil at the end.
         public let next: String?
     }
 
     /// Goes through the devices of some orders, a page of each.
     ///
-    /// A device that is registered from the beginning to the end is given at least once, also if others are taken off
+    /// A device that is registered from the beginning to the end is returned at least once, also if others are removed
     /// meanwhile. Source: Redis SCAN, "Scan guarantees"
     /// - Parameter orders: each with the cursor of its page before; nil begins.
-    /// - Returns: about 512 devices of each order, often less; none where Redis has something else under the key.
+    /// - Returns: about 512 devices of each order, often fewer; none if Redis has a value of another kind under the
+    ///   key.
     public func pages(
         of orders: [(order: OrderKey, cursor: String?)]
     ) async throws(StoreError) -> [Page] {
@@ -146,12 +147,12 @@ extension Registrations {
     }
 }
 
-/// The devices of one order as page after page comes.
+/// The devices of one order, collected page by page.
 private struct Gathering {
     private var devices: [Registrations.Registered] = []
-    /// Registered in all, if that was counted.
+    /// The total number of registrations, if it was counted.
     private var total: Int64 = 0
-    /// Where to go on; nil at the end.
+    /// The cursor to continue with; nil at the end.
     private(set) var cursor: String?
 
     /// - Parameter page: the reply to HSCAN.
@@ -168,7 +169,7 @@ private struct Gathering {
             gathering.devices.append(Registrations.Registered(device: device, registration: record))
         }
         gathering.cursor = next == "0" ? nil : next
-        // A table that shrinks meanwhile may give a device twice.
+        // A table that shrinks meanwhile may return a device twice.
         if !self.devices.isEmpty {
             var seen: Set<DeviceIdentifier> = []
             gathering.devices = gathering.devices.filter { seen.insert($0.device).inserted }

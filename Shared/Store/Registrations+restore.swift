@@ -1,7 +1,7 @@
 public import Model
 import Redis
 
-/// Registrations in bulk, as restoring reads them.
+/// Registrations in bulk, for restoring.
 extension Registrations {
     /// A record of `waybill.registrations`.
     public struct Restored: Hashable, Sendable {
@@ -17,15 +17,15 @@ extension Registrations {
         }
     }
 
-    /// Puts registrations back and takes those off that ended; what is newer stays.
+    /// Restores registrations and removes those that ended; newer ones stay.
     ///
     /// - Parameter items: one of each key, some hundreds, since all are in one pipeline.
-    /// - Returns: the items, by index, that cannot be written because Redis has something else under one of their keys.
-    ///   Trying again does not help them.
+    /// - Returns: the items, by index, that cannot be written because Redis has a value of another kind under one of
+    ///   their keys. A retry does not help them.
     /// - Throws: `StoreError`; doing it again is safe.
     @discardableResult
     public func restore(_ items: [Restored]) async throws(StoreError) -> [(index: Int, error: StoreError)] {
-        // A registration stands with its device first, and is taken off its order first.
+        // A registration is written with its device first, and is removed from its order first.
         var first: [RedisInvocation] = []
         var second: [RedisInvocation] = []
         for item in items {
@@ -57,9 +57,9 @@ extension Registrations {
         return damaged.sorted { $0.key < $1.key }.map { ($0.key, $0.value) }
     }
 
-    /// Whether each of some records is to be seen in Redis, or something newer is.
+    /// True for each of some records if it, or something newer, is in Redis.
     ///
-    /// One that cannot be written counts as seen: restoring would not bring it.
+    /// One that cannot be written counts as present: restoring would not bring it.
     public func stand(_ items: [Restored]) async throws(StoreError) -> [Bool] {
         let replies: [RedisValue]
         do {
@@ -86,7 +86,7 @@ extension Registrations {
         return items.indices.map { index in
             if damaged.contains(index) { return true }
             let bytes = replies[index * 2].bytes
-            // One that was published again says the same at a higher offset.
+            // A record that was published again has the same content at a higher offset.
             if let wanted = items[index].registration {
                 if let bytes, (try? RegistrationRecord.decode(bytes)) == wanted { return true }
                 guard bytes != nil else { return false }
@@ -100,7 +100,7 @@ extension Registrations {
 }
 
 extension RegistrationStamp {
-    /// The rule of the scripts: offsets decide between what is close, moments between what is not.
+    /// The rule of the scripts: offsets decide if the times are close, else the times decide.
     func isNewer(than other: RegistrationStamp) -> Bool {
         if self.offset < 0 || other.offset < 0
             || abs(self.epochMilliseconds - other.epochMilliseconds) > Self.raceMilliseconds

@@ -1,15 +1,15 @@
 public import Model
 public import Redis
 
-/// Who wants to be told about which order.
+/// The devices registered for each order.
 ///
-/// A registration stands in two places that may lie in different slots: with the order (who is pushed) and with the
-/// device (what it may list). The order's side is written last and taken off first: a device that is pushed can
-/// always list. Both sides keep the newest by `RegistrationStamp`, each for itself: requests that race leave the same
-/// on both, whatever the order of their steps. A registration that was put there without a stamp is older than any
-/// other.
+/// A registration is stored in two places that may be in different slots: with the order (the devices to push to) and
+/// with the device (the orders it may list). The order's side is written last and removed first: a device that gets a
+/// push can always list. Both sides keep the newest by `RegistrationStamp`, each separately: requests that race leave
+/// the same on both, whatever the order of their steps. A registration that was stored without a stamp is older than
+/// any other.
 public struct Registrations: Sendable {
-    /// How long the end of a registration is remembered, in seconds: longer than any request takes.
+    /// The time for which the end of a registration is remembered, in seconds: longer than any request takes.
     static let endedSeconds: Int64 = 3600
 
     let redis: RedisClient
@@ -27,10 +27,10 @@ public struct Registrations: Sendable {
         }
     }
 
-    /// Registers a device for an order or gives it its new push token, unless something newer came first.
+    /// Registers a device for an order or updates its push token, unless something newer came first.
     ///
-    /// - Parameter stamp: where the record stands in Kafka; without it the moment of the registration decides.
-    /// - Returns: whether it was registered before.
+    /// - Parameter stamp: the position of the record in Kafka; without it the time of the registration decides.
+    /// - Returns: true if it was registered before.
     @discardableResult
     public func register(
         _ key: RegistrationKey, _ registration: RegistrationRecord, at stamp: RegistrationStamp? = nil
@@ -46,9 +46,9 @@ public struct Registrations: Sendable {
         return existed == 1
     }
 
-    /// Takes a registration off, unless a newer one came first. One that is not there is no error.
+    /// Removes a registration, unless a newer one came first. One that does not exist is not an error.
     ///
-    /// - Parameter stamp: where the tombstone stands in Kafka; without it whatever stands there goes.
+    /// - Parameter stamp: the position of the tombstone in Kafka; without it any registration is removed.
     public func unregister(_ key: RegistrationKey, at stamp: RegistrationStamp? = nil) async throws(StoreError) {
         let remembered: RedisArgument = stamp == nil ? "0" : .integer(Self.endedSeconds)
         let stamp = stamp ?? .always
@@ -57,9 +57,9 @@ public struct Registrations: Sendable {
         _ = try await self.evaluate(Self.deviceSide(StoreScripts.unregisterOrder, key, stamp, remembered), what)
     }
 
-    /// Takes a registration off if it still is the given one, so that a newer one survives.
+    /// Removes a registration if it is still the given one, so that a newer one survives.
     ///
-    /// - Returns: whether it was taken off.
+    /// - Returns: true if it was removed.
     public func retire(_ key: RegistrationKey, _ registration: RegistrationRecord) async throws(StoreError) -> Bool {
         let moment = registration.registeredEpochMilliseconds
         let what = "retiring a device"
@@ -69,7 +69,7 @@ public struct Registrations: Sendable {
                 .string(key.device.rawValue), .string(registration.pushToken.rawValue), .integer(moment),
             ])
         guard let stood = try await self.evaluate(invocation, what).text else { return false }
-        // A registration that comes right now stands with the device first: it is newer and stays.
+        // A registration that comes at this moment is written with the device first: it is newer and stays.
         let stamp = RegistrationStamp.read(stood)?.stamp ?? RegistrationStamp(offset: -1, epochMilliseconds: moment)
         _ = try await self.evaluate(Self.deviceSide(StoreScripts.unregisterOrder, key, stamp, "0"), what)
         return true
@@ -109,9 +109,9 @@ public struct Registrations: Sendable {
         return reply
     }
 
-    /// The registrations as they are with their orders.
+    /// The registrations stored with their orders.
     ///
-    /// - Returns: one per key, in order; nil if there is none, or one that cannot be read.
+    /// - Returns: one per key, in order; nil if there is none, or one that cannot be parsed.
     public func registrations(_ keys: [RegistrationKey]) async throws(StoreError) -> [RegistrationRecord?] {
         let replies = try await self.pipeline(
             keys.map { RedisCommand("HGET", .string(StoreKeys.devices($0.order)), .string($0.device.rawValue)) },
@@ -119,7 +119,7 @@ public struct Registrations: Sendable {
         return replies.map { $0.bytes.flatMap { try? RegistrationRecord.decode($0) } }
     }
 
-    /// The registration as it is with its order; nil if there is none, or one that cannot be read.
+    /// The registration stored with its order; nil if there is none, or one that cannot be parsed.
     public func registration(_ key: RegistrationKey) async throws(StoreError) -> RegistrationRecord? {
         try await self.registrations([key]).first ?? nil
     }
@@ -133,7 +133,8 @@ public struct Registrations: Sendable {
         return (replies.first?.array ?? []).compactMap { $0.text.flatMap { try? OrderIdentifier($0) } }
     }
 
-    /// - Parameter passingWrongTypes: one damaged key must not stop a reader for ever; the others are read.
+    /// - Parameter passingWrongTypes: true if the other keys are read despite a damaged one, which must not stop a
+    ///   reader forever.
     func pipeline(
         _ commands: [RedisCommand], _ operation: String, passingWrongTypes: Bool = false
     ) async throws(StoreError) -> [RedisValue] {

@@ -1,10 +1,10 @@
 public import Model
 import Redis
 
-/// The jobs of a restoring, shared by all packagers: each is in the hands of one as long as its lease lasts.
+/// The jobs of a restoring, shared by all packagers: each is assigned to one for the duration of its lease.
 ///
-/// A worker that dies loses its lease, and the job is gone on with where it was noted last. If Redis vanishes again,
-/// the board vanishes with it and all begins anew.
+/// A worker that dies loses its lease, and the job is continued from its last noted position. If the data in Redis is
+/// lost again, the board is lost with it and everything starts over.
 public struct RestoreBoard: Sendable {
     private let view: View
     private let key: String
@@ -20,12 +20,12 @@ public struct RestoreBoard: Sendable {
         /// `<topic>/<partition>`
         public let name: String
         public let from: Int64
-        /// Where to end.
+        /// The offset to end at.
         public var to: Int64
-        /// Where to go on.
+        /// The offset to continue from.
         public var next: Int64
         public var isDone = false
-        /// Types of which orders could not be put back; the first of these orders stands at `next`.
+        /// Types with orders that could not be restored; the first of these orders is at `next`.
         public var awaited: Set<OrderTypeIdentifier> = []
 
         public init(name: String, from: Int64, to: Int64) {
@@ -47,21 +47,21 @@ public struct RestoreBoard: Sendable {
         var text: String { "\(self.from):\(self.to):\(self.next):0:\(self.isDone ? "done" : "")" }
     }
 
-    /// Behind the name of a job, where its awaited types are. No topic has it in its name.
+    /// The suffix of the field, after the name of a job, for its awaited types. No topic has it in its name.
     private static let awaitedSuffix = "#awaited"
 
-    /// What asking for a job gave.
+    /// The result of a claim.
     public enum Claim: Hashable, Sendable {
         case job(Job)
-        /// All that is open is in others' hands.
+        /// All open jobs are assigned to others.
         case wait
         /// Nothing is open.
         case allDone
-        /// The plan is not under way any more.
+        /// The plan is not active any more.
         case over
     }
 
-    /// Notes jobs, unless those of the plan are noted already.
+    /// Adds the jobs of the plan, unless they are there already.
     public func note(_ jobs: [Job], of plan: String) async throws(StoreError) {
         _ = try await self.view.run(
             [
@@ -71,7 +71,7 @@ public struct RestoreBoard: Sendable {
             ], "noting jobs")
     }
 
-    /// The jobs of a plan; nil when they are not noted.
+    /// The jobs of a plan; nil if there are none.
     public func jobs(of plan: String) async throws(StoreError) -> [Job]? {
         let reply: RedisValue
         do {
@@ -97,9 +97,9 @@ public struct RestoreBoard: Sendable {
         return found == plan ? jobs : nil
     }
 
-    /// Asks for a job.
+    /// Claims a job.
     ///
-    /// - Parameter owner: letters and digits, nobody else's.
+    /// - Parameter owner: letters and digits, unique.
     public func claim(of plan: String, by owner: String, lease: Duration) async throws(StoreError) -> Claim {
         let reply = try await self.view.run(
             [
@@ -117,14 +117,14 @@ public struct RestoreBoard: Sendable {
         return .job(job)
     }
 
-    /// Notes how far a job came, and keeps it for another lease.
+    /// Notes the progress of a job, and renews its lease.
     ///
-    /// - Returns: false when it is somebody else's by now, or the plan is over: stop working on it.
+    /// - Returns: false if another owner has it by now, or the plan is over: stop working on it.
     public func keep(_ job: Job, of plan: String, by owner: String, lease: Duration) async throws(StoreError) -> Bool {
         try await self.note(job, plan, owner, lease, then: job.isDone ? "done" : owner)
     }
 
-    /// Gives a job back, to be gone on with after a pause.
+    /// Returns a job, to be continued after a pause.
     public func giveBack(_ job: Job, of plan: String, by owner: String, pause: Duration) async throws(StoreError) {
         _ = try await self.note(job, plan, owner, pause, then: "")
     }

@@ -1,6 +1,6 @@
 import Redis
 
-/// Where a run through all keys stands: in a cluster at which master, and there at which place.
+/// The position of a scan of all keys: in a cluster the master, and the position there.
 ///
 /// As text it is Redis's own number for a single server, `<topology> <number of the master> <Redis's>` for a cluster.
 struct ScanCursor: Hashable {
@@ -10,7 +10,7 @@ struct ScanCursor: Hashable {
     let position: String
     private let index: Int
 
-    /// Reads a cursor; nil, one that is none, and one from before slots got other masters begin.
+    /// Parses a cursor; nil, an invalid one, and one from before slots got other masters start a new scan.
     init(_ text: String?, in topology: RedisTopology) {
         guard !topology.masters.isEmpty else {
             (self.master, self.position, self.index) = (nil, text.flatMap { UInt64($0) }.map(String.init) ?? "0", 0)
@@ -26,7 +26,7 @@ struct ScanCursor: Hashable {
         }
     }
 
-    /// Whether a text has the form of a cursor of either kind.
+    /// True if a text has the form of a cursor of either kind.
     static func isCursor(_ text: String) -> Bool {
         let parts = text.split(separator: " ", omittingEmptySubsequences: false)
         switch parts.count {
@@ -36,8 +36,8 @@ struct ScanCursor: Hashable {
         }
     }
 
-    /// Where to go on; nil at the end.
-    /// - Parameter position: what Redis answered.
+    /// The cursor to continue with; nil at the end.
+    /// - Parameter position: the cursor in Redis's answer.
     func next(behind position: String, in topology: RedisTopology) -> String? {
         guard self.master != nil else { return position == "0" ? nil : position }
         let index = position == "0" ? self.index + 1 : self.index

@@ -1,13 +1,13 @@
 import Redis
 
-/// What went wrong between us and Redis.
+/// A failure between us and Redis.
 public struct StoreError: Error, CustomStringConvertible {
     public enum Code: Hashable, Sendable {
-        /// Redis did not answer or not now; asking again later may help.
+        /// Redis did not answer or cannot at the moment; a later retry may help.
         case unavailable
-        /// What stands in Redis is not what we write there.
+        /// The value in Redis is not one that we write.
         case corrupt
-        /// The view is being restored, or nobody has judged it since Redis changed: what is missing may exist.
+        /// The view is being restored, or has not been judged since Redis changed: missing keys may exist.
         case incomplete
     }
     public let code: Code
@@ -23,10 +23,10 @@ public struct StoreError: Error, CustomStringConvertible {
         self.init(.unavailable, "\(operation): \(error.message)")
     }
 
-    /// Judges an error reply.
+    /// Classifies an error reply.
     ///
-    /// A key of another type is damage that waiting does not heal. All else (LOADING, BUSY, READONLY, NOPERM) is about
-    /// the server and says nothing about what stands there. Before Redis 7.0 a script's error has the name inside.
+    /// A key of another type is damage that waiting does not cure. Everything else (LOADING, BUSY, READONLY, NOPERM) is
+    /// about the server and says nothing about the stored values. Before Redis 7.0 a script's error contains the name.
     init(_ operation: String, reply message: String) {
         self.init(message.contains("WRONGTYPE") ? .corrupt : .unavailable, "\(operation): \(message)")
     }

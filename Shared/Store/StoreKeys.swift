@@ -3,9 +3,9 @@ import Model
 
 /// The keys of Redis, one constant each.
 ///
-/// Braces are hash tags: all that one script touches lies in one slot of a cluster. Source: DESIGN §7
+/// Braces are hash tags: all keys of one script are in one slot of a cluster. Source: DESIGN §7
 enum StoreKeys {
-    /// Put together by hand: interpolation costs a microsecond, and this is done for each request of the gateway.
+    /// Assembled by hand: interpolation costs a microsecond, and this runs for each request of the gateway.
     static func order(_ key: OrderKey) -> String {
         var text = "waybill:order:{"
         text.reserveCapacity(17 + key.orderType.rawValue.utf8.count + key.order.rawValue.utf8.count)
@@ -15,27 +15,27 @@ enum StoreKeys {
         text += "}"
         return text
     }
-    /// Stands for an order that was removed, longer than its trace: `OrderStore.goneSeconds`.
+    /// Marks an order that was removed, for longer than its trace: `OrderStore.goneSeconds`.
     static func gone(_ key: OrderKey) -> String { "waybill:gone:{\(key)}" }
-    /// A hash: device -> the `RegistrationRecord` as JSON. It says who is pushed.
+    /// A hash: device -> the `RegistrationRecord` as JSON: the devices that get pushes.
     static func devices(_ key: OrderKey) -> String { "waybill:devices:{\(key)}" }
     /// A hash: device -> `<offset>:<moment>`, the `RegistrationStamp` of its registration.
     static func stamps(_ key: OrderKey) -> String { "waybill:devices-stamps:{\(key)}" }
     /// A hash as `stamps`: the ends of an order's registrations, remembered for an hour.
     static func ended(_ key: OrderKey) -> String { "waybill:devices-ended:{\(key)}" }
-    /// A number: when the debt of an order's new devices is paid, in milliseconds of the store's clock.
+    /// A number: the time when the debt of an order's new devices is paid, in milliseconds of the store's clock.
     static func admitted(_ key: OrderKey) -> String { "waybill:devices-admitted:{\(key)}" }
-    /// A set of order identifiers. It says what the device may list.
+    /// A set of order identifiers: the orders that the device may list.
     static func listed(_ device: DeviceTag) -> String { "waybill:listed:{\(device.text)}" }
-    /// A hash: order identifier -> `<offset>:<moment>:<microsecond of the store's clock when it was registered>`.
+    /// A hash: order identifier -> `<offset>:<moment>:<microsecond of the store's clock at the registration>`.
     static func stamps(_ device: DeviceTag) -> String { "waybill:listed-stamps:{\(device.text)}" }
     /// The device's counterpart of an order's ends.
     static func ended(_ device: DeviceTag) -> String { "waybill:listed-ended:{\(device.text)}" }
-    /// What the keys of a type's orders begin with.
+    /// The prefix of the keys of a type's orders.
     static func orders(_ type: OrderTypeIdentifier) -> (prefix: String, suffix: String) {
         ("waybill:order:{\(type)/", "}")
     }
-    /// How far a run through a type's orders has come.
+    /// The progress of a scan of a type's orders.
     static func bookmark(_ type: OrderTypeIdentifier) -> String { "waybill:resign:{\(type)}" }
     static func asset(_ digest: String) -> String { "\(Self.assets.prefix)\(digest)\(Self.assets.suffix)" }
     /// The beginning and the end of the keys of all assets.
@@ -45,21 +45,21 @@ enum StoreKeys {
         guard key.hasPrefix(Self.assets.prefix), key.hasSuffix(Self.assets.suffix) else { return nil }
         return String(key.dropFirst(Self.assets.prefix.count).dropLast(Self.assets.suffix.count))
     }
-    /// Stands while no order is known to name an asset: `<milliseconds>:<history of the server>`.
+    /// Exists while no order is known to name an asset: `<milliseconds>:<history of the server>`.
     static func unusedMark(_ digest: String) -> String { "waybill:asset-unused:{\(digest)}" }
-    /// A hash: who sweeps assets, or when that is due.
+    /// A hash: the owner of the asset sweep, or the time when it is due.
     static let sweep = "waybill:assets:{sweep}"
 
-    // Of the view as a whole: one of each on a single server, one of each on every master of a cluster. The number is
-    // the format of all keys: a view of another format counts as missing. See `EarlierFormat`.
+    // Keys of the view as a whole: one of each on a single server, one of each on every master of a cluster. The number
+    // is the format of all keys: a view of another format counts as missing. See `EarlierFormat`.
 
     /// Exists exactly while the view is complete: `<random>:<history of the server>`.
     static func epoch(_ anchor: String?) -> String { Self.anchored("waybill:view:2:epoch", anchor) }
-    /// A hash: `<topic>/<partition>` -> an offset below which everything certainly stands here.
+    /// A hash: `<topic>/<partition>` -> an offset below which everything is certainly stored here.
     static func tails(_ anchor: String?) -> String { Self.anchored("waybill:view:2:tails", anchor) }
-    /// Which restoring is under way: `<plan>:<history of the server>`.
+    /// The restoring in progress: `<plan>:<history of the server>`.
     static func plan(_ anchor: String?) -> String { Self.anchored("waybill:view:2:plan", anchor) }
-    /// A hash: `plan` and, per partition that is read, who does it and how far they came.
+    /// A hash: `plan` and, per partition that is read, its owner and progress.
     static let jobs = "waybill:view:2:{jobs}"
     /// The same for the orders of one type.
     static func jobs(_ type: OrderTypeIdentifier) -> String { "waybill:view:2:orders:{\(type)}" }
@@ -69,9 +69,9 @@ enum StoreKeys {
     }
 }
 
-/// Names a device in keys by a digest, so that no device chooses the slot of its keys, and no key shows a device.
+/// Names a device in keys by a digest, so that no device chooses the slot of its keys, and no key reveals a device.
 ///
-/// Half of SHA-256: to collide with somebody else's device takes 2^128 attempts.
+/// Half of SHA-256: a collision with another device takes 2^128 attempts.
 struct DeviceTag: Hashable, Sendable {
     /// `<32 hexadecimal digits>/<order type>`
     let text: String
@@ -91,13 +91,13 @@ enum OrderField: String {
     case modified
     /// Entity tag without quotes.
     case etag
-    /// Bytes of the archive in front of the assets.
+    /// Bytes of the archive before the assets.
     case head
     /// Digests of the assets in the order of the archive, separated by spaces.
     case assets
-    /// Bytes of the archive behind the assets.
+    /// Bytes of the archive after the assets.
     case tail
-    /// The order document as it was folded.
+    /// The folded order document.
     case document
     /// Positions and sequences that were applied.
     case sources
@@ -107,13 +107,13 @@ enum OrderField: String {
     case stamp
     /// Counts the writes of the hash, from 1.
     case revision
-    /// Which certificates the package's signature has inside.
+    /// The certificates inside the package's signature.
     case signer
-    /// Digest of all that the package holds but for the signature.
+    /// Digest of everything in the package except the signature.
     case content
-    /// A version that was written by others than the owner of the order's partition, and whose record on
+    /// A version that was written by a process other than the owner of the order's partition, and whose record on
     /// `waybill.orders` is not acknowledged yet.
     case unannounced
-    /// `1` when the order was removed and only what idempotence needs is left.
+    /// `1` if the order was removed and only the data that idempotence needs is left.
     case removed
 }

@@ -1,37 +1,37 @@
 import Redis
 
-/// The two sides of a registration lie in different slots: with the order a hash device -> record, with the device a
-/// set of orders. They say who is registered. Beside each stands a hash of stamps, member -> `RegistrationStamp`, and
-/// one of those that ended, for an hour; both as `<offset>:<moment>`. A member without a stamp is older than all that
-/// comes; a stamp without its member means nothing.
+/// The two sides of a registration are in different slots: with the order a hash device -> record, with the device a
+/// set of orders. They hold the registrations. Beside each is a hash of stamps, member -> `RegistrationStamp`, and one
+/// of those that ended, for an hour; both as `<offset>:<moment>`. A member without a stamp is older than any new one; a
+/// stamp without its member means nothing.
 ///
 /// KEYS of all: hash or set, stamps, ends. ARGV of all: member, offset, moment, …
 extension StoreScripts {
-    /// Puts a device in with its order, or its newer record.
+    /// Adds a device to its order, or updates its record with a newer one.
     ///
     /// ARGV: …, record.
-    /// Returns 1 if the device stood there already, else 0.
+    /// Returns 1 if the device was there already, else 0.
     static let registerDevice = RedisScript(Self.isNewer + Self.deviceHash + Self.register)
 
-    /// Puts an order in with its device. Its stamp ends with the microsecond of the server's clock when that first
-    /// happened, as `:<microseconds>`.
+    /// Adds an order to its device. Its stamp ends with the microsecond of the server's clock when that first happened,
+    /// as `:<microseconds>`.
     ///
-    /// Returns 1 if the order stood there already, else 0.
+    /// Returns 1 if the order was there already, else 0.
     static let registerOrder = RedisScript(Self.isNewer + Self.orderSet + Self.register)
 
-    /// Takes a device off its order and remembers that, unless something newer stands there.
+    /// Removes a device from its order and remembers that, unless there is something newer.
     ///
     /// ARGV: …, seconds to remember it, 0 for not at all.
-    /// Returns 1 if the device is not there now, 0 if it stays.
+    /// Returns 1 if the device is not there any more, 0 if it stays.
     static let unregisterDevice = RedisScript(Self.isNewer + Self.deviceHash + Self.unregister)
 
-    /// Takes an order off its device; else as `unregisterDevice`.
+    /// Removes an order from its device; otherwise like `unregisterDevice`.
     static let unregisterOrder = RedisScript(Self.isNewer + Self.orderSet + Self.unregister)
 
-    /// Decides whether a device may be registered, or its registration may end.
+    /// Decides if a device may be registered, or its registration may end.
     ///
-    /// KEYS: hash of devices, debt. ARGV: device, most devices, milliseconds that earn a new one, 1 for an end.
-    /// Returns 0 if so, -1 if there are too many, or the milliseconds until the next may come.
+    /// KEYS: hash of devices, debt. ARGV: device, most devices, milliseconds that earn a new one, 1 for an end. Returns
+    /// 0 if so, -1 if there are too many, or the milliseconds until the next may come.
     static let admit = RedisScript(
         """
         if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then return 0 end
@@ -47,11 +47,11 @@ extension StoreScripts {
         return 0
         """)
 
-    /// Takes a device off its order if its record still is the one that was read. Records are compared by what they
-    /// say: one that others wrote may be spelt otherwise.
+    /// Removes a device from its order if its record is still the one that was read. Records are compared by content:
+    /// one that others wrote may be spelt differently.
     ///
-    /// KEYS: hash, stamps. ARGV: device, push token, moment of registration.
-    /// Returns the stamp if it was taken off, empty if there was none; nil if the device stays.
+    /// KEYS: hash, stamps. ARGV: device, push token, moment of registration. Returns the stamp if it was removed, empty
+    /// if there was none; nil if the device stays.
     static let retire = RedisScript(
         """
         local standing = redis.call('HGET', KEYS[1], ARGV[1])
@@ -65,7 +65,7 @@ extension StoreScripts {
         return stamp or ''
         """)
 
-    /// Whether a stamp is newer than what is asked for, by the rule of `RegistrationStamp`.
+    /// True if a stamp is newer than the one in the request, by the rule of `RegistrationStamp`.
     private static let isNewer = """
         local function isNewer(standing)
           local offset, moment = string.match(standing or '', '^(-?%d+):(%d+)')
@@ -80,7 +80,7 @@ extension StoreScripts {
 
         """
 
-    /// The order's side; `put` gives the rest of the stamp.
+    /// The order's side; `put` returns the rest of the stamp.
     private static let deviceHash = """
         local function stands() return redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 end
         local function take() redis.call('HDEL', KEYS[1], ARGV[1]) end
@@ -91,8 +91,8 @@ extension StoreScripts {
 
         """
 
-    /// The device's side; `put` gives the rest of the stamp. A member of which nobody knows since when it stands
-    /// counts as new: the device is told of one order too many, not of one too few.
+    /// The device's side; `put` returns the rest of the stamp. A member whose time of registration is unknown counts as
+    /// new: the device gets one order too many in its list, not one too few.
     private static let orderSet = """
         local function stands() return redis.call('SISMEMBER', KEYS[1], ARGV[1]) == 1 end
         local function take() redis.call('SREM', KEYS[1], ARGV[1]) end
@@ -116,7 +116,7 @@ extension StoreScripts {
         return reply
         """
 
-    /// The number of ends of one order, or one device, that are remembered. One more, and the older half is forgotten:
+    /// The number of ends of one order, or one device, that are remembered. With one more, the older half is forgotten:
     /// only a request that takes longer than hundreds of others would need it.
     static let endedLimit = 1000
 

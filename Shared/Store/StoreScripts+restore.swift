@@ -1,10 +1,10 @@
 import Redis
 
-/// Whether the view is complete, and putting it together again.
+/// The completeness of the view, and its restoring.
 ///
 /// A server's *history* is the identifier that Redis gives to a run of writes: it changes with a restart, with a
-/// fail-over and when a replica takes over, and an old copy has never the one that it had as a copy. What was judged of
-/// one history says nothing about another, so each value of an epoch and of a plan ends with the history it is of.
+/// fail-over and when a replica takes over, and an old copy never has the one that it had as a copy. A judgement of one
+/// history says nothing about another, so each value of an epoch and of a plan ends with its history.
 /// Source: Redis INFO, master_replid; Redis replication, "Replication ID explained"
 extension StoreScripts {
     static let history = """
@@ -16,8 +16,8 @@ extension StoreScripts {
 
         """
 
-    /// The epoch, nil unless it is of this history. The source of an EVAL and no script, since who lives on an event
-    /// loop has it in a pipeline behind other commands.
+    /// The epoch, nil unless it is of this history. The source of an EVAL and not a script, since callers on an event
+    /// loop have it in a pipeline after other commands.
     ///
     /// KEYS: the epoch.
     static let epoch =
@@ -26,7 +26,7 @@ extension StoreScripts {
             return isHere(epoch) and epoch or false
             """
 
-    /// Looks at all that there is of the view.
+    /// Reads the whole state of the view.
     ///
     /// KEYS: epoch, plan, tails, epoch and tails of the earlier format.
     /// Returns the epoch, 1 if it is of this history, the plan if it is, the tails, the history, 1 if the tails are
@@ -45,10 +45,10 @@ extension StoreScripts {
             }
             """)
 
-    /// Says that the view is not complete, and under which plan it is restored.
+    /// Marks the view as incomplete, and sets the plan under which it is restored.
     ///
-    /// KEYS: epoch, plan. ARGV: the plan to begin if there is none, the epoch that was seen, empty for none.
-    /// Returns the plan that holds; nil when the view was completed meanwhile.
+    /// KEYS: epoch, plan. ARGV: the plan to begin if there is none, the epoch that was seen, empty for none. Returns
+    /// the active plan; nil if the view was completed meanwhile.
     static let beginRestore = RedisScript(
         Self.history + """
             local epoch = redis.call('GET', KEYS[1])
@@ -60,10 +60,9 @@ extension StoreScripts {
             return ARGV[1]
             """)
 
-    /// Says that the view is complete, if nothing happened to it since its restoring began.
+    /// Marks the view as complete, if nothing happened to it since its restoring began.
     ///
-    /// KEYS: epoch, plan, tails. ARGV: plan, new epoch, then field, offset, … of the tails.
-    /// Returns 1 if so, else 0.
+    /// KEYS: epoch, plan, tails. ARGV: plan, new epoch, then field, offset, … of the tails. Returns 1 if so, else 0.
     static let completeRestore = RedisScript(
         Self.history + """
             local here = history()
@@ -74,11 +73,11 @@ extension StoreScripts {
             return 1
             """)
 
-    /// Gives a place a new epoch, for it was judged: a view of another history is complete all the same, or orders that
+    /// Gives a place a new epoch after a judgement: a view of another history is complete all the same, or orders that
     /// were awaited are there.
     ///
-    /// KEYS: epoch. ARGV: the epoch and the history that were judged, the new epoch.
-    /// Returns 1 if so, 0 if either is another by now.
+    /// KEYS: epoch. ARGV: the epoch and the history that were judged, the new epoch. Returns 1 if so, 0 if either is
+    /// another by now.
     static let confirmView = RedisScript(
         Self.history + """
             if redis.call('GET', KEYS[1]) ~= ARGV[1] or history() ~= ARGV[2] then return 0 end
@@ -88,7 +87,7 @@ extension StoreScripts {
             return 1
             """)
 
-    /// Moves the tails on, if the view is the one that the offsets were taken under.
+    /// Advances the tails, if the view is the one under which the offsets were taken.
     ///
     /// KEYS: epoch, tails. ARGV: epoch, then field, offset, … Returns 1 if so, else 0.
     static let keepTails = RedisScript(
@@ -100,14 +99,14 @@ extension StoreScripts {
             return 1
             """)
 
-    /// Puts an order back, if what stands is older.
+    /// Restores an order, if the stored one is older.
     ///
-    /// The revision is a moment and not a count: who read the order before it was lost must not find the number again
-    /// that they read. The stamp is above every tag that was handed out for this version, also by a server whose clock
-    /// was ahead of this one's.
+    /// The revision is a time and not a count: a client that read the order before it was lost must not find the same
+    /// number again. The stamp is above every tag that was issued for this version, also by a server whose clock was
+    /// ahead of this one's.
     /// KEYS: as for `write`. ARGV: version, modification second, mode, seconds to keep a removed order, the last
     /// millisecond at which it may be written (0: any), then field, value, …
-    /// Returns 1 if written, 0 if what stands is as new; an error `OOM` when Redis is full and the order would grow.
+    /// Returns 1 if written, 0 if the stored order is as new; an error `OOM` if Redis is full and the order would grow.
     static let restoreOrder = RedisScript(
         Self.put + """
             local version, modified = tonumber(ARGV[1]), tonumber(ARGV[2])
@@ -134,9 +133,9 @@ extension StoreScripts {
             return put(fields, 6, unannounced, isTrace, ARGV[3] == 'removal' and ARGV[4])
             """)
 
-    /// Takes an order away whose removal says nothing but when it was.
+    /// Deletes an order for a removal of which only the time is known.
     ///
-    /// KEYS: the order. ARGV: the removal's millisecond. Returns 1 if it was taken away, else 0.
+    /// KEYS: the order. ARGV: the removal's millisecond. Returns 1 if it was deleted, else 0.
     static let forgetOrder = RedisScript(
         """
         if redis.call('TYPE', KEYS[1]).ok == 'hash' then
@@ -149,9 +148,9 @@ extension StoreScripts {
 
 // MARK: Jobs
 
-/// The jobs of a restoring stand in one hash: `plan`, and per job `<from>:<to>:<next>:<lease ends>:<owner>`, with the
-/// owner `done` for what is done; beside it `<job>#awaited` with types, if orders of it are awaited. Milliseconds of
-/// the server's clock.
+/// The jobs of a restoring are in one hash: `plan`, and per job `<from>:<to>:<next>:<lease ends>:<owner>`, with the
+/// owner `done` for finished ones; beside it `<job>#awaited` with types, if orders of it are awaited. Times are
+/// milliseconds of the server's clock.
 extension StoreScripts {
     static let clock = """
         local time = redis.call('TIME')
@@ -159,9 +158,9 @@ extension StoreScripts {
 
         """
 
-    /// Notes the jobs of a plan, unless they are noted.
+    /// Adds the jobs of a plan, unless they are there already.
     ///
-    /// KEYS: jobs. ARGV: plan, then job, value, … Returns 1 if noted now, else 0.
+    /// KEYS: jobs. ARGV: plan, then job, value, … Returns 1 if added, else 0.
     static let noteJobs = RedisScript(
         """
         if redis.call('HGET', KEYS[1], 'plan') == ARGV[1] then return 0 end
@@ -171,10 +170,10 @@ extension StoreScripts {
         return 1
         """)
 
-    /// Takes a job that nobody has.
+    /// Claims a job without an owner.
     ///
-    /// KEYS: jobs. ARGV: plan, owner, milliseconds of the lease.
-    /// Returns job, from, to, next; or how many are open, all in others' hands; -1 when the plan is another.
+    /// KEYS: jobs. ARGV: plan, owner, milliseconds of the lease. Returns job, from, to, next; or the number of open
+    /// jobs, all assigned to others; -1 if the plan is another.
     static let claimJob = RedisScript(
         Self.clock + """
             if redis.call('HGET', KEYS[1], 'plan') ~= ARGV[1] then return -1 end
@@ -194,11 +193,11 @@ extension StoreScripts {
             return open
             """)
 
-    /// Notes how far a job came.
+    /// Notes the progress of a job.
     ///
-    /// KEYS: jobs. ARGV: plan, job, owner, next, to, milliseconds of the lease, owner from now on, the types that are
-    /// awaited, the field of these.
-    /// Returns 1, or 0 when the job is somebody else's by now.
+    /// KEYS: jobs. ARGV: plan, job, owner, next, to, milliseconds of the lease, owner from this call on, the types that
+    /// are awaited, the field of these.
+    /// Returns 1, or 0 if another owner has the job by now.
     static let noteJob = RedisScript(
         Self.clock + """
             if redis.call('HGET', KEYS[1], 'plan') ~= ARGV[1] then return 0 end

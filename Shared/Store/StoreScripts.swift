@@ -2,18 +2,18 @@ import Redis
 
 /// The scripts that change Redis. Each touches one slot.
 enum StoreScripts {
-    /// Writes an order's hash if nobody has written it since it was read.
+    /// Writes an order's hash if it has not been written since it was read.
     ///
-    /// What is compared is the revision, which each write moves, and not the version, which a write of positions leaves
-    /// alone: else a worker that lost its partition could take back the positions of its successor, and with them a
-    /// change that said nothing new.
+    /// The comparison uses the revision, which changes with each write, and not the version, which a write of positions
+    /// leaves unchanged: else a worker that lost its partition could take back the positions of its successor, and with
+    /// them a change without new content.
     /// The stamp comes from the server's clock inside the script, where nothing else runs, and grows with each version:
-    /// whatever becomes visible later has a higher one.
-    /// KEYS: the order, what stays of it for long when it is removed. ARGV: expected revision (0: none), mode, seconds
-    /// to keep a removed order, the last millisecond at which it may be written (0: any), then field, value, …
-    /// What is unannounced stays so: who wrote it may publish later than the version that follows, and only then can
-    /// anybody tell that the last record is the right one.
-    /// Returns 1 if written, 0 if the revision differs; an error `OOM` when Redis is full and the order would grow.
+    /// anything that becomes visible later has a higher one.
+    /// KEYS: the order, the long-lived trace of a removed one. ARGV: expected revision (0: none), mode, seconds to keep
+    /// a removed order, the last millisecond at which it may be written (0: any), then field, value, …
+    /// An unannounced version remains marked: its writer may publish it later than the version that follows, and only
+    /// after that can it be checked that the last record is the right one.
+    /// Returns 1 if written, 0 if the revision differs; an error `OOM` if Redis is full and the order would grow.
     static let write = RedisScript(
         Self.put + """
             local standing = redis.call('HMGET', KEYS[1], 'revision', 'stamp', 'unannounced', 'removed')
@@ -30,17 +30,17 @@ enum StoreScripts {
 
     /// Writes the fields of an order so that Redis can refuse it when `maxmemory` is reached.
     ///
-    /// Redis judges memory at the first write of a script only, and only if that write may need memory. So HSET comes
-    /// first. When it is refused, an order that does not grow is written all the same: the fields are taken off first,
+    /// Redis checks memory at the first write of a script only, and only if that write may need memory. So HSET comes
+    /// first. If it is refused, an order that does not grow is written all the same: the fields are deleted first,
     /// which Redis always allows. A removal always frees memory, so it begins with DEL.
     /// Source: Redis 7.0 script.c, `scriptVerifyOOM`
     ///
-    /// In front of the fields ARGV has the last moment for an order with assets: who packaged for longer may name one
-    /// that was swept meanwhile.
+    /// Before the fields, ARGV has the deadline for an order with assets: a packager that took longer may name one that
+    /// was swept meanwhile.
     ///
-    /// Arguments: names and values in front of those of ARGV; where those begin; the mark `unannounced` that stands;
-    /// whether the trace of a removed order stands, which expires; the seconds to keep a removal, false for any other.
-    /// Returns 1, or the error of Redis.
+    /// Arguments: names and values before those of ARGV; the index at which those begin; the present mark
+    /// `unannounced`; true if there is the trace of a removed order, which expires; the seconds to keep a removal,
+    /// false for any other. Returns 1, or the error of Redis.
     static let put = """
         local function makesRoom(reply, from)
           if not string.find(reply.err, 'OOM', 1, true) then return false end
@@ -96,10 +96,9 @@ enum StoreScripts {
         return values
         """)
 
-    /// Takes the mark off an order whose version is announced, unless another one was set meanwhile.
+    /// Removes the mark of an order whose version is announced, unless another one was set meanwhile.
     ///
-    /// KEYS: the order. ARGV: the mark.
-    /// Returns 1 if it was taken off, else 0.
+    /// KEYS: the order. ARGV: the mark. Returns 1 if it was removed, else 0.
     static let settle = RedisScript(
         """
         if redis.call('HGET', KEYS[1], 'unannounced') ~= ARGV[1] then return 0 end

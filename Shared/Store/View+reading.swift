@@ -1,18 +1,18 @@
 import Redis
 
 extension View {
-    /// Reads keys of a complete view, each for itself: an answer counts only if the view was complete at its place
+    /// Reads keys of a complete view, each separately: an answer counts only if the view was complete at its place
     /// before and after it.
     ///
-    /// An epoch that went never comes back, so two that are alike say that the view was complete in between.
+    /// An epoch that is gone never comes back, so two equal ones prove that the view was complete in between.
     /// - Parameter questions: commands with one key each.
     /// - Returns: one result per question, in order.
-    /// - Throws: `StoreError` when a single server did not answer, or its view is not complete.
+    /// - Throws: `StoreError` if a single server did not answer, or its view is not complete.
     func read(
         _ questions: [(key: String, command: RedisCommand)], _ operation: String
     ) async throws(StoreError) -> [Result<RedisValue, StoreError>] {
         let asked = try await self.placesOf(questions.map(\.key))
-        // Only the places that have keys of these: another master may be away.
+        // Only the places of these keys: another master may be down.
         let places = Set(asked.compactMap(\.self)).sorted()
         let all = self.epochCommands
         let epochs = places.filter { all.indices.contains($0) }.map { all[$0] }
@@ -21,7 +21,7 @@ extension View {
             replies = try await self.redis.pipeline(epochs + questions.map(\.command), checkedBy: epochs)
         } catch {
             let failure = StoreError(operation, error)
-            // All of these may have masters that are away while others are not.
+            // Some masters of these keys may be down while others are not.
             guard all.count > 1 else { throw failure }
             return questions.map { _ in .failure(failure) }
         }
@@ -29,7 +29,7 @@ extension View {
             throw StoreError(.unavailable, "\(operation): a reply is missing")
         }
         let doubts = zip(replies.prefix(epochs.count), replies.suffix(epochs.count)).map { Self.doubt($0, $1) }
-        // A single server is nobody's own trouble.
+        // With a single server a failure concerns all keys.
         if all.count == 1, let doubt = doubts.first ?? nil { throw doubt }
         let failures = Dictionary(uniqueKeysWithValues: zip(places, doubts))
         return zip(asked, replies.dropFirst(epochs.count)).map { place, answer in
@@ -40,7 +40,7 @@ extension View {
         }
     }
 
-    /// The place of each key; nil for one whose slot nobody serves.
+    /// The place of each key; nil for one whose slot no master serves.
     private func placesOf(_ keys: [String]) async throws(StoreError) -> [Int?] {
         try await self.awaitPlaces()
         let places = self.places
@@ -59,7 +59,7 @@ extension View {
         return .success(reply)
     }
 
-    /// Why what was read between two looks at an epoch says nothing; nil if it does.
+    /// The reason why a value read between two epochs cannot be trusted; nil if it can.
     private static func doubt(_ before: RedisValue, _ after: RedisValue) -> StoreError? {
         for case .error(let message) in [before, after] {
             return StoreError(.unavailable, "reading the epoch: \(message)")

@@ -1,18 +1,18 @@
 public import Model
 public import Redis
 
-/// The view: what stands in Redis of what Kafka knows. Whether it is complete, and who says so.
+/// The view: the state in Redis derived from Kafka, and the marks of its completeness.
 ///
-/// On a single server there is one place for what is said; in a cluster each master has one, since each may lose its
-/// part alone. The view is complete when it is so in all places.
+/// On a single server there is one place for these marks; in a cluster each master has one, since each may lose its
+/// part alone. The view is complete if it is so in all places.
 /// Source: DESIGN §4, last paragraph
 public struct View: Sendable {
-    /// Where the view stands.
+    /// The Redis that holds the view.
     public let redis: RedisClient
     private let anchors: @Sendable () -> [String]
 
-    /// - Parameter anchors: a hash tag for each master of a cluster, as they are now; none for a single server. nil
-    ///   takes those that the client knows.
+    /// - Parameter anchors: returns a hash tag for each present master of a cluster; none for a single server. nil uses
+    ///   those that the client knows.
     public init(redis: RedisClient, anchors: (@Sendable () -> [String])? = nil) {
         self.redis = redis
         self.anchors = anchors ?? { redis.knownAnchors }
@@ -24,7 +24,7 @@ public struct View: Sendable {
         return anchors.isEmpty ? [nil] : anchors.map { $0 }
     }
 
-    /// Waits until the client knows whether there is a cluster: before that no place is the right one.
+    /// Waits until the client knows the topology: before that no place is the right one.
     func awaitPlaces() async throws(StoreError) {
         do {
             _ = try await self.redis.topology()
@@ -33,23 +33,23 @@ public struct View: Sendable {
         }
     }
 
-    /// What stands in one place.
+    /// The state of one place.
     public struct Place: Hashable, Sendable {
         let anchor: String?
-        /// Nil where the view is not complete.
+        /// Nil if the view is not complete.
         public let epoch: String?
-        /// Whether the epoch is of the server as it is now. If not, what was judged may hold no more.
+        /// True if the epoch is of the server's present history. If not, the earlier judgement may be invalid.
         public let isHere: Bool
-        /// The restoring that is under way.
+        /// The restoring in progress.
         public let plan: String?
-        /// Of the server that was asked.
+        /// The history of the server that was asked.
         let history: String
-        /// Below these everything certainly stands in this place; by `<topic>/<partition>`.
+        /// Offsets below which everything is certainly stored in this place; by `<topic>/<partition>`.
         public let tails: [String: Int64]
-        /// True if the tails are those of a view of the earlier format: then they say nothing about registrations,
+        /// True if the tails are those of a view of the earlier format: they then say nothing about registrations,
         /// which have other keys there.
         public let isEarlier: Bool
-        /// Types of which orders may be missing though the view is complete: their brands could not be loaded.
+        /// Types with orders that may be missing though the view is complete: their brands could not be loaded.
         public var awaited: Set<OrderTypeIdentifier> { self.epoch.map { ViewEpoch.awaited(in: $0) } ?? [] }
 
         public init(
@@ -65,13 +65,13 @@ public struct View: Sendable {
             self.isEarlier = isEarlier
         }
 
-        /// The tails from which to restore.
+        /// The offsets from which to restore.
         public func tails(withRegistrationsIn topic: String) -> [String: Int64] {
             self.isEarlier ? self.tails.filter { !$0.key.hasPrefix("\(topic)/") } : self.tails
         }
     }
 
-    /// Looks at all places.
+    /// Reads the state of all places.
     public func look() async throws(StoreError) -> [Place] {
         try await self.awaitPlaces()
         let places = self.places
@@ -106,15 +106,15 @@ public struct View: Sendable {
         return offsets
     }
 
-    /// Says that the view is not complete.
+    /// Marks the view as incomplete.
     ///
     /// - Parameters:
-    ///   - plan: a name for the restoring, if none is under way: letters and digits.
-    ///   - places: as they were seen when this was decided.
-    /// - Returns: the plan under which all restore; nil when the view was completed by others meanwhile.
+    ///   - plan: a name for the restoring, if none is in progress: letters and digits.
+    ///   - places: as seen when this was decided.
+    /// - Returns: the plan under which all restore; nil if the view was completed by others meanwhile.
     public func begin(_ plan: String, seen places: [Place]) async throws(StoreError) -> String? {
         var plan = plan
-        // One after the other: the first place decides whose plan it is.
+        // One after the other: the first place decides which plan is used.
         for place in places {
             let reply = try await self.run(
                 [
@@ -128,12 +128,12 @@ public struct View: Sendable {
         return plan
     }
 
-    /// Says that the view is complete, wherever nothing happened since the plan began.
+    /// Marks the view as complete, in each place where nothing happened since the plan began.
     ///
     /// - Parameters:
-    ///   - tails: below which everything was restored.
-    ///   - types: of which orders are missing still.
-    /// - Returns: whether it is so in all places.
+    ///   - tails: the offsets below which everything was restored.
+    ///   - types: those with orders still missing.
+    /// - Returns: true if it is so in all places.
     public func complete(
         _ plan: String, epoch: String, tails: [String: Int64], awaiting types: Set<OrderTypeIdentifier> = []
     ) async throws(StoreError) -> Bool {
@@ -148,16 +148,16 @@ public struct View: Sendable {
         return replies.allSatisfy { $0.integer == 1 }
     }
 
-    /// Says that places of another history turned out to be complete.
+    /// Marks places of another history that turned out to be complete.
     public func confirm(_ places: [Place], epoch: String) async throws(StoreError) {
         _ = try await self.judged(places.filter { !$0.isHere }, epoch) { $0.awaited }
     }
 
-    /// Says that the orders of a type are not missing any more.
+    /// Notes that the orders of a type are not missing any more.
     ///
     /// - Parameter places: all of them, as they were when the restoring of the type began: nothing may have happened to
     ///   any since.
-    /// - Returns: whether it is so in all places.
+    /// - Returns: true if it is so in all places.
     public func release(
         _ type: OrderTypeIdentifier, in places: [Place], epoch: String
     ) async throws(StoreError) -> Bool {
@@ -180,9 +180,9 @@ public struct View: Sendable {
         return replies.allSatisfy { $0.integer == 1 }
     }
 
-    /// Moves the tails on.
+    /// Advances the tails.
     ///
-    /// - Parameter places: as they were when the offsets were taken: if a place is another by now, it keeps its tails.
+    /// - Parameter places: as they were when the offsets were taken: a place that has changed since keeps its tails.
     public func keep(tails: [String: Int64], in places: [Place]) async throws(StoreError) {
         let pairs = Self.pairs(tails)
         let known = places.compactMap { place in place.epoch.map { (place.anchor, $0) } }
@@ -215,7 +215,7 @@ extension View {
     /// The epochs of all places while the view is complete. The same value never comes again.
     public struct Epochs: Hashable, Sendable {
         let values: [String]
-        /// Types of which orders may be missing.
+        /// Types with orders that may be missing.
         public let awaited: Set<OrderTypeIdentifier>
 
         init(values: [String]) {
@@ -224,10 +224,10 @@ extension View {
         }
     }
 
-    /// Commands that read the epochs, to stand in a pipeline beside others, once `ViewWatch.known` has answered.
+    /// Commands that read the epochs, for a pipeline with others, once `ViewWatch.known` has returned.
     public var epochCommands: [RedisCommand] { self.epochReads.commands }
 
-    /// The same with the places that they ask, by their anchors; the empty one is that of a single server.
+    /// The same with the places that they read, by their anchors; the empty one is that of a single server.
     var epochReads: (anchors: [String], commands: [RedisCommand]) {
         let places = self.places
         return (
@@ -236,7 +236,7 @@ extension View {
         )
     }
 
-    /// - Returns: nil when the view is not complete.
+    /// - Returns: nil if the view is not complete.
     public static func epochs(_ replies: some Collection<RedisValue>) throws(StoreError) -> Epochs? {
         var values: [String] = []
         for reply in replies {

@@ -2,9 +2,9 @@ import Model
 
 /// The text of an epoch: `<name>:<history>`, or `<name>:<type>,<type>:<history>` while orders of types are awaited.
 ///
-/// The types are part of the value, so whoever compares epochs compares them too, and each place of a cluster has them
-/// under the same discipline. A program that knows the first form only takes the second one for that of another
-/// history, and says nothing of what is missing.
+/// The types are a part of the value, so a comparison of epochs includes them, and each place of a cluster has them
+/// under the same rules. A program that knows only the first form takes the second one for that of another history, and
+/// does not report that orders are missing.
 enum ViewEpoch {
     /// The part before the history.
     static func text(_ name: String, awaiting types: Set<OrderTypeIdentifier>) -> String {

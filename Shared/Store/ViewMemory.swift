@@ -3,23 +3,21 @@ import NIOCore
 import Redis
 import Synchronization
 
-/// The epochs under which the view was complete when somebody looked last, for whoever says that something does not
-/// exist.
+/// The epochs under which the view was complete at the last check, for answers that something does not exist.
 ///
-/// An epoch that went never comes back. So if an epoch was known before some data was read, and is still the same
-/// behind it, the view was complete when the data was read: one GET says so, where a look at the server's history
-/// takes a script before and one after. The history is looked at again after `life`, and whenever another server
-/// answers.
+/// An epoch that is gone never comes back. So if an epoch was known before some data was read, and is still the same
+/// after it, the view was complete when the data was read: one GET proves it, while a check of the server's history
+/// takes a script before and one after. The history is checked again after `life`, and whenever another server answers.
 /// Threads: any. Bounded: one set of epochs.
 public final class ViewMemory: Sendable {
-    /// The time for which a look at the histories of the servers serves.
+    /// The time for which a check of the servers' histories is valid.
     static let life = TimeAmount.seconds(1)
 
     /// The epochs that were known before some data was read.
     struct Known: Sendable {
         /// By the anchor of the place; the empty one is that of a single server.
         let epochs: [String: String]
-        /// Types of which orders may be missing.
+        /// Types with orders that may be missing.
         let awaited: Set<OrderTypeIdentifier>
         let generation: UInt64
         let until: NIODeadline
@@ -31,7 +29,7 @@ public final class ViewMemory: Sendable {
         case complete
         /// It is not complete.
         case incomplete
-        /// It is another one: only a look tells whether it is complete.
+        /// It is another one: only a check shows if it is complete.
         case another
     }
 
@@ -40,7 +38,7 @@ public final class ViewMemory: Sendable {
 
     public init(_ view: View) { self.view = view }
 
-    /// The epochs that are known, for whoever is about to read; nil when it is time to look again.
+    /// The known epochs, for a reader; nil if a new check is due.
     func known(at now: NIODeadline = .now()) -> Known? {
         let generation = self.view.redis.generation
         return self.remembered.withLock { remembered in
@@ -49,9 +47,9 @@ public final class ViewMemory: Sendable {
         }
     }
 
-    /// Commands that read the epochs of the places where some keys are; `judge` takes the replies.
+    /// Commands that read the epochs of the places of some keys; `judge` takes the replies.
     ///
-    /// In a cluster those of the masters that serve the keys, of all of them for a key that nobody serves.
+    /// In a cluster those of the masters that serve the keys, of all of them for a key that no master serves.
     func checks(_ known: Known, of keys: [String]) -> (anchors: [String], commands: [RedisCommand]) {
         var anchors: Set<String> = []
         for key in keys {
@@ -68,7 +66,7 @@ public final class ViewMemory: Sendable {
         )
     }
 
-    /// Judges epochs that were read behind some data.
+    /// Judges epochs that were read after some data.
     func judge(
         _ replies: some Collection<RedisValue>, of anchors: [String], against known: Known
     ) throws(StoreError) -> Verdict {
@@ -103,11 +101,11 @@ public final class ViewMemory: Sendable {
         }
     }
 
-    /// Keeps epochs that were read with the histories of the servers.
+    /// Stores epochs that were read with the histories of the servers.
     ///
     /// - Parameters:
-    ///   - generation: of the client before they were read.
-    ///   - now: when that began.
+    ///   - generation: that of the client before they were read.
+    ///   - now: the time when that began.
     func remember(_ epochs: View.Epochs?, of anchors: [String], _ generation: UInt64, _ now: NIODeadline) {
         guard let epochs, epochs.values.count == anchors.count else { return self.forget() }
         let known = Known(

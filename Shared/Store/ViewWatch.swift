@@ -1,10 +1,10 @@
 import Redis
 import Synchronization
 
-/// Keeps whoever reads from taking what is missing in an incomplete view for something that does not exist.
+/// Prevents readers from treating an entry missing from an incomplete view as nonexistent.
 ///
-/// It remembers the epochs under which the view was complete. Epochs that are read behind some data, and are still
-/// these, say that the view was complete when the data was read: an epoch that went never comes back.
+/// It remembers the epochs under which the view was complete. If the epochs read after some data are still these, the
+/// view was complete when the data was read: an epoch that is gone never comes back.
 public final class ViewWatch: Sendable {
     let view: View
     private let onDoubt: @Sendable () -> Void
@@ -12,17 +12,17 @@ public final class ViewWatch: Sendable {
 
     private struct Remembered {
         let epochs: View.Epochs
-        /// Of the client, when the epochs were read.
+        /// The client's generation when the epochs were read.
         let generation: UInt64
     }
 
-    /// - Parameter onDoubt: called when the view turns out to be incomplete or another one, for whoever looks after it.
+    /// - Parameter onDoubt: called if the view turns out to be incomplete or another one, to notify its maintainer.
     public init(_ view: View, onDoubt: @escaping @Sendable () -> Void = {}) {
         self.view = view
         self.onDoubt = onDoubt
     }
 
-    /// The epochs under which the view is complete, to be compared with those behind the data.
+    /// The epochs under which the view is complete, to be compared with those read after the data.
     ///
     /// - Throws: `StoreError` with code `.incomplete`, or `.unavailable`.
     public func known() async throws(StoreError) -> View.Epochs {
@@ -33,14 +33,14 @@ public final class ViewWatch: Sendable {
         return epochs
     }
 
-    /// Whether the view is still the one of these epochs.
+    /// Checks that the view is still the one of these epochs.
     ///
-    /// - Throws: as `known`.
+    /// - Throws: the errors of `known`.
     public func confirm(_ epochs: View.Epochs) async throws(StoreError) {
         guard try await self.read() == epochs else { throw self.doubt() }
     }
 
-    /// Judges epochs that were read behind some data.
+    /// Judges epochs that were read after some data.
     func check(_ replies: some Collection<RedisValue>, against epochs: View.Epochs) throws(StoreError) {
         guard try View.epochs(replies) == epochs else { throw self.doubt() }
     }
