@@ -1,15 +1,15 @@
 import Glibc
 import Operations
 
-/// What `Edge` is made from.
+/// The settings of `Edge`.
 ///
 /// ## Configuration keys
-/// - `WAYBILL_TLS_CERTIFICATE`, `WAYBILL_TLS_KEY` (paths, both or none): PEM files; with them the gateway speaks TLS.
+/// - `WAYBILL_TLS_CERTIFICATE`, `WAYBILL_TLS_KEY` (paths, both or none): PEM files; with them the gateway uses TLS.
 /// - `WAYBILL_CONNECTION_LIMIT` (1 to 1,000,000, default 20,000): most connections in all.
 /// - `WAYBILL_CONNECTION_LIMIT_PER_ADDRESS` (1 to 1,000,000, default 1,000): most connections from one client.
-/// - `WAYBILL_TRUSTED_PROXIES` (addresses and networks, default none): whose `X-Forwarded-For` counts.
+/// - `WAYBILL_TRUSTED_PROXIES` (addresses and networks, default none): proxies whose `X-Forwarded-For` is trusted.
 struct EdgeSettings: Sendable {
-    /// The files, and what was read from them.
+    /// The files, and the certificate read from them.
     let tls: (files: TLSFiles, certificate: ServerCertificate)?
     let limits: ConnectionLimits
     let proxies: TrustedProxies

@@ -1,14 +1,14 @@
 import CoreMetrics
 
-/// The gateway's metrics, named once.
+/// The gateway's metrics, named in one place.
 struct GatewayMetrics: Sendable {
-    /// Requests that waited for a package on its way.
+    /// Requests that waited for a package being made.
     let held: Counter
     /// Messages that devices sent to the log.
     let deviceLogs: Counter
-    /// Those of them that were too many to be written.
+    /// Those of them that exceeded the limit and were not logged.
     let deviceLogsDropped: Counter
-    /// By reason: registrations, and ends of some, that were refused.
+    /// By reason: refused registrations, and refused ends of registrations.
     private let refusals: [Counter]
     /// By endpoint: from the request's last byte to the answer's first.
     private let durations: [Timer]
@@ -18,7 +18,7 @@ struct GatewayMetrics: Sendable {
     /// The endpoints, as labels.
     enum Endpoint: String, CaseIterable {
         case package, link, register, unregister, changes, log
-        /// What was asked for is not known.
+        /// The requested resource is not known.
         case none
 
         fileprivate var index: Int {
@@ -34,7 +34,7 @@ struct GatewayMetrics: Sendable {
         }
     }
 
-    /// Why a registration is refused, as labels.
+    /// The reasons for refusing a registration, as labels.
     enum Refusal: String, CaseIterable {
         /// The order has as many devices as it may have.
         case devices

@@ -1,23 +1,23 @@
 import NIOCore
 import Synchronization
 
-/// Assets that were read lately, by digest, bounded in bytes.
+/// Recently read assets, by digest, bounded in bytes.
 ///
-/// An asset never changes under its digest, so nothing here can be stale. When room is needed, the asset that was used
-/// least lately goes. The orders of a shop show the same few combinations, so the lists that stand in orders are kept
-/// as well and need not be taken apart for each request. A missing asset is loaded once for all who wait for it.
+/// An asset never changes under its digest, so nothing here can be stale. When room is needed, the least recently used
+/// asset is removed. The orders of a shop use the same few combinations, so the asset lists of orders are kept as well
+/// and need not be parsed for each request. A missing asset is loaded once for all that wait for it.
 final class AssetCache: Sendable {
     fileprivate struct Asset {
         let entry: ByteBuffer
-        /// The places of the lists that it is part of. They keep its bytes in memory, so they go with it.
+        /// The places of the lists that contain it. They keep its bytes in memory, so they are removed with it.
         var lists: Set<Int> = []
     }
 
-    /// Assets that stand together in an order.
+    /// The assets of an order.
     fileprivate struct List {
-        /// In one piece if they are small.
+        /// As a single buffer if they are small.
         let entries: [ByteBuffer]
-        /// Bytes that the piece takes besides the assets.
+        /// Bytes of that buffer, in addition to the assets.
         let joinedBytes: Int
         let assets: [Int]
         /// The number of assets that had been inserted when the list's assets were last counted as used.
@@ -28,22 +28,23 @@ final class AssetCache: Sendable {
         var assets = RecencyMap<String, Asset>()
         var bytes = 0
         var lists = RecencyMap<String, List>()
-        /// Of the lists that are kept in one piece.
+        /// Bytes of the lists that are kept as single buffers.
         var joinedBytes = 0
-        /// Assets that were ever inserted.
+        /// The number of assets ever inserted.
         var insertions = 0
         /// Callers that wait for an asset that is being loaded.
         var loads: [String: [EventLoopPromise<ByteBuffer>]] = [:]
     }
 
-    /// Lists that are kept.
+    /// The most lists kept.
     private static let listLimit = 4096
-    /// Up to this size the assets of a list are kept once more in one piece: one write instead of several.
+    /// The size in bytes up to which the assets of a list are also kept as a single buffer: one write instead of
+    /// several.
     private static let joinedSize = 64 << 10
-    /// Most bytes of all that is kept so: this part of the limit, and besides it.
+    /// The most bytes of all these buffers, in addition to the limit: the limit divided by this.
     private static let joinedShare = 4
 
-    /// Loading gave fewer entries than there are digests.
+    /// Loading returned fewer entries than there are digests.
     private struct Incomplete: Error, CustomStringConvertible {
         let digest: String
         var description: String { "reading asset \(self.digest): it is missing" }
@@ -52,7 +53,7 @@ final class AssetCache: Sendable {
     private let limit: Int
     private let state = Mutex(State())
 
-    /// - Parameter limit: most bytes of entries that are kept.
+    /// - Parameter limit: most bytes of entries.
     init(limit: Int) { self.limit = limit }
 
     /// The entries of a list that was kept, in order.
@@ -62,15 +63,15 @@ final class AssetCache: Sendable {
         self.state.withLock { state -> [ByteBuffer]? in
             guard let place = state.lists.place(of: list) else { return nil }
             state.lists.touch(place)
-            // Between two insertions nothing goes, so it is enough that an asset counts as used once.
+            // Between two insertions nothing is removed, so it is enough to count an asset as used once.
             if state.lists[place]?.insertions != state.insertions { state.useAssets(ofListAt: place) }
             return state.lists[place]?.entries
         }
     }
 
-    /// The entries of assets, in order. Those that are not here are loaded, or waited for if somebody loads them.
+    /// The entries of assets, in order. Missing ones are loaded, or awaited if they are already being loaded.
     ///
-    /// - Parameter load: gives one entry per digest, in order. Its failure is that of all who wait.
+    /// - Parameter load: returns one entry per digest, in order. Its failure is that of all that wait.
     func entries(
         _ digests: [String], on eventLoop: any EventLoop, load: ([String]) -> EventLoopFuture<[ByteBuffer]>
     ) -> EventLoopFuture<[ByteBuffer]> {
@@ -108,7 +109,7 @@ final class AssetCache: Sendable {
 
     /// Keeps a list, if all of its assets are here.
     ///
-    /// - Parameter entries: of the digests, in order.
+    /// - Parameter entries: those of the digests, in order.
     func keep(list: String, _ digests: [String], _ entries: [ByteBuffer]) {
         let joined = Self.joined(entries)
         self.state.withLock { state in
@@ -126,7 +127,7 @@ final class AssetCache: Sendable {
         }
     }
 
-    /// The entries in one piece; nil if they are large, or one already.
+    /// The entries as a single buffer; nil if they are large, or one already.
     private static func joined(_ entries: [ByteBuffer]) -> ByteBuffer? {
         let size = entries.reduce(0) { $0 + $1.readableBytes }
         guard size <= Self.joinedSize, entries.count > 1 else { return nil }
@@ -137,7 +138,7 @@ final class AssetCache: Sendable {
 }
 
 extension AssetCache.State {
-    /// An entry, which counts as used.
+    /// Returns an entry and marks it as used.
     fileprivate mutating func use(_ digest: String) -> ByteBuffer? {
         guard let place = self.assets.place(of: digest) else { return nil }
         self.assets.touch(place)

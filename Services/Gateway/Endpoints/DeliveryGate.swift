@@ -1,11 +1,11 @@
 import Kafka
 import Synchronization
 
-/// Keeps requests from piling up before a Kafka that is away.
+/// Keeps requests from piling up while Kafka is away.
 ///
-/// As long as Kafka answers, many may wait for it. Once a delivery failed, only one at a time tries: the others are
-/// refused at once, without a wait, until one was delivered. The one that tries is delivered as soon as Kafka is back.
-/// Bounded: `limit` deliveries wait, each for at most `GatewayServer.deliveryLimit`.
+/// As long as Kafka answers, many may wait for it. After a delivery has failed, only one at a time is tried: the others
+/// are refused immediately until one was delivered. The one being tried is delivered as soon as Kafka is back. Bounded:
+/// `limit` deliveries wait, each for at most `GatewayServer.deliveryLimit`.
 final class DeliveryGate: Sendable {
     /// The decision, without a lock.
     struct State: Hashable, Sendable {
@@ -15,7 +15,7 @@ final class DeliveryGate: Sendable {
 
         init(limit: Int) { self.limit = limit }
 
-        /// - Returns: whether a delivery may be tried; `leave` follows then.
+        /// - Returns: true if a delivery may be tried; the caller must then call `leave`.
         mutating func enter() -> Bool {
             guard self.waiting < (self.isAway ? 1 : self.limit) else { return false }
             self.waiting += 1
@@ -34,7 +34,7 @@ final class DeliveryGate: Sendable {
 
     /// Produces a message unless Kafka is known to be away or too many wait.
     ///
-    /// - Throws: `.transport` at once when it is not tried; what the producer throws.
+    /// - Throws: `.transport` at once if it is not tried; the errors of the producer.
     func produce(_ message: KafkaMessage, with producer: KafkaProducer) async throws(KafkaError) -> KafkaPosition {
         guard self.state.withLock({ $0.enter() }) else {
             throw KafkaError(.transport, "producing to \(message.topic): Kafka does not answer", isRetriable: true)

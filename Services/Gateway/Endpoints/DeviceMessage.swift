@@ -1,16 +1,17 @@
-/// A message of a device, as it may be logged: without what could forge a line, drive a terminal, or name a device.
+/// A message of a device, made fit for the log: without text that could forge a line, control a terminal, or identify a
+/// device.
 ///
-/// A device's identifier is all that its list of changes is asked with, a token all that its order is. Wallet writes
-/// identifiers into its messages, and anybody may write anything.
+/// A device's identifier is all that is needed to request its list of changes, a token all that is needed for its
+/// order. Wallet writes identifiers into its messages, and anyone may send anything.
 enum DeviceMessage {
     /// Most Unicode scalars of a message.
     static let characterLimit = 500
-    /// From this length on, characters of an identifier or a token that stand together are not shown.
+    /// The length from which on consecutive characters of an identifier or a token are hidden.
     static let runLimit = 16
 
-    /// Letters alone are words up to this length, such as names of classes, unless they are hexadecimal digits.
+    /// Letters alone count as words up to this length, such as names of classes, unless they are hexadecimal digits.
     private static let wordLimit = 40
-    /// A word after one of these is not shown, and neither is one after those of `fillers` that follow it.
+    /// A word after one of these is hidden, also if words of `fillers` are in between.
     private static let heralds: Set<String> = [
         "appleorder", "device", "devices", "devicelibraryidentifier", "authorization",
     ]
@@ -76,7 +77,7 @@ enum DeviceMessage {
         }
     }
 
-    /// All but blanks and what stands between a name and its value, or around a value.
+    /// Everything but blanks and the characters between a name and its value, or around a value.
     private static func isOfWord(_ scalar: Unicode.Scalar) -> Bool {
         switch scalar {
         case " ", "\"", "'", ":", "=", "/", "(", ")", "<", ">", "[", "]", "{", "}", ",", ";": false

@@ -9,7 +9,7 @@ import Store
 
 /// All endpoints: a request in, an answer out.
 ///
-/// A class so that what waits for Redis keeps one reference and not a copy of everything.
+/// A class so that a request waiting for Redis keeps one reference and not a copy of everything.
 final class Endpoints: Responder {
     let reading: ExtendedReading? = nil
     let basePath: String
@@ -40,7 +40,7 @@ final class Endpoints: Responder {
 
     /// Answers a request; never fails.
     ///
-    /// - Parameter eventLoop: of the connection; Redis is asked on it without a change of thread.
+    /// - Parameter eventLoop: that of the connection; Redis is queried on it without a thread change.
     func answer(_ request: Request, on eventLoop: any EventLoop) -> EventLoopFuture<Answer> {
         let started = NIODeadline.now()
         let route: Route
@@ -108,8 +108,8 @@ final class Endpoints: Responder {
         }
     }
 
-    /// A client that guesses again and again, or asks again and again where nothing changes, is told to wait. No other
-    /// answer is touched: a right token is answered whatever came from its address before.
+    /// Slows down clients that repeatedly send wrong tokens, or that poll repeatedly without any change. No other
+    /// answer is affected: a correct token is answered whatever came from its address before.
     private func slowedDown(_ answer: Answer, _ request: Request) -> Answer {
         let (seconds, reason): (Int64?, String) =
             switch answer.offense {
@@ -122,17 +122,17 @@ final class Endpoints: Responder {
         return .failure(.tooManyRequests, reason, headers: ["retry-after": String(seconds)])
     }
 
-    /// At which steps wrong tokens are refused: longer than it takes to look for an order.
+    /// The time steps at which wrong tokens are refused: longer than a lookup of an order takes.
     static let refusalStep = TimeAmount.milliseconds(10)
 
-    /// When a wrong token is refused: at a whole step since the request came, so that the time that the look took does
-    /// not tell whether there is such an order.
+    /// The time at which a wrong token is refused: a whole step after the request, so that the duration of the lookup
+    /// does not reveal if the order exists.
     static func refusalMoment(since started: NIODeadline, now: NIODeadline) -> NIODeadline {
         let step = Self.refusalStep.nanoseconds
         return started + .nanoseconds(((now - started).nanoseconds / step + 1) * step)
     }
 
-    /// What failed behind us is for us to know: the client learns when to come again.
+    /// The failed upstream is logged, not disclosed: the client gets the time of its next attempt.
     private func unavailable(_ error: any Error, _ route: Route, _ eventLoop: any EventLoop) -> Answer {
         let endpoint = route.endpoint.rawValue
         switch self.limits.failed(endpoint, "\(error)") {
@@ -154,7 +154,7 @@ final class Endpoints: Responder {
             : .failure(.internalServerError, "something went wrong here")
     }
 
-    /// The answer to what is no request that could be routed: a body that is too large, malformed HTTP.
+    /// The answer to input that is not a routable request: a body that is too large, malformed HTTP.
     func refusal(_ status: HTTPResponseStatus, _ message: String) -> Answer {
         let answer = Answer.failure(status, message)
         self.count(.none, answer, since: .now())
@@ -168,7 +168,7 @@ final class Endpoints: Responder {
 }
 
 extension Route {
-    /// The order type that the request is about; nil for one that is about none.
+    /// The order type of the request; nil if it has none.
     var orderType: OrderTypeIdentifier? {
         switch self {
         case .package(let key), .link(let key, _, _): key.orderType

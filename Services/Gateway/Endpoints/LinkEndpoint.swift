@@ -6,8 +6,8 @@ import Packaging
 
 /// `GET /v1/orders/{type}/{id}/package?expires=…&signature=…`: the package for a browser, by a signed link.
 ///
-/// A person reads the answer when the link is of no use, so it says why; but a link that nobody signed is told the same
-/// whether the order exists or not. Source: Wallet Orders §6
+/// A person reads the answer if the link cannot be used, so it gives the reason; but a link without a valid signature
+/// gets the same answer whether the order exists or not. Source: Wallet Orders §6
 struct LinkEndpoint: Sendable {
     let package: PackageEndpoint
     let secrets: TokenSecrets
@@ -15,7 +15,7 @@ struct LinkEndpoint: Sendable {
     var now: @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970) }
 
     /// - Parameters:
-    ///   - expires: from the query; anything but digits is no link.
+    ///   - expires: from the query; anything but digits is not a link.
     ///   - signature: from the query.
     func answer(
         _ key: OrderKey, expires: String, signature: String, for request: Request, on eventLoop: any EventLoop
@@ -40,7 +40,7 @@ struct LinkEndpoint: Sendable {
         eventLoop.makeSucceededFuture(.failure(.forbidden, message))
     }
 
-    /// The package as a browser takes it: opened at once, kept nowhere. An identifier needs no quoting.
+    /// The package in the form for a browser: opened at once, never stored. An identifier needs no quoting.
     ///
     /// Source: Wallet Orders §6; RFC 6266 §4
     private static func inline(_ answer: Answer, _ key: OrderKey) -> Answer {
@@ -48,7 +48,7 @@ struct LinkEndpoint: Sendable {
         var answer = answer
         for name in ["etag", "last-modified", "vary"] { answer.headers.remove(name: name) }
         answer.headers.replaceOrAdd(name: "cache-control", value: "private, no-store")
-        // The contents of the package may come from customers; no browser is to take it for a page.
+        // The contents of the package may come from customers; a browser must not take it for a page.
         answer.headers.add(name: "x-content-type-options", value: "nosniff")
         answer.headers.add(name: "content-disposition", value: "inline; filename=\"\(key.order.rawValue).order\"")
         return answer

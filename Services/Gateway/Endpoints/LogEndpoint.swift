@@ -4,20 +4,20 @@ import Model
 import NIOCore
 import NIOHTTP1
 
-/// `POST /v1/log`: what went wrong on a device.
+/// `POST /v1/log`: errors reported by a device.
 ///
-/// Anybody can send this, so nothing in it is believed: it is counted, bounded and made harmless before it is logged.
+/// Anyone can send this, so none of it is trusted: it is counted, bounded and made harmless before it is logged.
 /// Source: Wallet Orders §1.2e
 struct LogEndpoint: Sendable {
     let metrics: GatewayMetrics
-    /// Where messages go; nil counts them only.
+    /// The logger for messages; nil only counts them.
     let logger: Logger?
 
-    /// Wallet takes nothing but 200 for success, so messages that are too many are counted and dropped without a word.
+    /// Wallet accepts only 200 as success, so excess messages are counted and dropped silently.
     ///
     /// - Parameters:
     ///   - body: `{"logs": ["…"]}` or a bare array of strings.
-    ///   - admit: says how many of some messages may be logged.
+    ///   - admit: returns the number of messages that may be logged.
     func answer(_ body: ByteBuffer, admit: (Int) -> Int) -> Answer {
         guard let messages = Self.messages(body) else {
             return .failure(.badRequest, "the body must be {\"logs\": [\"…\"]}")

@@ -11,13 +11,13 @@ import Synchronization
 ///
 /// Source: Wallet Orders §1.2a
 final class PackageEndpoint: Sendable {
-    /// How a request waits for a package that is on its way. Source: DESIGN §5
+    /// The limits on requests that wait for a package being made. Source: DESIGN §5
     struct Hold: Sendable {
         /// Most requests that wait at once.
         var limits = HoldTable<ClientAddress>.Limits()
-        /// How long one waits at most.
+        /// The longest wait of a request.
         var time = TimeAmount.seconds(5)
-        /// After which time it looks first; after each look the time doubles, up to four times as long.
+        /// The time until the first check; it doubles after each check, up to four times as long.
         var step = TimeAmount.milliseconds(50)
     }
 
@@ -42,16 +42,16 @@ final class PackageEndpoint: Sendable {
         self.metrics = metrics
     }
 
-    /// What one request asks for.
+    /// The parts of one request.
     private struct Fetch: Sendable {
         let key: OrderKey
-        /// Nil for somebody who has proved otherwise that the package may be given to them.
+        /// Nil for a client that has proved its right to the package in another way.
         let token: String?
         let condition: ConditionalFetch
         let client: ClientAddress
-        /// Of the client, which may go away while it is held.
+        /// The presence of the client, which may disconnect while it is held.
         let presence: Presence?
-        /// True if no package is read before the token was compared.
+        /// True if no package may be read before the token has been compared.
         var isSuspect = false
 
         func opens(_ stamp: PackageReader.Stamp) -> Bool {
@@ -59,20 +59,20 @@ final class PackageEndpoint: Sendable {
         }
     }
 
-    /// Takes the answer, on the event loop.
+    /// Receives the answer, on the event loop.
     typealias Completion = @Sendable (Result<Answer, any Error>) -> Void
 
-    /// What looking gave.
+    /// The result of a lookup.
     private enum Seen: Sendable {
         case answer(Answer)
         /// The token is not the order's.
         case refused
-        /// There is no such order.
+        /// The order does not exist.
         case unknown
     }
     private typealias Look = @Sendable (Result<Seen, any Error>) -> Void
 
-    /// - Parameter isSuspect: whether wrong tokens came from the client's address lately.
+    /// - Parameter isSuspect: true if wrong tokens came from the client's address recently.
     func answer(
         _ key: OrderKey, _ request: Request, isSuspect: Bool, on eventLoop: any EventLoop,
         _ completion: @escaping Completion
@@ -86,7 +86,7 @@ final class PackageEndpoint: Sendable {
         self.answer(fetch, on: eventLoop, completion)
     }
 
-    /// Answers somebody who has proved otherwise that the package may be given to them.
+    /// Answers a client that has proved its right to the package in another way.
     func answer(
         granted key: OrderKey, for request: Request, on eventLoop: any EventLoop
     ) -> EventLoopFuture<Answer> {
@@ -111,7 +111,8 @@ final class PackageEndpoint: Sendable {
         }
     }
 
-    /// - Parameter generation: if it has changed when the answer is made, the answer may be of a server that fell back.
+    /// - Parameter generation: if it has changed when the answer is made, the answer may come from a server that fell
+    ///   back.
     private func answer(
         _ fetch: Fetch, under generation: UInt64, on eventLoop: any EventLoop, _ completion: @escaping Completion
     ) {
@@ -130,7 +131,7 @@ final class PackageEndpoint: Sendable {
     // Completions instead of chained futures: each link of a chain costs a fetch three allocations.
 
     private func look(_ fetch: Fetch, on eventLoop: any EventLoop, _ completion: @escaping Look) {
-        // With a condition the answer is 304 more often than not, so no package bytes are read before it is known.
+        // With a condition the answer is usually 304, so no package bytes are read before that is known.
         guard fetch.condition.isConditional else { return self.read(fetch, on: eventLoop, completion) }
         self.reader.stamp(of: fetch.key, on: eventLoop) { result in
             switch result {
@@ -143,7 +144,7 @@ final class PackageEndpoint: Sendable {
         }
     }
 
-    /// Answers whoever may have the order.
+    /// Answers a client that may have the order.
     private func answer(
         _ fetch: Fetch, _ stamp: PackageReader.Stamp, on eventLoop: any EventLoop, _ completion: @escaping Look
     ) {
@@ -199,11 +200,10 @@ final class PackageEndpoint: Sendable {
         ]
     }
 
-    /// Decides what becomes of somebody who cannot be given the order, so far as can be seen, or who has to prove first
-    /// that they can.
+    /// Decides about a client that apparently cannot be given the order, or that must first prove its right to it.
     ///
-    /// While Redis is not known to have everything, an order that is missing may exist, and a token that is wrong may
-    /// be the right one of a newer version: nobody is refused then. Source: DESIGN §4
+    /// While Redis is not known to have everything, a missing order may exist, and a wrong token may be the right one
+    /// of a newer version: no client is refused then. Source: DESIGN §4
     private func judge(
         _ fetch: Fetch, under generation: UInt64, on eventLoop: any EventLoop, _ completion: @escaping Completion
     ) {
@@ -227,14 +227,14 @@ final class PackageEndpoint: Sendable {
                 switch result {
                 case .failure(let error): completion(.failure(error))
                 case .success(.answer(let answer)): completion(.success(answer))
-                // It went, or got another token, in between.
+                // It was removed, or got another token, in between.
                 case .success(.refused), .success(.unknown): completion(.success(Self.late))
                 }
             }
         } else if !standing.isComplete {
             completion(.success(.restoring))
         } else if standing.isRemoved {
-            // An order that was removed is not on its way (DESIGN §3).
+            // An order that was removed is not being made (DESIGN §3).
             let isRight = fetch.token.flatMap { token in
                 standing.removedToken.map { Authorization.isEqual(token, $0) }
             }
@@ -254,7 +254,7 @@ final class PackageEndpoint: Sendable {
 
     private static let late = Answer.unavailable("the package is on its way", retryAfterSeconds: 1)
 
-    /// Waits for an order that may be on its way, since somebody has its derived token.
+    /// Waits for an order that is probably being made, since the client has its derived token.
     ///
     /// The fetch right after a payment can arrive before the change went through Kafka. Source: DESIGN §5
     private func await(_ fetch: Fetch, on eventLoop: any EventLoop, _ completion: @escaping Completion) {
@@ -290,7 +290,7 @@ final class PackageEndpoint: Sendable {
                 case .success(.answer(let found)): completion(.success(found))
                 case .success(.refused): completion(.success(.wrongToken))
                 case .success(.unknown):
-                    // A client that closed its half of the connection gets an answer as well, if it still listens.
+                    // A client that closed its half of the connection gets an answer as well, if it still reads.
                     let isOver = NIODeadline.now() >= deadline || fetch.presence?.isGone == true
                     guard !isOver else { return completion(.success(Self.late)) }
                     let next = min(delay * 2, self.holding.step * 4)

@@ -1,9 +1,9 @@
-/// Values by key, in the order in which they were used. Each operation takes constant time.
+/// Values by key, in the order of their last use. Each operation takes constant time.
 ///
 /// A doubly linked list whose links are places in an array. A place is valid from `insert` to `remove`.
 struct RecencyMap<Key: Hashable, Value> {
     private struct Node {
-        /// Both nil while the place is free.
+        /// Both are nil while the place is free.
         var key: Key?
         var value: Value?
         var newer: Int
@@ -24,10 +24,10 @@ struct RecencyMap<Key: Hashable, Value> {
     /// The place of a key, if it has a value.
     func place(of key: Key) -> Int? { self.places[key] }
 
-    /// The place of what was used least lately; nil if there is nothing.
+    /// The place of the least recently used value; nil if there is none.
     var oldestPlace: Int? { self.oldest == Self.none ? nil : self.oldest }
 
-    /// The value at a place, to be changed but not to be set to nil.
+    /// The value at a place, which may be changed but not set to nil.
     subscript(place: Int) -> Value? {
         _read { yield self.nodes[place].value }
         _modify { yield &self.nodes[place].value }
@@ -57,7 +57,7 @@ struct RecencyMap<Key: Hashable, Value> {
         return place
     }
 
-    /// Takes the value from a place; nil if there is none.
+    /// Removes the value at a place; nil if there is none.
     @discardableResult
     mutating func remove(_ place: Int) -> Value? {
         guard let key = self.nodes[place].key, let value = self.nodes[place].value else { return nil }

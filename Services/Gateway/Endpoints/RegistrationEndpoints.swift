@@ -6,7 +6,7 @@ import NIOHTTP1
 import Packaging
 import Store
 
-/// Registering, unregistering, and listing what changed.
+/// Registering, unregistering, and listing changes.
 ///
 /// Source: Wallet Orders §1.2b–d
 struct RegistrationEndpoints: Sendable {
@@ -20,16 +20,16 @@ struct RegistrationEndpoints: Sendable {
     let metrics: GatewayMetrics
     /// Most devices of one order.
     var deviceLimit = Registrations.deviceLimit
-    /// Refuses at once what would wait for a Kafka that is away.
+    /// Refuses at once requests that would wait for a Kafka that is away.
     let gate = DeliveryGate()
     /// Milliseconds since 1970.
     var now: @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970 * 1000) }
 
-    /// `POST …/registrations/{type}/{id}`: 201 for a new registration, 200 for one that is there.
+    /// `POST …/registrations/{type}/{id}`: 201 for a new registration, 200 for an existing one.
     ///
-    /// The registration is acknowledged by Kafka before it stands in Redis and before Wallet hears of it: what Wallet
-    /// was told survives the loss of Redis. A repeated POST replaces the push token. 429 for a new device of an order
-    /// that has as many as it may have, or had too many new ones lately.
+    /// The registration is acknowledged by Kafka before it is in Redis and before Wallet gets the answer: registrations
+    /// that Wallet knows of survive the loss of Redis. A repeated POST replaces the push token. 429 for a new device of
+    /// an order that has as many as it may have, or had too many new ones recently.
     func register(
         _ key: RegistrationKey, _ fields: Request.Fields, body: ByteBuffer, on eventLoop: any EventLoop
     ) -> EventLoopFuture<Answer> {
@@ -50,8 +50,8 @@ struct RegistrationEndpoints: Sendable {
         }
     }
 
-    /// `DELETE …/registrations/{type}/{id}`: 200, also when there was none; 429 when too many ended lately that were
-    /// none.
+    /// `DELETE …/registrations/{type}/{id}`: 200, also if there was none; 429 if too many ends of nonexistent
+    /// registrations came recently.
     func unregister(
         _ key: RegistrationKey, _ fields: Request.Fields, on eventLoop: any EventLoop
     ) -> EventLoopFuture<Answer> {
@@ -65,11 +65,11 @@ struct RegistrationEndpoints: Sendable {
         }
     }
 
-    /// Why a registration is not taken; nil if it is.
+    /// The reason for refusing a registration; nil if it is accepted.
     ///
-    /// Wallet knows 200, 201 and 401 and tries again later after anything else (Wallet Orders §1.2b, §1.3). 401 would
-    /// be a lie about the token, and 5xx an alarm that nobody can act on. 429 says what is so: there may be room
-    /// later, when a device unregisters or its push token ends. Source: RFC 6585 §4
+    /// Wallet knows 200, 201 and 401 and retries later after anything else (Wallet Orders §1.2b, §1.3). 401 would be
+    /// false about the token, and 5xx an alarm that no operator can act on. 429 is accurate: there may be room later,
+    /// when a device unregisters or its push token ends. Source: RFC 6585 §4
     private func refusal(_ admission: Registrations.Admission) -> Answer? {
         let (reason, message, seconds): (GatewayMetrics.Refusal, String, Int64)
         switch admission {
@@ -84,10 +84,10 @@ struct RegistrationEndpoints: Sendable {
         return .failure(.tooManyRequests, message, headers: ["retry-after": String(seconds)])
     }
 
-    /// `GET …/registrations/{type}?ordersModifiedSince={tag}`: 200 with what changed, 204 for nothing.
+    /// `GET …/registrations/{type}?ordersModifiedSince={tag}`: 200 with the changes, 204 for none.
     ///
-    /// No token is asked for: knowing the device identifier is the authentication.
-    /// - Parameter isBrief: whether too many lists went to the client's address that had nothing in them.
+    /// No token is required: knowing the device identifier is the authentication.
+    /// - Parameter isBrief: true if too many empty lists went to the client's address.
     func changes(
         of device: DeviceIdentifier, type: OrderTypeIdentifier, since tag: String, isBrief: Bool,
         on eventLoop: any EventLoop
@@ -119,13 +119,13 @@ struct RegistrationEndpoints: Sendable {
         }
         return self.views.answer(on: eventLoop) { generation in
             let allowed: @Sendable () -> EventLoopFuture<Answer> = {
-                // What is published cannot be taken back.
+                // A published record cannot be taken back.
                 guard self.views.holds(generation) else { return eventLoop.makeSucceededFuture(.restoring) }
                 return eventLoop.makeFutureWithTask(act)
             }
             return self.reader.stamp(of: key, on: eventLoop).flatMap { stamp in
                 if let stamp, Authorization.isEqual(token, stamp.token) { return allowed() }
-                // As for a package: nobody is refused for what may only be missing here.
+                // The same as for a package: no client is refused for an order that may only be missing here.
                 return self.reader.standing(of: key, on: eventLoop).flatMap { standing in
                     if let stamp = standing.stamp, Authorization.isEqual(token, stamp.token) { return allowed() }
                     return eventLoop.makeSucceededFuture(self.refusal(of: token, for: key, standing))
@@ -136,7 +136,7 @@ struct RegistrationEndpoints: Sendable {
 
     private func refusal(of token: String, for key: OrderKey, _ standing: PackageReader.Standing) -> Answer {
         guard standing.isComplete else { return .restoring }
-        // A client that has the right token of an order that is not there guesses nothing.
+        // A client that has the right token of an order that does not exist is not guessing.
         let isRight =
             standing.removedToken.map { Authorization.isEqual(token, $0) }
             ?? (standing.stamp == nil && self.secrets.isToken(token, of: key))
@@ -145,8 +145,8 @@ struct RegistrationEndpoints: Sendable {
 
     /// Publishes a registration or its end.
     ///
-    /// Requests for one registration may race, here and in other gateways. Kafka puts them in an order, and Redis is
-    /// told that order, so both end with the same whoever comes to Redis first.
+    /// Requests for one registration may race, here and in other gateways. Kafka determines their order, and Redis
+    /// applies the same order, so both end with the same state whichever gateway reaches Redis first.
     private func publish(
         _ key: RegistrationKey, _ value: [UInt8]?, at milliseconds: Int64
     ) async throws -> RegistrationStamp {
@@ -155,10 +155,10 @@ struct RegistrationEndpoints: Sendable {
         return RegistrationStamp(offset: position.offset, epochMilliseconds: milliseconds)
     }
 
-    /// Why a body is refused.
+    /// The reason why a body is refused.
     struct BodyError: Error { let message: String }
 
-    /// - Parameter body: `{"pushToken": "…"}`; other members are passed over.
+    /// - Parameter body: `{"pushToken": "…"}`; other members are ignored.
     static func pushToken(_ body: ByteBuffer) throws(BodyError) -> PushToken {
         let json: JSON
         do {

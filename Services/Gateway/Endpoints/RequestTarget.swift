@@ -1,4 +1,4 @@
-/// Path and query of a request, cut up and percent-decoded.
+/// Path and query of a request, split and percent-decoded.
 ///
 /// Source: RFC 3986 §3.3, §3.4; RFC 9112 §3.2
 struct RequestTarget {
@@ -6,9 +6,9 @@ struct RequestTarget {
 
     init(_ text: String) { self.text = text }
 
-    /// The decoded segments behind `/v1`.
+    /// The decoded segments after `/v1`.
     ///
-    /// - Returns: nil for a path that does not lead there.
+    /// - Returns: nil for any other path.
     /// - Throws: `.badTarget` for broken percent-encoding.
     func segments(behind basePath: String) throws(Route.Failure) -> [String]? {
         let bytes = self.text.utf8Span.span
@@ -25,7 +25,7 @@ struct RequestTarget {
         return try Self.segments(bytes.extracting(start + 4..<end), limit: 6)
     }
 
-    /// All decoded segments of the path, 8 at most; one empty segment for `/`, none for what is no path.
+    /// All decoded segments of the path, 8 at most; one empty segment for `/`, none for anything but a path.
     ///
     /// - Throws: `.badTarget` for broken percent-encoding.
     func segments() throws(Route.Failure) -> [String] {
@@ -42,7 +42,7 @@ struct RequestTarget {
         while start <= bytes.count {
             var next = start
             while next < bytes.count, bytes[next] != .slash { next += 1 }
-            // Deeper than any path of ours; where exactly it goes astray does not matter.
+            // Deeper than any of our paths; the exact place of the difference does not matter.
             guard segments.count < limit else { return nil }
             guard let segment = Self.decoded(bytes.extracting(start..<next)) else {
                 throw .badTarget("the path has an invalid percent-encoding")
@@ -77,7 +77,7 @@ struct RequestTarget {
         return index
     }
 
-    /// Behind scheme and authority, which a server must take as well. Source: RFC 9112 §3.2.2
+    /// The index after scheme and authority, which a server must accept as well. Source: RFC 9112 §3.2.2
     private func pathStart(_ bytes: Span<UInt8>) -> Int {
         guard bytes.isEmpty || bytes[0] != .slash else { return 0 }
         let scheme =
@@ -95,7 +95,7 @@ struct RequestTarget {
         return true
     }
 
-    /// A text with its percent-encoding undone; nil if that is broken or does not give UTF-8. Source: RFC 3986 §2.1
+    /// The percent-decoded text; nil if the encoding is broken or the result is not UTF-8. Source: RFC 3986 §2.1
     private static func decoded(_ bytes: Span<UInt8>) -> String? {
         var hasEscapes = false
         for index in bytes.indices where bytes[index] == UInt8(ascii: "%") { hasEscapes = true }

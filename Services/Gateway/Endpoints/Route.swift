@@ -1,12 +1,12 @@
 import Model
 
-/// What a request asks for, from its method and target alone.
+/// The operation that a request asks for, from its method and target alone.
 ///
 /// Source: Wallet Orders §1.2, §6
 enum Route: Hashable {
     /// `GET /v1/orders/{type}/{id}`
     case package(OrderKey)
-    /// `GET /v1/orders/{type}/{id}/package?expires={UNIX seconds}&signature={signature}`; empty for what is missing.
+    /// `GET /v1/orders/{type}/{id}/package?expires={UNIX seconds}&signature={signature}`; empty for missing parameters.
     case link(OrderKey, expires: String, signature: String)
     /// `POST /v1/devices/{device}/registrations/{type}/{id}`
     case register(RegistrationKey)
@@ -17,19 +17,19 @@ enum Route: Hashable {
     /// `POST /v1/log`
     case log
 
-    /// Why there is no route.
+    /// The reason why there is no route.
     enum Failure: Error, Hashable {
         case notFound
         /// With the methods that are allowed on the path.
         case methodNotAllowed(allow: String)
-        /// With what is wrong about the target.
+        /// With the error in the target.
         case badTarget(String)
     }
 
     /// - Parameters:
     ///   - target: of printable ASCII, in origin or absolute form.
-    ///   - basePath: what stands in front of `/v1`, without a slash at its end. It may also be missing, for a proxy
-    ///     that takes it off; and one slash too many is passed over, which clients make when they join URLs.
+    ///   - basePath: the part before `/v1`, without a slash at its end. It may also be missing, for a proxy that strips
+    ///     it; and one extra slash is ignored, which clients produce when they join URLs.
     init(method: Request.Method, target: String, basePath: String) throws(Failure) {
         let target = RequestTarget(target)
         guard let segments = try target.segments(behind: basePath) else { throw .notFound }
@@ -49,7 +49,7 @@ enum Route: Hashable {
             try Self.require(method == .get || method == .head, "GET, HEAD")
             let device = try Self.identifier { () throws(IdentifierError) in try DeviceIdentifier(segments[1]) }
             let type = try Self.identifier { () throws(IdentifierError) in try OrderTypeIdentifier(segments[3]) }
-            // A tag that cannot be decoded is one that we never gave: then everything is reported.
+            // A tag that cannot be decoded is not one of ours: everything is then reported.
             self = .changes(device, type, tag: target.parameter("ordersModifiedSince") ?? "")
         case 5 where segments[0] == "devices" && segments[2] == "registrations":
             try Self.require(method == .post || method == .delete, "POST, DELETE")

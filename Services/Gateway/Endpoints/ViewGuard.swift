@@ -3,16 +3,18 @@ import Redis
 import Store
 import Synchronization
 
-/// Keeps the gateway from answering out of a Redis that may have fallen back.
+/// Prevents the gateway from answering out of a Redis that may have fallen back.
 ///
-/// A server that was started again or took over may have an older copy: orders are missing in it, others are older than
-/// what devices have. The client's generation has grown by the time such a server gives its first answer. So whoever
-/// answers reads it before asking Redis and after the reply, and answers only if it is both times the one that was
-/// confirmed: under it somebody looked and found that a packager has judged the view as it stands on these servers.
-/// Threads: any. Bounded: one look at a time and `ViewInquiry.limit` who wait for it, as long as Redis takes to answer.
+/// A server that was restarted or took over may have an older copy: orders are missing in it, others are older than the
+/// devices' versions. The client's generation has grown by the time such a server gives its first answer. So the
+/// gateway reads the generation before querying Redis and after the reply, and answers only if it is both times the
+/// confirmed one: under that generation a check has found that a packager has judged the view as it is on these
+/// servers.
+/// Threads: any. Bounded: one check at a time and `ViewInquiry.limit` requests that wait for it, as long as Redis takes
+/// to answer.
 /// Source: DESIGN §4, last paragraph
 final class ViewGuard: Sendable {
-    /// How often a look is repeated that a new server overtook.
+    /// The most repetitions of a check that was overtaken by a new server.
     private static let lookLimit = 3
 
     private struct Inquiry {
@@ -21,24 +23,24 @@ final class ViewGuard: Sendable {
     }
 
     private let view: View
-    /// No client's generation gets as high, so nothing is confirmed at first.
+    /// A client's generation never gets this high, so nothing is confirmed at first.
     private let confirmed = Atomic<UInt64>(.max)
     private let inquiry = Mutex(Inquiry())
 
     init(_ view: View) { self.view = view }
 
-    /// The generation to answer under; nil while the view is in doubt. Two loads: it is asked for each request.
+    /// The generation to answer under; nil while the view is in doubt. Two loads: this runs for each request.
     var generation: UInt64? {
         let generation = self.view.redis.generation
         return self.confirmed.load(ordering: .acquiring) == generation ? generation : nil
     }
 
-    /// Whether what was read since `generation` was given out, up to now, came from the servers that it stands for.
+    /// True if everything read since `generation` was returned came from the servers of that generation.
     func holds(_ generation: UInt64) -> Bool { self.view.redis.generation == generation }
 
-    /// Looks at the view, once for all who ask at the same time.
+    /// Checks the view, once for all requests that wait at the same time.
     ///
-    /// - Returns: the generation to answer under, nil if the view is in doubt still; fails with `StoreError` while
+    /// - Returns: the generation to answer under, nil if the view is still in doubt; fails with `StoreError` while
     ///   Redis is away.
     func settled(on eventLoop: any EventLoop) -> EventLoopFuture<UInt64?> {
         if let generation = self.generation { return eventLoop.makeSucceededFuture(generation) }
@@ -56,9 +58,9 @@ final class ViewGuard: Sendable {
         return promise.futureResult
     }
 
-    /// Answers with what `act` makes, if the view was beyond doubt before and still is.
+    /// Returns the answer of `act`, if the view was beyond doubt before and still is.
     ///
-    /// - Parameter act: gets the generation, to look whether it holds before it does what cannot be taken back.
+    /// - Parameter act: receives the generation, to check that it still holds before doing anything irreversible.
     func answer(
         on eventLoop: any EventLoop, _ act: @escaping @Sendable (UInt64) -> EventLoopFuture<Answer>
     ) -> EventLoopFuture<Answer> {
@@ -80,7 +82,7 @@ final class ViewGuard: Sendable {
     }
 
     private func look() async throws -> UInt64? {
-        // The first connection makes the generation grow as well.
+        // The first connection increases the generation as well.
         _ = try await self.view.redis.topology()
         for _ in 0..<Self.lookLimit {
             let before = self.view.redis.generation

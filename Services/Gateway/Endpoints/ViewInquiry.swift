@@ -1,26 +1,26 @@
 import NIOCore
 import Store
 
-/// When the view is looked at by a gateway that does not know whether it may answer, and what is learnt from that.
+/// Decides when a gateway that does not know if it may answer checks the view, and interprets the result.
 ///
-/// Pure. All who ask while a look is under way share it; one that did not help is followed by the next after a pause.
+/// Pure. All requests that come during a check share it; one that did not help is followed by the next after a pause.
 struct ViewInquiry: Hashable {
-    /// From the end of a look to the begin of the next.
+    /// Time from the end of a check to the beginning of the next.
     static let pause = TimeAmount.milliseconds(10)
-    /// Most requests that wait for a look.
+    /// Most requests that wait for a check.
     static let limit = 10_000
 
     enum State: Hashable {
-        /// Nobody waits. Goes to: looking.
+        /// No request waits. Goes to: looking.
         case idle(notBefore: NIODeadline)
-        /// A look is due or under way, and so many wait for it. Goes to: idle.
+        /// A check is due or in progress, and this many wait for it. Goes to: idle.
         case looking(waiting: Int)
     }
 
     enum Want: Hashable {
-        /// Look then; who asked waits for it.
+        /// Check at that time; the request waits for it.
         case look(NIODeadline)
-        /// The look that is under way serves.
+        /// The check in progress serves the request.
         case wait
         /// Too many wait already.
         case refuse
@@ -28,7 +28,7 @@ struct ViewInquiry: Hashable {
 
     private(set) var state = State.idle(notBefore: .uptimeNanoseconds(0))
 
-    /// A request cannot be answered before somebody has looked.
+    /// A request cannot be answered before a check.
     mutating func asked(now: NIODeadline) -> Want {
         switch self.state {
         case .idle(let notBefore):
@@ -41,21 +41,22 @@ struct ViewInquiry: Hashable {
         }
     }
 
-    /// The look is over, whatever it brought.
+    /// The check is over, whatever its result.
     mutating func looked(now: NIODeadline) { self.state = .idle(notBefore: now + Self.pause) }
 
-    /// What a look says.
+    /// The result of a check.
     enum Verdict: Hashable {
-        /// Whatever stands there was judged as the servers are now: answer from it.
+        /// The view was judged for the present servers: answer from it.
         case confirmed
-        /// The view is not complete, or of a server's earlier life, and may be older than what devices have.
+        /// The view is not complete, or belongs to an earlier state of a server, and may be older than the devices'
+        /// versions.
         case doubtful
-        /// A server was replaced during the look, which saw one or the other: look again.
+        /// A server was replaced during the check, which saw one or the other: check again.
         case overtaken
 
         /// - Parameters:
-        ///   - places: what was seen.
-        ///   - before: the client's generation before the look, and `after` it.
+        ///   - places: the places as read.
+        ///   - before: the client's generation before the check, and `after` it.
         init(_ places: [View.Place], before: UInt64, after: UInt64) {
             if before != after {
                 self = .overtaken

@@ -1,14 +1,14 @@
 import NIOCore
 import NIOHTTP1
 
-/// Takes the data out of a chunked body, as the bytes come.
+/// Extracts the data of a chunked body, as the bytes come.
 ///
-/// Chunk extensions and trailers are checked and passed over; nobody here asks for them. Source: RFC 9112 §7.1
+/// Chunk extensions and trailers are validated and ignored; no endpoint needs them. Source: RFC 9112 §7.1
 struct ChunkedDecoder {
     private enum State {
-        /// Goes to `data`, or to `trailer` behind the last chunk.
+        /// Goes to `data`, or to `trailer` after the last chunk.
         case size
-        /// With the bytes of the chunk that are still to come. Goes to `dataEnd`.
+        /// With the number of bytes of the chunk still to come. Goes to `dataEnd`.
         case data(Int)
         /// Goes to `size`.
         case dataEnd
@@ -23,9 +23,9 @@ struct ChunkedDecoder {
     private var state = State.size
     private var trailerBytes = 0
 
-    /// Moves what has come from `buffer` to `body`.
+    /// Moves the received data from `buffer` to `body`.
     ///
-    /// - Returns: whether the body is complete. What stands in `buffer` then belongs to the next request.
+    /// - Returns: true if the body is complete. The rest of `buffer` then belongs to the next request.
     mutating func decode(
         _ buffer: inout ByteBuffer, into body: inout ByteBuffer, limit: Int
     ) throws(RequestFault) -> Bool {
@@ -63,7 +63,7 @@ struct ChunkedDecoder {
         }
     }
 
-    /// The bytes in front of the next line end, which goes with them; nil if that has not come.
+    /// The bytes before the next line end, which is removed as well; nil if that has not come.
     private static func line(_ buffer: inout ByteBuffer) throws(RequestFault) -> ByteBuffer? {
         guard let index = buffer.readableBytesView.prefix(Self.lineLimit + 2).firstIndex(of: .lineFeed) else {
             guard buffer.readableBytes <= Self.lineLimit else { throw .malformed("a line of the body is too long") }
@@ -104,14 +104,14 @@ struct ChunkedDecoder {
         return true
     }
 
-    /// Takes a token from the front; false if there is none.
+    /// Removes a token from the front; false if there is none.
     private static func dropToken(_ bytes: inout ByteBufferView) -> Bool {
         let rest = bytes.drop { $0.isTokenCharacter }
         defer { bytes = rest }
         return rest.count < bytes.count
     }
 
-    /// Takes a quoted string from the front, whose first quote is known to be there. Source: RFC 9110 §5.6.4
+    /// Removes a quoted string from the front, whose first quote is known to be there. Source: RFC 9110 §5.6.4
     private static func dropQuoted(_ bytes: inout ByteBufferView) -> Bool {
         bytes.removeFirst()
         while let byte = bytes.popFirst() {
@@ -124,7 +124,7 @@ struct ChunkedDecoder {
         return false
     }
 
-    /// True if a line is a field that may come after a body: one about the message's end or its connection may not,
+    /// True if a line is a field that is allowed after a body: one about the message's end or its connection is not,
     /// since another reader could obey it. Source: RFC 9112 §5, RFC 9110 §6.5.1
     private static func isTrailer(_ line: ByteBuffer) -> Bool {
         let bytes = line.readableBytesView

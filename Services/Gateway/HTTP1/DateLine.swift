@@ -1,6 +1,6 @@
 import Glibc
 
-/// The text of the `Date` header, made anew each second.
+/// The text of the `Date` header, updated each second.
 struct DateLine {
     private var second: Int64 = -1
     private var line = ""

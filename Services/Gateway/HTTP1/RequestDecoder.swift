@@ -1,19 +1,19 @@
 import NIOCore
 import NIOHTTP1
 
-/// Turns the bytes of a connection into requests, one after the other. Bytes may be cut anywhere.
+/// Turns the bytes of a connection into requests, one after the other. The bytes may be split anywhere.
 ///
-/// Bounded by `HeadLimits` and `bodyLimit`, and by the caller, who feeds no more while a request is being answered.
+/// Bounded by `HeadLimits` and `bodyLimit`, and by the caller, which feeds no more while a request is being answered.
 struct RequestDecoder {
-    /// What the bytes so far give.
+    /// The result of decoding the bytes so far.
     enum Event {
-        /// The client waits for "100 Continue". Said once, before the request.
+        /// The client waits for "100 Continue". Reported once, before the request.
         case expectsContinue
         case request(Request, RequestHead)
     }
 
     private enum State {
-        /// With the number of bytes that are known not to hold the end of the head.
+        /// With the number of bytes that are known not to contain the end of the head.
         case head(scanned: Int)
         case body(RequestHead, Request, ChunkedDecoder)
     }
@@ -32,13 +32,13 @@ struct RequestDecoder {
         self.reading = reading
     }
 
-    /// Bytes that came and belong to no request that was given out.
+    /// Received bytes that belong to no request returned so far.
     var bufferedBytes: Int { self.buffer.readableBytes }
 
-    /// Bytes of memory that the buffer takes, whatever is in it.
+    /// Bytes of memory that the buffer occupies, whatever its content.
     var storageBytes: Int { self.buffer.storageCapacity }
 
-    /// Whether a part of a request has come.
+    /// True if a part of a request has come.
     var isInsideRequest: Bool {
         if case .body = self.state { return true }
         return self.buffer.readableBytes > 0
@@ -48,20 +48,20 @@ struct RequestDecoder {
         if self.buffer.readableBytes == 0 {
             self.buffer = bytes
         } else {
-            // A buffer that grows keeps what was read from it; so that goes first.
+            // A buffer that grows keeps the bytes already read; so these are discarded first.
             if bytes.readableBytes > self.buffer.writableBytes { self.buffer.discardReadBytes() }
             self.buffer.writeImmutableBuffer(bytes)
         }
     }
 
     /// - Returns: nil if more bytes are needed.
-    /// - Throws: after it nothing of the connection can be understood any more.
+    /// - Throws: a fault after which nothing on the connection can be parsed any more.
     mutating func next() throws(RequestFault) -> Event? {
         let event: Event?
         switch self.state {
         case .head(let scanned): event = try self.head(scanned: scanned)
         case .body(let head, let request, let chunks):
-            // The state gives its copy up: two owners of a body would copy it with each part.
+            // The state releases its copy: two owners of a body would copy it with each part.
             self.state = .head(scanned: 0)
             event = try self.body(head, request, chunks)
         }
@@ -69,9 +69,9 @@ struct RequestDecoder {
         return event
     }
 
-    /// Gives back memory that is much larger than what is left in it: a connection may stay idle for a long time.
+    /// Releases memory that is much larger than its remaining content: a connection may stay idle for a long time.
     ///
-    /// A copy is made only when three quarters of the storage are of no use, so each byte is copied about once.
+    /// A copy is made only if three quarters of the storage are unused, so each byte is copied about once.
     private mutating func trim() {
         let count = self.buffer.readableBytes
         if count == 0 {
@@ -81,7 +81,7 @@ struct RequestDecoder {
         }
     }
 
-    /// Storage of a partial request that is not worth a copy.
+    /// Bytes of storage of a partial request that are not worth a copy.
     private static let keptStorage = 4 << 10
 
     private mutating func head(scanned: Int) throws(RequestFault) -> Event? {
@@ -137,19 +137,19 @@ struct RequestDecoder {
     }
 
     /// Some clients end a body with a line end that does not belong to it. Source: RFC 9112 §2.2
-    /// - Returns: whether nothing of a request line is there yet.
+    /// - Returns: true if no part of a request line has come yet.
     private mutating func skipEmptyLines() throws(RequestFault) -> Bool {
         while self.buffer.getInteger(at: self.buffer.readerIndex, as: UInt16.self) == 0x0D0A {
             self.buffer.moveReaderIndex(forwardBy: 2)
         }
         guard let first = self.buffer.getInteger(at: self.buffer.readerIndex, as: UInt8.self) else { return true }
         if first == .carriageReturn, self.buffer.readableBytes == 1 { return true }
-        // Said at once to a client that speaks TLS or something else, which would wait for an answer.
+        // Reported at once to a client that uses TLS or another protocol, which would wait for an answer.
         guard first.isTokenCharacter else { throw .malformed("this is not HTTP/1.1; is it TLS on the plain port?") }
         return false
     }
 
-    /// Looks for the empty line at the end of a head, from where it looked last.
+    /// Searches for the empty line at the end of a head, from where the last search ended.
     private static func headLength(
         _ bytes: Span<UInt8>, _ scanned: inout Int, _ limits: HeadLimits
     ) throws(RequestFault) -> Int? {

@@ -1,12 +1,12 @@
 import NIOHTTP1
 
-// Reads a head strictly: whatever two readers could take differently is refused, because a proxy in front of us may
-// be the other reader (request smuggling). Source: RFC 9112 §2.2, §3, §5, §6.3, §11.2
+// Parses a head strictly: anything that two readers could interpret differently is refused, because a proxy before us
+// may be the other reader (request smuggling). Source: RFC 9112 §2.2, §3, §5, §6.3, §11.2
 
 extension RequestHead {
     /// - Parameters:
     ///   - bytes: the whole head, from the method to the empty line inclusive.
-    ///   - isExtended: whether the fields that only some roles read are kept.
+    ///   - isExtended: true to keep the fields that only some roles read.
     init(parsing bytes: Span<UInt8>, limits: HeadLimits, isExtended: Bool = false) throws(RequestFault) {
         self.init()
         var cursor = try self.readRequestLine(bytes, limits)
@@ -24,7 +24,7 @@ extension RequestHead {
         try self.settle(fields)
     }
 
-    /// What the fields said that is judged when all are known.
+    /// The facts about fields that are judged once all are known.
     private struct FieldsSeen {
         var count = 0
         var hosts = 0
@@ -34,7 +34,7 @@ extension RequestHead {
         var keepsAlive = false
     }
 
-    /// - Returns: where the first field stands.
+    /// - Returns: the start of the first field.
     private mutating func readRequestLine(_ bytes: Span<UInt8>, _ limits: HeadLimits) throws(RequestFault) -> Int {
         var cursor = 0
         while bytes[cursor].isTokenCharacter { cursor += 1 }
@@ -98,7 +98,7 @@ extension RequestHead {
         return .other
     }
 
-    /// - Returns: where the next field stands, or the empty line.
+    /// - Returns: the start of the next field, or of the empty line.
     private mutating func readField(
         _ bytes: Span<UInt8>, from start: Int, _ seen: inout FieldsSeen
     ) throws(RequestFault) -> Int {
@@ -112,7 +112,7 @@ extension RequestHead {
         while bytes[cursor].isBlank { cursor += 1 }
         let valueStart = cursor
         while bytes[cursor].isFieldCharacter { cursor += 1 }
-        // The head ends with an empty line, so something stands behind each carriage return.
+        // The head ends with an empty line, so there is a byte after each carriage return.
         guard bytes[cursor] == .carriageReturn, bytes[cursor + 1] == .lineFeed else {
             throw .malformed("a header field has control characters in its value")
         }
@@ -122,7 +122,7 @@ extension RequestHead {
         return cursor + 2
     }
 
-    /// Keeps the fields that somebody asks for. Looks at the length of a name first: most are strangers.
+    /// Keeps the fields that are used. Checks the length of a name first: most fields are not.
     private mutating func note(
         _ name: Span<UInt8>, _ bytes: Span<UInt8>, _ range: Range<Int>, _ seen: inout FieldsSeen
     ) throws(RequestFault) {

@@ -1,6 +1,6 @@
-/// The head of an HTTP/1 request: where in its bytes things stand, and what follows.
+/// The head of an HTTP/1 request: the positions of its parts, and the resulting properties.
 struct RequestHead {
-    /// How the end of the body is known.
+    /// The way in which the end of the body is determined.
     enum Framing: Hashable {
         case length(Int)
         case chunked
@@ -8,12 +8,12 @@ struct RequestHead {
 
     var method = Request.Method.other
     var target = 0..<0
-    /// HTTP/1.0 if not.
+    /// False for HTTP/1.0.
     var isVersion11 = true
     var framing = Framing.length(0)
-    /// Whether the client wants the connection to go on.
+    /// True if the client wants to keep the connection open.
     var keepsAlive = true
-    /// Whether the client waits for a word before it sends the body. Source: RFC 9110 §10.1.1
+    /// True if the client waits for 100 Continue before it sends the body. Source: RFC 9110 §10.1.1
     var expectsContinue = false
     var authorization: Range<Int>?
     var ifModifiedSince: Range<Int>?
@@ -23,7 +23,7 @@ struct RequestHead {
     var others: [(name: RequestField.Name, value: Range<Int>)] = []
 }
 
-/// What the head of a request may cost.
+/// Limits for the head of a request.
 struct HeadLimits: Sendable {
     /// Bytes of the request line.
     var line = 8 << 10

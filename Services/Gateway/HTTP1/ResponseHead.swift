@@ -1,18 +1,18 @@
 import NIOCore
 import NIOHTTP1
 
-/// What stands in front of an answer's body on an HTTP/1 connection.
+/// The head of an answer on an HTTP/1 connection.
 struct ResponseHead {
     let isVersion11: Bool
     let keepsAlive: Bool
 
-    /// Room for the head of a package's answer, so that it is written without growing.
+    /// Capacity for the head of a package's answer, so that it is written without growing.
     private static let usualLength = 512
 
     /// Makes the head's bytes.
     ///
     /// - Parameters:
-    ///   - date: `HTTPDate` of now. A server that has a clock says what it shows (RFC 9110 §6.6.1).
+    ///   - date: the present `HTTPDate`. A server that has a clock must send it (RFC 9110 §6.6.1).
     ///   - room: bytes that the caller will add.
     func bytes(of answer: Answer, date: String, room: Int, allocator: ByteBufferAllocator) -> ByteBuffer {
         var bytes = allocator.buffer(capacity: Self.usualLength + room)
@@ -36,7 +36,7 @@ struct ResponseHead {
         if !self.keepsAlive {
             bytes.writeStaticString("\r\nconnection: close")
         } else if !self.isVersion11 {
-            // A client of HTTP/1.0 that asked to stay must be told that it may (RFC 9112 §C.2.2).
+            // A client of HTTP/1.0 that asked to keep the connection must be told that it may (RFC 9112 §C.2.2).
             bytes.writeStaticString("\r\nconnection: keep-alive")
         }
         bytes.writeStaticString("\r\n\r\n")

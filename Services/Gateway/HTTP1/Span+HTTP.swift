@@ -1,24 +1,24 @@
-// The characters of HTTP's grammar and the few comparisons that reading it needs.
+// The characters of HTTP's grammar and the few comparisons that parsing needs.
 
 extension UInt8 {
     static let carriageReturn = UInt8(ascii: "\r")
     static let lineFeed = UInt8(ascii: "\n")
     static let space = UInt8(ascii: " ")
 
-    /// Space or tab, which may stand around values. Source: RFC 9110 §5.6.3
+    /// Space or tab, which may surround values. Source: RFC 9110 §5.6.3
     var isBlank: Bool { self == .space || self == 0x09 }
 
     var isDigit: Bool { self &- 0x30 < 10 }
 
     var isLetter: Bool { self.lowercasedASCII &- 0x61 < 26 }
 
-    /// Of a host with its port, also of an address in brackets. User information is not for requests of ours.
+    /// A character of a host with its port, also of an address in brackets. User information is not accepted.
     var isHostCharacter: Bool { self.isLetter || self.isDigit || "-._:[]".utf8.contains(self) }
 
-    /// Of names and methods. Source: RFC 9110 §5.6.2
+    /// A character of names and methods. Source: RFC 9110 §5.6.2
     var isTokenCharacter: Bool { tokenCharacters[Int(self)] }
 
-    /// Of a field's value: printable, blank, or beyond ASCII. Source: RFC 9110 §5.5
+    /// A character of a field's value: printable, blank, or beyond ASCII. Source: RFC 9110 §5.5
     var isFieldCharacter: Bool { self >= 0x20 ? self != 0x7F : self == 0x09 }
 }
 
@@ -34,14 +34,14 @@ extension Span where Element == UInt8 {
         return true
     }
 
-    /// - Parameter text: small letters.
+    /// - Parameter text: lower case.
     func isEqualIgnoringCase(_ text: StaticString) -> Bool {
         guard self.count == text.utf8CodeUnitCount else { return false }
         for index in self.indices where unsafe self[index].lowercasedASCII != text.utf8Start[index] { return false }
         return true
     }
 
-    /// Whether a comma-separated list has an element, whatever its case. Source: RFC 9110 §5.6.1
+    /// True if a comma-separated list has an element, in any case. Source: RFC 9110 §5.6.1
     func hasElement(_ text: StaticString) -> Bool {
         var start = 0
         while start <= self.count {
@@ -56,7 +56,7 @@ extension Span where Element == UInt8 {
         return false
     }
 
-    /// A number of decimal digits alone; `Int.max` stands for all that are larger.
+    /// A number of decimal digits alone; `Int.max` for all that are larger.
     var decimal: Int? {
         guard !self.isEmpty else { return nil }
         var number = 0

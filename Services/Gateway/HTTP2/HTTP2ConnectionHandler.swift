@@ -1,42 +1,42 @@
 import NIOCore
 import NIOHTTP2
 
-/// What the streams of an HTTP/2 connection share: limits, time, and the end.
+/// The state shared by the streams of an HTTP/2 connection: limits, time, and the end.
 ///
-/// `NIOHTTP2ServerConnectionManagementHandler` stands in front and says GOAWAY when the connection is to end.
+/// `NIOHTTP2ServerConnectionManagementHandler` precedes it and sends GOAWAY when the connection must end.
 final class HTTP2ConnectionHandler: ChannelInboundHandler {
     typealias InboundIn = HTTP2Frame
 
     private let limits: HTTP2Limits
     private let slot: ConnectionSlot
-    /// The size that a GET counts with until its answer is there.
+    /// The size that a GET counts as until its answer is there.
     private let estimate: Int
     private var streams: [ObjectIdentifier: HTTP2StreamHandler] = [:]
-    /// Since when there is no stream, or since when the connection is to end.
+    /// The time since which there is no stream, or since which the connection must end.
     private var quietSince = NIODeadline.now()
     private var isStopping = false
-    /// True if the connection ends for the sake of others, so that requests which have not arrived yet are given up.
+    /// True if the connection gives way to others, so that requests which have not arrived yet are given up.
     private var isGivingWay = false
     private var timer: Scheduled<Void>?
     private var dates = DateLine()
-    /// Streams whose requests wait until answers were taken; not more than there may be streams.
+    /// Streams whose requests wait until answers have been read; at most the number of allowed streams.
     private var waiting: [HTTP2StreamHandler] = []
-    /// Requests that arrived and whose streams are still there.
+    /// Requests that arrived and whose streams still exist.
     private var requests = 0
 
-    /// Bytes of bodies whose requests are not worked on yet.
+    /// Bytes of bodies whose requests are not being processed yet.
     var bodyBytes = 0
-    /// Bytes of answers that the client has not taken yet, and estimates of those that are being made.
+    /// Bytes of answers that the client has not read yet, and estimates of those that are being made.
     var unwritten = 0
 
     init(limits: HTTP2Limits, slot: ConnectionSlot, peer: Peer) {
         self.limits = limits
         self.slot = slot
-        // A proxy brings many clients, and one that waits for its package must not keep the others waiting.
+        // A proxy carries many clients, and one that waits for its package must not keep the others waiting.
         self.estimate = peer.isTrusted ? 0 : limits.estimate
     }
 
-    /// Fills the pipeline of a connection on which HTTP/2 was agreed upon.
+    /// Sets up the pipeline of a connection that negotiated HTTP/2.
     static func add(
         to channel: any Channel, slot: ConnectionSlot, endpoints: any Responder, peer: Peer, limits: HTTP2Limits
     ) throws {
@@ -64,7 +64,7 @@ final class HTTP2ConnectionHandler: ChannelInboundHandler {
         self.waiting = []
     }
 
-    /// Frames of the connection itself were dealt with in front of us.
+    /// Frames of the connection itself were handled before this handler.
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {}
 
     // MARK: For the streams
@@ -72,7 +72,7 @@ final class HTTP2ConnectionHandler: ChannelInboundHandler {
     /// The text of the `Date` header.
     var date: String { self.dates.text() }
 
-    /// True if the bodies of requests that are not worked on yet take too much.
+    /// True if the bodies of requests that are not being processed yet take too many bytes.
     var hasTooManyBodies: Bool { self.bodyBytes > self.limits.bodies }
 
     func opened(_ stream: HTTP2StreamHandler) {
@@ -86,7 +86,7 @@ final class HTTP2ConnectionHandler: ChannelInboundHandler {
         if self.streams.isEmpty, !self.isStopping { self.quietSince = .now() }
     }
 
-    /// A stream's request has arrived. It is worked on at once, or when the client has taken enough of its answers.
+    /// A stream's request has arrived. It is processed at once, or when the client has read enough of its answers.
     func arrived(_ stream: HTTP2StreamHandler) {
         self.requests += 1
         if self.requests == 1 { self.slot.began() }
@@ -94,7 +94,7 @@ final class HTTP2ConnectionHandler: ChannelInboundHandler {
         self.goOn()
     }
 
-    /// A stream whose request had arrived has come to its end, maybe without an answer.
+    /// A stream whose request had arrived has ended, possibly without an answer.
     func ended(_ stream: HTTP2StreamHandler) {
         self.requests -= 1
         if self.requests == 0 { self.slot.ended(at: .now()) }
@@ -102,7 +102,7 @@ final class HTTP2ConnectionHandler: ChannelInboundHandler {
         self.goOn()
     }
 
-    /// Lets requests go on that waited.
+    /// Resumes waiting requests.
     func goOn() {
         while self.unwritten < self.limits.unwritten, !self.waiting.isEmpty {
             self.waiting.removeFirst().work(reserving: self.estimate)
@@ -111,7 +111,7 @@ final class HTTP2ConnectionHandler: ChannelInboundHandler {
 
     // MARK: Time and the end
 
-    /// One timer for all streams. It looks four times per limit, or more often when the end is near.
+    /// One timer for all streams. It fires four times per limit, or more often when the end is near.
     private func arm(_ context: ChannelHandlerContext) {
         let wait = self.isStopping ? self.limits.lingering : min(self.limits.requestLimit, self.limits.arrivalLimit)
         let part = TimeAmount.nanoseconds(max(wait.nanoseconds / 4, 1_000_000))
@@ -122,7 +122,7 @@ final class HTTP2ConnectionHandler: ChannelInboundHandler {
                 if self.isStopping {
                     if now - self.quietSince >= self.limits.lingering { return context.close(promise: nil) }
                 } else if now - self.quietSince >= self.limits.requestLimit {
-                    // As when the server stops: the handler in front says GOAWAY.
+                    // Like a stop of the server: the preceding handler sends GOAWAY.
                     context.pipeline.fireUserInboundEventTriggered(ChannelShouldQuiesceEvent())
                 }
             }
@@ -135,7 +135,7 @@ final class HTTP2ConnectionHandler: ChannelInboundHandler {
             guard self.slot.isGivingWay else { return }
             self.isGivingWay = true
             guard !self.isStopping else { return }
-            // As when the server stops: the handler in front says GOAWAY.
+            // Like a stop of the server: the preceding handler sends GOAWAY.
             return context.pipeline.fireUserInboundEventTriggered(ChannelShouldQuiesceEvent())
         }
         guard event is ChannelShouldQuiesceEvent else { return context.fireUserInboundEventTriggered(event) }
@@ -151,7 +151,7 @@ final class HTTP2ConnectionHandler: ChannelInboundHandler {
         if !Self.concernsOneStream(error) { context.close(promise: nil) }
     }
 
-    /// Whether only the stream was reset: a malformed request, or one above the announced number.
+    /// True if only the stream was reset: a malformed request, or one above the announced number.
     ///
     /// Source: RFC 9113 §5.1.2, §8.1.1
     private static func concernsOneStream(_ error: any Error) -> Bool {

@@ -2,31 +2,31 @@ import NIOCore
 import NIOHPACK
 import NIOHTTP2
 
-/// What an HTTP/2 connection may cost.
+/// Limits for an HTTP/2 connection.
 ///
 /// One connection is one client, or one proxy with many: the numbers leave room for the latter.
 struct HTTP2Limits: Sendable {
-    /// Requests at a time, announced to the client.
+    /// Concurrent requests, announced to the client.
     var streams = 100
     /// Bytes of a request's fields, as HPACK counts them. More ends the connection: its compression state is lost.
     /// Source: RFC 9113 §6.5.2, §10.5.1
     var headerList = HeadLimits().head
-    /// Bytes of all bodies whose requests are not worked on yet. One body may have `ConnectionHandler.bodyLimit`.
+    /// Bytes of all bodies whose requests are not being processed yet. One body may have `ConnectionHandler.bodyLimit`.
     var bodies = 512 << 10
-    /// Bytes of answers that the client has not taken yet, behind which no further request is worked on.
+    /// Bytes of answers not yet read by the client after which no further request is processed.
     var unwritten = 1 << 20
-    /// Bytes that a GET counts with until its answer is there; a package has 20 kB to some hundred.
+    /// Bytes that a GET counts as until its answer is there; a package has 20 kB to some hundred.
     var estimate = 32 << 10
-    /// How long a request may take to arrive, and how long a connection may be without one.
+    /// The longest time for a request to arrive, and for a connection to be without one.
     var requestLimit = GatewayServer.idleLimit
     /// The time that a request may take to arrive, if it is less than that.
     var arrivalLimit = GatewayServer.idleLimit
-    /// How long a client may take to read an answer.
+    /// The longest time for a client to read an answer.
     var answerLimit = ConnectionHandler.answerLimit
-    /// How long a connection that was told to end stays for requests that were on their way.
+    /// The time for which a connection that must end stays for requests in flight.
     var lingering = TimeAmount.seconds(2)
 
-    /// The protections of swift-nio-http2. A connection that goes beyond is ended by GOAWAY.
+    /// The protections of swift-nio-http2. A connection that exceeds them is ended by GOAWAY.
     ///
     /// Source: RFC 9113 §10.5; CVE-2023-44487 (rapid reset), CVE-2019-9512 to 9518 (floods), CVE-2024-27316
     /// (CONTINUATION)

@@ -5,19 +5,19 @@ import NIOHTTP2
 
 /// One HTTP/2 stream, which is one request and its answer.
 ///
-/// Thin: what the frames mean is the decoder's business, what all streams share is the connection's.
+/// Thin: the decoder interprets the frames, the connection manages everything that streams share.
 final class HTTP2StreamHandler: ChannelInboundHandler {
     typealias InboundIn = HTTP2Frame.FramePayload
     typealias OutboundOut = HTTP2Frame.FramePayload
 
     private enum State {
-        /// Goes to `answering`, or to `writing` when no request comes out of the frames.
+        /// Goes to `answering`, or to `writing` if the frames do not form a request.
         case receiving
-        /// The request is worked on, or waits until it may be. Goes to `writing`.
+        /// The request is being processed, or waits until it may be. Goes to `writing`.
         case answering(Request.Method)
-        /// Goes to `ended` when the client has taken the answer.
+        /// Goes to `ended` when the client has read the answer.
         case writing
-        /// Nothing that comes now is looked at.
+        /// Further input is ignored.
         case ended
     }
 
@@ -25,13 +25,13 @@ final class HTTP2StreamHandler: ChannelInboundHandler {
     private let endpoints: any Responder
     private var decoder: StreamRequestDecoder
     private var state = State.receiving
-    /// When the state began.
+    /// The time when the state began.
     private var since = NIODeadline.now()
     /// Bytes of this request's body that the connection counts.
     private var bodyBytes = 0
     /// Bytes of the answer that the connection counts, though it is not there yet.
     private var reserved = 0
-    /// The request, from its arrival until it is worked on.
+    /// The request, from its arrival until it is processed.
     private var request: Request?
     /// True if the connection counts a request of this stream.
     private var isCounted = false
@@ -57,7 +57,7 @@ final class HTTP2StreamHandler: ChannelInboundHandler {
 
     func channelInactive(context: ChannelHandlerContext) { self.end() }
 
-    /// The stream was reset, by the client or for a mistake of its.
+    /// The stream was reset, by the client or because of an error of the client.
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
         self.end()
         context.close(promise: nil)
@@ -84,7 +84,7 @@ final class HTTP2StreamHandler: ChannelInboundHandler {
         self.bodyBytes = 0
     }
 
-    // MARK: What comes in
+    // MARK: Input
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         guard case .receiving = self.state else { return }
@@ -94,7 +94,7 @@ final class HTTP2StreamHandler: ChannelInboundHandler {
             case .headers(let headers):
                 event = try self.decoder.take(headers.headers, isLast: headers.endStream)
             case .data(let part):
-                // Reading gives buffers only; files are a thing of writing.
+                // Reading yields buffers only; files are used for writing.
                 guard case .byteBuffer(let bytes) = part.data else { return }
                 event = try self.decoder.take(bytes, isLast: part.endStream)
                 self.bodyBytes += bytes.readableBytes
@@ -110,7 +110,7 @@ final class HTTP2StreamHandler: ChannelInboundHandler {
                 context.writeAndFlush(self.wrapOutboundOut(head), promise: nil)
             case nil: break
             }
-            // Many bodies on one connection that never end, or whose answers nobody takes.
+            // Many bodies on one connection that never end, or whose answers are not read.
             if self.bodyBytes > 0, self.connection.hasTooManyBodies { self.reset(.enhanceYourCalm, context) }
         } catch {
             self.refuse(error, context)
@@ -124,7 +124,7 @@ final class HTTP2StreamHandler: ChannelInboundHandler {
         self.connection.arrived(self)
     }
 
-    /// Has the request answered, which has waited until it might.
+    /// Has the request answered, after it waited for its turn.
     ///
     /// - Parameter estimate: counts instead of the answer's bytes until they are there. Only packages are large.
     func work(reserving estimate: Int) {
@@ -137,19 +137,19 @@ final class HTTP2StreamHandler: ChannelInboundHandler {
         self.connection.unwritten += self.reserved
         request.presence = self.presence
         let answer = self.endpoints.answer(request, on: context.eventLoop)
-        // Nothing is captured but what belongs to this loop, on which the answer comes.
+        // The closure captures only objects of this loop, on which the answer comes.
         answer.assumeIsolated().whenSuccess { answer in
-            // Whoever reset the stream meanwhile gets nothing.
+            // If the client reset the stream meanwhile it gets nothing.
             guard case .answering(let method) = self.state, let context = self.context else { return }
             self.write(answer, withBody: method != .head, context)
         }
     }
 
-    // MARK: What goes out
+    // MARK: Output
 
     private func refuse(_ fault: RequestFault, _ context: ChannelHandlerContext) {
         self.giveBackBody()
-        // What the client still sends is not wanted. Source: RFC 9113 §8.1
+        // Anything the client still sends is not needed. Source: RFC 9113 §8.1
         self.write(self.endpoints.refusal(fault.status, fault.message), withBody: true, context) {
             self.reset(.noError, context)
         }
@@ -197,14 +197,14 @@ final class HTTP2StreamHandler: ChannelInboundHandler {
         context.writeAndFlush(self.wrapOutboundOut(.rstStream(reason)), promise: nil)
     }
 
-    /// The connection looks at its streams now and then.
+    /// Called by the connection periodically.
     func look(_ now: NIODeadline, _ limits: HTTP2Limits) {
         guard let context = self.context else { return }
         switch self.state {
         case .receiving where now - self.since >= limits.arrivalLimit:
             self.refuse(RequestFault(status: .requestTimeout, message: "the request came too slowly"), context)
         case .writing where now - self.since >= limits.answerLimit: self.reset(.cancel, context)
-        // How long an answer takes is the endpoints' business, which have limits of their own.
+        // The duration of an answer is limited by the endpoints themselves.
         case .receiving, .writing, .answering, .ended: break
         }
     }

@@ -4,12 +4,12 @@ import NIOHTTP1
 
 /// Turns the frames of an HTTP/2 stream into its request.
 ///
-/// What HTTP/2 itself forbids (wrong pseudo-header fields, fields of a connection, lengths that do not add up) was
-/// refused before; here stand the rules that HTTP/1 requests have as well. Source: RFC 9113 §8.2, §8.3
+/// Violations of HTTP/2 itself (wrong pseudo-header fields, fields of a connection, lengths that do not add up) were
+/// refused before; here are the rules that also apply to HTTP/1 requests. Source: RFC 9113 §8.2, §8.3
 struct StreamRequestDecoder {
-    /// What the frames so far give.
+    /// The result of decoding the frames so far.
     enum Event {
-        /// The client waits for a word before it sends the body. Source: RFC 9110 §10.1.1
+        /// The client waits for 100 Continue before it sends the body. Source: RFC 9110 §10.1.1
         case expectsContinue
         case request(Request)
     }
@@ -31,10 +31,10 @@ struct StreamRequestDecoder {
         self.reading = reading
     }
 
-    /// - Parameter isLast: no body follows.
+    /// - Parameter isLast: true if no body follows.
     mutating func take(_ headers: HPACKHeaders, isLast: Bool) throws(RequestFault) -> Event? {
         if let request = self.request {
-            // Trailers; nobody here asks for them, and they end the stream.
+            // Trailers; no endpoint needs them, and they end the stream.
             guard isLast else { return nil }
             self.request = nil
             return .request(request)
@@ -65,7 +65,7 @@ struct StreamRequestDecoder {
         return head.expectsContinue ? .expectsContinue : nil
     }
 
-    /// - Parameter isLast: the body is complete behind it.
+    /// - Parameter isLast: true if the body is complete after it.
     mutating func take(_ data: ByteBuffer, isLast: Bool) throws(RequestFault) -> Event? {
         // A stream that begins with data was refused before.
         guard self.request != nil else { throw .malformed("there is a body without a request") }
@@ -83,7 +83,7 @@ struct StreamRequestDecoder {
         self.reading?.bodyLimit(method, target) ?? self.bodyLimit
     }
 
-    /// The fields that decide something.
+    /// The fields that matter for the answer.
     private struct Head {
         var method = Request.Method.other
         var target: String?
@@ -93,7 +93,7 @@ struct StreamRequestDecoder {
         /// Bytes of the body, as announced.
         var length = 0
 
-        /// Names are in small letters. Source: RFC 9113 §8.2.1
+        /// Names are in lower case. Source: RFC 9113 §8.2.1
         mutating func note(_ name: String, _ value: String) throws(RequestFault) {
             switch name {
             case ":method": self.method = Request.Method(value)
@@ -107,7 +107,7 @@ struct StreamRequestDecoder {
             case "if-modified-since": self.fields.ifModifiedSince = value
             case "x-forwarded-for": self.forwardedFor.append(value)
             case "content-length":
-                // That the body has this length is checked frame by frame.
+                // The connection checks frame by frame that the body has this length.
                 guard let length = value.utf8Span.span.decimal else {
                     throw .malformed("Content-Length must be one number")
                 }

@@ -1,19 +1,19 @@
 import NIOCore
 
-/// What somebody has used ahead of time: it grows with each use and melts with the clock.
+/// Usage ahead of time: it grows with each use and shrinks with the clock.
 ///
-/// One moment says it all, that at which nothing is owed any more. With a price for each use and a limit for the debt
-/// it is a token bucket. Source: ITU-T I.371 §A.1, generic cell rate algorithm
+/// It is represented by one point in time, at which nothing is owed any more. With a price for each use and a limit for
+/// the debt it is a token bucket. Source: ITU-T I.371 §A.1, generic cell rate algorithm
 struct Debt: Hashable, Sendable {
     private(set) var clear: NIODeadline
 
     /// No debt.
     init() { self.clear = .uptimeNanoseconds(0) }
 
-    /// What is owed; zero for somebody who owes nothing.
+    /// The amount owed; zero without a debt.
     func amount(at now: NIODeadline) -> TimeAmount { self.clear > now ? self.clear - now : .zero }
 
-    /// - Parameter limit: what the debt is cut down to, so that it ends in a known time.
+    /// - Parameter limit: the maximum to which the debt is cut, so that it ends in a known time.
     mutating func grow(by amount: TimeAmount, atMost limit: TimeAmount, at now: NIODeadline) {
         self.clear = now + min(self.amount(at: now) + amount, limit)
     }

@@ -1,10 +1,10 @@
 import NIOCore
 
-/// The debts of many clients in a table that never grows.
+/// The debts of many clients in a table of constant size.
 ///
-/// A client has eight places where it may stand, chosen by its hash; that is seeded anew in each process, so nobody can
-/// aim at another's places. When all eight are taken, the debt that ends soonest is forgiven: with more clients than
-/// places some get away with more than they should, and nobody is refused for another's sake.
+/// A client has eight possible places, chosen by its hash, which is seeded differently in each process, so that no
+/// client can aim at another's places. If all eight are taken, the debt that ends soonest is forgiven: with more
+/// clients than places some exceed their limit, and no client is refused because of another.
 struct DebtTable<Client: Hashable & Sendable>: Sendable {
     private struct Entry: Sendable {
         var client: Client
@@ -14,15 +14,15 @@ struct DebtTable<Client: Hashable & Sendable>: Sendable {
     private static var ways: Int { 8 }
     private var entries: [Entry?]
 
-    /// - Parameter capacity: how many clients can stand here, 8 or more.
+    /// - Parameter capacity: the number of clients that fit, 8 or more.
     init(capacity: Int) {
         self.entries = Array(repeating: nil, count: max(1, capacity / Self.ways) * Self.ways)
     }
 
-    /// How many clients can stand here.
+    /// The number of clients that fit.
     var capacity: Int { self.entries.count }
 
-    /// The debt of a client that stands here or not.
+    /// The debt of a client, stored or not.
     subscript(client: Client) -> Debt {
         get {
             for index in self.places(of: client) {

@@ -1,23 +1,23 @@
 import NIOCore
 
-/// Slows down who asks again and again for what is not there, by address: who guesses tokens, or lists nothing.
+/// Slows down, by address, clients that repeatedly ask for nonexistent things: that guess tokens, or list nothing.
 ///
-/// Only failures count: a right token is answered at once however many wrong ones came from the same address, which may
-/// be that of a whole company. The first failures are plain refusals; who goes on is told to wait, longer with each
-/// try.
+/// Only failures count: a correct token is answered at once however many wrong ones came from the same address, which
+/// may be that of a whole company. The first failures are plain refusals; after that the client is told to wait, longer
+/// with each attempt.
 struct FailureBackoff<Client: Hashable & Sendable>: Sendable {
-    /// How much is borne.
+    /// The tolerated amounts.
     struct Limits: Sendable {
         /// Failures that are plainly refused.
         var free = 50
-        /// After which time one of them is forgotten; each one more is another such time to wait.
+        /// The time after which one of them is forgotten; each one more adds another such time to the wait.
         var forgiveness = TimeAmount.seconds(2)
-        /// Longest time that a client is told to wait.
+        /// The longest wait that a client is told.
         var longest = TimeAmount.minutes(10)
-        /// Addresses that are remembered at once.
+        /// Addresses remembered at once.
         var clients = 8192
 
-        /// For lists of changes that have nothing in them.
+        /// Limits for empty lists of changes.
         static var lists: Limits { Limits(free: 6000, forgiveness: .milliseconds(10), longest: .seconds(60)) }
     }
 
@@ -31,7 +31,7 @@ struct FailureBackoff<Client: Hashable & Sendable>: Sendable {
 
     private var free: TimeAmount { self.limits.forgiveness * self.limits.free }
 
-    /// Takes a failure.
+    /// Counts a failure.
     ///
     /// - Returns: nil for a plain refusal, else the seconds after which the next one is plainly refused again.
     mutating func failed(_ client: Client, at now: NIODeadline) -> Int64? {
@@ -45,14 +45,14 @@ struct FailureBackoff<Client: Hashable & Sendable>: Sendable {
         return (wait.nanoseconds + 999_999_999) / 1_000_000_000
     }
 
-    /// True if a client failed lately.
+    /// True if a client failed recently.
     func owes(_ client: Client, at now: NIODeadline) -> Bool { self.table[client].amount(at: now) > .zero }
 
-    /// True if the next failure of a client is told to wait.
+    /// True if the next failure of a client is answered with a wait.
     func isExhausted(_ client: Client, at now: NIODeadline) -> Bool {
         self.table[client].amount(at: now) + self.limits.forgiveness > self.free
     }
 
-    /// When nobody owes anything any more, if nobody fails until then.
+    /// The time until no client owes anything any more, if there are no further failures.
     var longestDebt: TimeAmount { self.free + self.limits.longest }
 }

@@ -1,21 +1,21 @@
 import NIOCore
 
-/// Which of many failures get a line in the log.
+/// Decides which of many failures get a log line.
 ///
-/// While Redis or Kafka is away every request fails, and a line for each would bury what else happens. The first
-/// failure of a kind is written at once; those that follow are counted and written as one line when the interval ends.
+/// While Redis or Kafka is away every request fails, and a line for each would bury other events. The first failure of
+/// a kind is written at once; those that follow are counted and written as one line when the interval ends.
 struct FailureLog: Sendable {
-    /// What to do about a failure.
+    /// The action for a failure.
     enum Step: Hashable, Sendable {
         /// Write it.
         case write
-        /// Nothing now; ask for the summary at this time.
+        /// Nothing yet; request the summary at this time.
         case summarise(at: NIODeadline)
         /// Nothing, it will be in the summary.
         case count
     }
 
-    /// The failures of an interval that were not written.
+    /// The failures of an interval that were not logged.
     struct Summary: Hashable, Sendable {
         let count: Int
         /// The last one's reason.
@@ -31,10 +31,10 @@ struct FailureLog: Sendable {
     private let length: TimeAmount
     private var intervals: [String: Interval] = [:]
 
-    /// - Parameter length: of the interval in which one line of a kind is written.
+    /// - Parameter length: the interval in which one line of a kind is written.
     init(length: TimeAmount = .seconds(10)) { self.length = length }
 
-    /// - Parameter kind: of a closed set, such as an endpoint's label.
+    /// - Parameter kind: from a closed set, such as an endpoint's label.
     mutating func failed(_ kind: String, _ reason: String, at now: NIODeadline) -> Step {
         guard var interval = self.intervals[kind], interval.count > 0 || interval.end > now else {
             self.intervals[kind] = Interval(end: now + self.length)
@@ -46,9 +46,9 @@ struct FailureLog: Sendable {
         return interval.count == 1 ? .summarise(at: interval.end) : .count
     }
 
-    /// What came since the last line. A new interval begins, since this is a line as well.
+    /// The failures since the last line. A new interval begins, since this is a line as well.
     ///
-    /// - Returns: nil if there is nothing to say.
+    /// - Returns: nil if there are none.
     mutating func summary(of kind: String, at now: NIODeadline) -> Summary? {
         guard let interval = self.intervals[kind], interval.count > 0 else { return nil }
         self.intervals[kind] = Interval(end: now + self.length)

@@ -1,10 +1,10 @@
 import Model
 import NIOCore
 
-/// The clients that wait for packages that are on their way, so that nobody's waiting keeps others from it.
+/// The clients that wait for packages being made, limited so that no client's waiting keeps others from it.
 ///
-/// A token says nothing about whether its order exists: whoever has one of an order that does not may ask for it again
-/// and again. Bounded: `Limits.requests` entries at most.
+/// A token does not prove that its order exists: a client that has one of a nonexistent order may ask for it again and
+/// again. Bounded: `Limits.requests` entries at most.
 struct HoldTable<Client: Hashable & Sendable>: Sendable {
     /// The number of requests that may wait at once.
     struct Limits: Sendable {
@@ -20,7 +20,7 @@ struct HoldTable<Client: Hashable & Sendable>: Sendable {
 
     init(_ limits: Limits = Limits()) { self.limits = limits }
 
-    /// - Returns: whether a request may wait; `leave` follows then.
+    /// - Returns: true if a request may wait; the caller must then call `leave`.
     mutating func enter(_ order: OrderKey, _ client: Client) -> Bool {
         let (ofOrder, ofClient) = (self.orders[order, default: 0], self.clients[client, default: 0])
         guard self.count < self.limits.requests, ofOrder < self.limits.perOrder, ofClient < self.limits.perClient

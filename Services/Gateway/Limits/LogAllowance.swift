@@ -1,20 +1,20 @@
 import NIOCore
 
-/// How many messages from devices may go to the log: anybody can send them, and a log costs money and attention.
+/// Limits the messages from devices in the log: anyone can send them, and a log costs money and attention.
 ///
 /// Bounded per address and for all together, since addresses are cheap.
 struct LogAllowance<Client: Hashable & Sendable>: Sendable {
-    /// How much is let through.
+    /// The permitted amounts.
     struct Limits: Sendable {
         /// Messages of one address at once.
         var burst = 20
-        /// The time of one address that earns it one more.
+        /// The time after which an address may send one more.
         var interval = TimeAmount.seconds(3)
         /// Messages of all addresses at once.
         var totalBurst = 200
-        /// The time that earns all of them one more.
+        /// The time after which all together may send one more.
         var totalInterval = TimeAmount.milliseconds(100)
-        /// Addresses that are remembered at once.
+        /// Addresses remembered at once.
         var clients = 4096
     }
 
@@ -27,9 +27,9 @@ struct LogAllowance<Client: Hashable & Sendable>: Sendable {
         self.table = DebtTable(capacity: limits.clients)
     }
 
-    /// Takes some messages.
+    /// Counts some messages.
     ///
-    /// - Returns: how many of them may be logged.
+    /// - Returns: the number of them that may be logged.
     mutating func admit(_ count: Int, from client: Client, at now: NIODeadline) -> Int {
         var debt = self.table[client]
         let own = Self.room(debt, burst: self.limits.burst, interval: self.limits.interval, at: now)

@@ -3,7 +3,7 @@ struct AddressNetwork: Hashable, Sendable {
     private let prefix: UInt128
     private let mask: UInt128
 
-    /// Reads an address, or an address with the length of its network's prefix; bits behind the prefix do not count.
+    /// Parses an address, or an address with the length of its network's prefix; bits after the prefix are ignored.
     ///
     /// Source: RFC 4632 §3.1, RFC 4291 §2.3
     /// - Parameter text: `192.0.2.0/24`, `2001:db8::/32`, or one address. Nil if it is none of them.

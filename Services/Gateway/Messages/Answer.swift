@@ -2,20 +2,20 @@ import Model
 import NIOCore
 import NIOHTTP1
 
-/// What a request is answered with.
+/// The answer to a request.
 struct Answer: Sendable {
     var status: HTTPResponseStatus
     var headers: HTTPHeaders
-    /// Written one after the other, without being joined.
+    /// Written one after the other, without being concatenated.
     var body: [ByteBuffer]
-    /// The offense for which the client is refused, if that is limited.
+    /// The offense for which the client is refused, if it counts against a limit.
     var offense: Offense?
 
     /// An offense that counts against a client's address.
     enum Offense: Hashable, Sendable {
-        /// Showed a token or a signature that nobody made.
+        /// Sent an invalid token or signature.
         case guess
-        /// Asked for changes where there are none.
+        /// Asked for changes when there are none.
         case emptyList
     }
 
@@ -36,19 +36,19 @@ struct Answer: Sendable {
         return Answer(status, headers: headers, body: [ByteBuffer(bytes: bytes)])
     }
 
-    /// An answer that tells a person what was wrong.
+    /// An answer that explains the error to a person.
     static func failure(_ status: HTTPResponseStatus, _ message: String, headers: HTTPHeaders = [:]) -> Answer {
         let body: JSON = ["error": ["message": .string(message)]]
         return .json(status, body.serialized, headers: headers)
     }
 
-    /// An unknown order and a wrong token look the same, so that nobody can find out which orders exist.
+    /// An unknown order and a wrong token look the same, so that a client cannot find out which orders exist.
     ///
     /// Source: Wallet Orders §1.2a; RFC 9110 §11.6.1 wants the challenge
     static let unauthorized = Answer.failure(
         .unauthorized, "the authentication token is missing or wrong", headers: ["www-authenticate": "AppleOrder"])
 
-    /// The same for a token that is wrong. One that is right for an order that is not there any more is no guess.
+    /// The same for a wrong token. One that is right for an order that no longer exists is not a guess.
     static let wrongToken = Answer.unauthorized.counting(.guess)
 
     func counting(_ offense: Offense) -> Answer {
@@ -57,10 +57,10 @@ struct Answer: Sendable {
         return answer
     }
 
-    /// What Redis lost is being put back: nobody can say now what does not exist.
+    /// Data lost by Redis is being restored: at the moment it is unknown what does not exist.
     static let restoring = Answer.unavailable("what is stored here is being restored", retryAfterSeconds: 10)
 
-    /// Redis or Kafka is away, or the package is on its way.
+    /// Redis or Kafka is away, or the package is being made.
     static func unavailable(_ message: String, retryAfterSeconds: Int) -> Answer {
         .failure(.serviceUnavailable, message, headers: ["retry-after": String(retryAfterSeconds)])
     }

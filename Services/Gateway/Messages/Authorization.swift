@@ -1,9 +1,9 @@
 import Cryptography
 import Model
 
-/// Reads the `Authorization` header of orders.
+/// Parses the `Authorization` header of orders.
 ///
-/// Source: Wallet Orders §1.2a: scheme name without regard to case, exactly one space, the token is the rest
+/// Source: Wallet Orders §1.2a: scheme name in any case, exactly one space, the token is the rest
 enum Authorization {
     static func token(_ header: String?) -> String? {
         guard let header else { return nil }
@@ -16,7 +16,7 @@ enum Authorization {
         return String(header.utf8.dropFirst(length + 1))
     }
 
-    /// Compares in a time that does not depend on where the texts differ.
+    /// Compares in a time that does not depend on the position of the first difference.
     static func isEqual(_ given: String, _ expected: AuthenticationToken) -> Bool {
         constantTimeEqual(Array(given.utf8), Array(expected.rawValue.utf8))
     }

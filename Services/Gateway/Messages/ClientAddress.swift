@@ -1,9 +1,9 @@
 import NIOCore
 
-/// Who a client is for limits that hold per address: its IPv4 address, or the /64 of its IPv6 address.
+/// The identity of a client for limits per address: its IPv4 address, or the /64 of its IPv6 address.
 ///
-/// A household or a machine is given a /64 at least, and may take any address of it for each connection. The port does
-/// not count. Clients whose address is not known, such as those of a Unix domain socket, are one.
+/// A household or a machine is given at least a /64, and may use any address of it for each connection. The port does
+/// not count. All clients whose address is not known, such as those of a Unix domain socket, count as one.
 /// Source: RFC 4291 §2.5.4, RFC 6177 §2
 struct ClientAddress: Hashable, Sendable {
     private let key: UInt128
@@ -12,7 +12,7 @@ struct ClientAddress: Hashable, Sendable {
         self.key = address.isVersion4 ? address.bits : address.bits & ~UInt128(UInt64.max)
     }
 
-    /// - Parameter remote: the other end of a connection.
+    /// - Parameter remote: the remote address of a connection.
     init(_ remote: SocketAddress?) {
         guard let address = remote.flatMap({ IPAddress($0) }) else {
             self = .unknown
@@ -21,7 +21,7 @@ struct ClientAddress: Hashable, Sendable {
         self.init(address)
     }
 
-    /// The network that the address belongs to: its owner, more or less.
+    /// The network of the address: roughly its owner.
     var network: ClientNetwork { ClientNetwork(IPAddress(bits: self.key)) }
 
     private init(key: UInt128) { self.key = key }
@@ -30,12 +30,12 @@ struct ClientAddress: Hashable, Sendable {
     static let unknown = ClientAddress(key: 1)
 }
 
-/// The neighbours of a client, for limits that one customer of a network must not get around by taking many addresses:
-/// the /48 of an IPv6 address, the /24 of an IPv4 address.
+/// The neighbourhood of a client, for limits that one customer of a network must not evade by using many addresses: the
+/// /48 of an IPv6 address, the /24 of an IPv4 address.
 ///
-/// A /48 is what a site is given, with 65,536 of the /64 that count as one address. A /24 is the smallest IPv4 network
-/// that is routed by itself, so the smallest that is rented; strangers may share one, such as the customers behind a
-/// carrier's translators. Source: RFC 6177 §2, RFC 7454 §6.1.3
+/// A /48 is assigned to a site, with 65,536 of the /64 that count as one address. A /24 is the smallest IPv4 network
+/// that is routed by itself, so the smallest that is rented; strangers may share one, such as the customers of a
+/// carrier-grade NAT. Source: RFC 6177 §2, RFC 7454 §6.1.3
 struct ClientNetwork: Hashable, Sendable {
     private let prefix: UInt128
 

@@ -1,6 +1,6 @@
 import Store
 
-/// Whether the client has the newest package already.
+/// Decides if the client already has the newest package.
 ///
 /// Source: RFC 9110 §13.2.2: `If-None-Match` takes precedence over `If-Modified-Since`; Wallet Orders §1.2a
 struct ConditionalFetch: Hashable {
@@ -12,7 +12,7 @@ struct ConditionalFetch: Hashable {
         self.ifModifiedSince = fields.ifModifiedSince
     }
 
-    /// Whether there is a condition at all.
+    /// True if there is a condition at all.
     var isConditional: Bool { !self.ifNoneMatch.isEmpty || self.ifModifiedSince != nil }
 
     func isFresh(_ stamp: PackageReader.Stamp) -> Bool {
@@ -24,9 +24,9 @@ struct ConditionalFetch: Hashable {
         return HTTPDate.parse(given).map { $0 >= stamp.modifiedEpochSeconds } ?? false
     }
 
-    /// Whether a list of entity tags has ours, or the star for any.
+    /// True if a list of entity tags has ours, or the star for any.
     ///
-    /// A GET compares weakly, so the mark of a weak tag is passed over. Source: RFC 9110 §13.1.2
+    /// A GET compares weakly, so the mark of a weak tag is ignored. Source: RFC 9110 §13.1.2
     private static func names(_ entityTag: String, in list: String) -> Bool {
         list.utf8.split(separator: UInt8(ascii: ",")).contains { candidate in
             var tag = candidate.drop { $0.isBlank }

@@ -1,20 +1,20 @@
 /// The addresses of `X-Forwarded-For`, as far as they can be trusted.
 ///
-/// Each proxy appends the address that it was called from, so the header is true from its right end up to the first
-/// address that is no proxy of ours; what stands left of that one was sent by the client and may be anything. It is not
-/// even read: a client that sends junk must not be able to pass as the proxy, whom others share.
+/// Each proxy appends the address that it was called from, so the header is reliable from its right end up to the first
+/// address that is not one of our proxies; anything left of that one was sent by the client and may be false. It is not
+/// even parsed: a client that sends junk must not be counted as the proxy, which others share.
 struct ForwardedFor: Hashable, Sendable {
     /// Most proxies that a request may have passed.
     static let hopLimit = 16
 
     private let values: [String]
 
-    /// - Parameter values: of the headers, in their order; several are one list. Source: RFC 9110 §5.3
+    /// - Parameter values: those of the headers, in their order; several are one list. Source: RFC 9110 §5.3
     init(_ values: [String]) { self.values = values }
 
-    /// The right-most address that is no trusted proxy, or the left-most one if all are.
+    /// The right-most address that is not a trusted proxy, or the left-most one if all are.
     ///
-    /// - Returns: nil if there is no address, one that had to be read is not well-formed, or proxies are too many.
+    /// - Returns: nil if there is no address, one that had to be parsed is malformed, or there are too many proxies.
     func client(trusting proxies: TrustedProxies) -> IPAddress? {
         var furthest: IPAddress?
         var hops = 0
@@ -34,7 +34,7 @@ struct ForwardedFor: Hashable, Sendable {
         return furthest
     }
 
-    /// One entry: an address, which some proxies write with the port: `192.0.2.1:4711`, `[2001:db8::1]:4711`.
+    /// One entry: an address, to which some proxies append the port: `192.0.2.1:4711`, `[2001:db8::1]:4711`.
     private static func address(_ bytes: ArraySlice<UInt8>) -> IPAddress? {
         let isBlank = { (byte: UInt8) in byte == UInt8(ascii: " ") || byte == UInt8(ascii: "\t") }
         var bytes = bytes.drop(while: isBlank)
@@ -49,7 +49,7 @@ struct ForwardedFor: Hashable, Sendable {
         return Self.isPort(bytes[colons[0]...]) ? IPAddress(bytes: bytes[..<colons[0]]) : nil
     }
 
-    /// Nothing, or a colon and one to five digits.
+    /// True for the empty text, or a colon and one to five digits.
     private static func isPort(_ bytes: ArraySlice<UInt8>) -> Bool {
         guard let first = bytes.first else { return true }
         let digits = bytes.dropFirst()

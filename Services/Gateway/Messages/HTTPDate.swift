@@ -37,8 +37,8 @@ enum HTTPDate {
 
     /// - Parameters:
     ///   - text: IMF-fixdate, RFC 850 date, asctime date, or seconds since 1970, which some clients send, also with a
-    ///     fraction. The day of the week is not looked at.
-    ///   - now: UNIX seconds, for the century of a year of two digits; asked for such a year alone.
+    ///     fraction. The day of the week is ignored.
+    ///   - now: UNIX seconds, for the century of a two-digit year; evaluated only for such a year.
     /// - Returns: UNIX seconds, nil if it is none of these.
     static func parse(_ text: String, now: @autoclosure () -> Int64 = Self.now) -> Int64? {
         if let moment = Self.fixed(text) { return moment }
@@ -57,7 +57,7 @@ enum HTTPDate {
         }
     }
 
-    /// IMF-fixdate, which nearly all clients send, without cutting the text up; nil for another form.
+    /// IMF-fixdate, which nearly all clients send, without splitting the text; nil for another form.
     private static func fixed(_ text: String) -> Int64? {
         let bytes = text.utf8.span
         guard bytes.count == 29, bytes[4] == .space, bytes.extracting(25..<29).isEqual(" GMT"),
@@ -78,7 +78,7 @@ enum HTTPDate {
     /// The system's clock.
     static var now: Int64 { Int64(Date().timeIntervalSince1970) }
 
-    /// A year that seems to lie more than 50 years ahead is of the century before. Source: RFC 9110 §5.6.7
+    /// A year that seems to be more than 50 years ahead belongs to the century before. Source: RFC 9110 §5.6.7
     private static func year(endingIn digits: Int64, now: Int64) -> Int64 {
         // The mean length of a Gregorian year is exact enough: the rule is about half a century.
         let current = 1970 + max(0, now) / 31_556_952
@@ -86,7 +86,7 @@ enum HTTPDate {
         return year > current + 50 ? year - 100 : year
     }
 
-    /// Digits, perhaps with a fraction, which is cut off. Thirteen digits would be milliseconds.
+    /// Digits, optionally with a fraction, which is cut off. Thirteen digits would be milliseconds.
     private static func epochSeconds(_ text: Substring) -> Int64? {
         let parts = text.split(separator: ".", maxSplits: 1, omittingEmptySubsequences: false)
         guard parts.count == 1 || Self.number(parts[1], digits: 18) != nil else { return nil }

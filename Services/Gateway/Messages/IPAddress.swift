@@ -13,19 +13,19 @@ struct IPAddress: Hashable, Sendable {
 
     init(version4 value: UInt32) { self.bits = Self.mappedPrefix | UInt128(value) }
 
-    /// The address of a socket's end; nil if it has none, such as that of a Unix domain socket.
+    /// The address of a socket; nil if it has none, such as a Unix domain socket.
     init?(_ address: SocketAddress) {
         guard let text = address.ipAddress else { return nil }
         self.init(text)
     }
 
-    /// Reads the dotted form of IPv4 or any of the forms of IPv6.
+    /// Parses the dotted form of IPv4 or any of the forms of IPv6.
     ///
-    /// Strict: no leading zeros in IPv4 (some read them as octal), no zone, no brackets, no blanks.
+    /// Strict: no leading zeros in IPv4 (which some parse as octal), no zone, no brackets, no blanks.
     /// Source: RFC 4291 §2.2, RFC 6943 §3.1.1
     init?(_ text: some StringProtocol) { self.init(bytes: Array(text.utf8)[...]) }
 
-    /// The same, of the text's bytes.
+    /// The same, from the text's bytes.
     init?(bytes: ArraySlice<UInt8>) {
         if bytes.contains(Self.colon) {
             guard let bits = Self.version6(bytes) else { return nil }
@@ -36,7 +36,7 @@ struct IPAddress: Hashable, Sendable {
         }
     }
 
-    /// Whether it is an IPv4 address, mapped or not.
+    /// True if it is an IPv4 address, mapped or not.
     var isVersion4: Bool { self.bits >> 32 == 0xFFFF }
 
     private static let colon = UInt8(ascii: ":")
@@ -71,7 +71,7 @@ struct IPAddress: Hashable, Sendable {
         }
         guard let front = gap == bytes.startIndex ? [] : self.groups(bytes[..<gap], mayEndInVersion4: false),
             let back = gap + 2 == bytes.endIndex ? [] : self.groups(bytes[(gap + 2)...]),
-            // The gap stands for one group at least; a gap in the back is an empty group, so there is one gap only.
+            // The gap represents at least one group; a gap in the back is an empty group, so there is only one gap.
             front.count + back.count <= 7
         else { return nil }
         return self.joined(front + Array(repeating: 0, count: 8 - front.count - back.count) + back)

@@ -1,14 +1,14 @@
-/// The other end of a connection: a client, or a trusted proxy that says who the client is.
+/// The peer of a connection: a client, or a trusted proxy that names the client.
 struct Peer: Sendable {
     /// The peer as a client.
     let client: ClientAddress
-    /// All trusted proxies if the peer is one of them; nil for others, whose `X-Forwarded-For` is not looked at.
+    /// All trusted proxies if the peer is one of them; nil for others, whose `X-Forwarded-For` is ignored.
     let proxies: TrustedProxies?
 
-    /// Whether the peer's `X-Forwarded-For` counts.
+    /// True if the peer's `X-Forwarded-For` is trusted.
     var isTrusted: Bool { self.proxies != nil }
 
-    /// Who sent a request that arrived from this peer.
+    /// The client that sent a request which arrived from this peer.
     ///
     /// - Parameter forwardedFor: the values of the request's `X-Forwarded-For` headers, in their order.
     func client(forwardedFor: [String]) -> ClientAddress {

@@ -1,12 +1,12 @@
 import Synchronization
 
-/// Whether a client still is at the other end of its connection.
+/// The presence of a client on its connection.
 ///
-/// For answers that take their time: nobody else has to wait for the place of a client that went away.
+/// For answers that take their time: a client that disconnected must not hold a place that others wait for.
 final class Presence: Sendable {
     private let gone = Atomic(false)
 
-    /// Whether the client closed the connection, or its half of it.
+    /// True if the client closed the connection, or its half of it.
     var isGone: Bool { self.gone.load(ordering: .relaxed) }
 
     func leave() { self.gone.store(true, ordering: .relaxed) }

@@ -1,13 +1,13 @@
 import NIOCore
 
-/// A complete request, whatever version of HTTP brought it.
+/// A complete request, from any version of HTTP.
 struct Request: Sendable {
-    /// The methods that some path takes.
+    /// The methods that some path accepts.
     enum Method: Hashable, Sendable {
         case get, head, post, delete
-        /// Taken by the checkout role alone.
+        /// Accepted by the checkout role alone.
         case put, patch, options
-        /// Anything else; no path takes it.
+        /// Anything else; no path accepts it.
         case other
 
         init(_ name: String) {
@@ -24,7 +24,7 @@ struct Request: Sendable {
         }
     }
 
-    /// The header fields that decide something. Each is nil or empty if it did not come.
+    /// The header fields that matter for the answer. Each is nil or empty if it did not come.
     struct Fields: Hashable, Sendable {
         var authorization: String?
         /// One element for each field of the name.
@@ -35,12 +35,12 @@ struct Request: Sendable {
     }
 
     let method: Method
-    /// Path and query, possibly behind scheme and authority; printable ASCII.
+    /// Path and query, possibly after scheme and authority; printable ASCII.
     let target: String
     var fields: Fields
     var body: ByteBuffer
-    /// For limits that hold per client.
+    /// The client, for limits per client.
     let client: ClientAddress
-    /// For answers that take their time; nil where nobody can tell.
+    /// For answers that take their time; nil if the presence is unknown.
     var presence: Presence?
 }

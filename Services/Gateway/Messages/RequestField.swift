@@ -1,6 +1,6 @@
 /// A header field that only some roles read.
 struct RequestField: Hashable, Sendable {
-    /// The names that are kept, in small letters.
+    /// The names that are kept, in lower case.
     enum Name: String, CaseIterable, Sendable {
         case accept
         case accessControlRequestHeaders = "access-control-request-headers"
@@ -34,6 +34,6 @@ extension Request.Fields {
         return values.count == 1 ? values[0].value : nil
     }
 
-    /// Whether a field came more than once.
+    /// True if a field came more than once.
     func isRepeated(_ name: RequestField.Name) -> Bool { self.others.count { $0.name == name } > 1 }
 }

@@ -1,15 +1,15 @@
 import NIOCore
 
-/// The proxies whose word about a client's address is taken.
+/// The proxies trusted to report a client's address.
 struct TrustedProxies: Hashable, Sendable {
     private let networks: [AddressNetwork]
 
-    /// Nobody's word is taken.
+    /// No proxy is trusted.
     static let none = TrustedProxies(networks: [])
 
     private init(networks: [AddressNetwork]) { self.networks = networks }
 
-    /// - Parameter text: addresses and networks, separated by commas; nil if one of them is none.
+    /// - Parameter text: addresses and networks, separated by commas; nil if one of them is invalid.
     init?(_ text: String) {
         let parts = text.split(separator: ",", omittingEmptySubsequences: false).map { part in
             AddressNetwork(part.split(separator: " ").joined(separator: " "))
@@ -21,7 +21,7 @@ struct TrustedProxies: Hashable, Sendable {
 
     func contains(_ address: IPAddress) -> Bool { self.networks.contains { $0.contains(address) } }
 
-    /// The other end of a connection.
+    /// The peer of a connection.
     func peer(_ remote: SocketAddress?) -> Peer {
         let address = remote.flatMap { IPAddress($0) }
         let isTrusted = address.map { self.contains($0) } ?? false

@@ -6,11 +6,11 @@ import ServiceLifecycle
 import Synchronization
 import UnixSignals
 
-/// The certificate that new connections get, taken anew from its files when they change and on SIGHUP.
+/// The certificate for new connections, reloaded from its files when they change and on SIGHUP.
 ///
-/// Connections that are open keep theirs. Files that cannot be used change nothing but the log and a metric.
+/// Open connections keep theirs. Files that cannot be used affect only the log and a metric.
 final class CertificateReload: Service {
-    /// How often the files are looked at.
+    /// The interval at which the files are checked.
     static let interval = Duration.seconds(5)
 
     private let files: TLSFiles
@@ -33,7 +33,7 @@ final class CertificateReload: Service {
         self.interval = interval
         self.metrics = metrics
         self.logger = logger
-        // No stamps: the first two looks find a change and load once more, whatever happened before.
+        // No stamps: the first two checks find a change and load once more, whatever happened before.
         self.state = Mutex(State(certificate: certificate, stamps: FileStamps(taken: [nil, nil])))
         self.showDays(certificate)
     }
@@ -54,14 +54,14 @@ final class CertificateReload: Service {
         }
     }
 
-    /// Looks at the files, on a thread that may block.
+    /// Checks the files, on a thread that may block.
     func look(isAsked: Bool) async {
         // The pool of the process does not end before the process does.
         try? await NIOThreadPool.singleton.runIfActive { self.lookNow(isAsked: isAsked) }
     }
 
     private func lookNow(isAsked: Bool) {
-        // The stamps come before the content: what is written in between is seen by the next look.
+        // The stamps come before the content: a write in between is seen by the next check.
         let stamps = [FileStamp(path: self.files.certificate), FileStamp(path: self.files.key)]
         if self.state.withLock({ $0.stamps.isDue(stamps, isAsked: isAsked) }) {
             do {

@@ -2,19 +2,20 @@ import CoreMetrics
 import NIOCore
 import Synchronization
 
-/// Lets connections in as far as the limits go, and closes the others before anything is set up for them.
+/// Admits connections within the limits, and closes the others before anything is set up for them.
 ///
-/// Stands in the pipeline of the listening socket, on whose loop it decides; connections leave from loops of their own.
+/// It is in the pipeline of the listening socket and decides on that socket's loop; connections end on loops of their
+/// own.
 final class ConnectionGate: Sendable {
-    /// The time between two looks at all connections for those that give way.
+    /// The time between two checks of all connections for those that must give way.
     static let interval = TimeAmount.milliseconds(250)
 
     private struct State {
         var limits: ConnectionLimits
         var slots: [ObjectIdentifier: ConnectionSlot] = [:]
-        /// When all connections may be looked at again.
+        /// The time when all connections may be checked again.
         var nextLook = NIODeadline.now()
-        /// Set when nobody is let in any more; kept when the last one has gone.
+        /// Set when no connection is admitted any more; completed when the last one has ended.
         var quiet: EventLoopPromise<Void>?
     }
 
@@ -33,14 +34,14 @@ final class ConnectionGate: Sendable {
     /// The handler for the listening socket's pipeline.
     func handler() -> some ChannelInboundHandler { Handler(gate: self) }
 
-    /// The slot of a connection that was let in; nil if it is to be closed, since the server stops.
+    /// The slot of a connection that was admitted; nil if it must be closed, since the server stops.
     func slot(of channel: any Channel) -> ConnectionSlot? {
         self.state.withLock { state in state.quiet == nil ? state.slots[ObjectIdentifier(channel)] : nil }
     }
 
-    /// Closes the listening socket, and tells all connections to end when their requests are answered.
+    /// Closes the listening socket, and asks all connections to end when their requests are answered.
     ///
-    /// - Returns: succeeds when the last one has gone.
+    /// - Returns: succeeds when the last one has ended.
     func stop(_ listener: any Channel) -> EventLoopFuture<Void> {
         listener.close(promise: nil)
         let (quiet, slots) = self.state.withLock { state in
@@ -86,7 +87,7 @@ final class ConnectionGate: Sendable {
         quiet?.succeed()
     }
 
-    /// Tells those connections to go that have been idle for longer than there is room for.
+    /// Asks connections to end that have been idle for longer than there is room for.
     private func makeRoom(at now: NIODeadline) {
         let (slots, limits) = self.state.withLock { (Array($0.slots.values), $0.limits) }
         let judged = slots.compactMap { slot in slot.candidate.map { (slot: slot, candidate: $0) } }

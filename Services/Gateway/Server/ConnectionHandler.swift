@@ -1,12 +1,12 @@
 import NIOCore
 import NIOHTTP1
 
-/// One HTTP/1 connection from a client: lets `RequestDecoder` find the requests, has them answered one after the other,
+/// One HTTP/1 connection from a client: has `RequestDecoder` find the requests, has them answered one after the other,
 /// writes the answers.
 ///
-/// Thin: what bytes mean is the decoder's business. What is bounded here is time (a request must arrive within
-/// `requestLimit`, however slowly its bytes drip, and an answer must be taken within `answerLimit`) and what is taken
-/// from a client that does not wait for its answers (`readAheadLimit`).
+/// Thin: the decoder interprets bytes. The limits here are on time (a request must arrive within `requestLimit`,
+/// however slowly its bytes come, and an answer must be read within `answerLimit`) and on input from a client that does
+/// not wait for its answers (`readAheadLimit`).
 final class ConnectionHandler: ChannelDuplexHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundIn = Never
@@ -14,22 +14,23 @@ final class ConnectionHandler: ChannelDuplexHandler {
 
     /// Most bytes of a request's body. A registration has some hundred, a log some thousand.
     static let bodyLimit = 64 << 10
-    /// Bytes of later requests behind which no more is read while one is being answered.
+    /// Bytes of later requests after which no more is read while one is being answered.
     static let readAheadLimit = 16 << 10
-    /// How long the rest of a refused request is passed over, so that the client gets to read the refusal. A socket
-    /// that is closed while bytes wait in it is reset, and the answer may be lost with it.
+    /// The time for which the rest of a refused request is read and ignored, so that the client can read the refusal. A
+    /// socket that is closed while bytes wait in it is reset, and the answer may be lost with it.
     static let lingering = TimeAmount.seconds(2)
-    /// Up to this length the start of a body is copied behind the head: that is cheaper than another write.
+    /// The length in bytes up to which the start of a body is copied to the end of the head: that is cheaper than
+    /// another write.
     static let copiedLimit = 8 << 10
-    /// How long a client may take to read an answer. The largest package is 5 MB, and phones are in trains.
+    /// The longest time for a client to read an answer. The largest package is 5 MB, and phones are in trains.
     static let answerLimit = TimeAmount.minutes(5)
 
     private enum State {
-        /// Goes to `answering`, or to `closing` when no request comes out of the bytes.
+        /// Goes to `answering`, or to `closing` if the bytes do not form a request.
         case receiving
         /// Goes to `receiving`, or to `closing` when the answer was the connection's last.
         case answering
-        /// Nothing that comes now is looked at.
+        /// Further input is ignored.
         case closing
     }
 
@@ -38,21 +39,21 @@ final class ConnectionHandler: ChannelDuplexHandler {
     private let requestLimit: TimeAmount
     private var decoder: RequestDecoder
     private var state = State.receiving
-    /// Until when the client must have done what it is expected to do.
+    /// The deadline of the client's next expected action.
     private var deadline: NIODeadline
     private var timer: Scheduled<Void>?
-    /// A read that was asked for while there is enough to do.
+    /// A read that was requested while there is enough to do.
     private var isReadHeld = false
     /// True if a part of the next request was noted in the slot.
     private var hasBegun = false
-    /// Nothing more will come, but what came is answered.
+    /// True if nothing more will come; requests already received are answered.
     private var isInputClosed = false
-    /// The server takes no further requests.
+    /// True if the server accepts no further requests.
     private var isStopping = false
     private var dates = DateLine()
     private let presence = Presence()
 
-    /// - Parameter requestLimit: from the connection or the last answer to the last byte of a request.
+    /// - Parameter requestLimit: time from the connection or the last answer to the last byte of a request.
     init(endpoints: any Responder, slot: ConnectionSlot, peer: Peer, requestLimit: TimeAmount) {
         self.endpoints = endpoints
         self.slot = slot
@@ -68,7 +69,7 @@ final class ConnectionHandler: ChannelDuplexHandler {
         self.presence.leave()
     }
 
-    // MARK: What comes in
+    // MARK: Input
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         if case .closing = self.state { return }
@@ -76,9 +77,9 @@ final class ConnectionHandler: ChannelDuplexHandler {
         self.proceed(context)
     }
 
-    /// Takes the next request out of what has come, if it is time for one.
+    /// Decodes the next request from the bytes received, if it is time for one.
     private func proceed(_ context: ChannelHandlerContext) {
-        // A client that takes no answers gets no further ones made.
+        // A client that does not read answers gets no further ones.
         guard case .receiving = self.state, context.channel.isWritable else { return }
         do {
             switch try self.decoder.next() {
@@ -95,7 +96,7 @@ final class ConnectionHandler: ChannelDuplexHandler {
         }
     }
 
-    /// A request that has begun is not idle for as long as the connection was, but it may not drip for ever either.
+    /// A request that has begun is not idle for as long as the connection was, but it may not drip forever either.
     private func noteStart(_ context: ChannelHandlerContext) {
         guard !self.hasBegun, self.decoder.isInsideRequest else { return }
         self.hasBegun = true
@@ -115,7 +116,7 @@ final class ConnectionHandler: ChannelDuplexHandler {
         var request = request
         request.presence = self.presence
         let answer = self.endpoints.answer(request, on: context.eventLoop)
-        // Nothing is captured but what belongs to this loop, on which the answer comes.
+        // The closure captures only objects of this loop, on which the answer comes.
         answer.assumeIsolated().whenSuccess { answer in
             let isLast = !head.keepsAlive || self.isStopping || (self.isInputClosed && self.decoder.bufferedBytes == 0)
             let line = ResponseHead(isVersion11: head.isVersion11, keepsAlive: !isLast)
@@ -129,15 +130,15 @@ final class ConnectionHandler: ChannelDuplexHandler {
         self.state = .receiving
         self.hasBegun = false
         let now = NIODeadline.now()
-        // A client that still takes the answer is not idle.
+        // A client that is still reading the answer is not idle.
         if context.channel.isWritable { self.slot.ended(at: now) }
         self.deadline = now + (context.channel.isWritable ? self.requestLimit : Self.answerLimit)
         guard self.decoder.bufferedBytes > 0 else { return self.releaseRead(context) }
-        // Not at once: answers that are there already would nest ever deeper.
+        // Not at once: answers that are ready already would nest ever deeper.
         context.eventLoop.assumeIsolated().execute { self.proceed(context) }
     }
 
-    // MARK: What goes out
+    // MARK: Output
 
     private func write(
         _ answer: Answer, _ head: ResponseHead, withBody: Bool, _ context: ChannelHandlerContext
@@ -154,16 +155,16 @@ final class ConnectionHandler: ChannelDuplexHandler {
         context.flush()
     }
 
-    /// Answers what is no request, and ends the connection.
+    /// Answers invalid input, and ends the connection.
     private func refuse(_ fault: RequestFault, _ context: ChannelHandlerContext) {
         let answer = self.endpoints.refusal(fault.status, fault.message)
         self.write(answer, ResponseHead(isVersion11: true, keepsAlive: false), withBody: true, context)
         self.close(context)
     }
 
-    /// Ends the connection behind the last answer, when that has gone out.
+    /// Ends the connection after the last answer, once that has been sent.
     ///
-    /// The other direction stays open for a moment and what still comes is thrown away.
+    /// The other direction stays open for a moment and further input is discarded.
     private func close(_ context: ChannelHandlerContext) {
         self.state = .closing
         self.deadline = .now() + Self.answerLimit
@@ -206,11 +207,11 @@ final class ConnectionHandler: ChannelDuplexHandler {
         context.fireChannelWritabilityChanged()
     }
 
-    /// One timer, which looks again when it fires too early instead of being moved with each request.
+    /// One timer, which is armed again if it fires too early instead of being moved with each request.
     private func arm(_ context: ChannelHandlerContext) {
         self.timer?.cancel()
         self.timer = context.eventLoop.assumeIsolated().scheduleTask(deadline: self.deadline) {
-            // How long an answer takes is the endpoints' business, which have limits of their own.
+            // The duration of an answer is limited by the endpoints themselves.
             if case .answering = self.state { self.deadline = .now() + self.requestLimit }
             guard NIODeadline.now() >= self.deadline else { return self.arm(context) }
             if case .receiving = self.state, self.decoder.isInsideRequest, context.channel.isWritable {

@@ -1,11 +1,11 @@
 import NIOCore
 
-/// The number of connections that may be, the number that are, and those that give way to others.
+/// The limits on connections, their present numbers, and those that give way to others.
 ///
 /// A connection counts in three scopes: in all, for its client, and for its client's network. Bounded by itself: it
-/// knows no more addresses than it admitted connections.
+/// stores no more addresses than it admitted connections.
 struct ConnectionLimits: Sendable {
-    /// Why a connection was not admitted.
+    /// The reason why a connection was not admitted.
     enum Refusal: String, CaseIterable, Sendable {
         /// There are too many in all.
         case total
@@ -37,7 +37,7 @@ struct ConnectionLimits: Sendable {
         self.perNetwork = perAddress * Self.networkShare
     }
 
-    /// Counts a connection that has come, unless there are too many.
+    /// Counts a new connection, unless there are too many.
     ///
     /// - Parameter client: nil for a trusted proxy, which many clients share.
     /// - Returns: nil if it may stay; the same `client` has to `leave` later.
@@ -54,7 +54,7 @@ struct ConnectionLimits: Sendable {
         return nil
     }
 
-    /// An admitted connection has gone.
+    /// An admitted connection has ended.
     mutating func leave(_ client: ClientAddress?) {
         self.count -= 1
         guard let client else { return }
@@ -63,7 +63,7 @@ struct ConnectionLimits: Sendable {
         self.networks[client.network] = network > 1 ? network - 1 : nil
     }
 
-    /// The part of the fullest scope of a client that is taken: 1 when no more of its connections are admitted.
+    /// The used part of a client's fullest scope: 1 when no more of its connections are admitted.
     func fullness(for client: ClientAddress?) -> Double {
         let all = Double(self.count) / Double(self.total)
         guard let client else { return all }
@@ -71,7 +71,7 @@ struct ConnectionLimits: Sendable {
         return max(all, Double(address) / Double(self.perAddress), Double(network) / Double(self.perNetwork))
     }
 
-    /// How many addresses have connections.
+    /// The number of addresses with connections.
     var addressCount: Int { self.addresses.count }
 
     private func present(_ client: ClientAddress) -> (address: Int, network: Int) {

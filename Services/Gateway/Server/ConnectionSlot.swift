@@ -1,18 +1,18 @@
 import NIOCore
 import Synchronization
 
-/// The place of one connection that was let in, and since when it has no request.
+/// The slot of one admitted connection, and the time since which it has no request.
 ///
-/// The connection's handlers say what happens, from its event loop; the gate looks from another thread and may tell the
-/// connection to give way. A request that begins before the connection hears of it wins.
+/// The connection's handlers report events, from its event loop; the gate checks from another thread and may ask the
+/// connection to give way. A request that begins before the connection is notified wins.
 final class ConnectionSlot: Sendable {
-    /// Told to a connection that has to give way. It closes if `isGivingWay` still holds.
+    /// Sent to a connection that must give way. It closes if `isGivingWay` still holds.
     struct GiveWay: Sendable {}
 
-    /// Nil for a trusted proxy, which counts in all connections alone.
+    /// Nil for a trusted proxy, which counts only in the total.
     let client: ClientAddress?
     private let channel: any Channel
-    /// Nanoseconds of `NIODeadline` since when there is no request, or one of the marks.
+    /// Nanoseconds of `NIODeadline` since which there is no request, or one of the marks.
     private let state: Atomic<UInt64>
 
     private static let busy = UInt64.max
@@ -29,15 +29,15 @@ final class ConnectionSlot: Sendable {
     /// There is a request to be answered.
     func began() { self.state.store(Self.busy, ordering: .relaxed) }
 
-    /// There is no request, or only the start of one.
+    /// There is no request, or only the beginning of one.
     func ended(at now: NIODeadline) { self.state.store(now.uptimeNanoseconds, ordering: .relaxed) }
 
-    /// True if the connection was told to give way and nothing has begun since.
+    /// True if the connection was asked to give way and no request has begun since.
     var isGivingWay: Bool { self.state.load(ordering: .relaxed) == Self.givingWay }
 
     // MARK: For the gate
 
-    /// As it is judged; nil if it was told to give way already.
+    /// The facts for the decision; nil if it was asked to give way already.
     var candidate: IdleConnections.Candidate? {
         switch self.state.load(ordering: .relaxed) {
         case Self.givingWay: nil
@@ -46,9 +46,9 @@ final class ConnectionSlot: Sendable {
         }
     }
 
-    /// Tells the connection to give way, unless something began since it was judged.
+    /// Asks the connection to give way, unless a request has begun since the decision.
     ///
-    /// - Returns: whether it was told.
+    /// - Returns: true if it was asked.
     func giveWay(idleSince: NIODeadline) -> Bool {
         let (isTold, _) = self.state.compareExchange(
             expected: idleSince.uptimeNanoseconds, desired: Self.givingWay, ordering: .relaxed)
@@ -56,6 +56,6 @@ final class ConnectionSlot: Sendable {
         return isTold
     }
 
-    /// Tells the connection that the server stops.
+    /// Notifies the connection that the server stops.
     func quiesce() { self.channel.pipeline.fireUserInboundEventTriggered(ChannelShouldQuiesceEvent()) }
 }

@@ -1,41 +1,41 @@
 import NIOCore
 import NIOSSL
 
-/// What stands between the network and the endpoints: who may connect, in which protocols, for how long.
+/// The layer between the network and the endpoints: admission, protocols, time limits.
 struct Edge: Sendable {
     var limits = ConnectionLimits()
     var proxies = TrustedProxies.none
-    /// Nil for plain HTTP/1.1. There is no HTTP/2 without TLS: no client of orders would speak it.
+    /// Nil for plain HTTP/1.1. There is no HTTP/2 without TLS: no client of orders would use it.
     var certificates: CertificateReload?
     var handshakeLimit = TLSHandshakeHandler.limit
-    /// How long a connection may stay without a complete request.
+    /// The longest time for a connection to stay without a complete request.
     var requestLimit = GatewayServer.idleLimit
-    /// The time that a connection may be without a request whoever else wants to come in.
+    /// The time that a connection may be without a request regardless of other clients.
     var idleGrace = IdleConnections().grace
     let metrics: EdgeMetrics
 
     init(metrics: EdgeMetrics) { self.metrics = metrics }
 
-    /// Lets connections in.
+    /// Makes the gate that admits connections.
     func gate() -> ConnectionGate {
         ConnectionGate(
             limits: self.limits, idle: IdleConnections(limit: self.requestLimit, grace: self.idleGrace),
             proxies: self.proxies, metrics: self.metrics)
     }
 
-    /// Fills the pipeline of a connection that was let in; on its loop.
+    /// Sets up the pipeline of an admitted connection; on its loop.
     func setUp(_ channel: any Channel, _ slot: ConnectionSlot, _ endpoints: any Responder) throws {
         let peer = self.proxies.peer(channel.remoteAddress)
         guard let certificate = self.certificates?.certificate else {
             return try self.addHTTP1(channel, slot, endpoints, peer)
         }
-        // Who says that TLS is over is gone (RFC 9112 §9.8). With halves of connections NIOSSL would also wait for its
-        // whole time limit whenever we close first, though the client has agreed.
+        // A client that sends close_notify is gone (RFC 9112 §9.8). With half-closed connections NIOSSL would also wait
+        // for its whole time limit whenever we close first, though the client has agreed.
         try channel.syncOptions?.setOption(.allowRemoteHalfClosure, value: false)
         let pipeline = channel.pipeline.syncOperations
         try pipeline.addHandler(NIOSSLServerHandler(context: certificate.context))
         let handshake = TLSHandshakeHandler(limit: self.handshakeLimit, metrics: self.metrics) { name, channel in
-            // The request may be on its way.
+            // The request may be in flight.
             slot.ended(at: .now())
             guard name == ServerCertificate.http2 else { return try self.addHTTP1(channel, slot, endpoints, peer) }
             var limits = HTTP2Limits()

@@ -1,18 +1,18 @@
 import CoreMetrics
 
-/// The metrics of connections and of TLS, named once.
+/// The metrics of connections and of TLS, named in one place.
 struct EdgeMetrics: Sendable {
-    /// Connections that are open.
+    /// Open connections.
     let connections: Meter
     /// Connections that were closed while they were idle, to make room.
     let gaveWay: Counter
-    /// TLS handshakes that came to nothing.
+    /// TLS handshakes that failed.
     let handshakesFailed: Counter
     /// Days until the served certificate expires.
     let certificateDays: Meter
-    /// Certificates that were taken over while running.
+    /// Certificates that were loaded while running.
     let certificatesLoaded: Counter
-    /// Certificates that could not be taken over; the old one goes on.
+    /// Certificates that could not be loaded; the former one stays in use.
     let certificatesRefused: Counter
     private let refusals: [ConnectionLimits.Refusal: Counter]
 

@@ -1,15 +1,15 @@
 import Glibc
 
-/// What tells that a file was changed or replaced, without reading it.
+/// The attributes by which a change or replacement of a file is detected without reading it.
 struct FileStamp: Hashable, Sendable {
     let device: UInt64
     let node: UInt64
     let size: Int64
-    /// When content or rights changed last; a file that becomes readable changes by that.
+    /// The time of the last change of content or rights; a file that becomes readable changes by that.
     let changedSeconds: Int64
     let changedNanoseconds: Int64
 
-    /// Follows symbolic links: that is how many tools replace certificates. Nil if the file is not there.
+    /// Follows symbolic links: many tools replace certificates in this way. Nil if the file does not exist.
     init?(path: String) {
         var status = stat()
         guard unsafe stat(path, &status) == 0 else { return nil }
@@ -21,10 +21,10 @@ struct FileStamp: Hashable, Sendable {
     }
 }
 
-/// Decides when files that are looked at now and then are read again.
+/// Decides when files that are checked periodically are read again.
 ///
-/// A change counts once it was seen twice alike: whoever replaces two files one after the other, or writes one slowly,
-/// is given until the next look to finish.
+/// A change counts once it was seen twice alike: a program that replaces two files one after the other, or writes one
+/// slowly, has until the next check to finish.
 struct FileStamps: Sendable {
     private var taken: [FileStamp?]
     private var seen: [FileStamp?]
@@ -35,10 +35,10 @@ struct FileStamps: Sendable {
         self.seen = taken
     }
 
-    /// Takes the stamps of a new look.
+    /// Processes the stamps of a new check.
     ///
-    /// - Parameter isAsked: someone asked for it, so the files are read whatever the stamps say.
-    /// - Returns: whether the files are to be read now.
+    /// - Parameter isAsked: true if a reload was requested, so the files are read whatever the stamps are.
+    /// - Returns: true if the files must be read.
     mutating func isDue(_ stamps: [FileStamp?], isAsked: Bool = false) -> Bool {
         defer { self.seen = stamps }
         guard isAsked || (stamps != self.taken && stamps == self.seen) else { return false }

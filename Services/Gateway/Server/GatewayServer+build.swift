@@ -7,12 +7,12 @@ import ServiceLifecycle
 import Store
 
 extension GatewayServer {
-    /// The gateway's demands on Kafka's topics. A registration takes some hundred bytes.
+    /// The gateway's requirements on Kafka's topics. A registration takes some hundred bytes.
     static func needs(_ topics: Topics) -> [KafkaTopicNeed] {
         [KafkaTopicNeed(topics.registrations, isWritten: true, isCompacted: true, messageBytes: 4096)]
     }
 
-    /// Makes the server and what it works with.
+    /// Makes the server and its parts.
     static func build(_ settings: GatewaySettings, _ environment: ServiceEnvironment) async throws -> [any Service] {
         let common = environment.common
         let redis = RedisClient(common.redis, eventLoopGroup: environment.group)
@@ -43,7 +43,7 @@ extension GatewayServer {
                 await redis.close()
             })
         let reloader = BrandReloader(settings.brands, environment: environment)
-        // It goes on serving whatever is wrong with Redis; the packagers are the ones to be unready.
+        // It continues to serve whatever is wrong with Redis; the packagers become unready instead.
         let monitor = RedisMonitor(redis, environment, holdsReadiness: false)
         return [reloader, server, monitor] + (edge.certificates.map { [$0] } ?? [])
     }

@@ -5,18 +5,18 @@ import Operations
 import ServiceLifecycle
 import Synchronization
 
-/// Listens for Wallet until it is told to stop; then finishes the requests that are in hand.
+/// Listens for Wallet until it is stopped; then finishes the requests in progress.
 final class GatewayServer: Service {
     static let listening = "listener"
     static let conditions = [listening]
-    /// Most bytes of assets that are kept in memory.
+    /// Most bytes of cached assets.
     static let assetCacheBytes = 64 << 20
-    /// How long a connection may stay without a complete request, or with nothing coming or going.
+    /// The longest time for a connection to stay without a complete request, or without any input or output.
     static let idleLimit = TimeAmount.seconds(75)
-    /// How long a registration waits for Kafka at most. A device does not wait for ever, and a
-    /// graceful stop waits for the request.
+    /// The longest time that a registration waits for Kafka. A device does not wait forever, and a graceful stop waits
+    /// for the request.
     static let deliveryLimit = Duration.seconds(5)
-    /// How long no connection is accepted after the system had no file or no memory for one.
+    /// The pause in accepting connections after the system had no file or no memory for one.
     static let acceptPause = TimeAmount.milliseconds(100)
 
     private let address: ListenAddress
@@ -70,11 +70,11 @@ final class GatewayServer: Service {
         let stopped = channel.eventLoop.makePromise(of: Void.self)
         let isStopping = Atomic(false)
         channel.closeFuture.whenComplete { _ in
-            // Nobody listens any more, and nobody wanted that: better the service ends than goes on deaf.
+            // The listening socket has closed unintentionally: the service must end rather than run without one.
             if !isStopping.load(ordering: .acquiring) { stopped.fail(ListenerClosed()) }
         }
         let failure: ListenerClosed? = await withTaskCancellationOrGracefulShutdownHandler {
-            // A client may keep a request in hand for ever, so a cancelled task does not wait for it.
+            // A client may keep a request open forever, so a cancelled task does not wait for it.
             await withTaskCancellationHandler {
                 do {
                     try await stopped.futureResult.get()

@@ -1,13 +1,13 @@
 import Glibc
 
-/// How many files and sockets the process may have open.
+/// The number of files and sockets that the process may have open.
 enum OpenFiles {
-    /// What the process needs besides clients: Redis, Kafka, the operations endpoint, event loops, logs.
+    /// The files needed for other than clients: Redis, Kafka, the operations endpoint, event loops, logs.
     static let reserve = 256
 
     /// Raises the limit as far as the system allows without privileges.
     ///
-    /// - Returns: the limit that holds then; nil if it cannot be found out.
+    /// - Returns: the resulting limit; nil if it cannot be determined.
     static func raiseLimit() -> Int? {
         var limit = rlimit()
         guard unsafe getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return nil }
@@ -19,7 +19,7 @@ enum OpenFiles {
         return Int(clamping: limit.rlim_cur)
     }
 
-    /// The connections that fit, of those that are wished for.
+    /// The number of connections that fit, of those requested.
     static func connections(wished: Int, files: Int?) -> Int {
         guard let files else { return wished }
         return max(1, min(wished, files - Self.reserve))

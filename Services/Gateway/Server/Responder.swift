@@ -3,15 +3,15 @@ import NIOHTTP1
 
 /// A role's side of the transport: a request in, an answer out.
 protocol Responder: AnyObject, Sendable {
-    /// The role's reading of requests beyond what Wallet sends; nil where Wallet is the only client.
+    /// The role's rules for requests beyond those of Wallet; nil if Wallet is the only client.
     var reading: ExtendedReading? { get }
 
     /// Answers a request; never fails.
     ///
-    /// - Parameter eventLoop: of the connection.
+    /// - Parameter eventLoop: that of the connection.
     func answer(_ request: Request, on eventLoop: any EventLoop) -> EventLoopFuture<Answer>
 
-    /// The answer to what is no request that could be routed: a body that is too large, malformed HTTP.
+    /// The answer to input that is not a routable request: a body that is too large, malformed HTTP.
     func refusal(_ status: HTTPResponseStatus, _ message: String) -> Answer
 }
 
@@ -19,7 +19,7 @@ protocol Responder: AnyObject, Sendable {
 struct ExtendedReading: Sendable {
     /// Most bytes of a body, by method and target.
     let bodyLimit: @Sendable (Request.Method, String) -> Int
-    /// Bytes of all bodies on an HTTP/2 connection whose requests are not worked on yet.
+    /// Bytes of all bodies on an HTTP/2 connection whose requests are not being processed yet.
     let bodies: Int
     /// The time from a request's first byte to its last.
     let arrivalLimit: TimeAmount

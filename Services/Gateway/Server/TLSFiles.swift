@@ -1,7 +1,7 @@
 import FoundationEssentials
 import NIOSSL
 
-/// Where certificate and key of the gateway stand, as PEM.
+/// The paths of the gateway's certificate and key, PEM files.
 struct TLSFiles: Hashable, Sendable {
     /// One of the two files.
     enum Part: Hashable, Sendable { case certificate, key }
@@ -10,18 +10,18 @@ struct TLSFiles: Hashable, Sendable {
     let certificate: String
     let key: String
 
-    /// Largest file that is read.
+    /// The largest file that is read, in bytes.
     static let sizeLimit = 1 << 20
 
-    /// The cipher suites that TLS 1.2 may be spoken with: authenticated encryption, and keys that are made for the
-    /// connection alone. TLS 1.3 has nothing else. Source: RFC 9325 §4.2, RFC 9113 §9.2.2
+    /// The cipher suites allowed with TLS 1.2: authenticated encryption, and ephemeral keys. TLS 1.3 has nothing else.
+    /// Source: RFC 9325 §4.2, RFC 9113 §9.2.2
     static let cipherSuites: [NIOTLSCipher] = [
         .TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, .TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
         .TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, .TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
         .TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256, .TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
     ]
 
-    /// Reads both files and checks that they belong together and hold now.
+    /// Reads both files and checks that they belong together and are valid at the present time.
     ///
     /// Blocks; not for event loops.
     func load(nowEpochSeconds now: Int64) throws(TLSFilesError) -> ServerCertificate {
@@ -83,7 +83,7 @@ struct TLSFiles: Hashable, Sendable {
     }
 }
 
-/// Why certificate and key cannot be served.
+/// The reason why certificate and key cannot be used.
 struct TLSFilesError: Error, CustomStringConvertible {
     let part: TLSFiles.Part
     let path: String

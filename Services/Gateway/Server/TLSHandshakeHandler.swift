@@ -3,11 +3,11 @@ import NIOCore
 import NIOSSL
 import NIOTLS
 
-/// Waits for the end of a TLS handshake, within a limit, and puts what speaks the chosen protocol in its own place.
+/// Waits for the end of a TLS handshake, within a limit, and replaces itself with the handlers of the chosen protocol.
 final class TLSHandshakeHandler: ChannelInboundHandler, RemovableChannelHandler {
     typealias InboundIn = ByteBuffer
 
-    /// How long a handshake may take. A phone on a bad line needs a second or two.
+    /// The longest time for a handshake. A phone on a bad line needs a second or two.
     static let limit = TimeAmount.seconds(10)
 
     private let limit: TimeAmount
@@ -15,7 +15,7 @@ final class TLSHandshakeHandler: ChannelInboundHandler, RemovableChannelHandler 
     private let onProtocol: (_ name: String?, any Channel) throws -> Void
     private var timer: Scheduled<Void>?
 
-    /// - Parameter onProtocol: fills the pipeline for a protocol; nil if client and server agreed on none.
+    /// - Parameter onProtocol: sets up the pipeline for a protocol; nil if client and server agreed on none.
     init(
         limit: TimeAmount, metrics: EdgeMetrics, onProtocol: @escaping (_ name: String?, any Channel) throws -> Void
     ) {
@@ -48,7 +48,7 @@ final class TLSHandshakeHandler: ChannelInboundHandler, RemovableChannelHandler 
         }
     }
 
-    /// What goes wrong before the handler is gone is the handshake: a wrong version, no TLS at all, an end.
+    /// Errors before the handler is removed come from the handshake: a wrong version, no TLS at all, an end.
     func errorCaught(context: ChannelHandlerContext, error: any Error) { self.giveUp(context) }
 
     private func giveUp(_ context: ChannelHandlerContext) {
