@@ -76,18 +76,19 @@ let package = Package(
         shared("Kafka", ["CRDKafka"], exclude: ["README.md"]),
         shared(
             "Redis", ["CHiredis", "Cryptography", .nioCore, .nioPosix, .nioSSL, .deque], exclude: ["README.md"]),
-        shared("Cryptography", ["CCrypto"]),
-        shared("HTTP2", ["CNGHTTP2", .nioCore]),
-        shared("Fetch", ["CCurl"]),
+        shared("Cryptography", ["CCrypto"], exclude: ["README.md"]),
+        shared("HTTP2", ["CNGHTTP2", .nioCore], exclude: ["README.md"]),
+        shared("Fetch", ["CCurl"], exclude: ["README.md"]),
         .target(
-            name: "Browser", path: "Shared/Browser",
+            name: "Browser", path: "Shared/Browser", exclude: ["README.md"],
             resources: [
                 .embedInCode("Files/waybill.mjs"), .embedInCode("Files/waybill.css"), .embedInCode("Files/polyfill.js"),
             ],
             swiftSettings: house),
         shared("Packaging", ["Model", "Cryptography", "CDeflate"], exclude: ["README.md"]),
-        shared("Store", ["Model", "Redis", "Cryptography", .nioCore]),
-        shared("APNS", ["Model", "HTTP2", "Cryptography", .nioCore, .nioPosix, .nioSSL, .deque]),
+        shared("Store", ["Model", "Redis", "Cryptography", .nioCore], exclude: ["README.md"]),
+        shared(
+            "APNS", ["Model", "HTTP2", "Cryptography", .nioCore, .nioPosix, .nioSSL, .deque], exclude: ["README.md"]),
         shared(
             "Operations",
             [

@@ -3,16 +3,24 @@ import Testing
 
 /// The documents for operators and contributors: their links, and the table of configuration keys.
 @Suite struct DocumentTests {
-    /// `README.md`, and those of services, rooms and scripts.
+    /// `README.md`, and those of services, rooms, tests and scripts.
     static func documents() throws -> [String] {
         let folders = try ["Services", "Shared"].flatMap { top in
             try FileManager.default.contentsOfDirectory(atPath: TidyTests.root.appending(path: top).path())
                 .map { "\(top)/\($0)" }
         }
-        let rooms = (folders + ["compose"]).map { "\($0)/README.md" }.filter {
+        let rooms = (folders + ["Tests", "compose"]).map { "\($0)/README.md" }.filter {
             FileManager.default.fileExists(atPath: TidyTests.root.appending(path: $0).path())
         }
         return ["README.md"] + rooms.sorted()
+    }
+
+    @Test func everyServiceAndRoomHasADocument() throws {
+        let documents = try Set(Self.documents())
+        // The model's documents are its DocC catalog.
+        for room in TidyTests.arrows.keys where room != "Shared/Model" && !room.hasPrefix("Tests/") {
+            #expect(documents.contains("\(room)/README.md"), "\(room) has no README.md")
+        }
     }
 
     static func text(_ path: String) throws -> String {
@@ -46,6 +54,25 @@ import Testing
                 #expect(Self.anchors(of: content).contains(String(parts[1])), "\(document) links to \(link)")
             }
         }
+    }
+
+    /// Documents name files and folders; a rename takes them along.
+    @Test func everyPathThatIsNamedExists() throws {
+        let folder = "Shared/Model/Documentation.docc"
+        let articles = try FileManager.default.subpathsOfDirectory(
+            atPath: TidyTests.root.appending(path: folder).path()
+        ).filter { $0.hasSuffix(".md") }.map { "\(folder)/\($0)" }
+        var count = 0
+        for document in try Self.documents() + [".github/CONTRIBUTING.md"] + articles {
+            for match in try Self.text(document).matches(
+                of: /`((?:Services|Shared|Tests|compose)\/[A-Za-z0-9_.\/+-]+)(?: [^`]*)?`/)
+            {
+                count += 1
+                let path = TidyTests.root.appending(path: String(match.output.1)).path()
+                #expect(FileManager.default.fileExists(atPath: path), "\(document) names \(match.output.1)")
+            }
+        }
+        #expect(count > 30)
     }
 
     @Test func theTableOfConfigurationHasEveryKeyOnce() throws {

@@ -563,7 +563,7 @@ class Controller {
   }
 }
 
-/** Owns the flow from the button to the order: see the options in Waybill's README. */
+/** Owns the flow from the button to the order: see the options in Shared/Browser/README.md. */
 function createController(options = {}) {
   const controller = new Controller(options);
   return {
