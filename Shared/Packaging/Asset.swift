@@ -1,16 +1,16 @@
 import Cryptography
 
-/// A brand's file, made once into what goes into every package that shows it.
+/// A brand's file, prepared once for all packages that show it.
 public struct Asset: Hashable, Sendable {
     /// The path inside the package: `logo.png`, `en.lproj/order.strings`.
     public let name: String
     /// SHA-256 of the content in lower-case hexadecimal digits, for the manifest.
     public let contentDigest: String
-    /// What the entry is called in Redis and in a package's recipe.
+    /// The name of the entry in Redis and in a package's recipe.
     public let entryDigest: AssetDigest
     /// The ready ZIP entry: local header and data.
     public let entry: [UInt8]
-    /// How the entry is described in the central directory.
+    /// The entry's description for the central directory.
     let header: ZIPEntry
 
     /// - Parameters:
@@ -33,7 +33,7 @@ public struct Asset: Hashable, Sendable {
         self.header = header
     }
 
-    /// Whether deflating would only cost time on the device: PNG, JPEG and PDF are compressed in themselves.
+    /// True if deflating would only cost time on the device: PNG, JPEG and PDF are already compressed.
     private static func isCompressed(_ content: [UInt8]) -> Bool {
         let starts: [[UInt8]] = [[0x89, 0x50, 0x4E, 0x47], [0xFF, 0xD8, 0xFF], [0x25, 0x50, 0x44, 0x46]]
         return starts.contains { content.starts(with: $0) }
@@ -42,10 +42,10 @@ public struct Asset: Hashable, Sendable {
 
 /// SHA-256 of a ready ZIP entry in lower-case hexadecimal digits.
 ///
-/// Of the entry and not of the content, because the name is inside: one picture under two names is two entries.
+/// Of the entry and not of the content, because the name is inside: one picture with two names is two entries.
 public struct AssetDigest: Hashable, Sendable {
     public let rawValue: String
 
-    /// - Parameter rawValue: 64 hexadecimal digits, as they came from `Asset.entryDigest`.
+    /// - Parameter rawValue: 64 hexadecimal digits, as returned by `Asset.entryDigest`.
     public init(rawValue: String) { self.rawValue = rawValue }
 }

@@ -1,20 +1,20 @@
 import Synchronization
 
-/// Finds what belongs to the names in an order, and remembers each combination that occurred.
+/// Finds the files for the names in an order, and remembers each combination that occurred.
 final class AssetCatalog: Sendable {
     /// All assets of the brand, sorted by name.
     private let assets: [Asset]
-    /// For each name an order may use, the indices of the file and its variants.
+    /// For each name that an order may use, the indices of the file and its variants.
     private let families: [String: [Int]]
-    /// Those names among them that are pictures.
+    /// The names among them that are pictures.
     private let pictureNames: Set<String>
-    /// For each name of a picture without its suffix, the names it may mean.
+    /// For each name of a picture without its suffix, the possible full names.
     private let stems: [String: [String]]
     /// The files that go into every package: the translations.
     private let always: [Int]
     private let sets = Mutex<[[Int]: AssetSet]>([:])
 
-    /// Combinations that are remembered. A shop with few pictures has few; beyond that they are made anew each time
+    /// The most combinations that are remembered. A shop with few pictures has few; any beyond are made again each time
     /// in a few microseconds.
     private static let setLimit = 4096
 
@@ -25,13 +25,13 @@ final class AssetCatalog: Sendable {
         var families: [String: [Int]] = [:]
         for (index, asset) in sorted.enumerated() {
             let plain = Self.withoutScale(asset.name)
-            // A picture in a language's folder is named as if it stood at the root.
+            // A picture in a language's folder is named as if it were at the root.
             if let slash = plain.firstIndex(of: "/"), plain[..<slash].hasSuffix(LanguageFolder.suffix) {
                 families[String(plain[plain.index(after: slash)...]), default: []].append(index)
                 continue
             }
             families[plain, default: []].append(index)
-            // A file that itself looks like a variant may also be named as it is.
+            // A file that itself looks like a variant may also be named in full.
             if plain != asset.name { families[asset.name, default: []].append(index) }
         }
         // A variant alone does not make a file: the order names the plain one.
@@ -41,7 +41,7 @@ final class AssetCatalog: Sendable {
         self.pictureNames = Set(self.families.keys.filter { AssetKind(name: $0)?.isPicture == true })
         var stems: [String: [String]] = [:]
         for name in self.pictureNames {
-            // A variant is not what an order means, whichever way it is written.
+            // A variant is never meant by an order, with or without its suffix.
             if Self.withoutScale(name) == name, let dot = name.lastIndex(of: ".") {
                 stems[String(name[..<dot]), default: []].append(name)
             }
@@ -54,9 +54,9 @@ final class AssetCatalog: Sendable {
 
     /// The file that an order means, nil if the brand does not have it or it cannot be shown at this place.
     ///
-    /// A picture may be named without its suffix, as Apple's text does, if there is only one of that name.
+    /// A picture may be named without its suffix, as in Apple's text, if there is only one of that name.
     /// Source: Wallet Orders §2.6
-    /// - Returns: the name that order.json must say, which has the suffix, and the indices.
+    /// - Returns: the name for order.json, which has the suffix, and the indices.
     func find(_ name: String, for place: FilePlace) -> (name: String, indices: [Int])? {
         guard let indices = self.families[name] else {
             guard place.isPicture, let names = self.stems[name], names.count == 1 else { return nil }
@@ -66,10 +66,11 @@ final class AssetCatalog: Sendable {
         return (name, indices)
     }
 
-    /// The set of some assets and those that are always there.
+    /// The set of some assets and those that are in every package.
     /// - Parameters:
     ///   - indices: from `family`, in any order, any number of times.
-    ///   - pictures: that go with them, each once; such sets are not remembered, for they differ from order to order.
+    ///   - pictures: fetched pictures to include, each once; such sets are not remembered, since they differ from order
+    ///     to order.
     func set(_ indices: [Int], pictures: [AssetListing] = []) -> AssetSet {
         var unique = self.always + indices
         unique.sort()
@@ -80,7 +81,7 @@ final class AssetCatalog: Sendable {
         }
         guard pictures.isEmpty else {
             let own = unique.map { self.assets[$0].listing }
-            // Should the brand have a file of that very name, it is the one that is shown.
+            // If the brand has a file of that very name, the brand's is shown.
             let others = pictures.filter { picture in !own.contains { $0.name == picture.name } }
             return AssetSet((own + others).sorted { precedes($0.name, $1.name) })
         }

@@ -1,11 +1,11 @@
-/// Takes in a brand's files one by one and checks what Wallet would refuse or silently not show.
+/// Collects a brand's files one by one and rejects those that Wallet would refuse or silently not show.
 ///
 /// Source: Wallet Orders §2.6, §2.7
 struct AssetCollection {
     /// The folder of all files, for messages.
     private let folder: String
     private var assets: [String: Asset] = [:]
-    /// By the folder's name, with `.lproj`.
+    /// Languages by the folder's name, with `.lproj`.
     private var languages: [String: Language] = [:]
 
     private struct Language {
@@ -15,12 +15,12 @@ struct AssetCollection {
     }
 
     private static let stringsName = "order.strings"
-    /// Keys or files that are told at most.
+    /// The most keys or files listed in a message.
     private static let listLimit = 10
 
     init(folder: String) { self.folder = folder }
 
-    /// Notes that there is a folder: one of a language must not be empty.
+    /// Notes a folder: one of a language must not be empty.
     /// - Parameter name: the path below the collection's folder.
     mutating func add(folder name: String) throws(BrandError) {
         guard name.hasSuffix(LanguageFolder.suffix) else { return }
@@ -31,8 +31,9 @@ struct AssetCollection {
         if self.languages[name] == nil { self.languages[name] = Language() }
     }
 
-    /// Takes in a file.
-    /// - Parameter name: the path below the collection's folder, already checked for signs that no archive may have.
+    /// Adds a file.
+    /// - Parameter name: the path below the collection's folder, already checked for characters that no archive may
+    ///   have.
     mutating func add(_ name: String, _ content: [UInt8]) throws(BrandError) {
         guard self.assets[name] == nil else {
             throw self.error(name, "another file's name looks the same in other Unicode characters; rename one")
@@ -74,7 +75,7 @@ struct AssetCollection {
         return self.assets
     }
 
-    /// Every language has the same files, and none of them stands at the root, where it would win.
+    /// Checks that every language has the same files, and none of them is at the root, where it would take precedence.
     private func checkFiles(_ names: [String]) throws(BrandError) {
         for name in names {
             for file in (self.languages[name]?.files ?? []).sorted(by: precedes) {
@@ -93,7 +94,7 @@ struct AssetCollection {
         }
     }
 
-    /// Every language has translations, of the same keys.
+    /// Checks that every language has translations, of the same keys.
     private func checkKeys(_ names: [String]) throws(BrandError) {
         var keys: [String: Set<[UInt16]>] = [:]
         for name in names {
@@ -102,7 +103,7 @@ struct AssetCollection {
             }
             keys[name] = strings.keys
         }
-        // The others are held against the set that most have, so that the one that is wrong is named.
+        // The others are compared with the most common set, so that the wrong one is named.
         let counts = Dictionary(grouping: keys.values) { $0 }.mapValues(\.count)
         let most = counts.values.max() ?? 0
         guard let model = names.first(where: { keys[$0].map { counts[$0] } == most }), let expected = keys[model]

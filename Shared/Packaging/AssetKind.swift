@@ -1,11 +1,11 @@
-/// What a file in a package can be, as its suffix says: Wallet shows nothing else.
+/// The kind of a file in a package, by its suffix: Wallet shows nothing else.
 ///
 /// Source: Wallet Orders §2.6, §2.7
 enum AssetKind: Hashable {
     case picture(Picture.Format)
     case pdf
 
-    /// - Parameter name: a file's name; capitals in the suffix do not matter.
+    /// - Parameter name: a file's name; the case of the suffix does not matter.
     /// - Returns: nil for any other suffix.
     init?(name: String) {
         guard let dot = name.lastIndex(of: "."), name[dot...].firstIndex(of: "/") == nil else { return nil }
@@ -19,7 +19,7 @@ enum AssetKind: Hashable {
 
     var isPicture: Bool { if case .picture = self { true } else { false } }
 
-    /// Checks that a file is what its suffix says.
+    /// Checks that a file's content matches its suffix.
     /// - Throws: `PictureFault`, whose message ends the sentence "it …".
     func check(_ content: [UInt8]) throws(PictureFault) {
         switch self {

@@ -1,4 +1,4 @@
-/// What a package says about an asset in manifest and central directory.
+/// The description of an asset in a package's manifest and central directory.
 struct AssetListing: Hashable, Sendable {
     let name: String
     /// SHA-256 of the content.
@@ -11,7 +11,7 @@ struct AssetListing: Hashable, Sendable {
 }
 
 extension Asset {
-    /// What packages say about it.
+    /// The description for packages.
     var listing: AssetListing {
         AssetListing(
             name: self.name, contentDigest: self.contentDigest, entryDigest: self.entryDigest, header: self.header)

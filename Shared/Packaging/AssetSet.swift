@@ -1,6 +1,6 @@
 import Model
 
-/// Everything about a package that depends only on which assets it has. Shared by all orders that show the same ones.
+/// The parts of a package that depend only on its set of assets. Shared by all orders that show the same ones.
 final class AssetSet: Sendable {
     /// The entries in their order.
     let digests: [AssetDigest]
@@ -8,13 +8,13 @@ final class AssetSet: Sendable {
     let size: Int
     /// The manifest up to the digits of order.json's digest.
     let manifestStart: [UInt8]
-    /// The manifest behind those digits.
+    /// The manifest after those digits.
     let manifestEnd: [UInt8]
     /// The assets' part of the central directory, offsets counted from the end of the head.
     let directory: [UInt8]
-    /// Where in `directory` each offset stands, and its value.
+    /// The positions of the offsets in `directory`, with their values.
     let offsets: [(position: Int, value: UInt32)]
-    /// What takes most of the space, the largest first; for messages.
+    /// The files that take most of the space, the largest first; for messages.
     let largest: [(name: String, size: Int)]
 
     /// No assets at all.
@@ -54,5 +54,5 @@ final class AssetSet: Sendable {
     }
 }
 
-/// Whether a name stands before another one in manifest and archive: by bytes, which is the same everywhere.
+/// True if a name precedes another one in manifest and archive: by bytes, which is the same everywhere.
 func precedes(_ left: String, _ right: String) -> Bool { left.utf8.lexicographicallyPrecedes(right.utf8) }

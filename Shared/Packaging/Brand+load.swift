@@ -3,13 +3,13 @@ import Glibc
 import Model
 
 extension Brand {
-    /// Reads a brand's directory and checks everything that Wallet would refuse later.
+    /// Reads a brand's directory and rejects everything that Wallet would refuse later.
     ///
     /// Source: Wallet Orders §2.5, §7
     /// - Parameters:
-    ///   - webServiceURL: as Wallet will call it; must begin with `https://`.
-    ///   - now: the moment for which the certificates must hold; nil is the system's clock.
-    /// - Throws: `BrandError`, which names the file, the place in it and what to do.
+    ///   - webServiceURL: the URL that Wallet calls; must begin with `https://`.
+    ///   - now: the time at which the certificates must be valid; nil is the system's clock.
+    /// - Throws: `BrandError`, which names the file, the place in it and the correction.
     public static func load(
         directory: String, webServiceURL: String, nowEpochSeconds now: Int64? = nil
     ) throws(BrandError) -> Brand {
@@ -67,9 +67,9 @@ extension Brand {
         }
     }
 
-    /// What Wallet's policy for order bundles asks of the two certificates.
+    /// Checks the requirements of Wallet's policy for order bundles on the two certificates.
     ///
-    /// Source: Wallet Orders §2.5, §7: the type stands in the subject's UID or in an extension, accept if one equals
+    /// Source: Wallet Orders §2.5, §7: the type is in the subject's UID or in an extension, accept if one equals
     private static func checkPolicy(_ signing: SigningIdentity, _ file: BrandFile) throws(CryptographyError) {
         let certificate = signing.certificate
         let types = [certificate.userIdentifier, certificate.extensionText("1.2.840.113635.100.14.2")]
@@ -110,7 +110,7 @@ extension Brand {
 
 extension Brands {
     /// Reads a directory with one directory for each order type. If one brand fails, all fail.
-    /// - Throws: `BrandError`, which names the directory and file, what is wrong and what to do.
+    /// - Throws: `BrandError`, which names the directory and file, the error and the correction.
     public static func load(
         directory: String, webServiceURL: String, nowEpochSeconds now: Int64? = nil
     ) throws(BrandError) -> Brands {

@@ -1,33 +1,33 @@
 public import Cryptography
 public import Model
 
-/// One order type with everything that is needed to package, sign and push its orders.
+/// One order type with everything needed to package, sign and push its orders.
 ///
 /// Source: DESIGN §6
 public struct Brand: Sendable {
-    /// Which orders it is for.
+    /// The type of its orders.
     public let orderType: OrderTypeIdentifier
-    /// What it adds to orders.
+    /// The additions to orders.
     public let rules: BrandRules
-    /// What signs packages.
+    /// The identity that signs packages.
     public let signing: SigningIdentity
-    /// What shows APNs who is pushing.
+    /// The authentication to APNs.
     public let push: PushAuthentication
-    /// How APNs is to treat its notifications.
+    /// The options of its notifications.
     public let pushOptions: PushOptions
     /// Its files by their name in packages.
     public let assets: [String: Asset]
-    /// Where pictures that orders name by URL may come from.
+    /// The hosts that pictures named by URL in orders may come from.
     public let pictureHosts: PictureHosts
 
-    /// Stands for the certificates that are inside each signature: 32 hexadecimal digits.
+    /// Identifies the certificates that are inside each signature: 32 hexadecimal digits.
     public var signer: String {
         String(SHA256.hex(self.signing.certificate.der + self.signing.intermediate.der).prefix(32))
     }
 }
 
 extension Brand {
-    /// Stands for everything that decides what a package of an order is: certificates, assets, defaults.
+    /// Identifies everything that determines the package of an order: certificates, assets, defaults.
     public var stamp: String {
         let assets = self.assets.values.map(\.entryDigest.rawValue).sorted(by: precedes)
         let rules: JSON = [
@@ -39,7 +39,7 @@ extension Brand {
         return SHA256.hex(Array((assets + [self.signer]).joined(separator: " ").utf8) + rules.serialized)
     }
 
-    /// Whether two values came from one loading; then all made of one serves for the other.
+    /// True if two values came from one loading; objects made from one are then valid for the other.
     public func isSameLoading(as other: Brand) -> Bool { self.signing === other.signing }
 }
 
@@ -58,7 +58,7 @@ public struct Brands: Sendable {
     /// The brand of an order type, nil if there is none.
     public subscript(orderType: OrderTypeIdentifier) -> Brand? { self.indices[orderType].map { self.brands[$0] } }
 
-    /// Whether there is a brand for an order type.
+    /// True if there is a brand for an order type.
     public func serves(_ orderType: OrderTypeIdentifier) -> Bool { self.indices[orderType] != nil }
 
     /// All order types, sorted.

@@ -1,44 +1,44 @@
 import Model
 
-/// Decides what to load and what to drop when the brands' directory is looked at, without reading a file.
+/// Decides which brands to load and which to drop when the brands' directory is scanned, without reading a file.
 ///
-/// - A folder is loaded when it looks different from the last attempt and has looked the same twice in a row: who
-///   copies files is not done after the first.
-/// - A brand that fails keeps its last good version, and is tried again when its files change, and every minute: a
-///   certificate may not hold yet.
+/// - A folder is loaded when it looks different from the last attempt and has looked the same twice in a row: copying
+///   files may not be finished after the first.
+/// - A brand that fails keeps its last good version, and is retried when its files change, and every minute: a
+///   certificate may not be valid yet.
 /// - A folder must be missing twice in a row to be dropped, and the last ones are never dropped: a directory without
 ///   any brand is one that is not mounted.
 struct BrandCatalog {
     private struct Entry {
         var brand: Brand?
         var failure: BrandFailure?
-        /// How the folder looked when it was loaded last, and when that was.
+        /// The fingerprint of the folder when it was last loaded, and the time.
         var attempt: (fingerprint: BrandFingerprint, epochSeconds: Int64)?
-        /// How it looked the last time.
+        /// The fingerprint at the last scan.
         var seen: BrandFingerprint?
         var isMissing = false
     }
 
-    /// How long after a failure a brand is tried again though its files look the same.
+    /// The seconds after a failure when a brand is retried though its files look the same.
     static let retrySeconds: Int64 = 60
 
     private var entries: [String: Entry] = [:]
     private var isEmptyKnown = false
 
-    /// The brands as they are to be used.
+    /// The usable brands.
     var brands: Brands { Brands(self.entries.values.compactMap(\.brand)) }
 
-    /// What fails now, sorted by folder.
+    /// The present failures, sorted by folder.
     var failures: [BrandFailure] {
         self.entries.sorted { precedes($0.key, $1.key) }.compactMap(\.value.failure)
     }
 
-    /// Takes in how the directory looks.
+    /// Processes the result of a scan.
     ///
     /// - Parameters:
-    ///   - found: how each folder looks, by its name; empty also if the directory cannot be read.
-    ///   - isForced: somebody says that all is in place.
-    /// - Returns: the folders to load now, sorted, and what happened.
+    ///   - found: the fingerprint of each folder, by its name; empty also if the directory cannot be read.
+    ///   - isForced: true if an operator has declared the files complete.
+    /// - Returns: the folders to load, sorted, and the events.
     mutating func look(
         _ found: [String: BrandFingerprint], isForced: Bool, nowEpochSeconds now: Int64
     ) -> (load: [String], events: [BrandEvent]) {
@@ -73,12 +73,12 @@ struct BrandCatalog {
         return (load, events)
     }
 
-    /// Takes in what came of loading a folder.
+    /// Processes the result of loading a folder.
     ///
     /// - Parameters:
-    ///   - before: how the folder looked before it was read; `after`: when that was done. If they differ, what was read
-    ///     may be half of each, and counts for nothing.
-    ///   - declared: the order type that brand.json names, if the rest cannot be used.
+    ///   - before: the folder's fingerprint before it was read; `after`: that after the reading. If they differ, the
+    ///     content may be a mixture of both, and is discarded.
+    ///   - declared: the order type named by brand.json, if the rest cannot be used.
     mutating func take(
         _ result: Result<Brand, BrandError>, of folder: String, before: BrandFingerprint, after: BrandFingerprint,
         declared: OrderTypeIdentifier?, nowEpochSeconds now: Int64

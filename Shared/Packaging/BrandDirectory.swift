@@ -1,6 +1,6 @@
 import FoundationEssentials
 
-/// Reads a brand's files: plain ones only, of bounded size, and nothing published from outside its directory.
+/// Reads a brand's files: plain ones only, of bounded size, and nothing from outside its directory.
 struct BrandDirectory {
     let path: String
 
@@ -8,21 +8,21 @@ struct BrandDirectory {
     private static let configurationSizeLimit = 1_000_000
     /// A larger file fits into no package.
     private static let assetSizeLimit = OrderPackage.sizeLimit
-    /// Of all assets of one brand: they stand in memory.
+    /// The bytes of all assets of one brand: they are in memory.
     private static let totalSizeLimit = 256_000_000
     private static let assetCountLimit = 10_000
-    /// Folders inside folders. The deepest that is needed is `xx.lproj`.
+    /// The depth of nested folders. The deepest that is needed is `xx.lproj`.
     private static let depthLimit = 8
 
-    /// A file that brand.json names, or brand.json itself.
+    /// The content of a file that brand.json names, or of brand.json itself.
     func file(_ name: String) throws(BrandError) -> [UInt8] {
         try Self.read("\(self.path)/\(name)", limit: Self.configurationSizeLimit)
     }
 
     /// All files below `assets`, by their path relative to it; none if there is no such folder.
     ///
-    /// Dot files are passed over: editors and file managers leave them behind. Links are followed as long as they
-    /// stay in the brand's directory, so that a mounted volume of Kubernetes works and `/etc/passwd` does not.
+    /// Dot files are skipped: editors and file managers leave them behind. Links are followed as long as they stay in
+    /// the brand's directory, so that a mounted volume of Kubernetes works and `/etc/passwd` does not.
     func assets() throws(BrandError) -> [String: Asset] {
         let folder = "\(self.path)/assets"
         guard FileManager.default.fileExists(atPath: folder) else { return [:] }
@@ -59,7 +59,7 @@ struct BrandDirectory {
         return try collection.finished()
     }
 
-    /// Refuses names that ZIP readers take differently, and those that every package has itself.
+    /// Refuses names that ZIP readers interpret differently, and those that every package has itself.
     private static func checkedName(_ name: String, _ path: String) throws(BrandError) -> String {
         guard name.utf8.count <= 255, name.utf8.allSatisfy({ $0 >= 0x20 && $0 != 0x7F && $0 != UInt8(ascii: "\\") })
         else {
@@ -73,7 +73,7 @@ struct BrandDirectory {
         return name
     }
 
-    /// What is in a folder, sorted, without dot files and what a Mac's archiver leaves behind.
+    /// The names in a folder, sorted, without dot files and leftovers of a Mac's archiver.
     static func names(in folder: String) throws(BrandError) -> [String] {
         do {
             return try FileManager.default.contentsOfDirectory(atPath: folder)
@@ -89,7 +89,7 @@ struct BrandDirectory {
         return real.count > 1 && real.hasSuffix("/") ? String(real.dropLast()) : real
     }
 
-    /// Whether a path is a folder, also by way of a link.
+    /// True if a path is a folder, also through a link.
     static func isFolder(_ path: String) -> Bool { (try? self.type(self.resolve(path))) == .typeDirectory }
 
     private static func type(_ real: String) throws(BrandError) -> FileAttributeType? {

@@ -1,19 +1,19 @@
-/// Why a brand cannot be loaded, in a sentence for the person who keeps its directory.
+/// The reason why a brand cannot be loaded, in a sentence for the person who maintains its directory.
 public struct BrandError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// What is wrong, for programs.
+    /// The kind of error, for programs.
     public enum Code: Hashable, Sendable {
         /// A file or directory is missing, unreadable, too large or not a plain file.
         case file
-        /// brand.json or the address of the web service says something wrong.
+        /// brand.json or the address of the web service has an invalid value.
         case configuration
-        /// Certificate, key or intermediate do not do what they must.
+        /// Certificate, key or intermediate do not meet the requirements.
         case certificate
         /// A file in the assets cannot go into a package.
         case asset
     }
 
     public let code: Code
-    /// What is wrong, for people: the file, the place in it, what to do.
+    /// The error, for people: the file, the place in it, the correction.
     public let message: String
     public var description: String { self.message }
 

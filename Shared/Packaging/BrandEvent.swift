@@ -1,14 +1,14 @@
 public import Model
 
-/// What a look at the brands' directory led to, for the log and for those who follow the brands.
+/// A result of scanning the brands' directory, for the log and for the users of the brands.
 public enum BrandEvent: Hashable, Sendable {
-    /// A brand that was not there before.
+    /// A new brand.
     case added(OrderTypeIdentifier)
-    /// A brand that is another one now.
+    /// A brand that has changed.
     case changed(OrderTypeIdentifier)
-    /// A brand whose folder is gone, or is another order type's.
+    /// A brand whose folder is gone, or belongs to another order type.
     case removed(OrderTypeIdentifier)
-    /// A brand cannot be loaded; told once for each reason.
+    /// A brand cannot be loaded; reported once for each reason.
     case failed(BrandFailure)
     /// The directory of all brands is gone or empty; all are kept.
     case directoryEmpty
@@ -18,13 +18,13 @@ public enum BrandEvent: Hashable, Sendable {
 public struct BrandFailure: Hashable, Sendable {
     /// The folder's name.
     public let folder: String
-    /// The order type of the last good version, or else the one that brand.json names; nil if nothing names one.
+    /// The order type of the last good version, or else the one that brand.json names; nil without either.
     public let orderType: OrderTypeIdentifier?
-    /// Why.
+    /// The reason.
     public let error: BrandError
-    /// Whether an earlier version goes on working.
+    /// True if an earlier version stays in use.
     public let isKept: Bool
 
-    /// What it is called in metrics.
+    /// The brand's label in metrics.
     public var label: String { self.orderType?.rawValue ?? self.folder }
 }

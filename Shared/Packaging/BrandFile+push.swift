@@ -1,14 +1,14 @@
 import Model
 
-/// What `brand.json` says of pushing.
+/// The members of `brand.json` about pushing.
 extension BrandFile {
-    /// How the brand proves itself to APNs. Source: Wallet Orders §4.4
+    /// The brand's authentication to APNs. Source: Wallet Orders §4.4
     enum Push: Hashable {
         case certificate
         case token(key: String, keyIdentifier: String, teamIdentifier: String)
     }
 
-    /// Reads how the brand proves itself; leaves the rest.
+    /// Reads the brand's authentication; leaves the rest.
     static func push(_ members: inout BrandMembers) throws(BrandError) -> Push {
         switch try members.string("authentication") {
         case "certificate": .certificate
@@ -22,7 +22,7 @@ extension BrandFile {
         }
     }
 
-    /// Reads how APNs is to treat the brand's notifications; leaves the rest.
+    /// Reads the options of the brand's notifications; leaves the rest.
     static func pushOptions(_ members: inout BrandMembers) throws(BrandError) -> PushOptions {
         var options = PushOptions()
         if let kind: PushOptions.Kind = try members.choice("type") { options.kind = kind }
@@ -49,7 +49,8 @@ extension BrandFile {
         return options
     }
 
-    /// It becomes a header's value, so it has what can stand in one and is not cut at an end.
+    /// Reads a text that becomes a header's value, so it has only characters that are allowed in one and is not trimmed
+    /// at an end.
     ///
     /// Source: RFC 9110 §5.5; Wallet Orders §4.3
     private static func collapseIdentifier(_ members: inout BrandMembers) throws(BrandError) -> String? {

@@ -1,6 +1,6 @@
 import Model
 
-/// What `brand.json` says, with nothing read beyond it.
+/// The content of `brand.json`; the files that it names are not read.
 struct BrandFile {
     let orderType: OrderTypeIdentifier
     let certificate: String
@@ -14,7 +14,7 @@ struct BrandFile {
     let passUnknownMembers: Bool
     let pictureHosts: PictureHosts
 
-    /// Decodes strictly: what is not known is refused, because it is a typing error more often than not.
+    /// Decodes strictly: unknown members are refused, because most of them are typing errors.
     /// - Throws: `BrandError` `.configuration` with the JSON path, without the file's name.
     init(_ bytes: [UInt8]) throws(BrandError) {
         let json: JSON
@@ -45,7 +45,7 @@ struct BrandFile {
         try self.checkDefault(.returnInfo, self.returnInfo)
     }
 
-    /// A fault in it would otherwise be told of each order that takes it.
+    /// A fault in it would otherwise be reported for each order that uses it.
     private func checkDefault(_ member: OrderValidator.Default, _ object: JSONObject?) throws(BrandError) {
         guard let object else { return }
         let violations = OrderValidator.violations(

@@ -2,20 +2,20 @@ import Cryptography
 import FoundationEssentials
 import Glibc
 
-/// What can be seen of a brand's files without reading them: names, sizes, times, inodes.
+/// The visible attributes of a brand's files, without their content: names, sizes, times, inodes.
 ///
-/// Links are followed, so a volume that is swapped by one link (Kubernetes' `..data`) is noticed by the new inodes.
+/// Links are followed, so the new inodes reveal a volume that is swapped by one link (Kubernetes' `..data`).
 struct BrandFingerprint: Hashable, Sendable {
     private let digest: String
 
-    /// Entries that are looked at; a brand has 10,000 assets at most.
+    /// The most entries that are examined; a brand has 10,000 assets at most.
     private static let entryLimit = 20_000
     private static let depthLimit = 9
 
-    /// For tests of what is decided by fingerprints.
+    /// For tests of decisions based on fingerprints.
     init(digest: String) { self.digest = digest }
 
-    /// Looks at a folder and those inside, but not into hidden ones. What cannot be read is seen as that.
+    /// Examines a folder and those inside, but not hidden ones. Unreadable entries count as such.
     init(folder: String) {
         var seen: [UInt8] = []
         var count = 0

@@ -2,13 +2,13 @@ import Cryptography
 
 /// Finds, in a file with one or more intermediates, the one that issued a certificate.
 ///
-/// Apple has several generations of its intermediate in use, and a bundle of all of them is a handy thing to mount.
+/// Apple has several generations of its intermediate in use, and a bundle of all of them is convenient to mount.
 /// Source: Wallet Orders §7: choose the one whose key identifier equals the certificate's authority key identifier
 enum BrandIntermediate {
     /// The certificate, still as PEM text.
     ///
-    /// - Parameter file: of several that have the right key, the one that holds longest is taken; of a single one it is
-    ///   left to the signing identity to say whether it issued the certificate.
+    /// - Parameter file: of several with the right key, the one that is valid longest is chosen; a single one is always
+    ///   chosen, and the signing identity checks if it issued the certificate.
     static func choose(
         from file: [UInt8], issuerOf certificate: Certificate
     ) throws(CryptographyError) -> [UInt8] {

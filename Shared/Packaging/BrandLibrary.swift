@@ -2,25 +2,25 @@ import Glibc
 public import Model
 import Synchronization
 
-/// The brands of a service as they are now: loaded at the start, looked after while it runs.
+/// The present brands of a service: loaded at the start, watched while it runs.
 ///
-/// Everybody takes a snapshot for a batch or a request and works with that to the end; a look swaps all at once.
+/// Each batch or request takes a snapshot and uses it to the end; a scan replaces all brands at once.
 public final class BrandLibrary: Sendable {
     private struct Current {
         var brands: Brands
-        /// Order types whose brand never loaded here, though its brand.json names them.
+        /// Order types whose brand was never loaded here, though its brand.json names them.
         var declared: Set<OrderTypeIdentifier>
         var failures: [BrandFailure]
     }
 
-    /// How often all is read at the start until a brand, or what is wrong with one, is found.
+    /// The most scans at the start until a brand, or the error of one, is found.
     private static let startLooks = 5
 
     /// Nil for brands that never change.
     private let directory: String?
     private let webServiceURL: String
     private let current: Mutex<Current>
-    /// Held during a look, which reads files; nobody but another look waits for it.
+    /// Held during a scan, which reads files; only another scan waits for it.
     private let catalog: Mutex<BrandCatalog>
 
     /// Loads all brands of a directory, which has a folder for each.
@@ -33,7 +33,7 @@ public final class BrandLibrary: Sendable {
         self.webServiceURL = webServiceURL
         var catalog = BrandCatalog()
         var current = Self.current(catalog)
-        // What changed while it was read counts for nothing and is read again.
+        // A result whose files changed while they were read is discarded, and they are read again.
         for _ in 0..<Self.startLooks where current.brands.orderTypes.isEmpty && current.failures.isEmpty {
             _ = Self.look(
                 directory, webServiceURL, &catalog, isForced: true, nowEpochSeconds ?? Int64(time(nil)))
@@ -48,7 +48,7 @@ public final class BrandLibrary: Sendable {
         self.catalog = Mutex(catalog)
     }
 
-    /// Paths of the private keys that the brands of a directory name, as far as that can be read.
+    /// Paths of the private keys that the brands of a directory name, as far as they can be read.
     public static func keyFiles(in directory: String) -> [String] {
         let names = (try? BrandDirectory.names(in: directory)) ?? []
         return names.flatMap { name -> [String] in
@@ -68,23 +68,23 @@ public final class BrandLibrary: Sendable {
         self.catalog = Mutex(BrandCatalog())
     }
 
-    /// The brands as they are now.
+    /// The present brands.
     public var brands: Brands { self.current.withLock { $0.brands } }
 
-    /// What cannot be loaded now, be it that an earlier version goes on working or not.
+    /// The brands that cannot be loaded at the moment, with or without an earlier version in use.
     public var failures: [BrandFailure] { self.current.withLock { $0.failures } }
 
-    /// Whether orders of a type are ours: their brand is loaded, or there is one that cannot be loaded now. What was
-    /// packaged before can be served all the same.
+    /// True if orders of a type are ours: their brand is loaded, or exists but cannot be loaded at the moment. Existing
+    /// packages can be served all the same.
     public func serves(_ orderType: OrderTypeIdentifier) -> Bool {
         self.current.withLock { $0.brands.serves(orderType) || $0.declared.contains(orderType) }
     }
 
-    /// Looks at the directory and loads what changed.
+    /// Scans the directory and loads the changes.
     ///
-    /// Blocks: it reads files. For a thread that may wait.
-    /// - Parameter isForced: also what changed only just now.
-    /// - Returns: what happened; if it is empty, all is as it was.
+    /// Blocks: it reads files. For a thread that may block.
+    /// - Parameter isForced: true to include changes that were only just made.
+    /// - Returns: the events; empty if nothing has changed.
     public func look(isForced: Bool, nowEpochSeconds: Int64) -> [BrandEvent] {
         guard let directory = self.directory else { return [] }
         return self.catalog.withLock { catalog in

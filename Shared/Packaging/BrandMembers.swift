@@ -1,12 +1,12 @@
 import Model
 
-/// The members of an object, taken out one by one, so that in the end what is left over is known.
+/// The members of an object, removed one by one, so that unknown ones are left over at the end.
 struct BrandMembers {
     private let path: String
     private var rest: JSONObject
 
-    /// - Parameter path: where it stands, for messages: `$.push`.
-    /// - Throws: `BrandError` `.configuration`, as all that follows.
+    /// - Parameter path: its path, for messages: `$.push`.
+    /// - Throws: `BrandError` `.configuration`, as do all methods.
     init(_ json: JSON, path: String) throws(BrandError) {
         guard case .object(let object) = json else {
             throw BrandError(.configuration, "\(path): \(json.kind) stands where an object is expected")
@@ -34,12 +34,12 @@ struct BrandMembers {
         return text
     }
 
-    /// A text that is not empty; nil if the member is not there.
+    /// A text that is not empty; nil if the member does not exist.
     mutating func optionalString(_ name: String) throws(BrandError) -> String? {
         self.rest[name] == nil ? nil : try self.string(name)
     }
 
-    /// One of an enumeration's raw values; nil if the member is not there.
+    /// One of an enumeration's raw values; nil if the member does not exist.
     mutating func choice<Choice: RawRepresentable<String> & CaseIterable>(
         _ name: String
     ) throws(BrandError) -> Choice? {
@@ -51,7 +51,7 @@ struct BrandMembers {
         return value
     }
 
-    /// A whole number; nil if the member is not there.
+    /// A whole number; nil if the member does not exist.
     mutating func integer(_ name: String) throws(BrandError) -> Int64? {
         let value = self.take(name)
         guard let value else { return nil }
@@ -83,7 +83,7 @@ struct BrandMembers {
         return text
     }
 
-    /// True or false; nil if the member is not there.
+    /// True or false; nil if the member does not exist.
     mutating func bool(_ name: String) throws(BrandError) -> Bool? {
         let value = self.take(name)
         guard let value else { return nil }
@@ -97,7 +97,7 @@ struct BrandMembers {
         case some([String])
     }
 
-    /// True for all, or an array of texts for some; nil if the member is false or not there.
+    /// True for all, or an array of texts for some; nil if the member is false or does not exist.
     mutating func selection(_ name: String) throws(BrandError) -> Selection? {
         switch self.rest[name] {
         case nil: return nil
@@ -118,7 +118,7 @@ struct BrandMembers {
         return texts
     }
 
-    /// An object that is taken as it is; nil if the member is not there.
+    /// An object that is not parsed further; nil if the member does not exist.
     mutating func object(_ name: String) throws(BrandError) -> JSONObject? {
         let value = self.take(name)
         guard let value else { return nil }
@@ -126,20 +126,20 @@ struct BrandMembers {
         return object
     }
 
-    /// An object whose members are taken out in turn.
+    /// An object whose members are removed in turn.
     mutating func members(_ name: String) throws(BrandError) -> BrandMembers {
         let value = self.take(name)
         guard let value else { throw self.wrong(name, value, "an object") }
         return try BrandMembers(value, path: "\(self.path).\(name)")
     }
 
-    /// An object whose members are taken out in turn; nil if it is not there.
+    /// An object whose members are removed in turn; nil if it does not exist.
     mutating func optionalMembers(_ name: String) throws(BrandError) -> BrandMembers? {
         guard let value = self.take(name) else { return nil }
         return try BrandMembers(value, path: "\(self.path).\(name)")
     }
 
-    /// Refuses what nobody took.
+    /// Refuses the members that were not removed.
     func refuseRest() throws(BrandError) {
         guard let first = self.rest.members.first else { return }
         throw BrandError(.configuration, "\(self.path).\(first.name) is not known here: is the name mistyped?")

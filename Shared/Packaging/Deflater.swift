@@ -1,16 +1,16 @@
 // Owner: a `Deflater` owns one `libdeflate_compressor`, which keeps nothing from one call to the next.
-// Threads: one at a time; whoever shares a deflater puts a lock around it.
+// Threads: one at a time; shared deflaters need a lock.
 // Bounds: 0.3 MiB of memory each at level 1, 9 MiB at level 12; the output is never larger than the input.
 import CDeflate
 
-/// Makes bytes smaller, again and again with the same memory.
+/// Compresses bytes, repeatedly with the same memory.
 ///
-/// libdeflate and not zlib: everything is at hand at once, so nothing of a stream's bookkeeping is needed. An
-/// order.json of 1,955 bytes, each with other numbers in it, takes 12 microseconds between two signatures where zlib's
-/// level 3 takes 29, and gets no larger.
+/// libdeflate and not zlib: the whole input is available, so a stream's bookkeeping is not needed. An order.json of
+/// 1,955 bytes, each with different numbers in it, takes 12 microseconds between two signatures where zlib's level 3
+/// takes 29, and gets no larger.
 @safe
 struct Deflater: ~Copyable {
-    /// nil when there was no memory; then nothing is ever made smaller.
+    /// nil if there was no memory; nothing is then compressed.
     private let raw: OpaquePointer?
 
     /// - Parameter level: 1 to 12.
@@ -20,10 +20,10 @@ struct Deflater: ~Copyable {
         if let raw = unsafe self.raw { unsafe libdeflate_free_compressor(raw) }
     }
 
-    /// For order.json, of which each package has another. Level 2 takes half as long again and saves five bytes.
+    /// For order.json, which is different in each package. Level 2 takes half as long again and saves five bytes.
     static func forOrders() -> Deflater { Deflater(level: 1) }
 
-    /// The deflated bytes, or nil when they would not be fewer. The same bytes always give the same ones.
+    /// The deflated bytes, or nil if they would not be fewer. The same input always gives the same output.
     func deflate(_ bytes: [UInt8]) -> [UInt8]? {
         guard let raw = unsafe self.raw, bytes.count > 1 else { return nil }
         let output = unsafe [UInt8](unsafeUninitializedCapacity: bytes.count - 1) { output, count in
@@ -37,12 +37,12 @@ struct Deflater: ~Copyable {
     }
 }
 
-/// CRC-32 as ZIP has it.
+/// CRC-32 as used by ZIP.
 ///
 /// Source: APPNOTE §4.4.7; libdeflate.h, libdeflate_crc32
 func zipChecksum(_ bytes: [UInt8]) -> UInt32 {
     unsafe bytes.withUnsafeBytes { buffer in
-        // Without an address it answers as if asked for the first value, 0, which is that of no bytes.
+        // Without an address it returns the initial value, 0, which is correct for no bytes.
         unsafe libdeflate_crc32(0, buffer.baseAddress, buffer.count)
     }
 }

@@ -4,16 +4,16 @@ public import Model
 /// A permission for one page to get the order details of one order for a short while, without a key.
 ///
 /// `base64url("<type>/<id>:<expires>:<origin>") + "." + hex(HMAC-SHA256(secret, "details:<type>/<id>:<expires>:<origin>"))`.
-/// The prefix keeps grants apart from links (`link:`) and from tokens, whose messages have no colon, though all come from
-/// the same secrets. A grant is not for one use: until it expires it gives the same details again.
+/// The prefix separates grants from links (`link:`) and from tokens, whose messages have no colon, though all are made
+/// with the same secrets. A grant may be used repeatedly: until it expires it returns the same details.
 public struct DetailsGrant: Hashable, Sendable {
-    /// How far ahead a grant may expire at most, in seconds.
+    /// The longest time until a grant expires, in seconds.
     public static let longestSeconds: Int64 = 3600
-    /// Longest text that is looked at, in bytes.
+    /// The longest text that is parsed, in bytes.
     private static let textLimit = 4096
 
     public let key: OrderKey
-    /// The first second in which the grant is no longer good.
+    /// The first second in which the grant is not valid any more.
     public let expiresEpochSeconds: Int64
     /// The origin of the page: `https://shop.example.com`.
     public let origin: String
@@ -24,11 +24,11 @@ public struct DetailsGrant: Hashable, Sendable {
         self.origin = origin
     }
 
-    /// Reads a grant that holds.
+    /// Parses a valid grant.
     ///
     /// Under any of the secrets, in constant time for each. Nil for one that is forged, expired, made for too long, or
-    /// bound to another origin: nobody is told which.
-    /// - Parameter origin: of the page that asks.
+    /// bound to another origin: the client does not learn which.
+    /// - Parameter origin: that of the page that sent the grant.
     public init?(verifying text: String, origin: String, secrets: TokenSecrets, nowEpochSeconds: Int64) {
         let parts = text.utf8.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
         guard text.utf8.count <= Self.textLimit, parts.count == 2, let bytes = Base64URL.decode(parts[0]),
@@ -46,7 +46,7 @@ public struct DetailsGrant: Hashable, Sendable {
         else { return nil }
     }
 
-    /// The grant as text, signed under the secret that mints.
+    /// The grant as text, signed with the minting secret.
     public func text(_ secrets: TokenSecrets) -> String {
         let signature = String(decoding: self.signature(secrets.minting), as: UTF8.self)
         return "\(Base64URL.encode(Array(self.message.utf8))).\(signature)"

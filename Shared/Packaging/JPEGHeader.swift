@@ -14,7 +14,7 @@ enum JPEGHeader {
             guard bytes[position] == 0xFF else {
                 throw PictureFault("is a JPEG that is damaged: byte \(position) should begin a segment")
             }
-            // Any number of FF may stand before a marker. Source: T.81 §B.1.1.2
+            // Any number of FF may precede a marker. Source: T.81 §B.1.1.2
             while position < bytes.count, bytes[position] == 0xFF { position += 1 }
             guard position < bytes.count else { throw cutOff }
             let marker = bytes[position]
@@ -49,7 +49,8 @@ enum JPEGHeader {
 
     /// - Parameter segment: from its length on.
     private static func frame(_ segment: Span<UInt8>, _ marker: UInt8) throws(PictureFault) -> Picture {
-        // Baseline, extended and progressive; lossless, hierarchical and arithmetic ones are decoded nearly nowhere.
+        // Baseline, extended and progressive; lossless, hierarchical and arithmetic ones are rarely supported by
+        // decoders.
         guard marker <= 0xC2 else { throw PictureFault("is a JPEG of a rare kind; save it as baseline or progressive") }
         guard segment.count >= 8, segment.count == 8 + 3 * Int(segment[7]), segment[7] > 0 else {
             throw PictureFault("is a JPEG that is damaged: its frame header is too short or too long")
@@ -60,7 +61,7 @@ enum JPEGHeader {
             height: Int(segment[3]) << 8 | Int(segment[4]))
     }
 
-    /// Whether an end marker comes. In the pixels an FF is followed by 0 or a restart marker, so it cannot be one of
+    /// True if an end marker follows. In the pixels an FF is followed by 0 or a restart marker, so it cannot be one of
     /// them. Source: T.81 §B.1.1.5
     private static func hasEnd(_ bytes: Span<UInt8>, from start: Int) -> Bool {
         var position = start

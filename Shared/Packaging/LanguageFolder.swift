@@ -4,7 +4,7 @@
 enum LanguageFolder {
     static let suffix = ".lproj"
 
-    /// What is wrong with the name, nil if nothing is: it must be a tag as the devices spell it.
+    /// The error in the name, nil if there is none: it must be a tag in the devices' spelling.
     /// - Parameter folder: with `.lproj`.
     static func fault(_ folder: String) -> String? {
         let tag = String(folder.dropLast(self.suffix.count))
@@ -15,7 +15,7 @@ enum LanguageFolder {
         return canonical == tag ? nil : "rename the folder to \(canonical)\(self.suffix)"
     }
 
-    /// The tag with each part in its usual case, nil if it is none.
+    /// The tag with each part in its usual case, nil if it is not one.
     private static func canonical(_ parts: [Substring]) -> String? {
         var rest = parts[...]
         guard let language = rest.popFirst(), (2...3).contains(language.utf8.count), language.utf8.allSatisfy(isLetter)

@@ -28,12 +28,12 @@ enum OrderFiles {
         elements(order["payment"]?.object, "transactions") { visit($1, "receipt", .receipt($0)) }
     }
 
-    /// Takes out what is at the end of a path. What is gone already stays gone.
+    /// Removes the value at the end of a path. A value that is gone already is ignored.
     static func remove(_ path: ArraySlice<FilePlace.Step>, from value: inout JSON) {
         self.change(path, in: &value, to: nil)
     }
 
-    /// Puts another name at the end of a path.
+    /// Sets another name at the end of a path.
     static func replace(_ path: ArraySlice<FilePlace.Step>, with name: String, in value: inout JSON) {
         self.change(path, in: &value, to: .string(name))
     }
@@ -57,7 +57,7 @@ enum OrderFiles {
     }
 }
 
-/// Where in an order the name of a file stands. The numbers are the indices of the arrays on the way.
+/// The place of a file's name in an order. The numbers are the indices of the arrays on the path.
 ///
 /// Source: Wallet Orders §3.2, §3.9, §3.11, §3.14, §3.16
 enum FilePlace: Hashable {
@@ -76,7 +76,7 @@ enum FilePlace: Hashable {
         case element(Int)
     }
 
-    /// The way to the name.
+    /// The path to the name.
     var path: [Step] {
         switch self {
         case .merchantLogo: [.member("merchant"), .member("logo")]
@@ -93,8 +93,8 @@ enum FilePlace: Hashable {
         }
     }
 
-    /// What is left out if the file is missing: the name's member, or the whole order provider, which requires both
-    /// logos.
+    /// The part that is left out if the file is missing: the name's member, or the whole order provider, which requires
+    /// both logos.
     var omittedPath: ArraySlice<Step> {
         switch self {
         case .providerLightLogo, .providerDarkLogo: self.path.prefix(1)
@@ -102,7 +102,7 @@ enum FilePlace: Hashable {
         }
     }
 
-    /// Whether only a picture may stand there, which may also be a URL; receipts and labels may be PDF as well.
+    /// True if only a picture is allowed there, which may also be a URL; receipts and labels may be PDF as well.
     ///
     /// Source: Wallet Orders §2.6, §2.7; DESIGN §3
     var isPicture: Bool {

@@ -6,36 +6,37 @@ import Cryptography
 public struct OrderPackage: Hashable, Sendable {
     /// The ZIP entries of order.json, manifest.json and signature.
     public let head: [UInt8]
-    /// The entries that follow, in their order; their bytes are the brand's `Asset.entry`, or were fetched.
+    /// The entries that follow, in their order; their bytes are the brand's `Asset.entry`, or of fetched pictures.
     public let assets: [AssetDigest]
     /// Central directory and end record.
     public let tail: [UInt8]
     /// Changes with every byte of the archive. 32 hexadecimal digits, without quotes.
     public let entityTag: String
-    /// Who signed, as `Brand.signer`.
+    /// The signer, as `Brand.signer`.
     public let signer: String
-    /// Stands for order.json and all files: packages that differ in nothing but the signature have the same one.
-    /// 32 hexadecimal digits.
+    /// Identifies order.json and all files: packages that differ only in the signature have the same one. 32
+    /// hexadecimal digits.
     public let contentDigest: String
-    /// With it the same package can be made again without signing.
+    /// The seal with which the same package can be made again without signing.
     public let seal: PackageSeal
     /// Bytes of the whole archive.
     public let size: Int
-    /// What the order names and the brand does not have, as JSON path and value: `$.lineItems[0].image: lamp.png`.
+    /// Files that the order names and the brand does not have, as JSON path and value: `$.lineItems[0].image:
+    /// lamp.png`.
     public let omittedFiles: [String]
-    /// URLs in the order that may be fetched and whose pictures were not there, each once. They may carry keys: not for
+    /// URLs in the order that may be fetched and whose pictures were missing, each once. They may carry keys: not for
     /// logs.
     public let missingPictures: [String]
 
-    /// A package is this many bytes at most.
+    /// The largest size of a package, in bytes.
     ///
     /// Source: Wallet Orders §2.1: below 5 MB
     public static let sizeLimit = 4_999_999
 
     /// The entity tag of the package with a signature.
     ///
-    /// The signature covers the manifest, the manifest all files, and the time is in it: so the last bytes of its value
-    /// stand for all.
+    /// The signature covers the manifest, the manifest covers all files, and the signature includes the time: so the
+    /// last bytes of its value identify everything.
     static func entityTag(_ value: [UInt8]) -> String {
         String(decoding: Hexadecimal.digits(Array(value.suffix(16))), as: UTF8.self)
     }

@@ -1,21 +1,21 @@
-/// The translations of one language: what stands in `xx.lproj/order.strings`.
+/// The translations of one language: the content of `xx.lproj/order.strings`.
 ///
-/// Written anew for packages, so that white space, comments, order and encoding of the source change nothing: ASCII if
-/// that is enough, else UTF-16 with a byte order mark, which is what Apple's reference asks for.
+/// Encoded again for packages, so that white space, comments, order and encoding of the source change nothing: ASCII if
+/// that is sufficient, else UTF-16 with a byte order mark, which Apple's reference requires.
 /// Source: Wallet Orders §2.6
 struct OrderStrings {
-    /// One translation, in UTF-16 code units, which are compared as they are: `é` in one unit or in two are two keys.
+    /// One translation, in UTF-16 code units, which are compared literally: `é` as one unit or as two makes two keys.
     struct Entry {
         let key: [UInt16]
         let value: [UInt16]
-        /// Where its key stands in the file, from 1.
+        /// The line of its key in the file, from 1.
         let line: Int
     }
 
     /// Sorted by key, each key once.
     let entries: [Entry]
 
-    /// A larger file is no translation of an order.
+    /// The largest file in bytes; a larger one cannot be the translation of an order.
     static let sizeLimit = 1_000_000
 
     /// - Parameter bytes: UTF-8, or UTF-16 with a byte order mark of either kind.
@@ -31,7 +31,7 @@ struct OrderStrings {
     /// All keys.
     var keys: Set<[UInt16]> { Set(self.entries.map(\.key)) }
 
-    /// The file for packages: the same for the same translations.
+    /// The file for packages: identical for identical translations.
     var encoded: [UInt8] {
         var units: [UInt16] = []
         for entry in self.entries {
@@ -41,7 +41,7 @@ struct OrderStrings {
             units += ";\n".utf16
         }
         if units.allSatisfy({ $0 < 0x80 }) { return units.map { UInt8(truncatingIfNeeded: $0) } }
-        // Little-endian, as the tools on a Mac write it.
+        // Little-endian, like the tools on a Mac.
         return ([0xFEFF] + units).flatMap { [UInt8(truncatingIfNeeded: $0), UInt8(truncatingIfNeeded: $0 >> 8)] }
     }
 
@@ -64,11 +64,11 @@ struct OrderStrings {
     }
 }
 
-/// Why a file of translations cannot be read.
+/// The reason why a file of translations cannot be parsed.
 struct OrderStringsFault: Error, Hashable {
-    /// From 1; nil when it is about the whole file.
+    /// From 1; nil if the error concerns the whole file.
     let line: Int?
-    /// What is wrong and what to do.
+    /// The error and the correction.
     let message: String
 
     init(_ line: Int?, _ message: String) {

@@ -1,9 +1,9 @@
 import Model
 
-/// Reads lines of `"KEY" = "Value";` with comments between them.
+/// Parses lines of `"KEY" = "Value";` with comments between them.
 ///
-/// Stricter than Apple's parser, which also takes unquoted words, missing values and strings over several lines: there
-/// each of them is more often a forgotten quotation mark than meant.
+/// Stricter than Apple's parser, which also accepts unquoted words, missing values and strings over several lines: in
+/// such files each of them is more often a forgotten quotation mark than intended.
 /// Source: Wallet Orders §2.6; Apple, "Resource Programming Guide: String Resources"
 struct OrderStringsParser {
     private let text: [UInt16]
@@ -59,7 +59,7 @@ struct OrderStringsParser {
             case 0x0D:
                 // CR LF is one line end.
                 if self.peek(1) != 0x0A { self.line += 1 }
-            // Space, tabulators, form feed, a no-break space that a browser left behind, a mark from joining files.
+            // Space, tabs, form feed, a no-break space from a browser, a byte order mark from joined files.
             case 0x09, 0x0B, 0x0C, 0x20, 0xA0, 0xFEFF: break
             case 0x2F where self.peek(1) == 0x2F:
                 while self.position < self.text.count, !Self.isLineEnd(self.text[self.position]) { self.position += 1 }
@@ -121,9 +121,9 @@ struct OrderStringsParser {
             self.line, "a text has no end on its line; close it with a quotation mark, or write \\n for a new line")
     }
 
-    /// What stands for an escape, whose backslash has been read.
+    /// The character for an escape, whose backslash has been read.
     ///
-    /// Apple's parser knows `\U` only; `\u` is taken as well, because that is what people mean by it.
+    /// Apple's parser knows `\U` only; `\u` is accepted as well, because people mean that by it.
     private mutating func escaped() throws(OrderStringsFault) -> UInt16 {
         guard let unit = self.peek(0) else {
             throw OrderStringsFault(self.line, "the file ends in the middle of an escape")

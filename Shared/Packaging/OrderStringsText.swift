@@ -1,8 +1,8 @@
-/// Finds out in which encoding a file of translations is.
+/// Detects the encoding of a file of translations.
 ///
 /// Source: Wallet Orders §2.6; Unicode Standard §23.8 (byte order mark)
 enum OrderStringsText {
-    /// - Returns: UTF-16 code units without the mark. Surrogates may be lonely; the parser looks at them.
+    /// - Returns: UTF-16 code units without the mark. Surrogates may be unpaired; the parser checks them.
     static func decode(_ bytes: [UInt8]) throws(OrderStringsFault) -> [UInt16] {
         // First, because UTF-16 begins with the same two bytes.
         if bytes.starts(with: [0xFF, 0xFE, 0, 0] as [UInt8]) || bytes.starts(with: [0, 0, 0xFE, 0xFF] as [UInt8]) {
@@ -25,7 +25,7 @@ enum OrderStringsText {
         return Array(string.utf16)
     }
 
-    /// - Parameter high: whether the first or the second byte of a unit is the high one.
+    /// - Parameter high: the index of the high byte of a unit, 0 or 1.
     private static func units(_ bytes: [UInt8], highAt high: Int) throws(OrderStringsFault) -> [UInt16] {
         guard bytes.count.isMultiple(of: 2) else {
             throw OrderStringsFault(nil, "it is UTF-16 and ends in the middle of a character; save it again")

@@ -23,7 +23,7 @@ enum PNGHeader {
         return Picture(format: .png, width: self.number(bytes, data), height: self.number(bytes, data + 4))
     }
 
-    /// Walks to the end chunk, with pixels on the way. What lies behind the end is nobody's business.
+    /// Walks to the end chunk, with pixels on the way. Anything after the end is ignored.
     private static func followChunks(_ bytes: Span<UInt8>, from first: Int) throws(PictureFault) {
         var position = first
         var hasPixels = false

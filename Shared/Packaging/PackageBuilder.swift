@@ -5,8 +5,8 @@ import Synchronization
 
 /// Turns orders of one brand into signed packages, on any number of threads at once.
 ///
-/// Keep one per brand: it remembers what orders have in common. Same order and brand give the same bytes, but for the
-/// signature, which holds the time.
+/// Keep one per brand: it caches the parts that orders have in common. The same order and brand give the same bytes,
+/// except for the signature, which contains the time.
 /// Source: Wallet Orders §2
 public struct PackageBuilder: Sendable {
     private let signing: SigningIdentity
@@ -25,13 +25,13 @@ public struct PackageBuilder: Sendable {
 
     /// Packages one order.
     ///
-    /// A file that is not there never stands in the way: its member is left out of order.json and listed in
-    /// `omittedFiles` or `missingPictures`.
+    /// A missing file never prevents the package: its member is left out of order.json and listed in `omittedFiles` or
+    /// `missingPictures`.
     /// - Parameters:
     ///   - orderJSON: the complete order, already validated.
-    ///   - pictures: those that were fetched, by `PictureHosts.identity`.
-    ///   - seal: of an earlier package of this order. If the manifest and the certificates are still the same, so are
-    ///     all bytes of the package, and nothing is signed.
+    ///   - pictures: the fetched pictures, by `PictureHosts.identity`.
+    ///   - seal: that of an earlier package of this order. If the manifest and the certificates are still the same, so
+    ///     are all bytes of the package, and nothing is signed.
     /// - Throws: `PackagingError` `.tooLarge` or `.signing`.
     public func build(
         _ orderJSON: JSON, pictures: [String: PictureFile] = [:], seal: PackageSeal? = nil, signingEpochSeconds: Int64
@@ -39,7 +39,7 @@ public struct PackageBuilder: Sendable {
         let files = self.finder.files(of: orderJSON, pictures: pictures)
         let assets = files.assets
         let document = files.order.serialized
-        // Made once so that nothing is compressed that could never be sent; the exact size is checked below.
+        // Checked early so that nothing is compressed that could never be sent; the exact size is checked below.
         guard document.count <= OrderPackage.sizeLimit else {
             throw Self.tooLarge(document.count, order: document.count, assets)
         }
@@ -70,7 +70,7 @@ public struct PackageBuilder: Sendable {
             omittedFiles: files.omitted, missingPictures: files.missingPictures)
     }
 
-    /// The `OrderPackage.contentDigest` that the package of an order would have, without signing it.
+    /// The `OrderPackage.contentDigest` of an order's package, without signing it.
     public func contentDigest(of orderJSON: JSON, pictures: [String: PictureFile] = [:]) -> String {
         let files = self.finder.files(of: orderJSON, pictures: pictures)
         return Self.contentDigest(SHA256.digest(Self.manifest(of: files.order.serialized, files.assets)))
@@ -87,7 +87,7 @@ public struct PackageBuilder: Sendable {
         return manifest
     }
 
-    /// The manifest has the digests of all files, so its own stands for all of them.
+    /// The manifest has the digests of all files, so its own identifies all of them.
     private static func contentDigest(_ digest: [UInt8]) -> String {
         String(decoding: Hexadecimal.digits(Array(digest.prefix(PackageSeal.digestSize))), as: UTF8.self)
     }
@@ -135,7 +135,7 @@ public struct PackageBuilder: Sendable {
     private func deflate(_ document: [UInt8]) -> [UInt8]? {
         for slot in self.deflaters {
             let result = slot.deflater.withLockIfAvailable { deflater in
-                // Wrapped, so that "does not get smaller" is not taken for "busy".
+                // Wrapped, so that "does not get smaller" is distinct from "busy".
                 [deflater.deflate(document)]
             }
             if let result { return result[0] }

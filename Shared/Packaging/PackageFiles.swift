@@ -1,22 +1,22 @@
 import Model
 
-/// An order with the files that its package has.
+/// An order with the files of its package.
 struct PackageFiles {
-    /// Names only files that are there.
+    /// The order, which names only existing files.
     var order: JSON
     var assets: AssetSet
-    /// What was left out for good: JSON path and name.
+    /// Files that were left out permanently: JSON path and name.
     var omitted: [String] = []
-    /// URLs that may be fetched and whose pictures are not there, each once; they were left out too.
+    /// URLs that may be fetched and whose pictures are missing, each once; they were left out too.
     var missingPictures: [String] = []
 }
 
-/// Finds the files of orders: the brand's, and pictures that were fetched.
+/// Finds the files of orders: the brand's, and fetched pictures.
 struct PackageFileFinder: Sendable {
     private let catalog: AssetCatalog
     private let hosts: PictureHosts
 
-    /// What a package has besides order.json and assets, generously: manifest, signature and central directory.
+    /// An upper bound of the bytes besides order.json and assets: manifest, signature and central directory.
     private static let overhead = 16_384
     private static let overheadPerAsset = 512
 
@@ -25,10 +25,10 @@ struct PackageFileFinder: Sendable {
         self.hosts = brand.pictureHosts
     }
 
-    /// Finds what an order names. What is not there is left out.
+    /// Finds the files that an order names. Missing ones are left out.
     ///
-    /// Pictures never make a package too large: the largest ones are left out then.
-    /// - Parameter pictures: those that were fetched, by `PictureHosts.identity`.
+    /// Pictures never make a package too large: the largest ones are then left out.
+    /// - Parameter pictures: the fetched pictures, by `PictureHosts.identity`.
     func files(of json: JSON, pictures: [String: PictureFile]) -> PackageFiles {
         var refused: Set<String> = []
         while true {
@@ -44,8 +44,8 @@ struct PackageFileFinder: Sendable {
         }
     }
 
-    /// - Parameter refused: URLs of pictures that are there and must not be shown.
-    /// - Returns: besides the files the pictures among them, by URL.
+    /// - Parameter refused: URLs of existing pictures that must not be shown.
+    /// - Returns: the files, and the pictures among them by URL.
     private func resolve(
         _ json: JSON, _ pictures: [String: PictureFile], refused: Set<String>
     ) -> (files: PackageFiles, shown: [String: PictureFile]) {
@@ -79,7 +79,7 @@ struct PackageFileFinder: Sendable {
         for (place, name) in renamed { OrderFiles.replace(place.path[...], with: name, in: &files.order) }
         for (place, _, picture) in found { OrderFiles.replace(place.path[...], with: picture.name, in: &files.order) }
         for place in missing { OrderFiles.remove(place.omittedPath, from: &files.order) }
-        // With an order provider goes its other logo, which is then named no more.
+        // An order provider is removed with its other logo, which is then not named any more.
         indices = []
         var shown: [String: PictureFile] = [:]
         let named = Dictionary(found.map { ($0.picture.name, ($0.url, $0.picture)) }) { first, _ in first }
@@ -93,7 +93,7 @@ struct PackageFileFinder: Sendable {
         return (files, shown)
     }
 
-    /// Of a URL only the host is repeated: it may carry a key that gives access to the picture.
+    /// Of a URL only the host is repeated: it may contain a key that gives access to the picture.
     private func describe(_ name: String, _ place: FilePlace, isTooLarge: Bool) -> String {
         guard name.hasPrefix("https://") else { return "\(place.text): \(name)" }
         if isTooLarge { return "\(place.text): a URL whose picture makes the package too large" }

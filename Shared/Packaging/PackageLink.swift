@@ -1,29 +1,29 @@
 import Cryptography
 public import Model
 
-/// A link to an order's package for a "Track with Apple Wallet" button: whoever has it may fetch the package for a
+/// A link to an order's package for a "Track with Apple Wallet" button: anyone who has it may fetch the package for a
 /// short while, without the order's token.
 ///
 /// `GET /v1/orders/{type}/{id}/package?expires={UNIX seconds}&signature={signature}`. The signature is HMAC-SHA256, in
-/// small hexadecimal digits, of `link:<type>/<id>:<expires>`. No key of an order has a colon, so no link is anybody's
-/// token and no token part of a link, though both come from the same secrets.
+/// lower-case hexadecimal digits, of `link:<type>/<id>:<expires>`. No key of an order has a colon, so no link is a
+/// token and no token is part of a link, though both are made with the same secrets.
 /// Source: Wallet Orders §6: not guessable, not enumerable, short-lived
 public struct PackageLink: Hashable, Sendable {
-    /// How far ahead a link may expire at most, in seconds. One that leaks is of no use the next day.
+    /// The longest time until a link expires, in seconds. One that leaks is useless the next day.
     public static let longestSeconds: Int64 = 24 * 3600
 
     public let key: OrderKey
-    /// The first second in which the link is no longer good.
+    /// The first second in which the link is not valid any more.
     public let expiresEpochSeconds: Int64
 
-    /// What a link is good for.
+    /// The result of checking a link.
     public enum Verdict: Hashable, Sendable {
         case valid
-        /// It was good once.
+        /// It was valid once.
         case expired
-        /// It was signed, but for longer than a link may be good.
+        /// It was signed, but for longer than a link may be valid.
         case tooFarAhead
-        /// Nobody who knows a secret signed this.
+        /// It was not signed with any of the secrets.
         case forged
     }
 
@@ -32,12 +32,13 @@ public struct PackageLink: Hashable, Sendable {
         self.expiresEpochSeconds = expiresEpochSeconds
     }
 
-    /// The signature under the secret that mints.
+    /// The signature with the minting secret.
     public func signature(_ secrets: TokenSecrets) -> String {
         String(decoding: self.signature(secrets.minting), as: UTF8.self)
     }
 
-    /// Judges a link. Under any of the secrets, in constant time for each; only who signed it hears of its time.
+    /// Checks a link. Under any of the secrets, in constant time for each; the expiry is only revealed for a valid
+    /// signature.
     public func verdict(signature: String, secrets: TokenSecrets, nowEpochSeconds: Int64) -> Verdict {
         let given = Array(signature.utf8)
         var isSigned = false

@@ -1,14 +1,14 @@
 import Cryptography
 
-/// The parts of a package that only its key could make, with what tells whether they fit: enough to make the same
+/// The parts of a package that only its key could make, with the digests that show if they fit: enough to make the same
 /// package again, byte by byte, without signing.
 public struct PackageSeal: Hashable, Sendable {
-    /// Bytes of the name of the signer and of the digest of the content.
+    /// Bytes of the signer's identifier and of the content's digest.
     static let digestSize = 16
 
     /// The bytes of `Brand.signer`.
     let signer: [UInt8]
-    /// The bytes of `OrderPackage.contentDigest`, which stands for the manifest.
+    /// The bytes of `OrderPackage.contentDigest`, which identifies the manifest.
     let content: [UInt8]
     let signingEpochSeconds: Int64
     /// `DetachedSignature.value`
@@ -21,13 +21,13 @@ public struct PackageSeal: Hashable, Sendable {
         self.value = signature.value
     }
 
-    /// Takes the seal out of a stored package.
+    /// Extracts the seal of a stored package.
     ///
     /// - Parameters:
     ///   - head: `OrderPackage.head`.
     ///   - signer: `OrderPackage.signer`, 32 hexadecimal digits.
     ///   - content: `OrderPackage.contentDigest`, 32 hexadecimal digits.
-    ///   - entityTag: of the same package.
+    ///   - entityTag: that of the same package.
     /// - Returns: nil if the four do not belong together, or are of a package that cannot be made again.
     public init?(head: [UInt8], signer: String, content: String, entityTag: String) {
         guard let der = ZIPEntry.signature(inHead: head), let signature = DetachedSignature(der: der),
@@ -38,7 +38,7 @@ public struct PackageSeal: Hashable, Sendable {
         self.init(signer: signer, content: content, signature)
     }
 
-    /// Reads a seal from its text; nil for any other text.
+    /// Parses a seal from its text; nil for any other text.
     public init?(_ text: String) {
         guard let bytes = Base64URL.decode(text.utf8), bytes.count > 2 * Self.digestSize + 8 else { return nil }
         let (digest, time) = (Self.digestSize, 2 * Self.digestSize)
@@ -49,7 +49,7 @@ public struct PackageSeal: Hashable, Sendable {
         self.value = Array(bytes[(time + 8)...])
     }
 
-    /// Signer, content, signing time in eight bytes with the first the highest, and value, in base 64 for URLs.
+    /// Signer, content, signing time in eight bytes, big-endian, and value, in base 64 for URLs.
     public var text: String {
         var bytes = self.signer + self.content
         bytes.reserveCapacity(bytes.count + 8 + self.value.count)

@@ -1,9 +1,9 @@
 import Cryptography
 
-/// A picture from a URL as packages have it: everything but its bytes, which stand in Redis under `asset`.
+/// A picture from a URL as used in packages: everything but its bytes, which are in Redis under `asset`.
 public struct PictureFile: Hashable, Sendable {
-    /// In packages: `picture-` with 16 hexadecimal digits of the SHA-256 of what identifies it, and the suffix of its
-    /// format.
+    /// The name in packages: `picture-` with 16 hexadecimal digits of the SHA-256 of its identity, and the suffix of
+    /// its format.
     public let name: String
     /// SHA-256 of the picture, for the manifest.
     public let contentDigest: String
@@ -14,9 +14,9 @@ public struct PictureFile: Hashable, Sendable {
     /// Bytes of the picture.
     public let size: Int
 
-    /// Describes a picture that was read back from where it was kept.
+    /// Describes a picture from stored values.
     ///
-    /// - Returns: nil if a value is none that `make` gives.
+    /// - Returns: nil if a value is not one that `make` returns.
     public init?(name: String, contentDigest: String, asset: String, checksum: Int64, size: Int64) {
         let isDigest = { (text: String) in
             text.utf8.count == 64
@@ -40,15 +40,15 @@ public struct PictureFile: Hashable, Sendable {
         self.size = size
     }
 
-    /// Most bytes of a picture: five of them fit into a package with all that it has besides.
+    /// The largest size of a picture, in bytes: five of them fit into a package with everything else.
     public static let sizeLimit = 1_000_000
 
-    /// Makes a file of what a URL gave.
+    /// Makes a file of a fetched picture.
     ///
-    /// Judged by its content: what the server calls it does not matter.
-    /// - Parameter url: what identifies the picture, `PictureHosts.identity`.
+    /// Judged by its content: the type that the server reports does not matter.
+    /// - Parameter url: the identity of the picture, `PictureHosts.identity`.
     /// - Returns: the description and the ready ZIP entry.
-    /// - Throws: `PictureFault` if it is no picture that Wallet shows.
+    /// - Throws: `PictureFault` if it is not a picture that Wallet shows.
     public static func make(
         url: String, content: [UInt8]
     ) throws(PictureFault) -> (file: PictureFile, entry: [UInt8]) {
@@ -59,7 +59,7 @@ public struct PictureFile: Hashable, Sendable {
         return (PictureFile(asset, size: content.count), asset.entry)
     }
 
-    /// What stands about it in packages. PNG and JPEG are not deflated.
+    /// The description for packages. PNG and JPEG are not deflated.
     var listing: AssetListing {
         AssetListing(
             name: self.name, contentDigest: self.contentDigest, entryDigest: self.asset,

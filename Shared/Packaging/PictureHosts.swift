@@ -1,25 +1,25 @@
 /// The hosts that a brand's pictures may be fetched from.
 ///
-/// A host is named in full (`cdn.example.com`) or as all hosts below one (`*.images.example.com`, which is not
+/// A host is given in full (`cdn.example.com`) or as all hosts below one (`*.images.example.com`, which is not
 /// `images.example.com` itself), with a port if it is not 443 (`cdn.example.com:8443`).
 public struct PictureHosts: Hashable, Sendable {
     private struct Pattern: Hashable, Sendable {
-        /// The whole name, or what names end in, with its dot.
+        /// The whole name, or the suffix of names, with its dot.
         let name: String
         let isSuffix: Bool
         let port: Int
     }
 
     private let patterns: [Pattern]
-    /// The part of the query that does not tell a picture from others.
+    /// The part of the query that does not distinguish pictures.
     let ignoredQuery: IgnoredQuery
 
     /// No host: no URL is fetched.
     public static let none = PictureHosts(patterns: [], ignoredQuery: .none)
 
-    /// Hosts that a brand may have.
+    /// The most hosts of a brand.
     static let countLimit = 100
-    /// A longer URL is not fetched: it would stand in keys of Redis.
+    /// The longest URL that is fetched, in bytes: it becomes a part of Redis keys.
     private static let urlLimit = 2048
 
     public var isEmpty: Bool { self.patterns.isEmpty }
@@ -29,7 +29,7 @@ public struct PictureHosts: Hashable, Sendable {
         self.ignoredQuery = ignoredQuery
     }
 
-    /// - Throws: `PictureHostFault` about the first text that is no host.
+    /// - Throws: `PictureHostFault` about the first text that is not a host.
     init(_ texts: [String], ignoring ignoredQuery: IgnoredQuery = .none) throws(PictureHostFault) {
         guard texts.count <= Self.countLimit else {
             throw PictureHostFault(message: "more than \(Self.countLimit) hosts")
@@ -50,14 +50,14 @@ public struct PictureHosts: Hashable, Sendable {
     private static func pattern(_ text: String) -> Pattern? {
         let isSuffix = text.hasPrefix("*.")
         guard let (host, port) = Self.hostAndPort(isSuffix ? text.dropFirst(2) : text[...]) else { return nil }
-        // All of `.com` is not what anybody wants to allow.
+        // All of `.com` is never meant to be allowed.
         guard !isSuffix || host.contains(".") else { return nil }
         return Pattern(name: isSuffix ? "." + host : host, isSuffix: isSuffix, port: port)
     }
 
-    /// Whether pictures may be fetched from a host.
+    /// True if pictures may be fetched from a host.
     ///
-    /// - Parameter host: as names are looked up; the case does not matter.
+    /// - Parameter host: the name as it is looked up; the case does not matter.
     public func allows(host: String, port: Int) -> Bool {
         let host = host.lowercased()
         return self.patterns.contains { pattern in
@@ -67,15 +67,15 @@ public struct PictureHosts: Hashable, Sendable {
         }
     }
 
-    /// Whether a URL names an allowed host; false for anything that is not plainly one.
+    /// True if a URL names an allowed host; false for anything else.
     ///
-    /// Who fetches judges again, by what is connected to.
+    /// The fetcher checks again, by the host that it connects to.
     public func allows(url: String) -> Bool {
         guard !self.isEmpty, let (host, port) = Self.place(of: url) else { return false }
         return self.allows(host: host, port: port)
     }
 
-    /// The host of a URL, with a port that is not 443, as the list would name it; nil for anything unusual.
+    /// The host of a URL, with a port that is not 443, in the form of the list; nil for anything unusual.
     static func host(of url: String) -> String? {
         Self.place(of: url).map { $0.port == 443 ? $0.host : "\($0.host):\($0.port)" }
     }
@@ -87,7 +87,7 @@ public struct PictureHosts: Hashable, Sendable {
         return Self.hostAndPort(url.dropFirst(8).prefix { !"/?#\\".contains($0) })
     }
 
-    /// Takes a DNS name and a port apart; nil for anything else, also for user names and addresses in brackets.
+    /// Splits a DNS name and a port; nil for anything else, also for user names and addresses in brackets.
     ///
     /// Source: RFC 1123 §2.1
     private static func hostAndPort(_ text: Substring) -> (host: String, port: Int)? {
@@ -109,7 +109,7 @@ public struct PictureHosts: Hashable, Sendable {
     }
 }
 
-/// What is wrong with a list of hosts.
+/// An error in a list of hosts.
 struct PictureHostFault: Error {
     let message: String
 }

@@ -1,11 +1,11 @@
-/// Which parameters in the query of a picture's URL do not tell it from others: those of a signature, say, which differ
-/// in each order.
+/// The query parameters of a picture's URL that do not distinguish it from others: for example those of a signature,
+/// which differ in each order.
 enum IgnoredQuery: Hashable, Sendable {
     /// The whole URL counts.
     case none
     /// The URL counts up to its query.
     case all
-    /// All parameters count but those of these names.
+    /// All parameters count except those with these names.
     case names(Set<String>)
 
     /// Most names.
@@ -13,8 +13,8 @@ enum IgnoredQuery: Hashable, Sendable {
 }
 
 extension PictureHosts {
-    /// The identity that tells a picture from others: its URL without what the brand says does not matter. The URL
-    /// itself is what is fetched.
+    /// The identity that distinguishes a picture from others: its URL without the parts that do not matter by the
+    /// brand's rules. The URL itself is the one that is fetched.
     public func identity(of url: String) -> String {
         guard self.ignoredQuery != .none else { return url }
         let end = url.firstIndex(of: "#") ?? url.endIndex

@@ -1,8 +1,8 @@
-/// How a brand shows APNs who is pushing.
+/// The authentication of a brand to APNs.
 ///
 /// Source: Wallet Orders §4.4
 public enum PushAuthentication: Hashable, Sendable, CustomStringConvertible {
-    /// The order type's certificate as TLS client certificate, with its intermediate behind it.
+    /// The order type's certificate as TLS client certificate, followed by its intermediate.
     case certificate(chainPEM: [UInt8], keyPEM: [UInt8])
     /// A token signed with a key of the team.
     case token(keyPEM: [UInt8], keyIdentifier: String, teamIdentifier: String)

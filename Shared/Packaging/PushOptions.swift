@@ -1,6 +1,6 @@
-/// How APNs is to treat a brand's notifications.
+/// The options of a brand's notifications for APNs.
 ///
-/// Apart from how the brand proves itself, so that a change of it needs no new connection.
+/// Separate from the brand's authentication, so that a change of them needs no new connection.
 /// Source: Wallet Orders §4.1, §4.3
 public struct PushOptions: Hashable, Sendable {
     /// `apns-push-type`
@@ -8,11 +8,11 @@ public struct PushOptions: Hashable, Sendable {
 
     /// `apns-priority`
     public enum Priority: Int64, Hashable, Sendable, CaseIterable {
-        /// The device's power before all else.
+        /// The device's power has precedence over everything else.
         case considerate = 1
-        /// When it suits the device's power.
+        /// Delivered with regard to the device's power.
         case normal = 5
-        /// At once; an error with `.background`.
+        /// Delivered at once; an error with `.background`.
         case immediate = 10
     }
 
@@ -23,14 +23,14 @@ public struct PushOptions: Hashable, Sendable {
 
     public var kind = Kind.background
     public var priority = Priority.normal
-    /// How long APNs keeps a notification for a device that is off; 0: it tries once.
+    /// The time for which APNs keeps a notification for a device that is off; 0: it tries once.
     public var expirationSeconds: Int64 = 604_800
     /// `apns-collapse-id`: visible ASCII, 1 to 64 bytes; nil sends none.
     public var collapseIdentifier: String?
 
     public init() {}
 
-    /// `apns-expiration` of a notification that is sent now: 0, which means do not keep it, or a moment to come.
+    /// `apns-expiration` of a notification sent at this time: 0, which means not to keep it, or a time in the future.
     public func expirationEpochSeconds(nowEpochSeconds now: Int64) -> Int64 {
         self.expirationSeconds == 0 ? 0 : now + self.expirationSeconds
     }

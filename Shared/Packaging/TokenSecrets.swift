@@ -6,24 +6,24 @@ public import Model
 /// Any upstream system that has the first secret can compute an order's token at checkout without asking us.
 /// Source: DESIGN §5
 public struct TokenSecrets: Sendable {
-    /// Why a file of secrets is refused. Never says a secret.
+    /// The reason why a file of secrets is refused. Never contains a secret.
     public struct Failure: Error, CustomStringConvertible, Sendable {
         public let message: String
         public var description: String { self.message }
     }
 
-    /// Shortest secret, in bytes: what is derived has 128 bits, so a secret should not have fewer.
+    /// The length of the shortest secret, in bytes: derived tokens have 128 bits, so a secret should not have fewer.
     static let shortest = 16
 
-    /// The first one mints, all of them are taken.
+    /// The first one mints, all of them are accepted.
     private let secrets: [[UInt8]]
 
     /// The secret that new tokens and links are made with.
     var minting: [UInt8] { self.secrets[0] }
-    /// The secrets that tokens and links are taken under.
+    /// The secrets with which tokens and links are accepted.
     var all: [[UInt8]] { self.secrets }
 
-    /// - Parameter file: one secret a line; empty lines are passed over.
+    /// - Parameter file: one secret per line; empty lines are ignored.
     public init(file: [UInt8]) throws(Failure) {
         var secrets: [[UInt8]] = []
         for (index, line) in file.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false).enumerated() {
@@ -38,11 +38,11 @@ public struct TokenSecrets: Sendable {
         self.secrets = secrets
     }
 
-    /// The token that an order gets if it does not bring its own: the first 32 hexadecimal digits of
-    /// HMAC-SHA256(secret, `<type>/<id>`).
+    /// The token of an order that does not bring its own: the first 32 hexadecimal digits of HMAC-SHA256(secret,
+    /// `<type>/<id>`).
     public func token(for key: OrderKey) -> AuthenticationToken { Self.token(for: key, secret: self.secrets[0]) }
 
-    /// Whether a text is the derived token of an order, under any of the secrets. In constant time for each.
+    /// True if a text is the derived token of an order, with any of the secrets. In constant time for each.
     public func isToken(_ text: String, of key: OrderKey) -> Bool {
         var matches = false
         for secret in self.secrets {

@@ -1,12 +1,12 @@
-/// One file of a ZIP archive, as both of its headers describe it.
+/// One file of a ZIP archive, as described by both of its headers.
 ///
-/// Written so that every reader agrees: sizes known in advance (no data descriptor), no extra fields, no comment, no
+/// Written so that all readers agree: sizes known in advance (no data descriptor), no extra fields, no comment, no
 /// ZIP64, one fixed time, no attributes.
 /// Source: PKWARE APPNOTE.TXT §4.3.7, §4.3.12, §4.3.16; Wallet Orders §2.1
 struct ZIPEntry: Hashable, Sendable {
     /// The path inside the archive in UTF-8.
     let name: [UInt8]
-    /// Whether the data is deflated, else it stands as it is.
+    /// True if the data is deflated, else it is stored.
     let isDeflated: Bool
     /// CRC-32 of the file.
     let checksum: UInt32
@@ -21,17 +21,17 @@ struct ZIPEntry: Hashable, Sendable {
     static let centralRecordSize = 46
     /// Size of the end record. Source: APPNOTE §4.3.16
     static let endRecordSize = 22
-    /// Where the offset of the local header stands in a record of the central directory. Source: APPNOTE §4.3.12
+    /// The position of the local header's offset in a record of the central directory. Source: APPNOTE §4.3.12
     static let offsetPosition = 42
 
-    /// What stands before the file's data.
+    /// Appends the header that precedes the file's data.
     func appendLocalHeader(to bytes: inout [UInt8]) {
         bytes.append(littleEndian: 0x0403_4B50 as UInt32)
         self.appendShared(to: &bytes)
         bytes += self.name
     }
 
-    /// The content of the signature in the head of a package; nil if these bytes are no such head.
+    /// The content of the signature in the head of a package; nil if these bytes are not such a head.
     static func signature(inHead head: [UInt8]) -> [UInt8]? {
         var rest = head[...]
         while rest.count > Self.localHeaderSize {
@@ -49,11 +49,11 @@ struct ZIPEntry: Hashable, Sendable {
         return nil
     }
 
-    /// What stands in the central directory.
-    /// - Parameter offset: of the local header, from the start of the archive.
+    /// Appends the record of the central directory.
+    /// - Parameter offset: that of the local header, from the start of the archive.
     func appendCentralRecord(offset: UInt32, to bytes: inout [UInt8]) {
         bytes.append(littleEndian: 0x0201_4B50 as UInt32)
-        // Made by version 2.0 on MS-DOS, whose file attributes are none at all.
+        // Made by version 2.0 on MS-DOS, with no file attributes at all.
         bytes.append(littleEndian: 20 as UInt16)
         self.appendShared(to: &bytes)
         // No comment, first disk, no internal and external attributes.
@@ -65,7 +65,7 @@ struct ZIPEntry: Hashable, Sendable {
         bytes += self.name
     }
 
-    /// What closes the archive.
+    /// Appends the end record.
     static func appendEndRecord(count: Int, directorySize: Int, directoryOffset: Int, to bytes: inout [UInt8]) {
         bytes.append(littleEndian: 0x0605_4B50 as UInt32)
         bytes.append(littleEndian: 0 as UInt16)
@@ -79,12 +79,12 @@ struct ZIPEntry: Hashable, Sendable {
 
     /// The fields that both headers have, from "version needed" to "extra field length".
     private func appendShared(to bytes: inout [UInt8]) {
-        // 2.0 is needed for deflate, 1.0 for a file as it is. Source: APPNOTE §4.4.3.2
+        // 2.0 is needed for deflate, 1.0 for a stored file. Source: APPNOTE §4.4.3.2
         bytes.append(littleEndian: (self.isDeflated ? 20 : 10) as UInt16)
-        // Bit 11 says that the name is UTF-8; plain ASCII is the same without. Source: APPNOTE §4.4.4, appendix D
+        // Bit 11 means that the name is UTF-8; plain ASCII is the same without. Source: APPNOTE §4.4.4, appendix D
         bytes.append(littleEndian: (self.name.allSatisfy { $0 < 0x80 } ? 0 : 1 << 11) as UInt16)
         bytes.append(littleEndian: (self.isDeflated ? 8 : 0) as UInt16)
-        // 1980-01-01 00:00:00, the first moment there is. Source: APPNOTE §4.4.6
+        // 1980-01-01 00:00:00, the earliest possible time. Source: APPNOTE §4.4.6
         bytes.append(littleEndian: 0 as UInt16)
         bytes.append(littleEndian: 1 << 5 | 1 as UInt16)
         bytes.append(littleEndian: self.checksum)
