@@ -9,7 +9,7 @@ import Testing
 @testable import APNS
 
 extension WireTests {
-    /// Where connections go.
+    /// The destinations of connections.
     @Suite struct APNSAddressTests {
         private func resolver(
             _ addresses: [String], _ asked: Counter = Counter()
@@ -44,7 +44,7 @@ extension WireTests {
             }
         }
 
-        /// The host at 127.0.0.1 answers every request with 503 at once, the other one works.
+        /// The host at 127.0.0.1 answers every request with 503 immediately, the other one works.
         @Test func aHostThatFailsEverythingIsLeftForAnother() async throws {
             let log = EventLog()
             var configuration = poolConfiguration(log, 2...2)
@@ -113,7 +113,7 @@ extension WireTests {
             try await withClient(configuration: configuration) { _ in
                 [.answer(200)]
             } body: { client, server in
-                // Accepts and never says a word, so that TLS never begins.
+                // Accepts and never sends a byte, so that TLS never begins.
                 let hole = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
                     .bind(host: "127.0.0.2", port: server.port).get()
                 #expect(try await client.send(makeNotifications(3)).allSatisfy { $0.status == 200 })
@@ -133,7 +133,7 @@ extension WireTests {
             configuration.connectTimeout = .milliseconds(200)
             configuration.requestTimeout = .milliseconds(600)
             configuration.resolve = { _, port throws(APNSError) in
-                // A thread that may block, as the system's resolver does.
+                // A thread that may block, like the system's resolver.
                 _ = gate.wait(timeout: .now() + .seconds(5))
                 throw APNSError(.connecting, "too late")
             }

@@ -6,13 +6,13 @@ import Testing
 @testable import APNS
 
 extension WireTests {
-    /// How a client takes what connections do.
+    /// A client's reaction to events on connections.
     @Suite struct APNSConnectionTests {
         @Test func afterGoAwayTheUnprocessedOnesGoToTheNextConnection() async throws {
             let log = EventLog()
             try await withClient(configuration: quickConfiguration(log)) { request in
                 guard request.connection == 0 else { return [.answer(200)] }
-                // Answers wait until the eleventh request says GOAWAY for everything after the tenth.
+                // Answers wait until the eleventh request causes GOAWAY for everything after the tenth.
                 switch request.index {
                 case 0: return [.answer(200)]
                 case 1..<10: return [.hold]

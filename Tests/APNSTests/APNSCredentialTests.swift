@@ -7,7 +7,7 @@ import Testing
 @testable import APNS
 
 extension WireTests {
-    /// Who trusts whom.
+    /// Mutual trust of client and server.
     @Suite struct APNSCredentialTests {
         private func source(_ counter: Counter) -> ProviderTokenSource {
             ProviderTokenSource(

@@ -6,7 +6,7 @@ import Testing
 @testable import APNS
 
 extension WireTests {
-    /// The whole client against connections that live by chance. A failure names its seed; see `fuzzSeeds`.
+    /// The whole client against connections with random behaviour. A failure names its seed; see `fuzzSeeds`.
     @Suite struct APNSFuzzTests {
         @Test(arguments: fuzzSeeds(2, share: 0.05))
         func eachRequestHasOneReplyWhateverTheServerDoes(_ seed: UInt64) async throws {
@@ -31,7 +31,7 @@ extension WireTests {
             }
             let submitted = total
             try await eventually("each reply, seed \(seed)", within: .seconds(20)) { log.all.count >= submitted }
-            // What is on its way when the client is closed has its reply by the time that it is.
+            // Requests in flight when the client is closed have their replies by the time `close` returns.
             client.submit(try makeRequests(200, from: total))
             total += 200
             let began = ContinuousClock.now
@@ -42,7 +42,7 @@ extension WireTests {
             try await eventually("no connection is left, seed \(seed)") { server.state.open == 0 }
             let state = server.state
             #expect(state.violations == [], "seed \(seed)")
-            // Otherwise it has tested nothing.
+            // Otherwise the run has tested nothing.
             #expect(state.connections > 5 && state.answered > 20, "seed \(seed)")
             #expect(log.all.contains { $0.outcome.status == 200 }, "seed \(seed)")
             #expect(log.all.contains { $0.outcome.error != nil }, "seed \(seed)")
@@ -68,7 +68,7 @@ extension WireTests {
 }
 
 extension APNSSnapshot {
-    /// Nothing is open and nothing waits.
+    /// True if nothing is open and nothing waits.
     fileprivate var isEmpty: Bool {
         self.connections.isEmpty && self.streamsInUse == 0 && self.queued == 0 && self.oldestQueued == nil
     }

@@ -7,7 +7,7 @@ import Testing
 
 @testable import APNS
 
-/// Several connections where the old tests have one.
+/// Several connections in place of one.
 func poolConfiguration(_ log: EventLog? = nil, _ connections: ClosedRange<Int> = 2...4) -> APNSConfiguration {
     var configuration = quickConfiguration(log)
     configuration.connections = connections
@@ -15,7 +15,7 @@ func poolConfiguration(_ log: EventLog? = nil, _ connections: ClosedRange<Int> =
 }
 
 extension WireTests {
-    /// What a client does with several connections.
+    /// A client's behaviour with several connections.
     @Suite struct APNSPoolTests {
         @Test func theWarmConnectionsShareTheRequests() async throws {
             let log = EventLog()
@@ -79,7 +79,7 @@ extension WireTests {
             let log = EventLog()
             try await withClient(configuration: poolConfiguration(log, 1...1)) { request in
                 guard request.connection == 0 else { return [.answer(200)] }
-                // First a warning that names no stream, then the truth: the last five were not processed.
+                // First a warning that names no stream, then the real one: the last five were not processed.
                 switch request.index {
                 case 0: return [.answer(200)]
                 case 1..<10: return [.hold]
@@ -124,7 +124,7 @@ extension WireTests {
             } body: { client, server in
                 let outcomes = await client.send(try makeNotifications(100))
                 #expect(outcomes.allSatisfy { $0.status == 200 }, "\(outcomes.compactMap(\.error))")
-                // The last request uses the fifth up; whoever follows it may be there already.
+                // The last request exhausts the fifth; its successor may be there already.
                 #expect((5...6).contains(server.connections))
                 #expect(server.requests.map(\.stream).max() == 39 && server.requests.count == 100)
                 #expect(log.count(.replaced(.streamIdentifiers)) >= 4)
@@ -148,7 +148,7 @@ extension WireTests {
             }
         }
 
-        /// The bad host answers at once and so has always the least in flight; the good one takes its time.
+        /// The bad host answers at once and so always has the fewest in flight; the good one takes its time.
         @Test(arguments: [(503, "ServiceUnavailable"), (403, "InvalidProviderToken"), (403, "ExpiredProviderToken")])
         func aConnectionThatFailsAtOnceDoesNotGetTheTraffic(_ status: Int, _ reason: String) async throws {
             let log = EventLog()
@@ -177,7 +177,7 @@ extension WireTests {
             } body: { client, server in
                 _ = await client.send(try makeNotifications(1))
                 try await eventually("two connections") { log.count(.connected) == 2 }
-                // A device that one host cannot serve is served with its second attempt at the latest.
+                // A device that one host cannot serve is served by its second attempt at the latest.
                 for _ in 0..<20 {
                     let first = try await client.send(makeNotifications(1, from: 7))[0].status
                     if first == 503 {
@@ -194,7 +194,7 @@ extension WireTests {
             configuration.idleToPing = .milliseconds(300)
             configuration.idlePingPatience = .milliseconds(200)
             try await withClient(configuration: configuration) { request in
-                // Both fall silent while they are idle.
+                // Both stop answering while they are idle.
                 request.connection < 2 ? [.answer(200), .after(.milliseconds(400), [.mute])] : [.answer(200)]
             } body: { client, server in
                 try await eventually("two connections that are used") {

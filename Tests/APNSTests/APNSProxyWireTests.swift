@@ -6,7 +6,7 @@ import Testing
 @testable import APNS
 
 extension WireTests {
-    /// A client behind a proxy.
+    /// A client that connects through a proxy.
     @Suite struct APNSProxyWireTests {
         private func run(
             _ manner: ConnectProxy.Manner, user: String = "", _ configuration: APNSConfiguration,
@@ -31,7 +31,7 @@ extension WireTests {
         @Test func connectionsGoThroughTheProxyWhichResolvesTheName() async throws {
             var configuration = poolConfiguration(nil, 2...2)
             configuration.resolve = { host, port throws(APNSError) in
-                // The endpoint's own name is not ours to resolve.
+                // The endpoint's own name must not be resolved by us.
                 guard host == "127.0.0.1" else { throw APNSError(.connecting, "asked for \(host)") }
                 return try resolveHost(host, port: port)
             }

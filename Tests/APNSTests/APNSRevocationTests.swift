@@ -5,12 +5,12 @@ import Testing
 @testable import APNS
 
 extension WireTests {
-    /// A certificate that APNs takes no longer.
+    /// A certificate that APNs has stopped accepting.
     @Suite struct APNSRevocationTests {
         @Test func aCertificateThatIsRefusedInAnAnswerCostsAllConnections() async throws {
             let log = EventLog()
             try await withClient(configuration: poolConfiguration(log, 2...2)) { request in
-                // The first two connections work until one of them says no; the other is never told.
+                // The first two connections work until one of them is refused; the other is never notified.
                 guard request.connection < 2 else { return [.answer(200)] }
                 return number(request) == 99 ? [.answer(403, #"{"reason":"BadCertificate"}"#)] : [.answer(200)]
             } body: { client, server in

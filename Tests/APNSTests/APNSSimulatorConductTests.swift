@@ -4,7 +4,7 @@ import Testing
 
 @testable import TestKit
 
-/// What the simulator notes of clients, and how it keeps time: without a socket.
+/// The simulator's records about clients, and its timing: without a socket.
 @Suite struct APNSSimulatorConductTests {
     @Test func aClientKnowsALimitWhenItHasAcknowledgedIt() {
         var conduct = APNSSimulatorConduct()
@@ -169,7 +169,7 @@ import Testing
         }
     }
 
-    /// What can be ordered is shown again in the same words.
+    /// Every fault that can be set is shown again in the same form.
     @Test(arguments: [
         #"{"delayMilliseconds":[5,9]}"#, #"{"cut":"reset"}"#, #"{"halfClose":true}"#, #"{"mute":true}"#,
         #"{"blackHole":true}"#, #"{"resetStream":7}"#, #"{"maxConcurrentStreams":4,"refuseOpen":true}"#,

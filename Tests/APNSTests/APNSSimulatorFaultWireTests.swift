@@ -5,7 +5,7 @@ import Testing
 @testable import APNS
 @testable import TestKit
 
-/// Every fault as clients see it that are not ours, and the pusher's client where many streams are needed.
+/// Every fault as seen by third-party clients, and by the pusher's client if many streams are needed.
 @Suite(.serialized, APNSSimulatorScene.Once()) struct APNSSimulatorFaultWireTests {
     @Test func aPairOfGoAwaysNamesFirstEveryStreamAndThenTheLast() async throws {
         try await APNSSimulatorScene.run { scene in
@@ -44,13 +44,13 @@ import Testing
             let answer = try await scene.push(["-m", "2"])
             #expect(answer.text.contains(complaint), "\(answer.text)")
             #expect(try await scene.admin("faults", ["-X", "DELETE"]).status == 200)
-            // The port that was closed is opened again a moment after it was ordered.
+            // The closed port is opened again a moment after the request.
             let again = ["--retry", "20", "--retry-connrefused", "--retry-delay", "1"]
             #expect(try await scene.push(again).status == 200)
         }
     }
 
-    /// Slow is not away: the request gets its answer, but not at once.
+    /// Slow is not unavailable: the request gets its answer, but late.
     @Test(arguments: [
         #"{"lateSettingsMilliseconds":300}"#, #"{"slowHandshakeMilliseconds":300}"#, #"{"blackHole":true,"for":0.3}"#,
         #"{"shutWindow":true,"for":0.3}"#, #"{"slowReads":{"bytes":40,"everyMilliseconds":10}}"#,
@@ -62,7 +62,7 @@ import Testing
             let began = ContinuousClock.now
             let answer = try await scene.push(["-m", "20"])
             #expect(answer.status == 200, "\(answer.text)")
-            // What stands for a time began before curl did.
+            // A fault with a duration began before curl did.
             if !fault.contains("for") { #expect(ContinuousClock.now - began > .milliseconds(250)) }
         }
     }
@@ -110,7 +110,7 @@ import Testing
 
     @Test func whoOpensManyStreamsBeforeTheSettingsIsNoted() async throws {
         try await APNSSimulatorScene.run { scene in
-            // Late, since nghttp is sometimes slower than the SETTINGS.
+            // Delayed, since nghttp is sometimes slower than the SETTINGS.
             try await scene.simulator.add(APNSSimulatorFault(.connect(.lateSettings(milliseconds: 500))))
             _ = try await scene.nghttp(["-m3"])
             #expect(try await scene.simulator.violations() == [.streamsBeforeSettings: 2])

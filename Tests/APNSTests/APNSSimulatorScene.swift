@@ -14,7 +14,7 @@ struct APNSSimulatorScene: Sendable {
     let simulator: APNSSimulator
     let directory: String
 
-    /// Makes the certificates once for a suite and takes them away behind it.
+    /// Makes the certificates once for a suite and removes them afterwards.
     struct Once: SuiteTrait, TestScoping {
         @TaskLocal static var directory: String?
 
@@ -29,13 +29,13 @@ struct APNSSimulatorScene: Sendable {
         }
     }
 
-    /// What a client printed, and the last status it saw; 0 when there was none.
+    /// The output of a client, and the last status it saw; 0 if there was none.
     struct Answer: Sendable {
         var status: Int
         var text: String
     }
 
-    /// The pusher's client with the certificate, trusting the scene's root; closed behind the body.
+    /// The pusher's client with the certificate, trusting the scene's root; closed after the body.
     func withClient(_ body: (APNSClient) async throws -> Void) async throws {
         func read(_ name: String) throws -> [UInt8] {
             try APNSSimulatorConfiguration.read("\(self.directory)/\(name)")
@@ -81,7 +81,7 @@ struct APNSSimulatorScene: Sendable {
         return try await self.curl(all + arguments + ["\(self.simulator.url)/3/device/\(Self.token)"])
     }
 
-    /// Asks the admin port.
+    /// Sends a request to the admin port.
     func admin(_ path: String, _ arguments: [String] = []) async throws -> Answer {
         try await self.curl(arguments + ["\(self.simulator.adminURL)/\(path)"])
     }
@@ -97,19 +97,19 @@ struct APNSSimulatorScene: Sendable {
     private func curl(_ arguments: [String]) async throws -> Answer {
         let text = try await Self.output(of: "curl", ["-sS", "-m", "30", "-w", "\n%{http_code}"] + arguments)
         let lines = text.split(separator: "\n", omittingEmptySubsequences: false)
-        // curl writes its own errors behind the status.
+        // curl writes its own errors after the status.
         let status = lines.reversed().compactMap { $0.count == 3 ? Int($0) : nil }.first ?? 0
         return Answer(status: status, text: text)
     }
 
-    /// What a program says until its end, whatever that is.
+    /// The output of a program until its end, whatever its status.
     private static func output(of program: String, _ arguments: [String]) async throws -> String {
         let child = try ChildProcess(program, arguments)
         try await child.exit(within: .seconds(60))
         return child.output
     }
 
-    /// A provider token that the `openssl` program has signed.
+    /// A provider token signed by the `openssl` program.
     func providerToken(issuedEpochSeconds: Int64) throws -> String {
         let name = self.directory + "/token-\(UUID().uuidString)"
         let header = APNSSimulatorTokenTests.base64URL(#"{"alg":"ES256","kid":"KEY1234567"}"#.utf8)

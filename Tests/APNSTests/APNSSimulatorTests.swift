@@ -3,7 +3,7 @@ import Testing
 
 @testable import TestKit
 
-/// The simulator as clients see it that are not ours: curl and nghttp.
+/// The simulator as seen by third-party clients: curl and nghttp.
 @Suite(.serialized, APNSSimulatorScene.Once()) struct APNSSimulatorTests {
     @Test func aCertificateIsEnoughAndTheAnswerCarriesTheIdentifier() async throws {
         try await APNSSimulatorScene.run { scene in
@@ -74,7 +74,7 @@ import Testing
     @Test func withATokenOneStreamIsAllowedUntilItIsProven() async throws {
         try await APNSSimulatorScene.run { scene in
             let token = try scene.providerToken(issuedEpochSeconds: Int64(Date().timeIntervalSince1970))
-            // Late, so that nghttp is still there when the new limit comes.
+            // Delayed, so that nghttp is still there when the new limit comes.
             try await scene.simulator.add(APNSSimulatorFault(.delay(milliseconds: 300)))
             let said = try await scene.nghttp(
                 ["-m3", "-H", "authorization: bearer \(token)", "-H", "apns-topic: \(APNSSimulatorScene.topic)"],
@@ -89,7 +89,7 @@ import Testing
 
     @Test func aCertificateOfAnotherRootEndsTheHandshake() async throws {
         try await APNSSimulatorScene.run { scene in
-            // A server certificate is no client certificate: its key usage says so.
+            // A server certificate is not a client certificate, according to its key usage.
             let answer = try await scene.push(identity: "server-certificate.pem", key: "server-key.pem")
             #expect(answer.status == 0)
             #expect(try await scene.simulator.deliveries().deliveries.isEmpty)
@@ -154,7 +154,7 @@ import Testing
             #expect(connections.map(\.certificateTopic) == [APNSSimulatorScene.topic])
             #expect(try await scene.simulator.add(APNSSimulatorFault(effect, isImmediate: true)) == 1)
             let status = try await pushed.status
-            // GOAWAY lets the request end that stands in the journal; the other two never answer it.
+            // After GOAWAY the request in the journal may end; the other two are never answered.
             if case .goAway = effect { #expect(status == 200) } else { #expect(status == 0) }
         }
     }

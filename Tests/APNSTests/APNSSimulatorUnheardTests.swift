@@ -2,7 +2,7 @@ import Testing
 
 @testable import TestKit
 
-/// Which answers count as perhaps not read when a connection ends.
+/// The answers that count as possibly unread when a connection ends.
 @Suite(APNSSimulatorScene.Once()) struct APNSSimulatorUnheardTests {
     @Test func anAnswerCountsAsReadASecondAfterItWasWritten() {
         var unheard = APNSSimulatorUnheard()

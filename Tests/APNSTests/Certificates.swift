@@ -10,7 +10,7 @@ struct Certificates: Sendable {
     let serverKey: [UInt8]
     /// A `.p8` file of a team.
     let providerKey: [UInt8]
-    /// That of another.
+    /// The provider key of another team.
     let strangeProviderKey: [UInt8]
     /// A root that signed none of them.
     let strangeRoot: [UInt8]

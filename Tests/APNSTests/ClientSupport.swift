@@ -6,10 +6,10 @@ import Testing
 
 @testable import APNS
 
-/// The tests with sockets and deadlines run one after the other: what they wait for is measured in parts of a second.
+/// The tests with sockets and deadlines run one after the other: their waits are fractions of a second.
 @Suite(.serialized) struct WireTests {}
 
-/// What happened to a client's connections, for tests to wait on.
+/// The events on a client's connections, for tests to wait on.
 final class EventLog: Sendable {
     private let events = Mutex<[APNSEvent]>([])
 
@@ -24,7 +24,7 @@ final class EventLog: Sendable {
     }
 }
 
-/// Waits for a condition, looking every few milliseconds.
+/// Waits for a condition, checking every few milliseconds.
 func eventually(_ what: String, within limit: Duration = .seconds(10), _ condition: () -> Bool) async throws {
     let deadline = ContinuousClock.now + limit
     while !condition() {
@@ -43,7 +43,7 @@ func makeNotifications(_ count: Int, from first: Int = 0) throws -> [PushNotific
     }
 }
 
-/// The number that `makeNotifications` put into a token, from the path of a request.
+/// The number that `makeNotifications` put into a token, taken from the path of a request.
 func number(_ request: ScriptedServer.Request) -> Int { Int(request.path.suffix(8), radix: 16) ?? -1 }
 
 extension PushOutcome {
@@ -52,7 +52,7 @@ extension PushOutcome {
     var error: APNSError? { if case .unanswered(let error) = self { error } else { nil } }
 }
 
-/// Times for tests: what waits for minutes in production waits for parts of a second here.
+/// Times for tests: waits of minutes in production are fractions of a second here.
 func quickConfiguration(_ log: EventLog? = nil) -> APNSConfiguration {
     var configuration = APNSConfiguration()
     configuration.tick = .milliseconds(10)
@@ -67,7 +67,7 @@ func quickConfiguration(_ log: EventLog? = nil) -> APNSConfiguration {
     return configuration
 }
 
-/// Runs a test with a client and its server, and closes both whatever happens.
+/// Runs a test with a client and its server, and closes both in any case.
 func withClient(
     configuration: APNSConfiguration, credential: APNSCredential? = nil, roots: [UInt8]? = nil,
     host: String = "localhost",

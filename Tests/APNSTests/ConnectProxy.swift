@@ -2,9 +2,9 @@ import NIOCore
 import NIOPosix
 import Synchronization
 
-/// A little HTTP proxy that knows CONNECT to 127.0.0.1, or one that behaves badly.
+/// A small HTTP proxy that supports CONNECT to 127.0.0.1, or one that misbehaves.
 final class ConnectProxy: Sendable {
-    /// What it says to CONNECT.
+    /// The answer to CONNECT.
     enum Manner: Sendable {
         case tunnel(needs: String?)
         case say(String)
@@ -18,7 +18,7 @@ final class ConnectProxy: Sendable {
     private let channels = Mutex<[any Channel]>([])
     private let group: any EventLoopGroup
 
-    /// The request heads that came, whole.
+    /// The complete request heads that came.
     var requests: [String] { self.heads.withLock { $0 } }
     var port: Int { self.listening.withLock { $0?.localAddress?.port } ?? 0 }
 
@@ -44,7 +44,7 @@ final class ConnectProxy: Sendable {
         for channel in self.channels.withLock({ $0 }) { try? await channel.close().get() }
     }
 
-    /// Reads the head, then does as the proxy's manner says; behind it, passes bytes on.
+    /// Reads the head, then acts according to the proxy's manner; after that, forwards bytes.
     private final class Head: ChannelInboundHandler {
         typealias InboundIn = ByteBuffer
         typealias OutboundOut = ByteBuffer
@@ -108,7 +108,7 @@ final class ConnectProxy: Sendable {
         }
     }
 
-    /// The way back.
+    /// Forwards bytes in the other direction.
     private final class Pass: ChannelInboundHandler {
         typealias InboundIn = ByteBuffer
 

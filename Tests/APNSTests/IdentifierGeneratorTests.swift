@@ -3,7 +3,7 @@ import Testing
 @testable import APNS
 
 @Suite struct IdentifierGeneratorTests {
-    /// Source: xoshiro256starstar.c by its authors, begun with 1, 2, 3, 4
+    /// Source: xoshiro256starstar.c by its authors, seeded with 1, 2, 3, 4
     @Test func itGivesTheNumbersOfItsAuthors() {
         var generator = IdentifierGenerator(seed: (1, 2, 3, 4))
         let numbers = (0..<6).map { _ in generator.next() }

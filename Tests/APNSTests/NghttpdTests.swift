@@ -38,7 +38,7 @@ extension WireTests {
                 _ = await client.send(try makeNotifications(1))
                 await server.stop()
                 try await server.start([])
-                // Each has one outcome; what was under way when the server went has none of its own.
+                // Each has one outcome; requests in flight when the server stopped have no answer of their own.
                 let outcomes = await sent
                 #expect(outcomes.count == 20_000)
                 #expect(outcomes.enumerated().allSatisfy { $1.status == nil || $1.status == ($0 < 500 ? 200 : 404) })
@@ -84,7 +84,7 @@ private final class Nghttpd {
             configuration: quickConfiguration())
     }
 
-    /// Starts the server and waits until it accepts; it says nothing about that without `-v`.
+    /// Starts the server and waits until it accepts connections; it does not report that without `-v`.
     func start(_ options: [String]) async throws {
         self.process = try ChildProcess("nghttpd", options + self.arguments)
         let deadline = ContinuousClock.now + .seconds(20)
@@ -97,14 +97,14 @@ private final class Nghttpd {
         }
     }
 
-    /// Ends the server and returns what it has said.
+    /// Ends the server and returns its output.
     @discardableResult
     func stop() async -> String {
         await self.process?.stop()
         return self.process?.output ?? ""
     }
 
-    /// Runs a test and closes client and server whatever happens.
+    /// Runs a test and closes client and server in any case.
     static func run(_ body: (Nghttpd) async throws -> Void) async throws {
         let server = try await Nghttpd()
         let result: Result<Void, any Error>

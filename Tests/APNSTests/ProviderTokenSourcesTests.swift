@@ -2,7 +2,7 @@ import Testing
 
 @testable import APNS
 
-/// One key, one token, whichever order types show it. Source: Wallet Orders §4.4
+/// One key has one token, for all order types that use it. Source: Wallet Orders §4.4
 @Suite struct ProviderTokenSourcesTests {
     private func source(
         of sources: ProviderTokenSources, _ key: KeyPath<Certificates, [UInt8]>, identifier: String = "KEY1234567",

@@ -6,7 +6,7 @@ import Testing
 @testable import APNS
 
 @Suite struct ProviderTokenTests {
-    /// A source whose clock and key the test holds.
+    /// A source whose clock and key are controlled by the test.
     private final class Key: Sendable {
         let now = Mutex<Int64>(1_700_000_000)
         let signed = Mutex<[[UInt8]]>([])
@@ -44,7 +44,7 @@ import Testing
         let key = Key()
         let source = key.source()
         let first = try source.authorization().version
-        // The clock is set back: APNs may take a little of it.
+        // The clock is set back: APNs may tolerate a little of it.
         key.advance(-60)
         #expect(try source.authorization().version == first)
         key.advance(-1)
@@ -100,7 +100,7 @@ import Testing
         #expect(throws: APNSError(.credential, "")) { try source.authorization() }
     }
 
-    /// Foundation's Base64 as the second opinion.
+    /// Foundation's Base64 as a second opinion.
     private func decode(_ text: String) throws -> [UInt8] {
         var base64 = text.replacingOccurrences(of: "-", with: "+").replacingOccurrences(of: "_", with: "/")
         #expect(!base64.contains("="))

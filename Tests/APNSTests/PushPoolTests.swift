@@ -7,7 +7,7 @@ private func at(_ milliseconds: Int64) -> NIODeadline {
     .uptimeNanoseconds(0) + .milliseconds(1_000_000 + milliseconds)
 }
 
-/// A pool with a little of what its driver keeps: the loads of the connections.
+/// A pool with a part of its driver's state: the loads of the connections.
 private struct PoolScene {
     var pool: PushPool
     var loads: [Int: ConnectionLoad] = [:]
@@ -41,7 +41,7 @@ private struct PoolScene {
         self.pool.ended(id, now: at(now), jitter: 1)
     }
 
-    /// All that the pool opens in a time, each at once, looked at every 10 ms.
+    /// The times at which the pool opens connections, sampled every 10 ms.
     mutating func opens(_ times: ClosedRange<Int64>, succeed: Bool) -> [Int64] {
         var opens: [Int64] = []
         for now in stride(from: times.lowerBound, through: times.upperBound, by: 10) {
@@ -292,7 +292,7 @@ private struct PoolScene {
         // At most a second from each open to the next, and after the third end a wait that doubles.
         #expect(opens.prefix(8) == [0, 1_000, 2_000, 3_200, 5_400, 9_600, 13_800, 18_000])
         #expect(scene.pool.failures == 0)
-        // One that lives for longer makes good.
+        // One that lives longer makes up for it.
         #expect(scene.turn(70_000) == [.open(opens.count)])
         scene.opened(opens.count)
         scene.ended(opens.count, 110_000)

@@ -6,7 +6,7 @@ import Testing
 
 @testable import APNS
 
-/// Collects what a client replies.
+/// Collects a client's replies.
 final class ReplyLog: Sendable {
     private let bursts = Mutex<[[PushReply]]>([])
 
@@ -27,7 +27,7 @@ extension WireTests {
         @Test func eachSubmittedRequestGetsOneReplyAndTheyComeInBursts() async throws {
             let log = ReplyLog()
             try await withClient(configuration: quickConfiguration(), onReplies: log.append) { request in
-                // The server answers a hundred in one piece.
+                // The server answers a hundred in one write.
                 request.index % 100 == 0 ? [.hold, .release(200)] : [.hold]
             } body: { client, server in
                 client.submit(try makeRequests(500))

@@ -2,7 +2,7 @@ import APNS
 import Testing
 
 @Suite struct PushVerdictTests {
-    /// What a row of the table leads to; the reason's text is checked for all rows alike.
+    /// The expected verdict of a table row; the reason's text is checked in the same way for all rows.
     private enum Row: Hashable {
         case delivered, retire, unknownToken, device, connection, service, stop, drop
     }
@@ -43,14 +43,14 @@ import Testing
         (503, "Shutdown", .connection),
     ]
 
-    /// Every code of a missing answer.
+    /// Every code of a missing answer, with its row.
     private static let codes: [APNSError.Code: Row] = [
         .timeout: .connection, .silent: .connection, .connectionLost: .connection, .protocolViolation: .connection,
         .closed: .connection, .notStarted: .service, .connecting: .service, .tls: .service, .queueFull: .service,
         .configuration: .stop, .credential: .stop,
     ]
 
-    /// The row that a verdict is of, and its reason.
+    /// The row of a verdict, and its reason.
     private static func row(_ verdict: PushVerdict) -> (Row, reason: String?) {
         switch verdict {
         case .delivered: (.delivered, nil)
@@ -78,7 +78,7 @@ import Testing
             #expect(text == nil || text == "\(status) \(reason)")
         }
         #expect(verdict(of: .answered(PushAnswer(status: 200))) == .delivered)
-        // Whatever a body says: 200 is 200.
+        // Whatever the body is: 200 is 200.
         #expect(verdict(of: .answered(PushAnswer(status: 200, reason: "BadTopic"))) == .delivered)
     }
 
@@ -97,7 +97,7 @@ import Testing
             for status in [500, 501, 502, 503, 504, 599] {
                 #expect(Self.judge(status, reason) == (.service, "\(status) \(end)"))
             }
-            // It names no device, so the provider is meant.
+            // It names no device, so it concerns the provider.
             #expect(Self.judge(429, reason) == (.service, "429 \(end)"))
         }
     }

@@ -4,9 +4,9 @@ import NIOSSL
 import Synchronization
 import TestKit
 
-/// A TLS server whose connections live and die by chance; what they say comes from `RandomHTTP2Server`.
+/// A TLS server whose connections open and end at random; their output comes from `RandomHTTP2Server`.
 final class RandomServer: Sendable {
-    /// What tests ask about afterwards.
+    /// The results that tests query afterwards.
     struct Journal {
         var connections: UInt64 = 0
         var open = 0
@@ -69,7 +69,7 @@ final class RandomServer: Sendable {
         self.journal.withLock {
             $0.open -= 1
             $0.answered += connection.answered.count
-            // Once the rules are broken, what the client does to that is its own affair.
+            // Once the rules are broken, the client's reaction does not count.
             if !connection.isBroken { $0.violations += connection.violations }
         }
     }
@@ -80,7 +80,7 @@ private final class RandomConnection: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
 
-    /// How it ends, if its client does not end it before.
+    /// The way in which it ends, if its client does not end it before.
     private enum End: CaseIterable { case cut, close, halfClose, silence, deafness, never }
 
     private let server: RandomServer
@@ -141,14 +141,14 @@ private final class RandomConnection: ChannelInboundHandler {
     private func leave(_ context: ChannelHandlerContext) {
         let tls = try? context.pipeline.syncOperations.context(handlerType: NIOSSLServerHandler.self)
         switch self.end {
-        // From the TLS handler outwards, so that it cannot say close_notify.
+        // From the TLS handler outwards, so that it cannot send close_notify.
         case .cut: tls?.close(promise: nil)
         case .close: context.close(promise: nil)
         case .halfClose: tls?.close(mode: .output, promise: nil)
         case .silence: break
         case .deafness:
             context.channel.setOption(.autoRead, value: false).assumeIsolated().whenComplete { _ in }
-            // So that the test can tell that it is gone, it listens again some time.
+            // It starts reading again after a while, so that the test can see that it is gone.
             context.eventLoop.assumeIsolated().scheduleTask(in: .seconds(1)) {
                 context.channel.setOption(.autoRead, value: true).assumeIsolated().whenComplete { _ in }
             }

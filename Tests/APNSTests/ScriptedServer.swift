@@ -5,7 +5,7 @@ import NIOPosix
 import NIOSSL
 import Synchronization
 
-/// A TLS HTTP/2 server on swift-nio-http2 that does frame by frame what a test says.
+/// A TLS HTTP/2 server on swift-nio-http2 that is scripted frame by frame by a test.
 final class ScriptedServer: Sendable {
     /// One whole request.
     struct Request: Sendable {
@@ -17,11 +17,11 @@ final class ScriptedServer: Sendable {
         /// Counted from 0, on its connection.
         let index: Int
         let stream: Int32
-        /// Where its connection arrived.
+        /// The address at which its connection arrived.
         let address: String
     }
 
-    /// What the server does when a request is whole.
+    /// The server's action when a request is complete.
     indirect enum Step: Sendable {
         case answer(Int, String = "")
         /// Keeps the request open; `release` answers it.
@@ -32,26 +32,26 @@ final class ScriptedServer: Sendable {
         /// - Parameter last: nil means this request.
         case goAway(last: Int32? = nil, reason: String)
         case limit(Int)
-        /// Stops reading: whatever comes stays unanswered, PINGs too.
+        /// Stops reading: everything stays unanswered, PINGs too.
         case mute
-        /// Ends what it sends without TLS's farewell, and goes on reading.
+        /// Ends its output without TLS's close_notify, and continues to read.
         case halfClose
-        /// Does more, later.
+        /// Performs further steps, later.
         case after(TimeAmount, [Step])
-        /// Ends TCP without TLS's farewell.
+        /// Ends TCP without TLS's close_notify.
         case cut
         case close
     }
 
     typealias Script = @Sendable (Request) -> [Step]
 
-    /// What tests ask about afterwards.
+    /// The results that tests query afterwards.
     struct Journal {
         var requests: [Request] = []
         var connections = 0
         var mostOpen = 0
         var channels: [any Channel] = []
-        /// Where each connection arrived.
+        /// The address at which each connection arrived.
         var addresses: [String] = []
     }
 
@@ -191,7 +191,7 @@ private final class ScriptedConnection: ChannelInboundHandler {
         case .goAway(let last, let reason):
             let data = ByteBuffer(string: "{\"reason\":\"\(reason)\"}")
             let lastStream = last.map { HTTP2StreamID(Int($0)) } ?? stream
-            // What is taken back is not answered.
+            // Requests above the last stream are not answered.
             self.held.removeAll { $0 > lastStream }
             self.write(
                 context, .rootStream, .goAway(lastStreamID: lastStream, errorCode: .noError, opaqueData: data))
@@ -213,7 +213,7 @@ private final class ScriptedConnection: ChannelInboundHandler {
             }
         case .cut:
             context.flush()
-            // From the TLS handler outwards, so that it cannot say close_notify.
+            // From the TLS handler outwards, so that it cannot send close_notify.
             (try? context.pipeline.syncOperations.context(handlerType: NIOSSLServerHandler.self))?.close(promise: nil)
         case .close:
             context.flush()
