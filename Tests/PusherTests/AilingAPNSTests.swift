@@ -6,11 +6,11 @@ import Testing
 
 @testable import Pusher
 
-/// An APNs that is there and answers much of what it is asked with something else than 200.
+/// An APNs that is available but does not answer many requests with 200.
 @Suite(.timeLimit(.minutes(3))) struct AilingAPNSTests {
     enum Credential: CaseIterable { case certificate, token }
 
-    /// Faults by share for all devices, and for two of a hundred a provider token that is refused now and then.
+    /// Faults by share for all devices, and for two of a hundred a provider token that is refused occasionally.
     private func ail(_ scene: PusherScene, devices: Int) async throws {
         for (status, reason) in [
             (429, "TooManyRequests"), (500, "InternalServerError"), (503, "ServiceUnavailable"),
@@ -42,7 +42,7 @@ import Testing
                         try await Task.sleep(for: .milliseconds(100))
                     }
                 }
-                // A device with bad luck is asked again after 1, 2, 4 and 8 seconds.
+                // A device with bad luck is retried after 1, 2, 4 and 8 seconds.
                 try await eventually("all are told", within: .seconds(40)) { table.doneCount == 6 * devices }
             }
             #expect(scene.pushes("dropped") == 0)

@@ -5,10 +5,9 @@ import Testing
 
 @testable import Pusher
 
-/// An APNs of which only a part works, for as long as an incident lasts: lane, health and schedule on a simulated
-/// clock.
+/// An APNs that works only partially, for the duration of an incident: lane, health and schedule on a simulated clock.
 @Suite struct BrownOutTests {
-    /// Notifications on their way through a lane, in the order of what happens to them.
+    /// Notifications that pass through a lane, in the order of their events.
     private struct Scene {
         private enum Event {
             case ready(Int)
@@ -25,7 +24,7 @@ import Testing
         private(set) var time = 0
         private(set) var given = 0
         private(set) var attempts = 0
-        /// When each was told, in milliseconds after it came.
+        /// The time when each was notified, in milliseconds after it came.
         private(set) var told: [Int: Int] = [:]
         private(set) var changes: [PushLane.Change] = []
 
@@ -44,7 +43,7 @@ import Testing
         ///
         /// - Parameters:
         ///   - every: milliseconds between two new notifications; nil: none comes.
-        ///   - answer: of the attempt of one notification.
+        ///   - answer: returns the answer to an attempt of one notification.
         mutating func run(milliseconds: Int, every: Int?, answer: (Int, inout SeededGenerator) -> PushOutcome) throws {
             let end = self.time + milliseconds
             while self.time < end {
@@ -110,7 +109,7 @@ import Testing
         #expect(scene.changes.isEmpty, "it is there all the time")
     }
 
-    /// The part that fails is that of some devices: always, for an hour.
+    /// The failing part is that of some devices: always, for an hour.
     @Test func aShardOfDevicesThatFailsForAnHourIsToldWithinAMinuteOfTheEnd() throws {
         var scene = try Scene(seed: 4)
         try scene.run(milliseconds: 3_600_000, every: 500) { number, _ in

@@ -4,7 +4,7 @@ import Testing
 @testable import Pusher
 
 @Suite struct CredentialHealthTests {
-    /// A credential and a clock; each attempt takes 50 ms unless said otherwise.
+    /// A credential and a clock; each attempt takes 50 ms by default.
     private struct Scene {
         var health = CredentialHealth()
         var now = ContinuousClock.now
@@ -22,7 +22,7 @@ import Testing
 
         var permission: CredentialHealth.Permission { self.health.permission(now: self.now) }
 
-        /// Two notifications fail in turn until the credential is ill.
+        /// Lets two notifications fail in turn until the credential is ill.
         mutating func fallIll(_ retry: PushRetry) -> [CredentialHealth.Change] {
             var changes: [CredentialHealth.Change] = []
             for attempt in 0..<CredentialHealth.failuresToIll {
@@ -44,7 +44,7 @@ import Testing
         PushRetry(reason: code.rawValue, scope: .connection, cause: .error(code))
     }
 
-    /// APNs judged the notification for itself, so it is there.
+    /// APNs judged the notification itself, so it is available.
     private static let judgements: [PushVerdict] = [
         .delivered, .retire(registeredBeforeMilliseconds: 1), .unknownToken, .drop(reason: "400 BadPriority"),
         .retry(answer(429, "TooManyRequests")),
@@ -93,7 +93,7 @@ import Testing
             }
             #expect(blames.prefix(9).allSatisfy { $0 == .time }, "too few to compare")
             #expect(blames.dropFirst(9).allSatisfy { $0 == .nobody }, "\(failure)")
-            // A minute later nothing of it is left.
+            // A minute later none of it counts.
             scene.pass(HealthWindow.length)
             scene.take(.delivered, of: 1000)
             #expect(scene.take(.retry(failure), of: 1001).blame == .time)
@@ -171,7 +171,7 @@ import Testing
             for attempt in 0..<1000 {
                 scene.pass(.seconds(4))
                 let ruling = scene.take(.retry(failure), of: UInt64(attempt % 3), took: .seconds(3))
-                // The first may be alone.
+                // The first may be the only one.
                 if attempt > 0 { #expect(ruling.blame == .nobody, "\(failure)") }
                 if let change = ruling.change { changes.append(change) }
             }
@@ -188,7 +188,7 @@ import Testing
                 let ruling = scene.take(.retry(failure))
                 #expect(ruling.blame == (isAPNs ? .time : .nobody), "\(failure)")
             }
-            // With a cut way there others need not be tried; with a poisoned notification they must be.
+            // With a broken network path others need not be tried; with a poisoned notification they must be.
             #expect((scene.health.state == .healthy) == isAPNs, "\(failure)")
         }
     }
@@ -272,7 +272,7 @@ import Testing
             scene.pass(.seconds(7))
             #expect(scene.take(judgement).change == .healthy(after: .seconds(7)))
             #expect(scene.permission == .all)
-            // The next illness begins with quick probes again.
+            // The next outage begins with quick probes again.
             _ = scene.fallIll(Self.answer(503))
         }
     }
@@ -294,7 +294,7 @@ import Testing
             scene.pass(.seconds(5))
         }
         #expect(scene.permission == .one)
-        // The way is there again, and APNs fails the one that is left.
+        // The network works again, and APNs fails the remaining one.
         let ruling = scene.take(.retry(Self.answer(500)))
         #expect(ruling.blame == .time && ruling.change == .healthy(after: .seconds(15)))
         #expect(scene.permission == .all)

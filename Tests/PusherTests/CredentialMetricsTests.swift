@@ -5,7 +5,7 @@ import Testing
 
 @testable import Pusher
 
-/// What news of a credential becomes in the metrics.
+/// The metrics that result from events of a credential.
 @Suite struct CredentialMetricsTests {
     private static let labels = "credential=\"order.com.example.shop\",host=\"apns:443\""
 
@@ -13,7 +13,7 @@ import Testing
         PusherMetrics(factory: registry, host: "apns:443")["order.com.example.shop"]
     }
 
-    /// The lines of the text that are about a metric, without the labels that all have.
+    /// The lines of the text about a metric, without the labels common to all.
     private func lines(_ registry: MetricsRegistry, _ name: String) -> [String] {
         registry.text.split(separator: "\n").filter { $0.hasPrefix("\(name){") }.map {
             String($0).replacing(Self.labels, with: "").replacing("{,", with: "{")

@@ -3,7 +3,7 @@ import Testing
 
 @testable import Pusher
 
-/// When a credential is stopped, and what makes it whole again.
+/// The conditions under which a credential is stopped and recovers.
 @Suite struct CredentialStopTests {
     private var health = CredentialHealth()
     private var now = ContinuousClock.now
@@ -41,7 +41,7 @@ import Testing
 
     @Test mutating func whatAPNsAcceptsHealsAStoppedCredential() {
         for accepted: PushVerdict in [.delivered, .retire(registeredBeforeMilliseconds: 5)] {
-            // What was accepted before is forgotten by then.
+            // Earlier acceptances are forgotten by then.
             self.now += .seconds(3600)
             _ = self.take(Self.refused)
             self.now += .seconds(61)
@@ -77,7 +77,7 @@ import Testing
         for _ in 0..<CredentialHealth.refusalsToStop {
             #expect(self.take(Self.refused) == .init(blame: .time, change: nil))
         }
-        // One host that answers at once gives so many before another has answered.
+        // One host that answers at once causes this many before another has answered.
         for _ in 0..<100 { #expect(self.take(Self.refused).change == nil) }
         self.now += CredentialHealth.refusalPatience
         #expect(self.take(Self.refused).change == .stopped(reason: "403 BadCertificate"))
@@ -171,7 +171,8 @@ import Testing
         #expect(self.health.permission(now: self.now) == .all)
     }
 
-    /// Whatever comes: a change is told exactly when the state is another one, and only the healthy send everything.
+    /// For any events: a change is reported exactly when the state changes, and only a healthy credential sends
+    /// everything.
     @Test mutating func everyChangeIsToldOnceWhateverComes() {
         var generator = SystemRandomNumberGenerator()
         let codes = APNSError.Code.allCases.map { verdict(of: .unanswered(APNSError($0, "why"))) }

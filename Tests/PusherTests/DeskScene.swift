@@ -4,15 +4,15 @@ import Model
 
 @testable import Pusher
 
-/// A desk with a clock that is set by hand, one brand, and devices by number.
+/// A desk with a manual clock, one brand, and devices by number.
 struct DeskScene {
     static let order = "order.com.example.shop"
-    /// Milliseconds since 1970 when the clock stands at 0.
+    /// Milliseconds since 1970 when the clock is at 0.
     static let noon: Int64 = 1_767_268_800_000
 
     var desk: PushDesk
     let start = ContinuousClock.now
-    /// How far the clock has gone, in milliseconds.
+    /// The time on the clock, in milliseconds.
     var time = 0
     let lane: Int
     private var offsets: [Int32: Int64] = [:]
@@ -33,7 +33,7 @@ struct DeskScene {
         return try PushToken(String(repeating: "0", count: 64 - digits.count) + digits)
     }
 
-    /// A record comes that concerns some devices; all of them are found at once.
+    /// Adds a record that concerns some devices; all of them are found at once.
     @discardableResult
     mutating func change(
         _ order: String = "o", for devices: [Int], partition: Int32 = 0, registered: Int64 = 0
@@ -44,7 +44,7 @@ struct DeskScene {
         return receipt
     }
 
-    /// A record comes whose devices are not looked up yet.
+    /// Adds a record whose devices are not looked up yet.
     mutating func take(partition: Int32 = 0) -> (receipt: KafkaReceipt, number: Int32) {
         let offset = self.offsets[partition, default: 0]
         self.offsets[partition] = offset + 1
@@ -61,7 +61,7 @@ struct DeskScene {
         self.desk.tell(try Self.token(device), of: link, in: self.lane, now: self.now)
     }
 
-    /// What is sent now.
+    /// The notifications sent at this time.
     mutating func send() -> [PushDesk.Due] {
         self.desk.wake(now: self.now)
         return self.desk.send(self.lane, now: self.now, epochMilliseconds: self.epochMilliseconds)
@@ -74,7 +74,7 @@ struct DeskScene {
             now: self.now, epochMilliseconds: self.epochMilliseconds, jitter: 0)
     }
 
-    /// What had to be done is done.
+    /// Reports an effect as done.
     @discardableResult
     mutating func done(_ effect: PushEffect, standing: [RegistrationKey: RegistrationRecord] = [:]) -> PushEffect? {
         self.desk.done(effect, standing: standing, now: self.now, jitter: 0)

@@ -16,7 +16,7 @@ import Testing
             let longest = Int64.random(in: 1...8_000_000, using: &generator) / Int64(most)
             for _ in 0..<(most * 5) {
                 now += .milliseconds(Int64.random(in: 0...max(1, longest), using: &generator))
-                // Who is told to wait asks again at that moment, which is the worst for the limit.
+                // A device that must wait retries at exactly that time, which is the worst case for the limit.
                 if let wait = limit.take("device", now: now) {
                     #expect(wait > .zero && wait <= limit.longestWait)
                     now += wait
@@ -76,7 +76,7 @@ import Testing
     @Test func whoHasRestedIsForgotten() {
         var limit = HourlyLimit(perHour: 60, now: self.start)
         var now = self.start
-        // 10 a second, each a new device that is back at its pace within two minutes: 1,200 that matter.
+        // 10 a second, each a new device that is back at its pace within two minutes: 1,200 are relevant.
         for device in 0..<50_000 {
             now += .milliseconds(100)
             #expect(limit.take(device, now: now) == nil)
@@ -86,7 +86,7 @@ import Testing
 
     @Test func atItsCapacityItForgetsWhoHasTheMostLeft() {
         var limit = HourlyLimit(perHour: 10, capacity: 1000, now: self.start)
-        // One that has used up what it may.
+        // One that has used up its allowance.
         while limit.take("greedy", now: self.start) == nil {}
         for device in 0..<100_000 {
             #expect(limit.take(device, now: self.start + .microseconds(Int64(device))) == nil)

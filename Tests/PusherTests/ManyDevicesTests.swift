@@ -8,7 +8,7 @@ import Testing
 @testable import Pusher
 @testable import Store
 
-/// One order with very many made-up devices, and orders that cannot be looked up: the others are told.
+/// One order with very many invented devices, and orders that cannot be looked up: the others are notified.
 @Suite(.serialized, .timeLimit(.minutes(3))) struct ManyDevicesTests {
     private func fill(_ scene: PusherScene, _ order: String, _ count: Int) async throws {
         let script = """
@@ -60,7 +60,7 @@ import Testing
         }
     }
 
-    /// Orders whose master does not answer wait by themselves, and are told when it is back.
+    /// Orders whose master does not answer wait separately, and are notified when it is back.
     @Test func ordersOfAMasterThatIsAwayWaitAlone() async throws {
         let cluster = try await RedisCluster.start(arguments: ["--cluster-require-full-coverage", "no"])
         try await PusherScene.run(on: cluster.masters[0]) { scene in
@@ -75,13 +75,13 @@ import Testing
                 })
             #expect(!away.isEmpty && away.count < 12)
             try await scene.serve(directory) {
-                // Connections are there before the master is away.
+                // Connections exist before the master is down.
                 try await scene.publish((0..<12).map { "o\($0)" })
                 try await eventually("all are told") { try await Set(scene.delivered()).count == 12 }
                 cluster.masters[1].signal(SIGSTOP)
                 defer { cluster.masters[1].signal(SIGCONT) }
                 let before = try await scene.delivered().count
-                // One by one: an order of the master that is away is alone in its batch.
+                // One by one: an order of the master that is down is alone in its batch.
                 for number in away.sorted() { try await scene.publish(["o\(number)"]) }
                 for number in 0..<12 where !away.contains(number) { try await scene.publish(["o\(number)"]) }
                 try await eventually("the others are told") {

@@ -5,9 +5,9 @@ import Testing
 
 @testable import Pusher
 
-/// The selectors of `compose/alerts` and `compose/dashboards`, against the labels that the pusher's series have.
+/// The selectors of `compose/alerts` and `compose/dashboards`, against the labels of the pusher's series.
 @Suite struct MetricFilesTests {
-    /// The series of a pusher to which everything has happened.
+    /// The series of a pusher that has seen every event.
     private func series() -> [String: [[String: String]]] {
         let registry = MetricsRegistry()
         let metrics = PusherMetrics(factory: registry, host: "apns:443")["order.com.example.shop"]
@@ -60,7 +60,7 @@ import Testing
         #expect(selectors > 20)
     }
 
-    /// What is summed by a label that a series does not have is one sum for all.
+    /// A sum by a label that a series does not have is one sum for all.
     @Test func everyGroupingIsByLabelsThatThereAre() throws {
         let series = self.series()
         let added: Set = ["instance"]

@@ -87,7 +87,7 @@ import Testing
         }
     }
 
-    /// Whatever comes and goes: each record leaves exactly once, and the sums are right.
+    /// For any operations: each record leaves exactly once, and the sums are right.
     @Test(arguments: 0..<40)
     func eachRecordLeavesExactlyOnce(seed: UInt64) throws {
         var dice = SeededGenerator(seed: seed)

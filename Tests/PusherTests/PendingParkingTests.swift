@@ -5,7 +5,7 @@ import Testing
 
 @testable import Pusher
 
-/// The keys that wait in the pending topic, as the parking sees it: without a socket.
+/// The keys that wait in the pending topic, from the parking's point of view: without a socket.
 @Suite struct PendingParkingTests {
     private static let topic = "waybill.push-pending"
     private let start = ContinuousClock.now
@@ -42,7 +42,7 @@ import Testing
         parking.take([try OrderTypeIdentifier("order.a"): 100], records: 1000, now: self.later)
     }
 
-    /// Parks something, and compares the offset of the record that is done by that.
+    /// Parks an entry, and compares the offset of the record that it completes.
     private func expect(
         _ done: Int64?, _ parking: inout Parking, _ push: ParkedPush, _ now: ContinuousClock.Instant
     ) throws {
@@ -186,7 +186,7 @@ import Testing
         #expect(parking.room == 1, "its key is there already")
     }
 
-    /// Whatever comes, is written, told, noted or leaves: each record ends exactly once.
+    /// For any records, writes, notifications and revocations: each record ends exactly once.
     @Test(arguments: 0..<60)
     func eachRecordEndsExactlyOnce(seed: UInt64) throws {
         var dice = SeededGenerator(seed: seed)

@@ -24,7 +24,7 @@ import Testing
         return tokens.map { token in told.count { $0 == PusherScene.token(token) } }
     }
 
-    /// The number of times that APNs was asked to tell some devices.
+    /// The number of requests to APNs for some devices.
     private func timesAsked(_ scene: PusherScene, _ tokens: Range<Int>) async throws -> Int {
         let tokens = Set(tokens.map(PusherScene.token))
         return try await scene.told().count { tokens.contains($0) }

@@ -5,7 +5,7 @@ import Testing
 
 @testable import Pusher
 
-/// What the records of a batch say, without a socket.
+/// The content of the records of a batch, without a socket.
 @Suite struct PushBatchTests {
     private let topics = Topics()
 
@@ -123,7 +123,7 @@ import Testing
         #expect(later.records.map(\.receipt) == aside.flatMap(\.push.receipts))
     }
 
-    /// However late the record is read: a pusher that was down for an hour forgets nobody.
+    /// However late the record is read: a pusher that was down for an hour forgets no device.
     @Test func aRegistrationIsSoonForAQuarterOfAnHour() throws {
         let modified: Int64 = 1_767_268_800
         func isSoon(_ seconds: Int64) throws -> Bool {

@@ -10,7 +10,7 @@ import Testing
 
 @testable import Pusher
 
-/// Credentials that change while notifications are on their way.
+/// Credentials that change while notifications are in flight.
 @Suite struct PushClientsTests {
     private struct Scene: Sendable {
         let directory: TemporaryDirectory
@@ -19,7 +19,7 @@ import Testing
         let clients: PushClients
         let dispatch: PushDispatch
         let done: Flag
-        /// How often a credential was replaced.
+        /// The number of times that a credential was replaced.
         let renewed: Flag
         let type: OrderTypeIdentifier
 
@@ -27,7 +27,7 @@ import Testing
             self.library.look(isForced: true, nowEpochSeconds: Int64(Date().timeIntervalSince1970))
         }
 
-        /// Puts a new certificate from the same authority in place.
+        /// Installs a new certificate from the same authority.
         func renew() throws {
             let folder = self.directory.path("renewed-\(UUID().uuidString.prefix(8))")
             let renewed = try DevelopmentCertificates.make(
@@ -111,9 +111,9 @@ import Testing
 
     private struct BadCredential: Error {}
 
-    /// Puts change after change on the desk, each for another device.
+    /// Adds changes to the desk one after the other, each for another device.
     ///
-    /// - Returns: how many.
+    /// - Returns: the number of changes.
     private static func push(_ scene: Scene, until isEnough: Flag) async throws -> Int {
         var sent = 0
         while isEnough.count.withLock({ $0 }) == 0 {

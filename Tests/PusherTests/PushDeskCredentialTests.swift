@@ -5,7 +5,8 @@ import Testing
 
 @testable import Pusher
 
-/// What waits for a credential that is stopped, replaced or not there, and what leaves with its partition.
+/// Notifications that wait for a credential that is stopped, replaced or missing, and records that leave with their
+/// partition.
 @Suite struct PushDeskCredentialTests {
     private static let refused = DeskScene.answer(403, "BadCertificate")
 
@@ -14,7 +15,7 @@ import Testing
         return letter.code
     }
 
-    /// One is sent and refused, the others wait.
+    /// Sends one, which is refused, while the others wait.
     private func stopped(_ count: Int, _ change: (inout PushLimits) -> Void = { _ in }) throws -> DeskScene {
         var scene = try DeskScene {
             $0.window = .zero
@@ -43,7 +44,7 @@ import Testing
         try scene.change(for: [50, 51, 52])
         for due in scene.send() { scene.reply(due.number, DeskScene.delivered) }
         scene.time += 120_000
-        // Whoever comes first is no good judge of the credential.
+        // The first notification is a poor judge of the credential.
         try scene.change(for: Array(0..<20) + [51, 52] + Array(20..<40))
         let sent = scene.send()
         for due in sent { #expect(scene.reply(due.number, Self.refused) == nil) }
@@ -74,7 +75,7 @@ import Testing
         #expect(Set(due.map(\.token)).isSuperset(of: try (0..<20).map(DeskScene.token)), "who is known does not wait")
         #expect(due.count == 20 + PushLane.mostSuspects)
         #expect(scene.send().isEmpty)
-        // Each that is answered makes room for one more, and in the end all have been asked.
+        // Each answer makes room for one more, and in the end all have been sent.
         var open = due
         var rounds = 0
         while !open.isEmpty, rounds < 100 {

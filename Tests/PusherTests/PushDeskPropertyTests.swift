@@ -6,20 +6,20 @@ import Testing
 
 @testable import Pusher
 
-/// Whatever comes in whatever order: the rules that must always hold.
+/// The invariants that must hold for any events in any order.
 @Suite struct PushDeskPropertyTests {
-    /// What a careful onlooker writes down.
+    /// The observations of an independent onlooker.
     private struct Onlooker {
-        /// When each record told each device.
+        /// The time when each device was notified of each record.
         var tellings: [KafkaReceipt: [Int: Int]] = [:]
-        /// When the first change came that no notification was sent for yet.
+        /// The time of the first change for which no notification was sent yet.
         var untold: [Int: Int] = [:]
-        /// Notifications under way: to whom, sent when.
+        /// Notifications in flight: the device, and the time of sending.
         var flying: [UInt64: (device: Int, sent: Int)] = [:]
         var settling: [(effect: PushEffect, device: Int, sent: Int)] = []
-        /// Sent when, of the last notification of each device that came to an end.
+        /// The time of sending of the last completed notification of each device.
         var ended: [Int: Int] = [:]
-        /// When a device's registration was taken off: what came before is over with it.
+        /// The time when a device's registration was removed: earlier changes end with it.
         var retired: [Int: Int] = [:]
         var retrying: Set<Int> = []
         var letGo: Set<KafkaReceipt> = []
@@ -66,7 +66,7 @@ import Testing
         if let effect = scene.reply(number, outcome) {
             eye.settling.append((effect, device, sent))
         } else if scene.desk.lanes[0].tally.retried > before {
-            // Unless all of it went to somebody else meanwhile.
+            // Unless all of it went to another member meanwhile.
             if scene.desk.census.waiting > waiting { eye.retrying.insert(device) }
         } else {
             eye.ended[device] = sent
@@ -76,7 +76,7 @@ import Testing
     private func settle(_ scene: inout DeskScene, _ eye: inout Onlooker, _ index: Int) {
         let (effect, device, sent) = eye.settling.remove(at: index)
         var standing: [RegistrationKey: RegistrationRecord] = [:]
-        // Those that were registered since stand, all with the same token.
+        // Those that were registered since are present, all with the same token.
         if case .retire(let dead) = effect.work {
             standing = dead.registrations.filter { !dead.means($0.value) }
             if standing.isEmpty { eye.retired[device] = scene.time }
@@ -98,7 +98,7 @@ import Testing
         }
     }
 
-    /// Everything ends well from here on.
+    /// Completes everything successfully from here on.
     private func drain(_ scene: inout DeskScene, _ eye: inout Onlooker) {
         for _ in 0..<400 {
             scene.time += 2000
@@ -155,7 +155,7 @@ import Testing
         scene.desk.endLookup(looking.map(\.number))
         self.drain(&scene, &eye)
         let all = Set(eye.tellings.keys)
-        // What had to be tried again when its partition had left: the consumer asks until nothing is in hand.
+        // Records that had to be retried when their partition had left: the consumer asks until nothing is in hand.
         eye.letGo.formUnion(scene.desk.drop([]))
         #expect(all.subtracting(eye.finished).subtracting(eye.letGo).count == 0)
         #expect(scene.desk.census == PushCensus())

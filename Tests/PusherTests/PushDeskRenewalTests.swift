@@ -5,11 +5,11 @@ import Testing
 
 @testable import Pusher
 
-/// Push tokens that APNs calls gone, and devices that come back.
+/// Push tokens that APNs reports as gone, and devices that come back.
 @Suite struct PushDeskRenewalTests {
     private static let gone = DeskScene.answer(410, "Unregistered", at: 6)
 
-    /// The token is gone for the next one that is sent, or for one that was.
+    /// Reports the token as gone for the next notification, or for one already sent.
     private func gone(_ scene: inout DeskScene, _ sent: [PushDesk.Due]? = nil) throws -> PushEffect {
         let due = sent ?? scene.send()
         let effect = scene.reply(due[0].number, Self.gone)

@@ -4,7 +4,7 @@ import Testing
 
 @testable import Pusher
 
-/// The part of the desk that each brand may fill.
+/// The share of the desk that each brand may fill.
 @Suite struct PushDeskShareTests {
     private static let refused = DeskScene.answer(403, "BadCertificate")
 

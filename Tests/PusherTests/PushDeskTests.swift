@@ -5,7 +5,7 @@ import Testing
 
 @testable import Pusher
 
-/// Who is told when, and when a record is done, without a socket.
+/// The times of notifications, and of the completion of records, without a socket.
 @Suite struct PushDeskTests {
     @Test func manyChangesWithinAWindowMakeOneNotificationAtItsEnd() throws {
         var scene = try DeskScene()

@@ -8,7 +8,7 @@ import Testing
 @testable import Pusher
 @testable import Store
 
-/// What becomes of changed orders, on a real Redis, a broker and an APNs that checks every request.
+/// The results of changed orders, on a real Redis, a broker and an APNs that checks every request.
 @Suite struct PushDispatchTests {
     @Test func aDeviceIsToldOnceForManyChangedOrders() async throws {
         try await PusherScene.run { scene in
@@ -72,7 +72,7 @@ import Testing
         }
     }
 
-    /// Its tombstone comes behind the new record, so that is published once more.
+    /// Its tombstone comes after the new record, so that is published once more.
     @Test func whoRegistersAgainWhileTheOldTokenIsTakenOffIsNotLost() async throws {
         try await PusherScene.run { scene in
             let gone = try await scene.register("d", for: "o", token: 1, at: 5000)
@@ -89,7 +89,7 @@ import Testing
                 return reads
             }
             let before = try await reads()
-            // The tombstone is on its way for as long as the broker is down.
+            // The tombstone is in flight as long as the broker is down.
             try scene.broker.setDown()
             async let processed: Void = PushTable.process(scene, [try scene.changed("o")])
             try await eventually("the old one is read") { try await reads() > before }
@@ -137,8 +137,8 @@ import Testing
         }
     }
 
-    /// A pusher that dies between the two leaves a tombstone and what leads to it again; the other way round the token
-    /// would come back with the next restoring.
+    /// A pusher that dies between the two leaves a tombstone and the entry that leads to it again; in the other order
+    /// the token would come back with the next restoring.
     @Test func aRegistrationOfWhichOnlyTheTombstoneIsThereIsTakenOffByTheNextOne() async throws {
         try await PusherScene.run { scene in
             let gone = try await scene.register("d", for: "o", token: 1, at: 5000)
@@ -273,7 +273,7 @@ import Testing
             try await scene.register("d", for: "o", token: 1)
             try await PushTable.run(scene, hasBrand: false) {
                 try await $0.process([try scene.changed("o")])
-                // Anybody may publish order types, so they name no metrics.
+                // Any publisher may name order types, so they do not become names of metrics.
                 let series = "waybill_pushes_total{credential=\"none\",host=\"\(scene.host)\",outcome=\"dropped\"}"
                 try await eventually("counted") { scene.metrics.counter(series) == 1 }
             }

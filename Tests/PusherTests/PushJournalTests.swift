@@ -5,7 +5,7 @@ import Testing
 
 @testable import Pusher
 
-/// What readiness hears of credentials.
+/// The reports to readiness about credentials.
 @Suite struct PushJournalTests {
     private let readiness = Readiness(conditions: [])
     private var journal: PushJournal {

@@ -100,7 +100,7 @@ import Testing
                 #expect(sentence.hasSuffix("\(reason.status) \(reason.rawValue); \(reason.advice)"))
                 #expect(!sentence.contains("secret"))
             }
-            // What a transport says may be long; the schema allows 4,096.
+            // A transport's error may be long; the schema allows 4,096.
             let long = try Self.letter(code, String(repeating: "ä", count: 100_000)).reason
             #expect(long.utf8.count < 4096 && !long.contains(";") == (code != .tokenUnknown))
         }

@@ -10,7 +10,7 @@ import Synchronization
 
 @testable import Pusher
 
-/// A desk at work on a scene's servers without a consumer: records are put on it by hand.
+/// A running desk on a scene's servers without a consumer: the test adds records to it.
 final class PushTable: Sendable {
     let dispatch: PushDispatch
     let metrics: PusherMetrics
@@ -18,7 +18,7 @@ final class PushTable: Sendable {
     private let topics: Topics
     private let done: Done
 
-    /// Receipts of what is done.
+    /// Receipts of finished records.
     private final class Done: Sendable {
         let receipts = Mutex<[KafkaReceipt]>([])
     }
@@ -40,7 +40,7 @@ final class PushTable: Sendable {
     /// Works until `body` returns.
     ///
     /// - Parameters:
-    ///   - hasBrand: whether a client is there for the fixture's order type.
+    ///   - hasBrand: true if there is a client for the fixture's order type.
     ///   - now: milliseconds since 1970.
     static func run(
         _ scene: PusherScene, limits: (inout PushLimits) -> Void = { _ in }, view: View? = nil,
@@ -91,14 +91,14 @@ final class PushTable: Sendable {
         try result.get()
     }
 
-    /// Puts records on a desk of their own and waits until all are done.
+    /// Adds records to a desk of their own and waits until all are done.
     static func process(_ scene: PusherScene, _ records: [KafkaRecord]) async throws {
         try await self.run(scene) { try await $0.process(records) }
     }
 
-    /// Puts records on the desk.
+    /// Adds records to the desk.
     ///
-    /// - Throws: `StoreError` when nobody could be looked up; then they stay open.
+    /// - Throws: `StoreError` if no lookup was possible; they then stay open.
     func put(_ records: [KafkaRecord]) async throws {
         let batch = PushBatch(records, topics: self.topics)
         let looked = try await self.lookup.look(batch)
@@ -106,7 +106,7 @@ final class PushTable: Sendable {
         self.dispatch.add(looked.found, self.dispatch.take(batch.records))
     }
 
-    /// Puts records on the desk and waits until all are done.
+    /// Adds records to the desk and waits until all are done.
     func process(_ records: [KafkaRecord]) async throws {
         let before = self.done.receipts.withLock { $0.count }
         try await self.put(records)
@@ -121,6 +121,6 @@ final class PushTable: Sendable {
         }
     }
 
-    /// How many records are done.
+    /// The number of finished records.
     var doneCount: Int { self.done.receipts.withLock { $0.count } }
 }

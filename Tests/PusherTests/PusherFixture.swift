@@ -5,7 +5,7 @@ import TestKit
 /// Certificates and the brand of the pusher's tests, made once by the openssl program and kept in memory.
 struct PusherFixture: Sendable {
     static let orderType = "order.com.example.shop"
-    /// Of a second brand.
+    /// The order type of a second brand.
     static let otherType = "order.com.example.market"
     static let shared = Result { try PusherFixture() }
 
@@ -51,7 +51,7 @@ struct PusherFixture: Sendable {
 
     /// Writes the brands directory and returns its path.
     ///
-    /// - Parameter names: which brands: `shop`, and `market` or `renewed`, which is the same with another certificate.
+    /// - Parameter names: the brands: `shop`, and `market` or `renewed`, which is the same with another certificate.
     func write(_ names: [String] = ["shop"], into directory: TemporaryDirectory) throws -> String {
         let brands = directory.path("brands")
         try FileManager.default.createDirectory(atPath: brands, withIntermediateDirectories: true)

@@ -5,17 +5,17 @@ import Testing
 
 @testable import Pusher
 
-/// One brand in trouble, another one beside it in the same partitions.
+/// One brand with problems, and another one in the same partitions.
 @Suite(.timeLimit(.minutes(3))) struct PusherIsolationTests {
     private static let brands = ["shop", "market"]
-    /// Device tokens of the brand in trouble.
+    /// Device tokens of the brand with problems.
     private static let troubled = 1000..<1020
 
     private func orders(_ type: String, _ count: Int) throws -> [OrderKey] {
         try (0..<count).map { try OrderKey("\(type)/o\($0)") }
     }
 
-    /// Changes orders of the brand that is well one by one, and expects each to be told while nothing else has to be.
+    /// Changes orders of the healthy brand one by one, and expects a notification for each while no others are due.
     private func expectTold(_ scene: PusherScene, _ orders: [OrderKey], tokens first: Int) async throws {
         for (number, order) in orders.enumerated() {
             let before = try await scene.delivered().count { $0 == PusherScene.token(first + number) }
@@ -48,7 +48,7 @@ import Testing
                 try await self.expectTold(scene, well, tokens: 0)
                 #expect(scene.gauge("waybill_records_in_hand") <= 400)
                 try await scene.apns.clearFaults()
-                // A refused credential is asked once a minute, a renewed one at once.
+                // A refused credential is probed once a minute, a renewed one at once.
                 _ = try PusherFixture.shared.get().write(["renewed"], into: directory)
                 try await eventually("all are told", within: .seconds(120)) {
                     let told = Set(try await scene.delivered())

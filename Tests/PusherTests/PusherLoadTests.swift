@@ -6,7 +6,7 @@ import Testing
 
 @testable import Pusher
 
-/// The service under load and while something stands still: nothing is lost, nothing is committed too early.
+/// The service under load and with stalled parts: nothing is lost, nothing is committed too early.
 @Suite(.timeLimit(.minutes(3))) struct PusherLoadTests {
     @Test func manyChangesWithinTheWindowAreOnePushAndAreCommittedBehindItsVerdict() async throws {
         try await PusherScene.run { scene in
@@ -46,7 +46,7 @@ import Testing
         }
     }
 
-    /// Takes long because a connection that is silent is found out by its silence.
+    /// Takes long because a silent connection is only detected by its silence.
     @Test func aFullDeskWaitsForASilentAPNsAndThenTellsEverybody() async throws {
         try await PusherScene.run { scene in
             let directory = try TemporaryDirectory("pusher-load")
@@ -64,7 +64,7 @@ import Testing
                     #expect(scene.gauge("waybill_records_in_hand") <= 50)
                 }
                 try await scene.apns.clearFaults()
-                // Records that waited for seconds are committed before they are told: they are on push-pending.
+                // Records that waited for seconds are committed before their notifications: they are on push-pending.
                 try await eventually("told", within: .seconds(90)) {
                     try await Set(scene.delivered()) == Set((0..<200).map(PusherScene.token))
                 }
@@ -128,7 +128,7 @@ import Testing
             }
             let told = try await scene.delivered()
             #expect(told.count == 5)
-            // Whom lookups find first is told first, in no certain order: the committed ones are among them.
+            // Devices are notified in the order of the lookups, which varies: the committed ones are among them.
             let committed = 20 - Int(try await scene.lag())
             #expect(Set((0..<committed).map(PusherScene.token)).isSubset(of: told))
             #expect(!told.contains(PusherScene.token(committed)), "as far as verdicts go")
@@ -157,7 +157,7 @@ import Testing
                 #expect(scene.count("waybill_push_dead_letters_total", "code=\"push-undeliverable\"") == 0)
                 try scene.broker.setUp()
                 try await eventually("committed", within: .seconds(60)) { try await scene.lag() == 0 }
-                // Twice if the group took its partition for lost meanwhile.
+                // Twice if the group considered its partition lost meanwhile.
                 #expect(scene.count("waybill_push_dead_letters_total", "code=\"push-undeliverable\"") >= 1)
             }
             #expect(try await Set(scene.letters(1).map(\.code)) == ["push-undeliverable"])

@@ -7,7 +7,7 @@ import Testing
 
 @testable import Pusher
 
-/// The program itself, stopped and killed while notifications are on their way.
+/// The program itself, stopped and killed while notifications are in flight.
 @Suite(.timeLimit(.minutes(2))) struct PusherProcessTests {
     private func publish(_ scene: PusherScene, _ orders: Range<Int>) async throws {
         for outcome in await scene.producer.produce(
@@ -21,7 +21,7 @@ import Testing
         }
     }
 
-    /// Changes the orders of three devices, of which APNs says that one gets too much.
+    /// Changes the orders of three devices, one of which APNs throttles.
     private func publishThree(_ scene: PusherScene, busy: Int) async throws {
         try await scene.redis.completeView()
         for number in 0..<3 { try await scene.register("d\(number)", for: "o\(number)", token: number) }
@@ -74,7 +74,7 @@ import Testing
         try await PusherScene.run { scene in
             let directory = try TemporaryDirectory("pusher-process")
             try await scene.redis.completeView()
-            // No more than a new connection takes before its first answer.
+            // No more than a new connection accepts before its first answer.
             for number in 0..<8 { try await scene.register("d\(number)", for: "o\(number)", token: number) }
             try await scene.apns.add(
                 APNSSimulatorFault(.answer(APNSSimulatorAnswer(200), delayMilliseconds: 2000)))
@@ -107,7 +107,7 @@ import Testing
             }
             let before = try used()
             try await Task.sleep(for: .seconds(4))
-            // 4 are a hundredth of a processor; a debug build uses several times as much as the other one.
+            // 4 are a hundredth of a processor; a debug build uses several times as much as a release build.
             #expect(try used() - before <= 16)
             #expect(await pusher.stop(grace: .seconds(20)) == .code(0))
         }
@@ -115,7 +115,7 @@ import Testing
 }
 
 extension PusherScene {
-    /// Starts a pusher on the scene's servers. It stands beside the tests' executable.
+    /// Starts a pusher on the scene's servers. Its executable is beside that of the tests.
     func child(
         _ directory: TemporaryDirectory, _ settings: [String: String] = [:], brands: [String] = ["shop"]
     ) throws -> ChildProcess {

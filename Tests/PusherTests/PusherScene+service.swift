@@ -14,7 +14,7 @@ import Testing
 extension PusherScene {
     /// Runs the service, as it is built for production, until `body` returns, then stops it.
     ///
-    /// - Parameter change: limits that no setting has.
+    /// - Parameter change: changes limits for which there is no setting.
     func serve(
         _ directory: TemporaryDirectory, settings others: [String: String] = [:],
         brands: [String] = ["shop"], limits change: ((inout PushLimits) -> Void)? = nil, _ body: () async throws -> Void
@@ -52,7 +52,7 @@ extension PusherScene {
         }
     }
 
-    /// How many changes of orders the group has not committed.
+    /// The number of order changes that the group has not committed.
     func lag() async throws -> Int64 {
         try await self.admin.lag(group: Pusher.group, topic: self.topics.orders).values.reduce(0, +)
     }
@@ -62,7 +62,7 @@ extension PusherScene {
         try await self.admin.lag(group: Pusher.pendingGroup, topic: self.topics.pushPending).values.reduce(0, +)
     }
 
-    /// Tells the topic that orders changed, in one piece.
+    /// Publishes changes of orders to the topic, in one batch.
     func publish(_ orders: [String]) async throws {
         let messages = try orders.map { order in
             KafkaMessage(
@@ -81,7 +81,7 @@ extension PusherScene {
         }
     }
 
-    /// Tells the topic that orders of any type changed.
+    /// Publishes changes of orders of any type to the topic.
     func publish(changed orders: [OrderKey]) async throws {
         let messages = orders.map {
             KafkaMessage(topic: self.topics.orders, key: Array($0.description.utf8), value: [0x7B, 0x7D])
@@ -89,17 +89,17 @@ extension PusherScene {
         for outcome in await self.producer.produce(messages) { _ = try outcome.get() }
     }
 
-    /// Lets APNs do the same with all notifications to some device tokens.
+    /// Sets the same APNs fault for all notifications to some device tokens.
     func hit(tokens: Range<Int>, _ effect: APNSSimulatorFault.Effect) async throws {
         for token in tokens { try await self.apns.add(APNSSimulatorFault(effect, token: Self.token(token))) }
     }
 
-    /// The device tokens that APNs took a notification for.
+    /// The device tokens for which APNs accepted a notification.
     func delivered() async throws -> [String] {
         try await self.apns.deliveries().deliveries.filter { $0.status == 200 }.map(\.token)
     }
 
-    /// A gauge without labels, as Prometheus would read it; 0 before it is there.
+    /// A gauge without labels, as read by Prometheus; 0 until it exists.
     func gauge(_ name: String) -> Double {
         for line in self.metrics.text.split(separator: "\n") where line.hasPrefix("\(name) ") {
             return Double(line.dropFirst(name.utf8.count + 1)) ?? -1

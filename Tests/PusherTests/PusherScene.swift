@@ -13,7 +13,7 @@ import Testing
 
 @testable import Pusher
 
-/// A Redis, a broker and an APNs of its own for each test.
+/// A Redis, a broker and an APNs for a single test.
 struct PusherScene: Sendable {
     let server: RedisServer
     let redis: RedisClient
@@ -109,7 +109,7 @@ struct PusherScene: Sendable {
         return String(repeating: "0", count: 64 - digits.count) + digits
     }
 
-    /// Registers a device as the gateway does, but for the record.
+    /// Registers a device as the gateway does, except for the record.
     @discardableResult
     func register(
         _ device: String, for order: String, token: Int, at milliseconds: Int64 = 1000
@@ -121,7 +121,7 @@ struct PusherScene: Sendable {
         return (key, record)
     }
 
-    /// A record of `waybill.orders`; the pusher does not look into its value.
+    /// A record of `waybill.orders`; the pusher does not parse its value.
     func changed(_ order: String, offset: Int64 = 0) throws -> KafkaRecord {
         KafkaRecord(
             topic: self.topics.orders, partition: 0, offset: offset, timestampMilliseconds: Self.noon * 1000,
@@ -132,19 +132,19 @@ struct PusherScene: Sendable {
         try await self.registrations.devices(of: [key.order])[0].contains { $0.device == key.device }
     }
 
-    /// The device tokens that APNs was asked to push to, in order.
+    /// The device tokens of all pushes sent to APNs, in order.
     func told() async throws -> [String] { try await self.apns.deliveries().deliveries.map(\.token) }
 
     func tombstones() async throws -> Int64 {
         try await self.admin.endOffsets(self.topics.registrations).values.reduce(0, +)
     }
 
-    /// The first records of `waybill.registrations`, at least so many.
+    /// The first records of `waybill.registrations`, at least this many.
     func publishedRegistrations(_ count: Int) async throws -> [KafkaRecord] {
         try await self.published(count, in: self.topics.registrations)
     }
 
-    /// What the first letters say: code and value.
+    /// The content of the first letters: code and value.
     func letters(_ count: Int) async throws -> [(code: String, value: JSON)] {
         try await self.published(count, in: self.topics.deadLetters).map { record in
             let code = record.headers.first { $0.name == "waybill-error" }?.value ?? []
@@ -180,7 +180,7 @@ struct PusherScene: Sendable {
 }
 
 extension MetricsRegistry {
-    /// The value of a counter, as Prometheus would read it.
+    /// The value of a counter, as read by Prometheus.
     func counter(_ series: String) -> Int64 {
         for line in self.text.split(separator: "\n") where line.hasPrefix("\(series) ") {
             return Int64(line.dropFirst(series.utf8.count + 1)) ?? -1
@@ -189,7 +189,7 @@ extension MetricsRegistry {
     }
 }
 
-/// Looks every few milliseconds until `condition` holds.
+/// Checks every few milliseconds until `condition` holds.
 func eventually(
     _ what: String, within patience: Duration = .seconds(30), _ condition: () async throws -> Bool
 ) async throws {

@@ -9,7 +9,7 @@ import Testing
 
 @testable import Pusher
 
-/// What Prometheus gets from a pusher that works.
+/// The metrics that Prometheus reads from a working pusher.
 @Suite struct PusherScrapeTests {
     /// Runs the service with its operations endpoint and lends the endpoint's port.
     private func serve(
@@ -63,7 +63,7 @@ import Testing
         try await PusherScene.run { scene in
             let directory = try TemporaryDirectory("pusher-scrape")
             for number in 0..<3 { try await scene.register("d\(number)", for: "o", token: number) }
-            // The second device is gone since the end of time; the third one's first answer is Apple's busy signal.
+            // The second device has always been gone; the third one's first answer is that APNs is busy.
             let gone = APNSSimulatorAnswer(410, "Unregistered", timestampEpochMilliseconds: PusherScene.noon * 1000)
             try await scene.apns.add(
                 APNSSimulatorFault(.answer(gone, delayMilliseconds: 0), token: PusherScene.token(1)))
@@ -89,7 +89,7 @@ import Testing
                     let series = try await scrape()
                     return series["waybill_pushes_total{\(credential),outcome=\"delivered\"}"] == 2
                         && series["waybill_push_tokens_retired_total{\(credential)}"] == 1
-                        // By the look at the client, which comes by itself.
+                        // From the sample of the client, which is taken periodically.
                         && series["waybill_apns_connections{\(credential),state=\"open\"}"] ?? 0 >= 1
                 }
                 try await scene.apns.add(
@@ -111,7 +111,7 @@ import Testing
                 #expect(series["waybill_apns_connected_total{\(credential)}"] ?? 0 >= 1)
                 #expect(series["waybill_apns_settings_changes_total{\(credential)}"] ?? 0 >= 1)
                 #expect(series["waybill_apns_queued{\(credential)}"] == 0)
-                // Nobody learns from metrics whom we told.
+                // Metrics must not reveal which devices were notified.
                 #expect(!series.keys.contains { $0.contains(PusherScene.token(1)) || $0.contains("PRIVATE") })
             }
         }

@@ -35,7 +35,7 @@ import Testing
             #expect(try await self.lag(scene, scene.admin) == 1)
             #expect(scene.pushes("dropped") == 0)
 
-            // Who comes next does it.
+            // The next owner does it.
             try await scene.apns.clearFaults()
             try await self.serve(scene, directory) { admin in
                 try await eventually("committed") { try await self.lag(scene, admin) == 0 }
@@ -44,7 +44,7 @@ import Testing
         }
     }
 
-    /// What the gateway publishes about a device that registered a minute after a change, and about one that came late.
+    /// The gateway's records about a device that registered a minute after a change, and about one that came late.
     @Test(.timeLimit(.minutes(2)))
     func whoRegistersSoonAfterAChangeIsToldByWayOfKafka() async throws {
         try await PusherScene.run { scene in
@@ -85,7 +85,7 @@ import Testing
         }
     }
 
-    /// Takes long because the outage must outlast the session of the group.
+    /// Takes long because the outage must last longer than the group's session.
     @Test(.timeLimit(.minutes(2)))
     func whatIsPublishedBeforeAndDuringAnOutageIsToldWhenKafkaIsBack() async throws {
         try await PusherScene.run { scene in

@@ -111,7 +111,7 @@ import Testing
         #expect(!"\(all.effective) \(settings.proxy.map { "\($0)" } ?? "")".contains("hunter"))
         #expect(
             all.effective.contains { $0.key == .apnsProxy && $0.value == "http://(redacted)@proxy.example:3128" })
-        // Neither when it is wrong, however it is wrong.
+        // Not for any kind of invalid value either.
         for url in [
             "http://me:hunter2@proxy", "me:hunter2@proxy:1", "http://me:hunter2@x@proxy:y", "http://hunter2@proxy:3128",
             "https://me:hunter2@proxy:3128", "http://me:hunter2%zz@proxy:1",

@@ -10,7 +10,7 @@ import Testing
         PushRetry(reason: "why", scope: scope, afterSeconds: after, cause: .answer(status: 503))
     }
 
-    /// The pauses until it gives up, at most `most`.
+    /// The pauses until it gives up, at most `most` of them.
     private static func pauses(
         _ retry: PushRetry, blame: Blame, most: Int, took: Duration = .zero, limits: RetrySchedule.Limits = Self.limits,
         random: (ClosedRange<Double>) -> Double = { $0.upperBound }
@@ -53,7 +53,7 @@ import Testing
         let short = RetrySchedule.Limits(attempts: 100, hold: .seconds(30))
         let pauses = Self.pauses(
             Self.retry(.service), blame: .notification, most: 100, took: .seconds(10), limits: short)
-        // 10 s, then 1 s and 10 s, then the rest up to 30 s, clipped from 2 s only where it would lie beyond.
+        // 10 s, then 1 s and 10 s, then the rest up to 30 s, cut from 2 s only if it would exceed the limit.
         #expect(pauses == [.seconds(1), .seconds(2)])
         let long = Self.pauses(
             Self.retry(.service), blame: .notification, most: 100, took: .seconds(31), limits: short)
@@ -80,10 +80,10 @@ import Testing
                 Self.retry(.service, after: 30), blame: .notification, most: 3, random: random)
             #expect(pauses.allSatisfy { $0 >= .seconds(30) && $0 < .seconds(33.01) })
         }
-        // A moment that lies before our own is no reason to hurry.
+        // A time earlier than our own does not shorten the pause.
         #expect(Self.pauses(Self.retry(.service, after: 1), blame: .nobody, most: 5).last == .seconds(16))
         #expect(Self.pauses(Self.retry(.service, after: -7), blame: .nobody, most: 1) == [.seconds(1)])
-        // Where nobody is given up the bound is a fixed one, or the hold limit.
+        // For failures without a count the bound is a fixed one, or the hold limit.
         for (hold, longest) in [(86_400, 300), (10, 10)] {
             let pauses = Self.pauses(
                 Self.retry(.service, after: 3600), blame: .nobody, most: 1,
@@ -126,7 +126,7 @@ import Testing
         #expect(fail(.notification) == .again(after: .seconds(1)))
         for _ in 0..<400 { _ = fail(.nobody) }
         #expect(schedule.held == .seconds(11) && schedule.counted == 1)
-        // Nor are the pauses that APNs' absence caused.
+        // Nor do the pauses caused by APNs' absence.
         #expect(fail(.notification) == .again(after: .seconds(30)))
         #expect(schedule.held == .seconds(51) && schedule.attempts == 402)
     }

@@ -10,7 +10,7 @@ import Testing
 
     private mutating func deliver(_ count: Int) { for _ in 0..<count { _ = self.breaker.delivered(now: self.now) } }
 
-    /// How many of some bad tokens are retired, each followed by a delivery if asked for.
+    /// The number of bad tokens that are retired, each followed by a delivery on request.
     private mutating func retired(of count: Int, deliveriesBetween: Int = 0) -> Int {
         var retired = 0
         for _ in 0..<count {
@@ -30,7 +30,7 @@ import Testing
     @Test mutating func aBadTokenIsRetiredWhileOthersAreDelivered() {
         self.deliver(1)
         #expect(self.breaker.refused(now: self.now) == .init(decision: .retire, change: nil))
-        // A quiet brand's proof is not forgotten over night.
+        // A quiet brand's proof is not forgotten overnight.
         self.now += .seconds(86_400)
         #expect(self.retired(of: 1) == 1)
     }
@@ -40,7 +40,7 @@ import Testing
         #expect(self.retired(of: TokenBreaker.alwaysAllowed) == TokenBreaker.alwaysAllowed)
         let ruling = self.breaker.refused(now: self.now)
         #expect(ruling == .init(decision: .keep(.open), change: .open(since: self.now)))
-        // The alarm is told once.
+        // The alarm is raised once.
         #expect(self.breaker.refused(now: self.now) == .init(decision: .keep(.open), change: nil))
         #expect(self.breaker.state.gauge == 1)
     }
@@ -82,7 +82,7 @@ import Testing
         self.deliver(1)
         _ = self.retired(of: 20)
         #expect(self.breaker.state.gauge == 1)
-        // The bad ones are out of sight exactly when the window has passed.
+        // The bad ones no longer count exactly when the window has passed.
         self.now += TokenBreaker.window - .milliseconds(1)
         #expect(self.breaker.delivered(now: self.now) == nil)
         self.now += .milliseconds(1)
