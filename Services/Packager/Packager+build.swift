@@ -93,16 +93,20 @@ extension Packager {
     ) throws -> ViewKeeper {
         let metrics = RestoreMetrics(factory: environment.metrics)
         let topics = environment.common.topics
+        let fleet = FleetBrands(view) {
+            Set(brands.groups(served: workshops.orderTypes).compactMap { try? OrderTypeIdentifier($0.name) })
+        }
         return ViewKeeper(
             view: view, ordersTopic: topics.orders, registrationsTopic: topics.registrations,
             reader: try KafkaReader(environment.kafka),
             orders: OrderRestorer(
-                store: store, workshops: { workshops.current }, isAwaited: { brands.reasonToAwait($0) != nil },
-                shelf: shelf, metrics: metrics, logger: environment.logger),
+                store: store, workshops: { workshops.current },
+                isAwaited: { brands.reasonToAwait($0) != nil || fleet.knows($0) }, shelf: shelf, metrics: metrics,
+                logger: environment.logger),
             registrations: RegistrationRestorer(
                 registrations: Registrations(redis: view.redis), metrics: metrics, logger: environment.logger),
             metrics: metrics, readiness: environment.readiness, logger: environment.logger, wakes: wakes,
-            awaited: awaited)
+            awaited: awaited, fleet: fleet)
     }
 }
 

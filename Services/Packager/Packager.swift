@@ -7,7 +7,8 @@ struct Packager: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "waybill-packager",
         abstract: "Turns order changes on Kafka into signed packages in Redis.",
-        subcommands: [RunCommand.self, ResignCommand.self, DeadLettersCommand.self], defaultSubcommand: RunCommand.self)
+        subcommands: [RunCommand.self, ResignCommand.self, RestoreCommand.self, DeadLettersCommand.self],
+        defaultSubcommand: RunCommand.self)
 }
 
 /// The service itself, which is what runs when no command is named.

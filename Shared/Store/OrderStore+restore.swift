@@ -77,7 +77,8 @@ extension OrderStore {
         case .removed(let state): write = Write(state: state, expectedRevision: 0, content: .removal)
         case .forgotten(let key, let milliseconds):
             return RedisInvocation(
-                StoreScripts.forgetOrder, keys: [StoreKeys.order(key)], arguments: [.integer(milliseconds)])
+                StoreScripts.forgetOrder, keys: [StoreKeys.order(key), StoreKeys.gone(key)],
+                arguments: [.integer(milliseconds), .integer(Self.goneSeconds)])
         }
         return RedisInvocation(
             StoreScripts.restoreOrder, keys: [StoreKeys.order(write.state.key), StoreKeys.gone(write.state.key)],

@@ -3,8 +3,9 @@ import Redis
 
 /// The jobs of a restoring, shared by all packagers: each is assigned to one for the duration of its lease.
 ///
-/// A worker that dies loses its lease, and the job is continued from its last noted position. If the data in Redis is
-/// lost again, the board is lost with it and everything starts over.
+/// Packagers of a version that reads forwards use another board under the same plan, so that neither takes the progress
+/// of the other for its own. A worker that dies loses its lease, and the job is continued from its last noted position.
+/// If the data in Redis is lost again, the board is lost with it and everything starts over.
 public struct RestoreBoard: Sendable {
     private let view: View
     private let key: String
@@ -19,32 +20,32 @@ public struct RestoreBoard: Sendable {
     public struct Job: Hashable, Sendable {
         /// `<topic>/<partition>`
         public let name: String
-        public let from: Int64
+        public var from: Int64
         /// The offset to end at.
         public var to: Int64
-        /// The offset to continue from.
-        public var next: Int64
+        /// The number of offsets that are done. Orders are read from the end of their partition backwards, so that the
+        /// newest come first; registrations from the beginning.
+        public var done: Int64 = 0
         public var isDone = false
-        /// Types with orders that could not be restored; the first of these orders is at `next`.
-        public var awaited: Set<OrderTypeIdentifier> = []
+        /// Orders that could not be restored.
+        public var awaited: AwaitedOrders?
 
         public init(name: String, from: Int64, to: Int64) {
             self.name = name
             self.from = max(0, from)
             self.to = max(self.from, to)
-            self.next = self.from
         }
 
         init?(name: String, _ value: String) {
             let parts = value.split(separator: ":", omittingEmptySubsequences: false)
-            guard parts.count == 5, let from = Int64(parts[0]), let to = Int64(parts[1]), let next = Int64(parts[2])
+            guard parts.count == 5, let from = Int64(parts[0]), let to = Int64(parts[1]), let done = Int64(parts[2])
             else { return nil }
             self.init(name: name, from: from, to: to)
-            self.next = next
+            self.done = done
             self.isDone = parts[4] == "done"
         }
 
-        var text: String { "\(self.from):\(self.to):\(self.next):0:\(self.isDone ? "done" : "")" }
+        var text: String { "\(self.from):\(self.to):\(self.done):0:\(self.isDone ? "done" : "")" }
     }
 
     /// The suffix of the field, after the name of a job, for its awaited types. No topic has it in its name.
@@ -82,38 +83,46 @@ public struct RestoreBoard: Sendable {
         let values = (reply.array ?? []).map { $0.text ?? "" }
         var found: String?
         var jobs: [Job] = []
-        var awaited: [String: Set<OrderTypeIdentifier>] = [:]
+        var awaited: [String: AwaitedOrders] = [:]
         for index in stride(from: 0, to: values.count - 1, by: 2) {
             if values[index] == "plan" {
                 found = values[index + 1]
             } else if values[index].hasSuffix(Self.awaitedSuffix) {
-                let types = values[index + 1].split(separator: ",").compactMap { try? OrderTypeIdentifier(String($0)) }
-                awaited[String(values[index].dropLast(Self.awaitedSuffix.count))] = Set(types)
+                awaited[String(values[index].dropLast(Self.awaitedSuffix.count))] = AwaitedOrders(
+                    text: values[index + 1])
             } else if let job = Job(name: values[index], values[index + 1]) {
                 jobs.append(job)
             }
         }
-        for index in jobs.indices { jobs[index].awaited = awaited[jobs[index].name] ?? [] }
+        for index in jobs.indices { jobs[index].awaited = awaited[jobs[index].name] }
         return found == plan ? jobs : nil
     }
 
-    /// Claims a job.
+    /// Claims the job with the least progress.
     ///
-    /// - Parameter owner: letters and digits, unique.
-    public func claim(of plan: String, by owner: String, lease: Duration) async throws(StoreError) -> Claim {
+    /// - Parameters:
+    ///   - owner: letters and digits, unique.
+    ///   - topic: its jobs come before all others until so many offsets of each are done.
+    public func claim(
+        of plan: String, by owner: String, lease: Duration, first topic: (name: String, offsets: Int64) = ("", 0)
+    ) async throws(StoreError) -> Claim {
         let reply = try await self.view.run(
             [
                 RedisInvocation(
                     StoreScripts.claimJob, keys: [self.key],
-                    arguments: [.string(plan), .string(owner), .integer(lease.wholeMilliseconds)])
+                    arguments: [
+                        .string(plan), .string(owner), .integer(lease.wholeMilliseconds), .string("\(topic.name)/"),
+                        .integer(topic.offsets), .string(Self.awaitedSuffix),
+                    ])
             ], "claiming a job"
         ).first
         if let count = reply?.integer { return count < 0 ? .over : count == 0 ? .allDone : .wait }
-        guard let parts = reply?.array, parts.count == 4, let name = parts[0].text, let from = parts[1].integer,
-            let to = parts[2].integer, let next = parts[3].integer
+        guard let parts = reply?.array, parts.count == 5, let name = parts[0].text, let from = parts[1].integer,
+            let to = parts[2].integer, let done = parts[3].integer
         else { throw StoreError(.unavailable, "claiming a job: an unexpected reply") }
         var job = Job(name: name, from: from, to: to)
-        job.next = next
+        job.done = done
+        job.awaited = parts[4].text.flatMap { AwaitedOrders(text: $0) }
         return .job(job)
     }
 
@@ -144,10 +153,9 @@ public struct RestoreBoard: Sendable {
                 RedisInvocation(
                     StoreScripts.noteJob, keys: [self.key],
                     arguments: [
-                        .string(plan), .string(job.name), .string(owner), .integer(job.next), .integer(job.to),
-                        .integer(lease.wholeMilliseconds), .string(next),
-                        .string(job.awaited.map(\.rawValue).sorted().joined(separator: ",")),
-                        .string(job.name + Self.awaitedSuffix),
+                        .string(plan), .string(job.name), .string(owner), .integer(job.done), .integer(job.to),
+                        .integer(lease.wholeMilliseconds), .string(next), .string(job.awaited?.text ?? ""),
+                        .string(job.name + Self.awaitedSuffix), .integer(job.from),
                     ])
             ], "noting a job")
         return reply.first?.integer == 1

@@ -31,6 +31,8 @@ enum StoreKeys {
     static func stamps(_ device: DeviceTag) -> String { "waybill:listed-stamps:{\(device.text)}" }
     /// The device's counterpart of an order's ends.
     static func ended(_ device: DeviceTag) -> String { "waybill:listed-ended:{\(device.text)}" }
+    /// The prefix of the keys of all orders.
+    static let anyOrder = "waybill:order:{"
     /// The prefix of the keys of a type's orders.
     static func orders(_ type: OrderTypeIdentifier) -> (prefix: String, suffix: String) {
         ("waybill:order:{\(type)/", "}")
@@ -59,10 +61,14 @@ enum StoreKeys {
     static func tails(_ anchor: String?) -> String { Self.anchored("waybill:view:2:tails", anchor) }
     /// The restoring in progress: `<plan>:<history of the server>`.
     static func plan(_ anchor: String?) -> String { Self.anchored("waybill:view:2:plan", anchor) }
+    /// The value of `plan`, if the server had no order when that began: all of its orders are then as Kafka has them.
+    static func fresh(_ anchor: String?) -> String { Self.anchored("waybill:view:2:fresh", anchor) }
     /// A hash: `plan` and, per partition that is read, its owner and progress.
-    static let jobs = "waybill:view:2:{jobs}"
+    static let jobs = "waybill:view:2:ranges:{jobs}"
     /// The same for the orders of one type.
-    static func jobs(_ type: OrderTypeIdentifier) -> String { "waybill:view:2:orders:{\(type)}" }
+    static func jobs(_ type: OrderTypeIdentifier) -> String { "waybill:view:2:ranges:{\(type)}" }
+    /// A hash: packager -> `<millisecond of the store's clock>:<type>,<type>`, the brands that it has.
+    static let brands = "waybill:view:2:{brands}"
 
     static func anchored(_ key: String, _ anchor: String?) -> String {
         anchor.map { "\(key):{\($0)}" } ?? key

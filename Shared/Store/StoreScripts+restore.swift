@@ -28,9 +28,10 @@ extension StoreScripts {
 
     /// Reads the whole state of the view.
     ///
-    /// KEYS: epoch, plan, tails, epoch and tails of the earlier format.
+    /// KEYS: epoch, plan, tails, epoch and tails of the earlier format, fresh.
     /// Returns the epoch, 1 if it is of this history, the plan if it is, the tails, the history, 1 if the tails are
-    /// those of the earlier format: there are no others, and its view is complete.
+    /// those of the earlier format: there are no others, and its view is complete; 1 if there was no order when the
+    /// plan began.
     static let look = RedisScript(
         Self.history + """
             local epoch = redis.call('GET', KEYS[1])
@@ -41,33 +42,52 @@ extension StoreScripts {
             end
             return {
               epoch or '', isHere(epoch) and 1 or 0,
-              isHere(plan) and string.match(plan, '^(.*):') or '', tails, history(), isEarlier
+              isHere(plan) and string.match(plan, '^(.*):') or '', tails, history(), isEarlier,
+              plan and plan == redis.call('GET', KEYS[6]) and 1 or 0
             }
             """)
 
     /// Marks the view as incomplete, and sets the plan under which it is restored.
     ///
-    /// KEYS: epoch, plan. ARGV: the plan to begin if there is none, the epoch that was seen, empty for none. Returns
-    /// the active plan; nil if the view was completed meanwhile.
+    /// An empty server is told from one that fell back by its keys: it has few, and no order among them. Nothing that
+    /// is restored into it, the newest version of each order first, is older than what devices have.
+    /// KEYS: epoch, plan, fresh. ARGV: the plan to begin if there is none, the epoch that was seen, empty for none, the
+    /// prefix of the keys of orders.
+    /// Returns the active plan; nil if the view was completed meanwhile.
     static let beginRestore = RedisScript(
         Self.history + """
+            local function hasOrders()
+              local cursor = '0'
+              for _ = 1, 5 do
+                local page = redis.call('SCAN', cursor, 'COUNT', 1000)
+                cursor = page[1]
+                for _, key in ipairs(page[2]) do
+                  if string.sub(key, 1, #ARGV[3]) == ARGV[3] then return true end
+                end
+                if cursor == '0' then return false end
+              end
+              return true
+            end
             local epoch = redis.call('GET', KEYS[1])
             if epoch and epoch ~= ARGV[2] and isHere(epoch) then return false end
             local plan = redis.call('GET', KEYS[2])
             redis.call('DEL', KEYS[1])
             if isHere(plan) then return string.match(plan, '^(.*):') end
-            redis.call('SET', KEYS[2], ARGV[1] .. ':' .. history())
+            local value = ARGV[1] .. ':' .. history()
+            if hasOrders() then redis.call('DEL', KEYS[3]) else redis.call('SET', KEYS[3], value) end
+            redis.call('SET', KEYS[2], value)
             return ARGV[1]
             """)
 
     /// Marks the view as complete, if nothing happened to it since its restoring began.
     ///
-    /// KEYS: epoch, plan, tails. ARGV: plan, new epoch, then field, offset, … of the tails. Returns 1 if so, else 0.
+    /// KEYS: epoch, plan, tails, fresh. ARGV: plan, new epoch, then field, offset, … of the tails.
+    /// Returns 1 if so, else 0.
     static let completeRestore = RedisScript(
         Self.history + """
             local here = history()
             if redis.call('GET', KEYS[2]) ~= ARGV[1] .. ':' .. here then return 0 end
-            redis.call('DEL', KEYS[2], KEYS[3])
+            redis.call('DEL', KEYS[2], KEYS[3], KEYS[4])
             for index = 3, #ARGV, 2 do redis.call('HSET', KEYS[3], ARGV[index], ARGV[index + 1]) end
             redis.call('SET', KEYS[1], ARGV[2] .. ':' .. here)
             return 1
@@ -106,10 +126,13 @@ extension StoreScripts {
     /// ahead of this one's.
     /// KEYS: as for `write`. ARGV: version, modification second, mode, seconds to keep a removed order, the last
     /// millisecond at which it may be written (0: any), then field, value, …
-    /// Returns 1 if written, 0 if the stored order is as new; an error `OOM` if Redis is full and the order would grow.
+    /// Returns 1 if written, 0 if the stored order is as new, or the order was forgotten after this; an error `OOM` when
+    /// Redis is full and the order would grow.
     static let restoreOrder = RedisScript(
         Self.put + """
             local version, modified = tonumber(ARGV[1]), tonumber(ARGV[2])
+            local gone = tonumber(redis.call('GET', KEYS[2]) or '')
+            if gone and modified * 1000 <= gone then return 0 end
             local last, revision = 0, 0
             local unannounced, isTrace = false, false
             local kind = redis.call('TYPE', KEYS[1]).ok
@@ -133,24 +156,30 @@ extension StoreScripts {
             return put(fields, 6, unannounced, isTrace, ARGV[3] == 'removal' and ARGV[4])
             """)
 
-    /// Deletes an order for a removal of which only the time is known.
+    /// Deletes an order for a removal of which only the time is known, and leaves a mark, so that an older record that
+    /// is read later does not restore it.
     ///
-    /// KEYS: the order. ARGV: the removal's millisecond. Returns 1 if it was deleted, else 0.
+    /// KEYS: as for `write`. ARGV: the removal's millisecond, seconds to keep the mark. Returns 1 if an order was
+    /// deleted, else 0.
     static let forgetOrder = RedisScript(
         """
         if redis.call('TYPE', KEYS[1]).ok == 'hash' then
           local standing = redis.call('HMGET', KEYS[1], 'modified', 'removed')
           if standing[2] == '1' or (tonumber(standing[1] or '') or 0) * 1000 > tonumber(ARGV[1]) then return 0 end
         end
-        return redis.call('DEL', KEYS[1])
+        local count = redis.call('DEL', KEYS[1])
+        if (tonumber(redis.call('GET', KEYS[2]) or '') or 0) < tonumber(ARGV[1]) then
+          redis.call('SET', KEYS[2], ARGV[1], 'EX', ARGV[2])
+        end
+        return count
         """)
 }
 
 // MARK: Jobs
 
-/// The jobs of a restoring are in one hash: `plan`, and per job `<from>:<to>:<next>:<lease ends>:<owner>`, with the
-/// owner `done` for finished ones; beside it `<job>#awaited` with types, if orders of it are awaited. Times are
-/// milliseconds of the server's clock.
+/// The jobs of a restoring are in one hash: `plan`, and per job `<from>:<to>:<done>:<lease ends>:<owner>`, with the
+/// owner `done` for finished ones; beside it `<job>#awaited` with offset and types, if orders of it are awaited.
+/// Times are milliseconds of the server's clock.
 extension StoreScripts {
     static let clock = """
         local time = redis.call('TIME')
@@ -170,42 +199,47 @@ extension StoreScripts {
         return 1
         """)
 
-    /// Claims a job without an owner.
+    /// Claims the job without an owner that has the least progress.
     ///
-    /// KEYS: jobs. ARGV: plan, owner, milliseconds of the lease. Returns job, from, to, next; or the number of open
-    /// jobs, all assigned to others; -1 if the plan is another.
+    /// KEYS: jobs. ARGV: plan, owner, milliseconds of the lease, the prefix of jobs that come first, the number of
+    /// offsets up to which they do, the suffix of the field of awaited orders.
+    /// Returns job, from, to, done, awaited; or the number of open jobs, all assigned to others; -1 if the
+    /// plan is another.
     static let claimJob = RedisScript(
         Self.clock + """
             if redis.call('HGET', KEYS[1], 'plan') ~= ARGV[1] then return -1 end
             local all = redis.call('HGETALL', KEYS[1])
-            local open = 0
+            local open, least, found = 0, nil, nil
             for index = 1, #all, 2 do
-              local from, to, next, lease, owner = string.match(all[index + 1], '^(%d+):(%d+):(%d+):(%d+):(%w*)$')
+              local from, to, done, lease, owner = string.match(all[index + 1], '^(%d+):(%d+):(%d+):(%d+):(%w*)$')
               if from and owner ~= 'done' then
                 open = open + 1
-                if tonumber(lease) <= now then
-                  redis.call('HSET', KEYS[1], all[index],
-                    string.format('%s:%s:%s:%.0f:%s', from, to, next, now + ARGV[3], ARGV[2]))
-                  return {all[index], from, to, next}
+                local weight = tonumber(done)
+                if string.sub(all[index], 1, #ARGV[4]) ~= ARGV[4] then weight = weight + ARGV[5] end
+                if tonumber(lease) <= now and (not least or weight < least) then
+                  least, found = weight, {all[index], from, to, done}
                 end
               end
             end
-            return open
+            if not found then return open end
+            redis.call('HSET', KEYS[1], found[1],
+              string.format('%s:%s:%s:%.0f:%s', found[2], found[3], found[4], now + ARGV[3], ARGV[2]))
+            found[5] = redis.call('HGET', KEYS[1], found[1] .. ARGV[6]) or ''
+            return found
             """)
 
     /// Notes the progress of a job.
     ///
-    /// KEYS: jobs. ARGV: plan, job, owner, next, to, milliseconds of the lease, owner from this call on, the types that
-    /// are awaited, the field of these.
+    /// KEYS: jobs. ARGV: plan, job, owner, done, to, milliseconds of the lease, owner from this call on, the orders
+    /// that are awaited, the field of these, from.
     /// Returns 1, or 0 if another owner has the job by now.
     static let noteJob = RedisScript(
         Self.clock + """
             if redis.call('HGET', KEYS[1], 'plan') ~= ARGV[1] then return 0 end
-            local from, owner = string.match(
-              redis.call('HGET', KEYS[1], ARGV[2]) or '', '^(%d+):%d+:%d+:%d+:(%w*)$')
+            local owner = string.match(redis.call('HGET', KEYS[1], ARGV[2]) or '', '^%d+:%d+:%d+:%d+:(%w*)$')
             if owner ~= ARGV[3] then return 0 end
             redis.call('HSET', KEYS[1], ARGV[2],
-              string.format('%s:%s:%s:%.0f:%s', from, ARGV[5], ARGV[4], now + ARGV[6], ARGV[7]))
+              string.format('%s:%s:%s:%.0f:%s', ARGV[10], ARGV[5], ARGV[4], now + ARGV[6], ARGV[7]))
             if ARGV[8] ~= '' then
               redis.call('HSET', KEYS[1], ARGV[9], ARGV[8])
             else

@@ -49,12 +49,15 @@ public struct View: Sendable {
         /// True if the tails are those of a view of the earlier format: they then say nothing about registrations,
         /// which have other keys there.
         public let isEarlier: Bool
+        /// True while a server is restored that had no order at the beginning: its orders may be served, since they are
+        /// the newest that Kafka has.
+        public let isFresh: Bool
         /// Types with orders that may be missing though the view is complete: their brands could not be loaded.
         public var awaited: Set<OrderTypeIdentifier> { self.epoch.map { ViewEpoch.awaited(in: $0) } ?? [] }
 
         public init(
             anchor: String? = nil, epoch: String?, isHere: Bool, plan: String?, history: String = "",
-            tails: [String: Int64] = [:], isEarlier: Bool = false
+            tails: [String: Int64] = [:], isEarlier: Bool = false, isFresh: Bool = false
         ) {
             self.anchor = anchor
             self.epoch = epoch
@@ -63,6 +66,7 @@ public struct View: Sendable {
             self.history = history
             self.tails = tails
             self.isEarlier = isEarlier
+            self.isFresh = isFresh && plan != nil
         }
 
         /// The offsets from which to restore.
@@ -80,19 +84,19 @@ public struct View: Sendable {
                 RedisInvocation(
                     StoreScripts.look,
                     keys: [StoreKeys.epoch($0), StoreKeys.plan($0), StoreKeys.tails($0)]
-                        + [EarlierFormat.epoch($0), EarlierFormat.tails($0)],
+                        + [EarlierFormat.epoch($0), EarlierFormat.tails($0), StoreKeys.fresh($0)],
                     arguments: [])
             }, "looking at the view")
         var found: [Place] = []
         for (anchor, reply) in zip(places, replies) {
-            guard let parts = reply.array, parts.count == 6, let epoch = parts[0].text, let plan = parts[2].text,
+            guard let parts = reply.array, parts.count == 7, let epoch = parts[0].text, let plan = parts[2].text,
                 let tails = parts[3].array, let history = parts[4].text
             else { throw StoreError(.unavailable, "looking at the view: an unexpected reply") }
             found.append(
                 Place(
                     anchor: anchor, epoch: epoch.isEmpty ? nil : epoch, isHere: parts[1].integer == 1,
                     plan: plan.isEmpty ? nil : plan, history: history, tails: Self.offsets(tails),
-                    isEarlier: parts[5].integer == 1))
+                    isEarlier: parts[5].integer == 1, isFresh: parts[6].integer == 1))
         }
         return found
     }
@@ -119,8 +123,11 @@ public struct View: Sendable {
             let reply = try await self.run(
                 [
                     RedisInvocation(
-                        StoreScripts.beginRestore, keys: [StoreKeys.epoch(place.anchor), StoreKeys.plan(place.anchor)],
-                        arguments: [.string(plan), .string(place.epoch ?? "")])
+                        StoreScripts.beginRestore,
+                        keys: [
+                            StoreKeys.epoch(place.anchor), StoreKeys.plan(place.anchor), StoreKeys.fresh(place.anchor),
+                        ],
+                        arguments: [.string(plan), .string(place.epoch ?? ""), .string(StoreKeys.anyOrder)])
                 ], "beginning to restore")
             guard let text = reply.first?.text else { return nil }
             plan = text
@@ -142,7 +149,8 @@ public struct View: Sendable {
         let replies = try await self.run(
             self.places.map {
                 RedisInvocation(
-                    StoreScripts.completeRestore, keys: [StoreKeys.epoch($0), StoreKeys.plan($0), StoreKeys.tails($0)],
+                    StoreScripts.completeRestore,
+                    keys: [StoreKeys.epoch($0), StoreKeys.plan($0), StoreKeys.tails($0), StoreKeys.fresh($0)],
                     arguments: [.string(plan), .string(ViewEpoch.text(epoch, awaiting: types))] + pairs)
             }, "completing the view")
         return replies.allSatisfy { $0.integer == 1 }

@@ -208,6 +208,40 @@ import Testing
         }
     }
 
+    /// A packager whose mount lacks the folder of a brand takes jobs as well; it hears from the others of the brand.
+    @Test func aPackagerThatLacksABrandDoesNotDropItsOrders() async throws {
+        try await Fleet.run(partitions: 16) { fleet in
+            let second = try Second(fleet)
+            let names = (0..<64).map { "o\($0)" }
+            let theirs = try names.map { try OrderKey("\(Self.second)/\($0)") }
+            let stale = fleet.directory.path("stale")
+            _ = try fleet.settings()
+            try FileManager.default.copyItem(atPath: fleet.directory.path("brands"), toPath: stale)
+            try FileManager.default.removeItem(atPath: "\(stale)/second")
+            try await fleet.working([try fleet.member()]) {
+                try await self.publish(fleet, Self.second, names)
+                try await fleet.settle()
+            }
+            let before = try await fleet.content(theirs, [])
+            #expect(before.states.count == 64 && FileManager.default.fileExists(atPath: second.folder))
+            let members = try [fleet.member(["WAYBILL_BRANDS": stale]), fleet.member()]
+            try await fleet.working(members) {
+                // So that either has seen the other.
+                try await eventually("ready") { members.allSatisfy(\.isReady) }
+                for round in 0..<3 {
+                    _ = try await fleet.redis.send(RedisCommand("FLUSHALL"))
+                    try await eventually("restored", within: .seconds(60)) {
+                        guard try await self.awaited(fleet) == [] else { return false }
+                        return try await self.standing(fleet, theirs) == 64
+                    }
+                    #expect(try await fleet.content(theirs, []) == before, "round \(round)")
+                }
+                // Only if the one that lacks it never had a job, this says nothing.
+                #expect(members[0].metrics.counter("waybill_restore_records_total") > 0)
+            }
+        }
+    }
+
     /// Starts a packager that finds the brand damaged and Redis empty, mends the brand, and stops the packager amid the
     /// orders of that brand. It may be too fast; then it is done once more.
     private func stopAmidRestoring(_ fleet: Fleet, _ second: Second, _ orders: [OrderKey]) async throws -> ChildProcess

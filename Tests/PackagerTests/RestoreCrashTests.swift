@@ -34,8 +34,8 @@ import Testing
 
     /// Who has jobs in hand that are not done.
     private func owners(_ fleet: Fleet) async throws -> Set<String> {
-        let reply = try await fleet.redis.send(RedisCommand("HVALS", "waybill:view:2:{jobs}"))
-        // <from>:<to>:<next>:<lease>:<owner>, the owner beginning with 32 letters that its process has alone.
+        let reply = try await fleet.redis.send(RedisCommand("HVALS", "waybill:view:2:ranges:{jobs}"))
+        // <from>:<to>:<done>:<lease>:<owner>, the owner beginning with 32 letters that its process has alone.
         return Set(
             (reply.array ?? []).compactMap { value in
                 let parts = (value.text ?? "").split(separator: ":", omittingEmptySubsequences: false)

@@ -168,6 +168,47 @@ import Testing
         }
     }
 
+    /// A new server in the place of one that was lost. Packagers that restore it are played by the test.
+    @Test func theOrdersThatAreBackAlreadyAreServed() async throws {
+        try await Fleet.run { fleet in
+            let orders = try (0..<2).map { try ChangeLog.key("o\($0)") }
+            let requests = Requests(orders: orders, secrets: try BrandFixture.secrets())
+            let store = OrderStore(redis: fleet.redis)
+            let reserved = try ReservedPort()
+            defer { reserved.release() }
+
+            let port = reserved.number
+            let gateway = try fleet.child("waybill-gateway", ["WAYBILL_LISTEN": "127.0.0.1:\(port)"])
+            try await fleet.working([try fleet.member()]) {
+                try await fleet.publish(
+                    orders.map { ("order.replaced", $0.order.rawValue, "first \($0)", ChangeLog.document("1")) })
+                try await fleet.settle()
+                try await gateway.line { $0.contains("listening") && $0.contains(":\(port)") }
+                #expect(try await RawConnection.once(port: port, requests.fetch(0)).status == 200)
+            }
+            let state = try #require(try await store.orders([orders[0]])[0].get()).state
+            await fleet.server.kill()
+            try await fleet.server.restart()
+
+            func status(_ number: Int, token: String? = nil) async throws -> Int {
+                try await RawConnection.once(port: port, requests.fetch(number, token: token)).status
+            }
+            #expect(try await status(0) == 503)
+            let view = View(redis: fleet.redis)
+            try await eventually("begun") {
+                guard let places = try? await view.look() else { return false }
+                return try await view.begin("plan", seen: places) != nil
+            }
+            let package = OrderStore.StoredPackage(head: [1], assets: [], tail: [2], entityTag: "e")
+            #expect(try await store.restore([.version(state, package)]) == 1)
+            try await eventually("served") { try await status(0) == 200 }
+            #expect(try await status(1) == 503, "it may exist")
+            #expect(try await status(1, token: "not-the-token-of-it") == 503)
+            #expect(try await status(0, token: "not-the-token-of-it") == 503, "nobody counts as guessing")
+            #expect(await gateway.stop(grace: .seconds(20)) == .code(0))
+        }
+    }
+
     /// Empties Redis while changes come, and returns when all are served again.
     private func lose(_ fleet: Fleet, _ orders: [OrderKey], _ round: Int, _ crowd: Crowd) async throws {
         async let load: Void = fleet.publish(

@@ -34,7 +34,7 @@ import Testing
         #expect(from([["orders/0": 91]]) == 10, "a topic that was made anew")
         let jobs = RestorePlan.jobs(bounds, tails: [["orders/0": 90]])
         #expect(jobs.map(\.isDone) == [true, true], "there is nothing to read")
-        #expect(RestorePlan.tails(jobs) == ["orders/0": 90, "orders/1": 0])
+        #expect(RestorePlan.tails(jobs, awaiting: []) == ["orders/0": 90, "orders/1": 0])
         #expect(RestorePlan.partition("a/b/7").map { "\($0.topic) \($0.partition)" } == "a/b 7")
         #expect(RestorePlan.partition("nothing") == nil && RestorePlan.partition("a/x") == nil)
     }
@@ -111,13 +111,37 @@ import Testing
 
     @Test func anAwaitedOrderHoldsTheTailOfItsPartitionAlone() throws {
         var jobs = (0..<3).map { RestoreBoard.Job(name: "o/\($0)", from: 0, to: 9) }
-        for index in jobs.indices { (jobs[index].isDone, jobs[index].next) = (true, 9) }
-        jobs[1].next = 4
-        jobs[1].awaited = [try OrderTypeIdentifier("order.com.example.second")]
-        let tails = RestorePlan.tails(jobs)
+        for index in jobs.indices { (jobs[index].isDone, jobs[index].done) = (true, 9) }
+        let type = try OrderTypeIdentifier("order.com.example.second")
+        jobs[1].awaited = AwaitedOrders(offset: 4, types: [type])
+        jobs[2].awaited = AwaitedOrders(offset: 2, types: [try OrderTypeIdentifier("order.com.example.gone")])
+        let tails = RestorePlan.tails(jobs, awaiting: [type])
         #expect(tails == ["o/0": 9, "o/1": 4, "o/2": 9])
         let certain: [String: Int64] = ["o/0": 20, "o/1": 20, "o/2": 20, "r/0": 20]
         let places = [tails, ["o/0": 7, "o/1": 5]]
         #expect(RestorePlan.tails(certain, holding: "o", as: places) == ["o/0": 7, "o/1": 4, "r/0": 20])
+    }
+
+    @Test func ofARangeTheNewestRecordsAreKept() {
+        func record(_ offset: Int64, bytes: Int) -> KafkaRecord {
+            KafkaRecord(
+                topic: "o", partition: 0, offset: offset, timestampMilliseconds: 0, key: [1],
+                value: [UInt8](repeating: 0, count: bytes))
+        }
+        var range = NewestRecords(from: 10)
+        range.append([record(12, bytes: 10), record(15, bytes: 10)])
+        #expect(range.from == 10 && range.records.map(\.offset) == [12, 15])
+        range.append([record(20, bytes: NewestRecords.limit / 2), record(21, bytes: NewestRecords.limit / 2 - 1000)])
+        #expect(range.from == 10 && range.records.count == 4)
+        range.append([record(30, bytes: 1000)])
+        #expect(range.from == 21 && range.records.map(\.offset) == [21, 30])
+        range.append([record(31, bytes: NewestRecords.limit + 1)])
+        #expect(range.from == 31 && range.records.map(\.offset) == [31], "one alone may be larger")
+
+        #expect(RangeSizes.size(offsets: 256, records: 256, bytes: 1000) == 1000)
+        #expect(RangeSizes.size(offsets: 256, records: 3, bytes: 1000) == 2048, "gaps")
+        #expect(RangeSizes.size(offsets: 1000, records: 1000, bytes: 2 * NewestRecords.limit) == 500, "large orders")
+        #expect(RangeSizes.size(offsets: 1, records: 1, bytes: 2 * NewestRecords.limit) == 8)
+        #expect(RangeSizes.size(offsets: 1 << 20, records: 0, bytes: 0) == 1 << 20)
     }
 }

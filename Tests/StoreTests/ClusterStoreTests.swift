@@ -163,10 +163,11 @@ import Testing
             Issue.record("nobody has the job")
             return
         }
-        (job.next, job.isDone) = (9, true)
+        (job.done, job.isDone) = (9, true)
         #expect(try await board.keep(job, of: plan, by: "me", lease: .seconds(60)))
         #expect(try await view.complete(plan, epoch: "e", tails: ["t/0": 9]))
         try await board.forget(plan)
+        #expect(try await view.announce([try OrderTypeIdentifier(orderType)], as: "me").keys.sorted() == ["me"])
         let epochs = try await watch.known()
         try await watch.confirm(epochs)
         let store = OrderStore(redis: bench.redis, view: watch)

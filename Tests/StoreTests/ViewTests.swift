@@ -31,6 +31,33 @@ import Testing
         }
     }
 
+    @Test func aServerWithoutAnOrderIsToldFromOneThatFellBack() async throws {
+        try await StoreBench.with { bench in
+            let view = View(redis: bench.redis)
+            try await bench.raw("SET", "waybill:anything", "else")
+            _ = try await view.begin("a", seen: try await view.look())
+            #expect(try await view.look()[0].isFresh)
+            _ = try await bench.store.restore([.version(try state("1", version: 3), somePackage)])
+            #expect(try await view.look()[0].isFresh, "what was restored since does not matter")
+            #expect(try await view.begin("b", seen: try await view.look()) == "a")
+            #expect(try await view.look()[0].isFresh)
+            #expect(try await view.complete("a", epoch: "x", tails: [:]))
+            #expect(try await !view.look()[0].isFresh)
+            // Another restoring finds orders.
+            try await bench.raw("DEL", StoreKeys.epoch(nil))
+            _ = try await view.begin("c", seen: try await view.look())
+            #expect(try await !view.look()[0].isFresh)
+            // One that was interrupted leaves some of them behind.
+            try await bench.raw("FLUSHALL")
+            _ = try await view.begin("d", seen: try await view.look())
+            _ = try await bench.store.restore([.version(try state("1", version: 3), somePackage)])
+            try await bench.raw("SET", StoreKeys.plan(nil), "d:0123456789abcdef0123456789abcdef01234567")
+            #expect(try await !view.look()[0].isFresh)
+            _ = try await view.begin("e", seen: try await view.look())
+            #expect(try await !view.look()[0].isFresh)
+        }
+    }
+
     @Test func aFlushInTheMiddleOfARestoringLeavesTheViewIncomplete() async throws {
         try await StoreBench.with { bench in
             let view = View(redis: bench.redis)

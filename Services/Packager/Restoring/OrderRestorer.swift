@@ -11,14 +11,19 @@ import Store
 ///
 /// Nothing is published, and to devices nothing changed. Doing it again is safe: what stands is skipped.
 struct OrderRestorer: Sendable {
+    /// Orders that are read into trees and packaged at once.
+    private static let sliceRecords = 256
+
     let store: OrderStore
     /// The brands' workshops as they are now.
     let workshops: @Sendable () -> [OrderTypeIdentifier: OrderWorkshop]
-    /// Whether there is a brand for an order type that cannot be loaded now.
+    /// Whether there is a brand for an order type that cannot be loaded now, or that another packager has.
     let isAwaited: @Sendable (OrderTypeIdentifier) -> Bool
     let shelf: PictureShelf?
     let metrics: RestoreMetrics
     let logger: Logger
+    /// Called with how many orders were written.
+    var onWritten: @Sendable (Int) -> Void = { _ in }
     /// UNIX seconds.
     var now: @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970) }
 
@@ -69,16 +74,33 @@ struct OrderRestorer: Sendable {
         }
     }
 
+    /// True if some packager has the brand of an order type, or tries to load it.
+    func isKnown(_ type: OrderTypeIdentifier) -> Bool { self.workshops()[type] != nil || self.isAwaited(type) }
+
     /// True if the orders of a type can be put back, or passed over since no brand is there for it.
     func canRestore(_ type: OrderTypeIdentifier) -> Bool {
         self.workshops()[type] != nil || !self.isAwaited(type)
     }
 
-    /// Puts orders back.
+    /// Puts orders back, the newest first.
     ///
     /// - Returns: what has to wait for its brand, nil if nothing has.
     /// - Throws: `StoreError`, `PackagingError` `.signing`.
     func restore(_ records: [KafkaRecord]) async throws -> AwaitedOrders? {
+        var awaited: AwaitedOrders?
+        var rest = OrderReplay.last(of: records)[...]
+        // Some at a time: read and packaged they take many times the memory of their records.
+        while !rest.isEmpty {
+            let slice = Array(rest.suffix(Self.sliceRecords))
+            rest = rest.dropLast(slice.count)
+            awaited = try await self.restoreEach(slice)?.merging(awaited) ?? awaited
+        }
+        self.metrics.records.increment(by: records.count)
+        return awaited
+    }
+
+    /// - Parameter records: of each order one.
+    private func restoreEach(_ records: [KafkaRecord]) async throws -> AwaitedOrders? {
         let replay = OrderReplay(records)
         for (origin, reason) in replay.unreadable { self.refuse("a record cannot be read", origin, reason) }
         let standing = try await self.store.standing(replay.items.map(\.item.key))
@@ -94,23 +116,25 @@ struct OrderRestorer: Sendable {
                 {
                     restored.append(.removed(state))
                 }
+            // Also where nothing stands: an earlier record of it may be read yet.
             case .forgotten(let key, let milliseconds):
-                if standing != nil { restored.append(.forgotten(key, epochMilliseconds: milliseconds)) }
+                restored.append(.forgotten(key, epochMilliseconds: milliseconds))
             case .version(let key, let record):
                 if Self.stands(item, standing) { continue }
                 if workshops[key.orderType] != nil {
                     lost.append(Lost(key, record))
-                } else if self.isAwaited(key.orderType) {
-                    awaited = AwaitedOrders(offset: offset, types: [key.orderType]).merging(awaited)
                 } else {
-                    self.metrics.strangers.increment()
+                    // Another packager may have the brand. Whoever completes the view knows.
+                    awaited = AwaitedOrders(offset: offset, types: [key.orderType]).merging(awaited)
+                    if !self.isAwaited(key.orderType) { self.metrics.strangers.increment() }
                 }
             }
         }
         let begun = PackagingStart.now
         restored += try await self.package(lost, workshops)
-        self.metrics.orders.increment(by: try await self.store.restore(restored, begun: begun))
-        self.metrics.records.increment(by: records.count)
+        let written = try await self.store.restore(restored, begun: begun)
+        self.metrics.orders.increment(by: written)
+        self.onWritten(written)
         return awaited
     }
 

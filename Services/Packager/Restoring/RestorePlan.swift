@@ -1,4 +1,5 @@
 import Kafka
+import Model
 import Store
 
 /// What has to be read: both compacted topics, from where Redis certainly has everything to where they end.
@@ -33,8 +34,16 @@ enum RestorePlan {
     }
 
     /// Below which offsets everything stands when all jobs are done: an order that is awaited holds its partition's.
-    static func tails(_ jobs: [RestoreBoard.Job]) -> [String: Int64] {
-        Dictionary(jobs.map { ($0.name, $0.awaited.isEmpty ? $0.to : $0.next) }) { first, _ in first }
+    ///
+    /// - Parameter types: that are awaited.
+    static func tails(_ jobs: [RestoreBoard.Job], awaiting types: Set<OrderTypeIdentifier>) -> [String: Int64] {
+        Dictionary(
+            jobs.map { job in
+                guard let awaited = job.awaited, !awaited.types.isDisjoint(with: types) else {
+                    return (job.name, job.to)
+                }
+                return (job.name, awaited.offset)
+            }, uniquingKeysWith: { first, _ in first })
     }
 
     /// The tails that may be moved on as long as orders of some types are awaited: the others stay as they are.

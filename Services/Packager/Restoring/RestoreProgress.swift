@@ -16,9 +16,9 @@ struct RestoreProgress {
 
     /// Takes in how the jobs stand.
     mutating func take(_ jobs: [RestoreBoard.Job], at now: ContinuousClock.Instant) {
-        self.awaitedBrands = Set(jobs.flatMap(\.awaited)).map(\.rawValue).sorted()
+        self.awaitedBrands = Set(jobs.flatMap { $0.awaited?.types ?? [] }).map(\.rawValue).sorted()
         self.total = jobs.reduce(0) { $0 &+ ($1.to - $1.from) }
-        self.done = jobs.reduce(0) { $0 &+ (($1.isDone ? $1.to : $1.next) - $1.from) }
+        self.done = jobs.reduce(0) { $0 &+ ($1.isDone ? $1.to - $1.from : $1.done) }
         self.history.append((now, self.done))
         while self.history.count > 2, now - self.history[0].at > Self.window { self.history.removeFirst() }
     }

@@ -7,13 +7,20 @@ import Store
 
 /// One packager's part in a restoring: takes jobs that nobody has until none is left.
 ///
-/// Bounded: eight jobs at once, each with one chunk of records in memory and what `KafkaReader` reads ahead.
+/// Orders are read in ranges from the ends of their partitions backwards, the newest of all partitions first: so each
+/// order is packaged once, and never in a version that is older than one that a device has. Registrations are read from
+/// the beginning.
+/// Bounded: twelve jobs at once, each with one range of at most 2 MiB in memory and what `KafkaReader` reads ahead.
 struct RestoreRun: Sendable {
     /// How long a job is somebody's who is not heard of.
     static let lease: Duration = .seconds(15)
-    /// Jobs in hand at once: while some sign, others wait for Kafka and Redis. Beginning to read a partition and
+    /// Jobs in hand at once: while some package, others wait for Kafka and Redis. Beginning to read a partition and
     /// leaving it takes some 200 ms, nearly all of it waiting for librdkafka's threads.
-    static let lanes = 8
+    static let lanes = 12
+    /// So many offsets of each partition of orders come before anything else.
+    private static let firstOffsets: Int64 = 4096
+    /// Most offsets of a partition of registrations that are read at once.
+    private static let registrationOffsets: Int64 = 1 << 16
     /// Most records of a chunk, and most bytes.
     static let chunkRecords = 500
     static let chunkBytes = 2 << 20
@@ -30,8 +37,11 @@ struct RestoreRun: Sendable {
     let logger: Logger
     /// The type whose orders are read, and no others; nil for all.
     var type: OrderTypeIdentifier?
+    /// The order that is read, and no other; nil for all of the type.
+    var order: OrderKey?
     /// Jobs in hand at once.
     var lanes = RestoreRun.lanes
+    private let sizes = RangeSizes()
     /// Called every second with how far it is.
     let report: @Sendable (RestoreProgress) -> Void
 
@@ -76,7 +86,9 @@ struct RestoreRun: Sendable {
         while true {
             try Task.checkCancellation()
             do {
-                switch try await self.board.claim(of: self.plan, by: owner, lease: Self.lease) {
+                switch try await self.board.claim(
+                    of: self.plan, by: owner, lease: Self.lease, first: (self.ordersTopic, Self.firstOffsets))
+                {
                 case .allDone, .over: return
                 case .wait: try await Task.sleep(for: Self.idle)
                 case .job(let job): try await self.carryOut(job, owner)
@@ -102,8 +114,7 @@ struct RestoreRun: Sendable {
         } catch let error as KafkaError where error.code == .outOfRange {
             // The topic was made anew or cut behind our back.
             guard let bounds = try await self.bounds(of: job) else { throw error }
-            job.next = bounds.first
-            job.to = bounds.end
+            (job.from, job.to, job.done, job.awaited) = (bounds.first, bounds.end, 0, nil)
             try await self.board.giveBack(job, of: self.plan, by: owner, pause: .zero)
             throw error
         } catch is Lost {
@@ -115,47 +126,76 @@ struct RestoreRun: Sendable {
         }
     }
 
-    /// Reads a job to the end of its partition, as it is when that is reached.
+    /// Reads a range of a job. When none is left, the job goes to the end of its partition as it is then, and is done.
     private func read(_ job: inout RestoreBoard.Job, _ owner: String) async throws {
         guard let (topic, partition) = RestorePlan.partition(job.name) else {
             job.isDone = true
             try await self.keep(job, owner)
             return
         }
-        var awaited: AwaitedOrders?
+        if topic == self.ordersTopic {
+            try await self.readBackwards(&job, topic, partition)
+        } else {
+            let start = job.from + job.done
+            try await self.readForwards(
+                &job, topic, partition, owner, to: min(job.to, start + Self.registrationOffsets))
+        }
+        if job.done < job.to - job.from {
+            // To the end of the queue: the newest of all partitions come first.
+            return try await self.board.giveBack(job, of: self.plan, by: owner, pause: .zero)
+        }
         for _ in 0..<Self.endLimit {
-            var position = job
-            try await self.reader.read(
-                topic, partition: partition, from: job.next, to: job.to, records: Self.chunkRecords,
-                bytes: Self.chunkBytes
-            ) { records in
-                if topic == self.ordersTopic {
-                    if let more = try await self.orders.restore(self.chosen(records)) {
-                        guard self.type == nil else { throw BrandIsGone() }
-                        awaited = more.merging(awaited)
-                    }
-                } else {
-                    try await self.registrations.restore(records)
-                }
-                position.next = (records.last?.offset ?? position.next) + 1
-                // What has to wait is read again by whoever goes on.
-                var noted = position
-                if let awaited { noted.next = min(awaited.offset, noted.next) }
-                try await self.keep(noted, owner)
-            }
-            job.next = job.to
             // What was under way when the job began has come by now.
             guard let bounds = try await self.bounds(of: job), bounds.end > job.to else { break }
             job.to = bounds.end
+            try await self.readForwards(&job, topic, partition, owner, to: job.to)
         }
         // Records that wait for their brand are read again when that is loaded, see `LateRestoring`.
-        job.next = awaited?.offset ?? job.to
-        job.awaited = awaited?.types ?? []
         job.isDone = true
         try await self.keep(job, owner)
     }
 
+    /// Reads the newest range that is left.
+    private func readBackwards(_ job: inout RestoreBoard.Job, _ topic: String, _ partition: Int32) async throws {
+        let end = job.to - job.done
+        let start = max(job.from, end - self.sizes.next(of: job))
+        var range = NewestRecords(from: start)
+        try await self.reader.read(
+            topic, partition: partition, from: start, to: end, records: Self.chunkRecords, bytes: NewestRecords.limit
+        ) { range.append(self.chosen($0)) }
+        try await self.restore(range.records, of: &job)
+        self.sizes.note(job.name, range, to: end)
+        job.done = job.to - range.from
+    }
+
+    private func readForwards(
+        _ job: inout RestoreBoard.Job, _ topic: String, _ partition: Int32, _ owner: String, to end: Int64
+    ) async throws {
+        var position = job
+        let start = job.from + job.done
+        try await self.reader.read(
+            topic, partition: partition, from: start, to: end, records: Self.chunkRecords, bytes: Self.chunkBytes
+        ) { records in
+            if topic == self.ordersTopic {
+                try await self.restore(self.chosen(records), of: &position)
+            } else {
+                try await self.registrations.restore(records)
+            }
+            position.done = (records.last?.offset ?? start) + 1 - position.from
+            try await self.keep(position, owner)
+        }
+        job = position
+        job.done = max(start, end) - job.from
+    }
+
+    private func restore(_ records: [KafkaRecord], of job: inout RestoreBoard.Job) async throws {
+        guard let awaited = try await self.orders.restore(records) else { return }
+        if let type = self.type, !self.orders.canRestore(type) { throw BrandIsGone() }
+        job.awaited = awaited.merging(job.awaited)
+    }
+
     private func chosen(_ records: [KafkaRecord]) -> [KafkaRecord] {
+        if let order = self.order { return records.filter { $0.key == Array(order.description.utf8) } }
         guard let type = self.type else { return records }
         let prefix = "\(type)/".utf8
         return records.filter { $0.key?.starts(with: prefix) ?? false }

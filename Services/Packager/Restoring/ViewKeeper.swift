@@ -35,14 +35,18 @@ final class ViewKeeper: Service {
     private let waker: AsyncStream<Void>.Continuation
     private let logged = Mutex<ContinuousClock.Instant?>(nil)
     private let awaited: AwaitedTypes
+    private let fleet: FleetBrands
 
-    /// - Parameter awaited: is told which types' orders are still to be restored.
+    /// - Parameters:
+    ///   - awaited: is told which types' orders are still to be restored.
+    ///   - fleet: which brands there are.
     init(
         view: View, ordersTopic: String, registrationsTopic: String, reader: KafkaReader, orders: OrderRestorer,
         registrations: RegistrationRestorer, metrics: RestoreMetrics, readiness: Readiness, logger: Logger,
-        wakes: Wakes, awaited: AwaitedTypes
+        wakes: Wakes, awaited: AwaitedTypes, fleet: FleetBrands
     ) {
         self.view = view
+        self.fleet = fleet
         self.awaited = awaited
         self.topics = [ordersTopic, registrationsTopic]
         self.reader = reader
@@ -75,6 +79,8 @@ final class ViewKeeper: Service {
             try await withThrowingTaskGroup(of: Void.self) { group in
                 group.addTask {
                     while true {
+                        // A Redis that is away is somebody else's to complain about.
+                        try? await self.fleet.announce()
                         try await Task.sleep(for: Self.interval)
                         self.waker.yield()
                     }
@@ -245,9 +251,12 @@ final class ViewKeeper: Service {
             registrations: self.registrations, metrics: self.metrics, logger: self.logger
         ) { self.report($0) }
         guard let jobs = try await run.run() else { return }
-        let types = jobs.reduce(into: Set()) { $0.formUnion($1.awaited) }
+        // What nobody has a brand for is not awaited.
+        try? await self.fleet.announce()
+        let types = jobs.reduce(into: Set<OrderTypeIdentifier>()) { $0.formUnion($1.awaited?.types ?? []) }
+            .filter { self.orders.isKnown($0) }
         if try await self.view.complete(
-            plan, epoch: Self.randomName(), tails: RestorePlan.tails(jobs), awaiting: types)
+            plan, epoch: Self.randomName(), tails: RestorePlan.tails(jobs, awaiting: types), awaiting: types)
         {
             try await board.forget(plan)
             let records = jobs.reduce(0) { $0 &+ ($1.to - $1.from) }

@@ -1,0 +1,50 @@
+import Model
+import Store
+import Synchronization
+
+/// The brands that the packagers of the fleet have, so that a packager with a stale mount does not take the orders of a
+/// brand for nobody's.
+///
+/// Each packager announces its own every second. What was heard is remembered here too, since a Redis that was emptied
+/// knows of nobody for that second.
+/// Threads: any. Bounded: by the number of packagers.
+final class FleetBrands: Sendable {
+    private struct Heard {
+        let types: Set<OrderTypeIdentifier>
+        let at: ContinuousClock.Instant
+    }
+
+    private let view: View
+    private let name: String
+    private let own: @Sendable () -> Set<OrderTypeIdentifier>
+    private let heard = Mutex<[String: Heard]>([:])
+
+    /// - Parameter own: the types of this packager's brands, loaded or to be loaded.
+    init(_ view: View, name: String = ViewKeeper.randomName(), own: @escaping @Sendable () -> Set<OrderTypeIdentifier>)
+    {
+        self.view = view
+        self.name = name
+        self.own = own
+    }
+
+    /// Tells and asks.
+    func announce() async throws(StoreError) {
+        let found = try await self.view.announce(self.own(), as: self.name)
+        self.take(found, at: .now)
+    }
+
+    /// Takes in what packagers announced.
+    func take(_ found: [String: Set<OrderTypeIdentifier>], at now: ContinuousClock.Instant) {
+        self.heard.withLock { heard in
+            for (name, types) in found { heard[name] = Heard(types: types, at: now) }
+            heard = heard.filter { now - $0.value.at <= .seconds(View.brandsLife) }
+        }
+    }
+
+    /// True if any packager of the last minute has a brand for a type.
+    func knows(_ type: OrderTypeIdentifier, at now: ContinuousClock.Instant = .now) -> Bool {
+        self.heard.withLock { heard in
+            heard.values.contains { now - $0.at <= .seconds(View.brandsLife) && $0.types.contains(type) }
+        }
+    }
+}

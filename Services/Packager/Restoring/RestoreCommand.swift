@@ -1,0 +1,121 @@
+import ArgumentParser
+import Foundation
+import Kafka
+import Logging
+import Model
+import NIOPosix
+import Operations
+import Packaging
+import Redis
+import Store
+import Synchronization
+
+/// `waybill-packager restore`: puts orders back that Kafka has and Redis lacks.
+struct RestoreCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "restore",
+        abstract: "Puts orders of a brand back into Redis that are missing or older there than on Kafka.",
+        discussion: """
+            The packagers restore a Redis that lost everything by themselves. This is for orders that are missing \
+            behind a complete view: somebody deleted them, or no packager had their brand when the view was restored. \
+            Reads all of the orders topic, and writes only what is missing or older; nothing is published and no \
+            device is pushed. May run beside the service, be stopped at any time, and run again. Reads the same \
+            configuration as the service.
+
+            Exit codes: 0 all done, 3 given up before the end (run it again), 1 it cannot start.
+            """)
+
+    @Option(help: "Order type identifier of the brand.", transform: { try OrderTypeIdentifier($0) })
+    var brand: OrderTypeIdentifier
+
+    @Option(help: "One order alone.", transform: { try OrderIdentifier($0) })
+    var order: OrderIdentifier?
+
+    func run() async throws {
+        let settings = try Settings(environment: ProcessInfo.processInfo.environment)
+        let common = try CommonSettings(settings)
+        let own = try PackagerSettings(settings, common: common)
+        let logger = Logger(label: "waybill-packager") { label in
+            LineLogHandler(label: label, format: common.logFormat, level: common.logLevel)
+        }
+        let environment = ServiceEnvironment(
+            common: common, group: .singleton, metrics: MetricsRegistry(), readiness: Readiness(conditions: []),
+            logger: logger)
+        let line = ProgressLine(head: "\(self.brand): ", file: .standardError)
+        let end = try await Self.restore(self.brand, self.order, own, environment) {
+            line.show("\($0.percent)% of \($0.total) offsets", isLast: false)
+        }
+        guard let end else {
+            logger.error("given up: the packagers began to restore, or Redis was emptied; run it again")
+            throw ExitCode(3)
+        }
+        line.show("\(end) orders put back", isLast: true)
+    }
+
+    /// - Returns: how many orders were written; nil when something else restores at the same time.
+    static func restore(
+        _ type: OrderTypeIdentifier, _ order: OrderIdentifier?, _ settings: PackagerSettings,
+        _ environment: ServiceEnvironment, report: @escaping @Sendable (RestoreProgress) -> Void
+    ) async throws -> Int? {
+        if let failure = settings.brands.failures.first(where: { $0.orderType == type }) { throw failure.error }
+        guard let brand = settings.brands.brands[type] else {
+            let known = settings.brands.brands.orderTypes.map(\.rawValue).joined(separator: ", ")
+            throw ValidationError("--brand \(type): there is no such brand; there are \(known)")
+        }
+        let redis = RedisClient(environment.common.redis, eventLoopGroup: environment.group)
+        let reader: KafkaReader
+        do { reader = try KafkaReader(environment.kafka) } catch {
+            await redis.close()
+            throw error
+        }
+        let result: Result<Int?, any Error>
+        do {
+            result = .success(
+                try await Self.restore(brand, order, settings.secrets, redis, reader, environment, report))
+        } catch {
+            result = .failure(error)
+        }
+        await reader.close()
+        await redis.close()
+        return try result.get()
+    }
+
+    private static func restore(
+        _ brand: Brand, _ order: OrderIdentifier?, _ secrets: TokenSecrets, _ redis: RedisClient,
+        _ reader: KafkaReader, _ environment: ServiceEnvironment,
+        _ report: @escaping @Sendable (RestoreProgress) -> Void
+    ) async throws -> Int? {
+        let type = brand.orderType
+        let topic = environment.common.topics.orders
+        let workshop = OrderWorkshop(brand, secrets: secrets)
+        let metrics = RestoreMetrics(factory: environment.metrics)
+        let written = WrittenOrders()
+        var orders = OrderRestorer(
+            store: OrderStore(redis: redis), workshops: { [type: workshop] }, isAwaited: { _ in false },
+            shelf: PictureShelf(
+                pictures: Pictures(redis: redis), metrics: PictureMetrics(factory: environment.metrics)),
+            metrics: metrics, logger: environment.logger)
+        orders.onWritten = { written.add($0) }
+        let view = View(redis: redis)
+        let board = RestoreBoard(view, of: type)
+        let plan = "command\(ViewKeeper.randomName())"
+        try await board.note(RestorePlan.jobs([topic: try await reader.bounds(of: topic)], tails: []), of: plan)
+        var run = RestoreRun(
+            plan: plan, board: board, reader: reader, ordersTopic: topic, orders: orders,
+            registrations: RegistrationRestorer(
+                registrations: Registrations(redis: redis), metrics: metrics, logger: environment.logger),
+            metrics: metrics, logger: environment.logger, report: report)
+        run.type = type
+        run.order = order.map { OrderKey(orderType: type, order: $0) }
+        guard try await run.run() != nil else { return nil }
+        try await board.forget(plan)
+        return written.count
+    }
+
+    /// Counts what is written on several threads.
+    private final class WrittenOrders: Sendable {
+        private let number = Mutex(0)
+        var count: Int { self.number.withLock { $0 } }
+        func add(_ count: Int) { self.number.withLock { $0 += count } }
+    }
+}

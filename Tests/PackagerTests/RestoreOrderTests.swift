@@ -1,0 +1,129 @@
+import Foundation
+import Kafka
+import Model
+import Operations
+import Redis
+import Store
+import TestKit
+import Testing
+
+@testable import Packager
+
+/// The order in which orders come back, and bringing back some of them by hand.
+@Suite(.timeLimit(.minutes(2))) struct RestoreOrderTests {
+    private static let count = 700
+    private static let rounds = 3
+
+    /// Versions of many orders on one partition, an old one of each, then a later one, and so on.
+    private func fill(_ fleet: Fleet) async throws -> [OrderKey] {
+        let names = (0..<Self.count).map { "o\($0)" }
+        try await fleet.working([try fleet.member()]) {
+            for round in 0..<Self.rounds {
+                try await fleet.publish(
+                    names.map { ("order.replaced", $0, "\(round) \($0)", ChangeLog.document("\(round)")) })
+                try await fleet.settle()
+            }
+        }
+        return try names.map(ChangeLog.key)
+    }
+
+    @Test func eachOrderIsPackagedOnceAndNeverSeenInAnOlderVersion() async throws {
+        try await Fleet.run(partitions: 1) { fleet in
+            let orders = try await self.fill(fleet)
+            let store = OrderStore(redis: fleet.redis)
+            let before = try await fleet.content(orders, [])
+            let published = try await fleet.admin.endOffsets(fleet.topics.orders).values.reduce(0, +)
+            #expect(published == Int64(Self.count * Self.rounds))
+            _ = try await fleet.redis.send(RedisCommand("FLUSHALL"))
+            let member = try fleet.member()
+            try await fleet.working([member]) {
+                var seen: [Int] = []
+                try await eventually("complete", within: .seconds(60)) {
+                    let versions = try await store.versions(of: orders)
+                    #expect(versions.allSatisfy { $0 == nil || $0 == Int64(Self.rounds) })
+                    // The last ones of the partition come first.
+                    if versions.first == .some(nil), let some = versions.firstIndex(where: { $0 != nil }) {
+                        seen.append(some)
+                    }
+                    return try await fleet.isComplete()
+                }
+                #expect(try await fleet.content(orders, []) == before)
+                #expect(member.metrics.counter("waybill_restore_orders_total") == Int64(Self.count))
+                #expect(member.metrics.counter("waybill_restore_signatures_total") == 0)
+                #expect(member.metrics.counter("waybill_restore_records_total") == published)
+                #expect(seen == seen.sorted(by: >))
+            }
+            // And what is published later has its place behind all that.
+            #expect(try await fleet.admin.endOffsets(fleet.topics.orders).values.reduce(0, +) == published)
+        }
+    }
+
+    /// An order that an operator removed with a bare tombstone, read before the version that stands in front of it.
+    @Test func anOrderThatWasForgottenStaysForgotten() async throws {
+        try await Fleet.run(partitions: 1) { fleet in
+            let orders = try await self.fill(fleet)
+            for outcome in await fleet.producer.produce([
+                KafkaMessage(topic: fleet.topics.orders, key: Array("\(orders[3])".utf8), value: nil)
+            ]) { _ = try outcome.get() }
+            _ = try await fleet.redis.send(RedisCommand("FLUSHALL"))
+            try await fleet.working([try fleet.member()]) {
+                try await eventually("complete", within: .seconds(60)) { try await fleet.isComplete() }
+                let versions = try await OrderStore(redis: fleet.redis).versions(of: orders)
+                #expect(versions[3] == nil && versions.count { $0 == nil } == 1)
+            }
+        }
+    }
+
+    @Test func whatIsMissingBehindACompleteViewIsBroughtBackByHand() async throws {
+        try await Fleet.run(partitions: 2) { fleet in
+            let names = (0..<40).map { "o\($0)" }
+            let orders = try names.map(ChangeLog.key)
+            try await fleet.working([try fleet.member()]) {
+                try await fleet.publish(names.map { ("order.replaced", $0, "r\($0)", ChangeLog.document($0)) })
+                try await fleet.publish([("order.removed", "o9", "gone", nil)])
+                try await fleet.settle()
+                let before = try await fleet.content(orders, [])
+                let published = try await fleet.admin.endOffsets(fleet.topics.orders).values.reduce(0, +)
+                _ = try await fleet.redis.pipeline(
+                    orders[..<5].map { RedisCommand("DEL", .string("waybill:order:{\($0)}")) })
+                func restore(_ arguments: [String]) async throws -> String {
+                    let child = try ChildProcess(
+                        URL(filePath: CommandLine.arguments[0]).deletingLastPathComponent().path + "/waybill-packager",
+                        ["restore", "--brand", BrandFixture.orderType] + arguments,
+                        environment: try fleet.settings())
+                    let exit = try await child.exit(within: .seconds(60))
+                    #expect(exit == .code(0), "\(child.output)")
+                    return child.output
+                }
+                #expect(try await restore(["--order", "o2"]).contains("1 orders put back"))
+                let versions = try await OrderStore(redis: fleet.redis).versions(of: Array(orders[..<5]))
+                #expect(versions.map { $0 != nil } == [false, false, true, false, false])
+                #expect(try await restore([]).contains("4 orders put back"))
+                #expect(try await fleet.content(orders, []) == before)
+                #expect(try await restore([]).contains("0 orders put back"))
+                #expect(try await fleet.admin.endOffsets(fleet.topics.orders).values.reduce(0, +) == published)
+            }
+        }
+    }
+
+    @Test func aBrandIsKnownWhileAnyPackagerHasIt() async throws {
+        try await Fleet.run { fleet in
+            let view = View(redis: fleet.redis)
+            let (one, two) = (try OrderTypeIdentifier("order.one"), try OrderTypeIdentifier("order.two"))
+            let stale = FleetBrands(view, name: "stale") { [one] }
+            let whole = FleetBrands(view, name: "whole") { [one, two] }
+            try await stale.announce()
+            #expect(stale.knows(one) && !stale.knows(two))
+            try await whole.announce()
+            try await stale.announce()
+            #expect(stale.knows(two))
+            _ = try await fleet.redis.send(RedisCommand("FLUSHALL"))
+            try await stale.announce()
+            #expect(stale.knows(two), "an emptied Redis knows of nobody")
+            stale.take(["whole": [one]], at: .now)
+            #expect(!stale.knows(two), "the brand was taken away")
+            stale.take(["whole": [one, two]], at: .now - .seconds(View.brandsLife + 1))
+            #expect(!stale.knows(two), "nothing was heard for a minute")
+        }
+    }
+}
