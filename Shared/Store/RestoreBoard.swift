@@ -102,7 +102,7 @@ public struct RestoreBoard: Sendable {
     ///
     /// - Parameters:
     ///   - owner: letters and digits, unique.
-    ///   - topic: its jobs come before all others until so many offsets of each are done.
+    ///   - topic: its jobs come before all others until this many offsets of each are done.
     public func claim(
         of plan: String, by owner: String, lease: Duration, first topic: (name: String, offsets: Int64) = ("", 0)
     ) async throws(StoreError) -> Claim {

@@ -49,8 +49,8 @@ extension StoreScripts {
 
     /// Marks the view as incomplete, and sets the plan under which it is restored.
     ///
-    /// An empty server is told from one that fell back by its keys: it has few, and no order among them. Nothing that
-    /// is restored into it, the newest version of each order first, is older than what devices have.
+    /// The keys distinguish an empty server from one that fell back: it has few, and no order among them. Nothing that
+    /// is restored into it, the newest version of each order first, is older than the devices' versions.
     /// KEYS: epoch, plan, fresh. ARGV: the plan to begin if there is none, the epoch that was seen, empty for none, the
     /// prefix of the keys of orders.
     /// Returns the active plan; nil if the view was completed meanwhile.

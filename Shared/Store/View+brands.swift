@@ -1,19 +1,20 @@
 public import Model
 import Redis
 
-/// The brands that the packagers have, as each of them announces it.
+/// The brands of the packagers, as each of them announces them.
 ///
-/// One that lacks a folder must not take the orders of that brand for nobody's while another one serves them.
+/// A packager that lacks a brand's folder must not treat the orders of that brand as unserved while another packager
+/// serves them.
 extension View {
-    /// The time after which a packager that is not heard of counts as gone, in seconds.
+    /// The time without an announcement after which a packager counts as gone, in seconds.
     public static let brandsLife: Int64 = 60
 
     /// Announces the brands of one packager.
     ///
     /// - Parameters:
-    ///   - types: with a brand that is loaded, or that should be.
-    ///   - name: of the packager, nobody else's.
-    /// - Returns: what all packagers announced lately, by name.
+    ///   - types: those with a brand that is loaded, or that should be.
+    ///   - name: that of the packager, unique.
+    /// - Returns: the recent announcements of all packagers, by name.
     public func announce(
         _ types: Set<OrderTypeIdentifier>, as name: String
     ) async throws(StoreError) -> [String: Set<OrderTypeIdentifier>] {

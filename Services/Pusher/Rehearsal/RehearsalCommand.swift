@@ -57,7 +57,7 @@ struct RehearsalCommand: AsyncParsableCommand {
         guard (self.certificate == nil) == (self.key == nil) else {
             throw ValidationError("--certificate and --key belong together")
         }
-        // By the address, not by a flag: APNs counts a flood as an attack, and its devices are real.
+        // Only this machine, named by its address: APNs counts a flood as an attack, and its devices are real.
         guard try self.paths || Self.isHere(APNSEndpoint(url: self.url)) else {
             throw ValidationError("--url \(self.url): must be a server on this machine, named by its address")
         }

@@ -42,8 +42,8 @@ public struct APNSConfiguration: Sendable {
 
     /// A PING is sent after this much silence with something outstanding; also the time allowed for its answer.
     public var pingInterval: TimeAmount = .seconds(5)
-    /// A connection that was idle for this long gets a PING together with its next request; also the time allowed for
-    /// the answer.
+    /// The idle time after which a connection gets a PING together with its next request, and the time allowed for the
+    /// answer.
     public var idleToPing: TimeAmount = .seconds(60)
     public var idlePingPatience: TimeAmount = .seconds(2)
     /// Time-outs in a row after which the connection takes no new requests.

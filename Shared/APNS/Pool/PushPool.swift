@@ -65,7 +65,7 @@ struct PushPool {
             && !self.slots.contains { $0.state == .connecting }
     }
 
-    // MARK: What happened
+    // MARK: Events
 
     /// There is something to send.
     mutating func wanted() { self.target = max(self.target, self.least) }
@@ -101,7 +101,7 @@ struct PushPool {
 
     mutating func close() { self.isClosed = true }
 
-    // MARK: What to do
+    // MARK: Decisions
 
     /// Takes one step towards the wanted state. Call it after every change, and at `nextTurn`.
     ///

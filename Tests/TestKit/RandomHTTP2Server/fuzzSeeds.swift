@@ -2,7 +2,7 @@ import Foundation
 
 /// The seeds of a fuzzer's runs: 1 to `count`, or the value of WAYBILL_FUZZ_SEEDS: `500` for 1 to 500, `17-17` for a
 /// single one that failed.
-/// - Parameter share: the fraction of 500 requested runs to make; long ones make fewer.
+/// - Parameter share: the factor for a number of runs from the environment; long runs take a smaller one.
 public func fuzzSeeds(_ count: UInt64, share: Double = 1) -> [UInt64] {
     let wish = ProcessInfo.processInfo.environment["WAYBILL_FUZZ_SEEDS"] ?? ""
     let numbers = wish.split(separator: "-").compactMap { UInt64($0) }
