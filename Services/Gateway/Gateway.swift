@@ -6,7 +6,7 @@ import Operations
 struct Gateway: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "waybill-gateway",
-        abstract: "Serves order packages to Wallet and takes its registrations.",
+        abstract: "Serves order packages to Wallet and accepts its registrations.",
         subcommands: [CheckoutCommand.self])
 
     @Flag(help: "Print the effective configuration, secrets redacted, and exit.")

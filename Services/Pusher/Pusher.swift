@@ -6,7 +6,7 @@ import Operations
 struct Pusher: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "waybill-pusher",
-        abstract: "Tells devices through APNs that an order changed.",
+        abstract: "Notifies devices through APNs that an order changed.",
         subcommands: [RehearsalCommand.self, TellCommand.self])
 
     @Flag(help: "Print the effective configuration, secrets redacted, and exit.")

@@ -10,37 +10,37 @@ import NIOPosix
 struct RehearsalCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "rehearse",
-        abstract: "Sends made-up notifications to a server on this machine and tells how fast that was.",
+        abstract: "Sends generated notifications to a server on this machine and reports the rate.",
         shouldDisplay: false)
 
-    @Option(help: "Where to: https://127.0.0.1:PORT. Only a server on this machine is sent anything.")
+    @Option(help: "The server, https://127.0.0.1:PORT; only one on this machine is accepted.")
     var url = "https://127.0.0.1:443"
 
-    @Option(help: "PEM file with whom to trust.")
+    @Option(help: "PEM file with trusted roots.")
     var roots: String?
 
-    @Option(help: "PEM file to show in the TLS handshake, with --key; without, requests carry a provider token.")
+    @Option(help: "PEM file of the client certificate, with --key; without it requests carry a provider token.")
     var certificate: String?
 
     @Option(help: "PEM file with the certificate's private key.")
     var key: String?
 
-    @Option(help: "How many notifications.")
+    @Option(help: "Number of notifications.")
     var notifications = 100_000
 
-    @Option(help: "To how many devices, in turn.")
+    @Option(help: "Number of devices, notified in turn.")
     var devices = 4000
 
-    @Option(help: "How many devices each record concerns.")
+    @Option(help: "Number of devices that each record concerns.")
     var fanOut = 4
 
     @Option(help: "Most open streams of a connection.")
     var streams = 100
 
-    @Option(help: "How many connections.")
+    @Option(help: "Number of connections.")
     var connections = 1
 
-    @Option(help: "How many notifications are in hand at once, waiting ones included.")
+    @Option(help: "Number of notifications in hand at once, waiting ones included.")
     var ahead = 1000
 
     @Flag(help: "Print the paths of the devices and send nothing.")

@@ -10,28 +10,28 @@ import Operations
 struct TellCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "tell",
-        abstract: "Tells devices again whose notifications were given up.",
+        abstract: "Notifies devices whose notifications were given up.",
         discussion: """
             Reads the letters whose codes begin with push- and writes each device, once for each order type, to \
-            push-pending, from which the pushers tell it as they tell any other: with the push token that stands \
-            then, and not at all if it is not registered any more. Needs Kafka only, and reads the same configuration \
-            as the service. A notification has no content, so telling again is harmless; may be stopped at any time \
-            and run again.
+            push-pending, from which the pushers notify it like any other: with its current push token, and not at all \
+            if it is not registered any more. Needs Kafka only, and reads the same configuration as the service. A \
+            notification has no content, so repeating it is harmless; the command may be stopped at any time and run \
+            again.
             """)
 
-    @Flag(help: "Those that dead letters name.")
+    @Flag(help: "Notify the devices named by dead letters.")
     var letters = false
 
     @Option(help: "Only letters of this code, such as push-credential-stopped.")
     var code: String?
 
-    @Option(help: "Only letters from this moment on: 2025-03-05T16:02:11Z, or how long ago: 30m, 6h, 2d.")
+    @Option(help: "Only letters from this time on: 2025-03-05T16:02:11Z, or an age: 30m, 6h, 2d.")
     var since: String?
 
-    @Option(help: "Most devices a second, 1 to 100000.")
+    @Option(help: "Most devices per second, 1 to 100000.")
     var rate = 200
 
-    @Flag(help: "Say how many there are and write nothing.")
+    @Flag(help: "Print the number of devices and write nothing.")
     var dryRun = false
 
     func validate() throws {
