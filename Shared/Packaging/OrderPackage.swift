@@ -21,8 +21,8 @@ public struct OrderPackage: Hashable, Sendable {
     public let seal: PackageSeal
     /// Bytes of the whole archive.
     public let size: Int
-    /// Files that the order names and the brand does not have, as JSON path and value: `$.lineItems[0].image:
-    /// lamp.png`.
+    /// Files that the order names and the brand does not have, as JSON path and value:
+    /// `$.lineItems[0].image: lamp.png`.
     public let omittedFiles: [String]
     /// URLs in the order that may be fetched and whose pictures were missing, each once. They may carry keys: not for
     /// logs.

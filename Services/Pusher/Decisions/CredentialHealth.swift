@@ -99,7 +99,7 @@ struct CredentialHealth: Sendable {
     static let unknownToSuspect: Int32 = 10
     static let unknownShare: Int64 = 20
     /// The time for which 403s may continue that a new connection or provider token should have cured, and the least
-    /// number of them: half of the failures.
+    /// number of them, which must also be half of the failures.
     static let mendingLimit = Duration.seconds(60)
     static let mendingFailures: Int32 = 5
 

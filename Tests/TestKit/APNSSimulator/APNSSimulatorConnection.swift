@@ -34,7 +34,7 @@ final class APNSSimulatorConnection: ChannelInboundHandler {
     var hasSentGoAway = false
     /// True if the connection closes when nothing is left to do after GOAWAY.
     var closesAfterGoAway = true
-    /// True while nothing may be sent: before the first SETTINGS, and after the end.
+    /// True while nothing may be sent: before the first SETTINGS, and after the output was closed.
     var isHeld = false
     /// True if a client has a cause to close the connection: it got no answers, or one that requires closing.
     var hasGivenCause = false
