@@ -100,8 +100,9 @@ let package = Package(
         service(
             "Gateway",
             [
-                "Model", "Kafka", "Redis", "Cryptography", "Packaging", "Store", "Operations", .nioCore, .nioPosix,
-                .nioHTTP1, .nioHTTP2, .nioHPACK, .nioSSL, .nioTLS, .logging, .coreMetrics,
+                "Model", "Kafka", "Redis", "Cryptography", "Fetch", "Browser", "Packaging", "Store", "Operations",
+                .nioCore,
+                .nioPosix, .nioHTTP1, .nioHTTP2, .nioHPACK, .nioSSL, .nioTLS, .logging, .coreMetrics,
                 .serviceLifecycle, .unixSignals, .argumentParser,
             ]),
         service(
@@ -153,7 +154,8 @@ let package = Package(
         tests(
             "GatewayTests",
             [
-                "Gateway", "Model", "Store", "Redis", "Kafka", "Packaging", "Operations", "TestKit", .logging,
+                "Gateway", "Model", "Store", "Redis", "Kafka", "Cryptography", "Packaging", "Operations", "TestKit",
+                .logging,
                 .serviceLifecycle, .serviceLifecycleTestKit, .nioCore, .nioPosix, .nioEmbedded, .nioHTTP1, .nioHTTP2,
                 .nioHPACK, .nioSSL, .coreMetrics, .configuration,
             ]),

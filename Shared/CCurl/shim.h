@@ -24,6 +24,10 @@ static inline CURLcode ccurl_set_receiver(CURL *easy, CURLoption option, curl_wr
 static inline CURLcode ccurl_set_open_socket(CURL *easy, curl_opensocket_callback value) {
     return curl_easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, value);
 }
+/* For CURLOPT_COPYPOSTFIELDS, whose length was set before. */
+static inline CURLcode ccurl_set_bytes(CURL *easy, CURLoption option, const void *bytes) {
+    return curl_easy_setopt(easy, option, bytes);
+}
 /* The bytes are copied. */
 static inline CURLcode ccurl_set_blob(CURL *easy, CURLoption option, const void *bytes, size_t count) {
     struct curl_blob blob = {(void *)bytes, count, CURL_BLOB_COPY};

@@ -9,6 +9,7 @@ struct EasyHandle: ~Copyable {
     private let sink: Unmanaged<TransferSink>
     private var lines: UnsafeMutablePointer<curl_slist>?
     private var pins: UnsafeMutablePointer<curl_slist>?
+    private var detours: UnsafeMutablePointer<curl_slist>?
 
     /// The identity of the handle, as a dictionary key.
     struct Identity: Hashable {
@@ -22,6 +23,7 @@ struct EasyHandle: ~Copyable {
         unsafe self.sink = Unmanaged.passRetained(sink)
         unsafe self.lines = nil
         unsafe self.pins = nil
+        unsafe self.detours = nil
     }
 
     /// Makes libcurl report to the sink; without it no transfer may run.
@@ -44,6 +46,7 @@ struct EasyHandle: ~Copyable {
         // After the handle, which uses them. Both calls accept nil.
         unsafe curl_slist_free_all(self.lines)
         unsafe curl_slist_free_all(self.pins)
+        unsafe curl_slist_free_all(self.detours)
         unsafe self.sink.release()
     }
 
@@ -81,6 +84,26 @@ struct EasyHandle: ~Copyable {
     mutating func setPins(_ pins: [String]) throws(FetchError) {
         for pin in pins { try unsafe Self.append(pin, to: &self.pins) }
         try Self.check(unsafe ccurl_set_list(self.raw, CURLOPT_RESOLVE, self.pins), CURLOPT_RESOLVE)
+    }
+
+    /// `host:port:address:port`, each instead of the connection that the URL asks for.
+    mutating func setDetours(_ detours: [String]) throws(FetchError) {
+        for detour in detours { try unsafe Self.append(detour, to: &self.detours) }
+        try Self.check(unsafe ccurl_set_list(self.raw, CURLOPT_CONNECT_TO, self.detours), CURLOPT_CONNECT_TO)
+    }
+
+    /// A body to be posted. The bytes are copied.
+    func setBody(_ bytes: [UInt8]) throws(FetchError) {
+        try self.set(CURLOPT_POST, 1)
+        try self.set(CURLOPT_POSTFIELDSIZE_LARGE, offset: Int64(bytes.count))
+        try Self.check(unsafe ccurl_set_bytes(self.raw, CURLOPT_COPYPOSTFIELDS, bytes), CURLOPT_COPYPOSTFIELDS)
+    }
+
+    /// True if the transfer came as far as sending the request: name, connection and encryption were done.
+    var mayHaveSent: Bool {
+        var microseconds: curl_off_t = 0
+        let code = unsafe ccurl_info_offset(self.raw, CURLINFO_PRETRANSFER_TIME_T, &microseconds)
+        return code != CURLE_OK || microseconds > 0
     }
 
     /// The status of the answer, 0 if there was none.

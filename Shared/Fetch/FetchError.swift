@@ -39,6 +39,8 @@ public struct FetchError: Error, Hashable, Sendable, CustomStringConvertible {
     ///
     /// Source: RFC 9110 §10.2.3
     public let retryAfterSeconds: Int64?
+    /// False if it is certain that no byte of the request went out.
+    public var mayHaveBeenSent = false
     public var description: String { self.message }
 
     init(_ code: Code, _ message: String, retryAfterSeconds: Int64? = nil) {

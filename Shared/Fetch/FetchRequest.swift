@@ -1,4 +1,4 @@
-/// One GET with all of its limits.
+/// One request with all of its limits: a GET unless it has a body.
 public struct FetchRequest: Sendable {
     /// An absolute https URL.
     public var url: String
@@ -18,10 +18,37 @@ public struct FetchRequest: Sendable {
     public var connectTimeout: Duration = .seconds(5)
     /// The most redirects that are followed.
     public var redirectLimit = 3
+    /// The body of a POST with its media type; nil for a GET.
+    public var body: (bytes: [UInt8], contentType: String)?
+    /// More header fields. One that could not stand in a line of its own ends the request with `.malformed`.
+    public var headers: [(name: String, value: String)] = []
+    /// The client certificate that servers are shown.
+    public var identity: FetchIdentity?
+    /// Roots in PEM that the server's certificate must lead to; nil for the fetcher's own.
+    public var rootsPEM: [UInt8]?
+    /// The addresses that may be connected to; nil for the fetcher's own policy.
+    public var addresses: AddressPolicy?
+    /// True if an answer of any status is content, redirects among them.
+    var takesAnyStatus = false
+    /// True for a new connection that nobody else uses. libcurl sends a request once more when a connection
+    /// that was kept turns out to be dead; a request that must not be sent twice cannot have that.
+    /// Source: libcurl 7.88, `Curl_retry_request`
+    public var isAlone = false
 
     public init(url: String, allows: @escaping @Sendable (FetchOrigin) -> Bool) {
         self.url = url
         self.allows = allows
+    }
+}
+
+/// A client certificate with its key, in PEM.
+public struct FetchIdentity: Hashable, Sendable {
+    public let certificatePEM: [UInt8]
+    public let keyPEM: [UInt8]
+
+    public init(certificatePEM: [UInt8], keyPEM: [UInt8]) {
+        self.certificatePEM = certificatePEM
+        self.keyPEM = keyPEM
     }
 }
 

@@ -1,6 +1,6 @@
 /// The result of a fetch.
 public enum FetchResponse: Hashable, Sendable {
-    /// 200 with its content.
+    /// 200 with its content, or any status if the request takes that.
     case content(FetchedContent)
     /// 304: the content of an earlier answer is still valid.
     case notModified
@@ -14,4 +14,7 @@ public struct FetchedContent: Hashable, Sendable {
     public let entityTag: String?
     /// `Last-Modified`, if its text may be sent back.
     public let lastModified: String?
+    public var status = 200
+    /// `Content-Type`, if it is a text of printable characters.
+    public var contentType: String?
 }

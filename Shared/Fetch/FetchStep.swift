@@ -15,6 +15,13 @@ enum FetchStep: Hashable, Sendable {
         status: Int, headers: ResponseHeaders, body: [UInt8], url: FetchURL, redirects: Int, request: FetchRequest,
         retryAfterSeconds: Int64
     ) -> FetchStep {
+        if request.takesAnyStatus {
+            var content = FetchedContent(
+                body: body, entityTag: headers.entityTag, lastModified: headers.lastModified)
+            content.status = status
+            content.contentType = headers.contentType
+            return .done(.content(content))
+        }
         switch status {
         case 200:
             return .done(

@@ -43,6 +43,16 @@ public final class Fetcher: Sendable {
         }.get()
     }
 
+    /// Calls a service: an answer of any status is its content.
+    public func exchange(_ request: FetchRequest) async throws(FetchError) -> FetchedContent {
+        var request = request
+        request.takesAnyStatus = true
+        switch try await self.fetch(request) {
+        case .content(let content): return content
+        case .notModified: throw FetchError(.malformed, "fetching: an answer without content")
+        }
+    }
+
     /// Fails requests in progress with `.closed` and returns when the thread has ended.
     public func close() async { await self.queue.closeAndWait() }
 

@@ -12,6 +12,9 @@ public struct FetcherConfiguration: Sendable {
     ///
     /// The policy judges these addresses like any other.
     public var pinned: [Pin] = []
+    /// Hosts that are connected to elsewhere, though certificates must be theirs: `host:port:address:port` each. For
+    /// tests and development.
+    public var detours: [String] = []
 
     public init() {}
 

@@ -3,6 +3,7 @@ struct ResponseHeaders: Hashable, Sendable {
     private(set) var entityTag: String?
     private(set) var lastModified: String?
     private(set) var location: String?
+    private(set) var contentType: String?
     private var byteCount = 0
 
     /// Most bytes of all header lines of an answer.
@@ -25,6 +26,7 @@ struct ResponseHeaders: Hashable, Sendable {
         case "etag": self.entityTag = Self.isEntityTag(value) ? value : nil
         case "last-modified": self.lastModified = Self.mayBeSentBack(value) ? value : nil
         case "location": self.location = value
+        case "content-type": self.contentType = Self.mayBeSentBack(value) ? value : nil
         default: break
         }
         return true

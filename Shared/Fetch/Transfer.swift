@@ -9,7 +9,8 @@ final class Transfer {
     /// - Throws: `FetchError` with code `.library`.
     init(_ job: FetchJob, _ configuration: FetcherConfiguration, now: ContinuousClock.Instant) throws(FetchError) {
         self.job = job
-        self.sink = TransferSink(addresses: configuration.addresses, sizeLimit: job.request.sizeLimit)
+        self.sink = TransferSink(
+            addresses: job.request.addresses ?? configuration.addresses, sizeLimit: job.request.sizeLimit)
         self.easy = try EasyHandle(self.sink)
         try self.easy.setCallbacks()
         try self.setRequest(configuration, remaining: now.duration(to: job.deadline))
@@ -27,7 +28,7 @@ final class Transfer {
         try self.easy.set(CURLOPT_SSLVERSION, CURL_SSLVERSION_TLSv1_2)
         try self.easy.set(CURLOPT_SSL_VERIFYPEER, 1)
         try self.easy.set(CURLOPT_SSL_VERIFYHOST, 2)
-        if let roots = configuration.rootsPEM {
+        if let roots = request.rootsPEM ?? configuration.rootsPEM {
             try self.easy.set(CURLOPT_CAINFO_BLOB, copying: roots)
             try self.easy.set(CURLOPT_CAPATH, nil)
         }
@@ -39,17 +40,42 @@ final class Transfer {
         try self.easy.set(CURLOPT_CONNECTTIMEOUT_MS, max(1, Self.milliseconds(request.connectTimeout)))
         try self.easy.set(CURLOPT_MAXFILESIZE_LARGE, offset: Int64(request.sizeLimit))
         var lines = ["Accept: \(request.accept)"]
+        try self.setCall(request, &lines)
         // A value that cannot be in a header line is left out: the content then comes whole.
         if let tag = request.entityTag, ResponseHeaders.isEntityTag(tag) { lines.append("If-None-Match: \(tag)") }
         if let date = request.lastModified, ResponseHeaders.mayBeSentBack(date) {
             lines.append("If-Modified-Since: \(date)")
         }
         try self.easy.setHeaders(lines)
+        if !configuration.detours.isEmpty { try self.easy.setDetours(configuration.detours) }
         try self.easy.setPins(
             configuration.pinned.map { pin in
                 let address = pin.address.bytes.count == 16 ? "[\(pin.address)]" : "\(pin.address)"
                 return "\(pin.host):\(pin.port):\(address)"
             })
+    }
+
+    /// Sets the parts of a request beyond a plain GET.
+    private func setCall(_ request: FetchRequest, _ lines: inout [String]) throws(FetchError) {
+        for (name, value) in request.headers {
+            guard value.utf8.count <= 4096, value.utf8.allSatisfy({ (0x20...0x7E).contains($0) }) else {
+                throw FetchError(.malformed, "fetching: the header \(name) has characters that cannot be sent")
+            }
+            lines.append("\(name): \(value)")
+        }
+        if let (bytes, contentType) = request.body {
+            try self.easy.setBody(bytes)
+            // No word is waited for before the body goes out.
+            lines += ["Content-Type: \(contentType)", "Expect:"]
+        }
+        if let identity = request.identity {
+            try self.easy.set(CURLOPT_SSLCERT_BLOB, copying: identity.certificatePEM)
+            try self.easy.set(CURLOPT_SSLKEY_BLOB, copying: identity.keyPEM)
+        }
+        if request.isAlone {
+            try self.easy.set(CURLOPT_FRESH_CONNECT, 1)
+            try self.easy.set(CURLOPT_FORBID_REUSE, 1)
+        }
     }
 
     private static func milliseconds(_ duration: Duration) -> Int {
@@ -59,7 +85,11 @@ final class Transfer {
 
     /// The result of the hop.
     func step(after code: CURLcode) -> FetchStep {
-        guard code == CURLE_OK else { return .failed(self.error(code)) }
+        guard code == CURLE_OK else {
+            var error = self.error(code)
+            error.mayHaveBeenSent = self.easy.mayHaveSent
+            return .failed(error)
+        }
         return FetchStep.after(
             status: self.easy.status, headers: self.sink.headers, body: self.sink.body, url: self.job.url,
             redirects: self.job.redirects, request: self.job.request,
@@ -82,7 +112,8 @@ final class Transfer {
             case CURLE_COULDNT_RESOLVE_HOST, CURLE_COULDNT_CONNECT, CURLE_SEND_ERROR, CURLE_RECV_ERROR,
                 CURLE_GOT_NOTHING, CURLE_PARTIAL_FILE:
                 .connection
-            case CURLE_SSL_CONNECT_ERROR, CURLE_PEER_FAILED_VERIFICATION, CURLE_SSL_CIPHER, CURLE_SSL_ISSUER_ERROR,
+            case CURLE_SSL_CONNECT_ERROR, CURLE_SSL_CERTPROBLEM, CURLE_PEER_FAILED_VERIFICATION, CURLE_SSL_CIPHER,
+                CURLE_SSL_ISSUER_ERROR,
                 CURLE_SSL_CACERT_BADFILE:
                 .tls
             case CURLE_URL_MALFORMAT, CURLE_UNSUPPORTED_PROTOCOL: .url

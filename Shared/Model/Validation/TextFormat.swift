@@ -21,6 +21,13 @@ enum TextFormat: Sendable {
     case orderTypeIdentifier
     case orderIdentifier
     case token
+    case base64
+    /// A code that browsers know.
+    case knownCountry, knownCurrency
+    /// Up to 64 characters.
+    case shortLabel
+    /// An amount in a payment request: signed, not below zero, or at most 100,000,000 as well.
+    case signedAmount, price, totalAmount
 
     func accepts(_ text: String, images: OrderValidator.Images) -> Bool {
         switch self {
@@ -41,6 +48,13 @@ enum TextFormat: Sendable {
         case .orderTypeIdentifier: (try? OrderTypeIdentifier(text)) != nil
         case .orderIdentifier: (try? OrderIdentifier(text)) != nil
         case .token: (try? AuthenticationToken(text)) != nil
+        case .base64: isBase64(text.utf8.span)
+        case .knownCountry: ISOCodes.countries.contains(text)
+        case .knownCurrency: ISOCodes.currencies.contains(text)
+        case .shortLabel: (1...64).contains(text.unicodeScalars.count)
+        case .signedAmount: isAmount(text, isSigned: true)
+        case .price: isAmount(text, isSigned: false)
+        case .totalAmount: isTotal(text)
         }
     }
 
@@ -66,15 +80,22 @@ enum TextFormat: Sendable {
         case .orderTypeIdentifier: "an order type identifier like order.com.example.shop"
         case .orderIdentifier: "1 to 255 of A-Z a-z 0-9 . _ ~ -"
         case .token: "16 to 255 printable ASCII characters without spaces"
+        case .base64: "base 64 with its padding"
+        case .knownCountry: "an ISO 3166-1 code of a country like US"
+        case .knownCurrency: "an ISO 4217 code of a currency like USD"
+        case .shortLabel: "1 to 64 characters"
+        case .signedAmount: "an amount in a string like \"-19.99\", with up to four decimals"
+        case .price: "an amount in a string like \"19.99\", not below zero"
+        case .totalAmount: "an amount in a string like \"19.99\", from 0 to 100000000"
         }
     }
 
     /// Whether a wrong value may be repeated in messages: those that tell of a person or are secrets are not.
     var isShown: Bool {
         switch self {
-        case .any, .filled, .url, .httpsURL, .email, .token: false
+        case .any, .filled, .url, .httpsURL, .email, .token, .base64, .shortLabel: false
         case .dateTime, .duration, .image, .file, .label, .decimal, .currency, .country, .orderTypeIdentifier,
-            .orderIdentifier:
+            .orderIdentifier, .knownCountry, .knownCurrency, .signedAmount, .price, .totalAmount:
             true
         }
     }

@@ -44,6 +44,8 @@ public enum SettingKey: String, CaseIterable, Sendable {
     /// Makes the gateway log the messages that devices send to `POST /v1/log`: `on` or `off`. Default `off`: counts
     /// only.
     case deviceLogs = "WAYBILL_DEVICE_LOGS"
+    /// Makes the gateway serve the routes of the compatible dialect too: `on` or `off`. Default `off`.
+    case compatibility = "WAYBILL_COMPATIBILITY"
     /// The address on which the checkout role listens, `host:port`; port 0 chooses a free one. Default
     /// `127.0.0.1:8085`.
     case checkoutListen = "WAYBILL_CHECKOUT_LISTEN"
@@ -51,6 +53,13 @@ public enum SettingKey: String, CaseIterable, Sendable {
     case merchants = "WAYBILL_MERCHANTS"
     /// Allows pages on this machine to use http with the checkout role: `on` or `off`. For development. Default `off`.
     case developmentPlayground = "WAYBILL_DEVELOPMENT_PLAYGROUND"
+    /// Makes the checkout role serve the stand-in for Apple Pay: `on` or `off`. For development. Default `off`.
+    case developmentPolyfill = "WAYBILL_DEVELOPMENT_POLYFILL"
+    /// The addresses of fakes of Apple's merchant session hosts, `host:port:address:port` separated by commas. For
+    /// development. Default none.
+    case developmentApplePay = "WAYBILL_DEVELOPMENT_APPLE_PAY"
+    /// Path of a PEM file with the roots for the certificates of those fakes. Default: the system's.
+    case developmentApplePayRoots = "WAYBILL_DEVELOPMENT_APPLE_PAY_ROOTS"
     /// The URL at which the pusher reaches APNs. Default `https://api.push.apple.com:443`.
     case apnsURL = "WAYBILL_APNS_URL"
     /// Path of a PEM file with the roots for APNs' certificate. Default: the system's.

@@ -1,0 +1,120 @@
+/// Checks payment requests of Apple Pay on the Web as strictly as `payment-request.schema.json`, and what a schema
+/// cannot say.
+///
+/// Source: Apple Pay on the Web, `ApplePayPaymentRequest`
+public enum PaymentRequestValidator {
+    /// The first version of Apple Pay on the Web whose total may be zero.
+    static let zeroTotalVersion = 4
+    /// Of these at most one may be in a request.
+    static let exclusive = [
+        "recurringPaymentRequest", "automaticReloadPaymentRequest", "deferredPaymentRequest", "multiTokenContexts",
+    ]
+
+    /// - Parameters:
+    ///   - allowUnknownMembers: lets members through that nobody knows; browsers ignore them.
+    ///   - version: of Apple Pay on the Web that the request is for.
+    /// - Returns: the first 20 violations; none for a valid request.
+    public static func violations(
+        in request: JSON, allowUnknownMembers: Bool = false, version: Int = 14
+    ) -> [Violation] {
+        guard case .object(let object) = request else {
+            return [Violation(path: "$", message: "must be an object, it is \(request.kind)")]
+        }
+        var walk = ValidationWalk(
+            of: object, allowUnknownMembers: allowUnknownMembers, images: .files, currency: nil)
+        walk.object(object, PaymentRequestSchema.request)
+        walk.checkPaymentRules(of: object, version: version)
+        return walk.violations
+    }
+
+    /// Checks the parts of a request that a page is given while the sheet is open: `newTotal`, `newLineItems` and
+    /// `newShippingMethods`, as far as they are there.
+    public static func violations(inUpdate update: JSONObject) -> [Violation] {
+        var walk = ValidationWalk(of: update, allowUnknownMembers: true, images: .files, currency: nil)
+        walk.object(update, Self.update)
+        walk.checkItems(update["newLineItems"], path: "$.newLineItems")
+        walk.checkMethods(update["newShippingMethods"], path: "$.newShippingMethods")
+        return walk.violations
+    }
+
+    private static let update = ObjectSchema(
+        "an update",
+        .optional("newLineItems", .array(of: .object(PaymentRequestSchema.lineItem))),
+        .optional("newShippingMethods", .array(of: .object(PaymentRequestSchema.shippingMethod))),
+        .required("newTotal", .object(PaymentRequestSchema.total)))
+}
+
+extension ValidationWalk {
+    /// The rules that concern more than one value.
+    fileprivate mutating func checkPaymentRules(of request: JSONObject, version: Int) {
+        for name in ["supportedNetworks", "merchantCapabilities"] {
+            if request[name]?.array?.isEmpty == true { self.report("must name one at least", path: "$.\(name)") }
+        }
+        let lists = [
+            "supportedNetworks", "merchantCapabilities", "requiredBillingContactFields",
+            "requiredShippingContactFields",
+        ]
+        for name in lists {
+            guard let values = request[name]?.array, Set(values).count < values.count else { continue }
+            self.report("must name each once", path: "$.\(name)")
+        }
+        if let capabilities = request["merchantCapabilities"]?.array, !capabilities.isEmpty,
+            !capabilities.contains("supports3DS")
+        {
+            self.report("must have supports3DS", path: "$.merchantCapabilities")
+        }
+        if version < PaymentRequestValidator.zeroTotalVersion,
+            request["total"]?.object?["amount"]?.string?.allSatisfy({ "0.".contains($0) }) == true
+        {
+            self.report(
+                "must be above zero before version \(PaymentRequestValidator.zeroTotalVersion)", path: "$.total.amount")
+        }
+        self.checkItems(request["lineItems"], path: "$.lineItems")
+        self.checkMethods(request["shippingMethods"], path: "$.shippingMethods")
+        let present = PaymentRequestValidator.exclusive.filter { request[$0] != nil }
+        for name in present.dropFirst() { self.report("does not go together with \(present[0])", path: "$.\(name)") }
+        self.checkBilling(
+            request["recurringPaymentRequest"], "recurringPaymentRequest", "regularBilling", "recurring", needs: nil)
+        self.checkItem(
+            request["recurringPaymentRequest"]?.object?["trialBilling"],
+            path: "$.recurringPaymentRequest.trialBilling")
+        self.checkBilling(
+            request["automaticReloadPaymentRequest"], "automaticReloadPaymentRequest", "automaticReloadBilling",
+            "automaticReload", needs: "automaticReloadPaymentThresholdAmount")
+        self.checkBilling(
+            request["deferredPaymentRequest"], "deferredPaymentRequest", "deferredBilling", "deferred",
+            needs: "deferredPaymentDate")
+    }
+
+    fileprivate mutating func checkItems(_ items: JSON?, path: String) {
+        for (index, item) in (items?.array ?? []).enumerated() { self.checkItem(item, path: "\(path)[\(index)]") }
+    }
+
+    /// Only an item that is pending may be without an amount.
+    private mutating func checkItem(_ item: JSON?, path: String) {
+        guard let item = item?.object, item["amount"] == nil, item["type"]?.string != "pending" else { return }
+        self.report("is missing", path: "\(path).amount")
+    }
+
+    fileprivate mutating func checkMethods(_ methods: JSON?, path: String) {
+        var seen: Set<String> = []
+        for (index, method) in (methods?.array ?? []).enumerated() {
+            guard let identifier = method.object?["identifier"]?.string, !seen.insert(identifier).inserted else {
+                continue
+            }
+            self.report("is that of another method already", path: "\(path)[\(index)].identifier")
+        }
+    }
+
+    private mutating func checkBilling(
+        _ request: JSON?, _ name: String, _ member: String, _ timing: String, needs: String?
+    ) {
+        guard let billing = request?.object?[member]?.object else { return }
+        let path = "$.\(name).\(member)"
+        self.checkItem(.object(billing), path: path)
+        if billing["paymentTiming"]?.string != timing {
+            self.report("must be \"\(timing)\"", path: "\(path).paymentTiming")
+        }
+        if let needs, billing[needs] == nil { self.report("is missing", path: "\(path).\(needs)") }
+    }
+}

@@ -1,0 +1,73 @@
+import Cryptography
+public import Redis
+
+/// Remembers requests that a caller may send again, with the answers that they got.
+///
+/// These keys are not rebuilt from Kafka: a Redis that lost them lets a request be done once more. They end by
+/// themselves: a request under way after `runningSeconds`, an answer after `keptSeconds`.
+public struct RepeatedRequests: Sendable {
+    /// Longer than any request is worked on.
+    static let runningSeconds: Int64 = 120
+    static let keptSeconds: Int64 = 86_400
+
+    /// The state of a request when it comes.
+    public enum Standing: Hashable, Sendable {
+        /// It is the first; `finish` or `forget` follows.
+        case first
+        /// The same one is being worked on.
+        case running
+        /// It was answered so.
+        case answered([UInt8])
+        /// Another request came under that name.
+        case conflict
+    }
+
+    private let redis: RedisClient
+
+    public init(redis: RedisClient) { self.redis = redis }
+
+    /// Notes that a request begins, unless it was there before.
+    ///
+    /// - Parameters:
+    ///   - name: of the request, with all that it belongs to. Only its digest is kept.
+    ///   - content: of the request. Only its digest is kept.
+    public func begin(_ name: String, content: [UInt8]) async throws(StoreError) -> Standing {
+        let key = Self.key(name)
+        let digest = SHA256.hex(content)
+        let reply = try await self.send(
+            RedisCommand(
+                "SET", .string(key), .string("\(digest) "), "NX", "EX", .integer(Self.runningSeconds)))
+        if reply.text == "OK" { return .first }
+        guard let stored = try await self.send(RedisCommand("GET", .string(key))).bytes, stored.count > 64 else {
+            // It ended a moment ago, or is not what we write: the caller may come again.
+            return .running
+        }
+        guard stored.prefix(64).elementsEqual(digest.utf8) else { return .conflict }
+        return stored.count == 65 ? .running : .answered(Array(stored[65...]))
+    }
+
+    /// Keeps the answer of a request that began.
+    public func finish(_ name: String, content: [UInt8], answer: [UInt8]) async throws(StoreError) {
+        let value = Array("\(SHA256.hex(content)) ".utf8) + answer
+        _ = try await self.send(
+            RedisCommand("SET", .string(Self.key(name)), .bytes(value), "EX", .integer(Self.keptSeconds)))
+    }
+
+    /// Lets a request that came to nothing be sent again.
+    public func forget(_ name: String) async throws(StoreError) {
+        _ = try await self.send(RedisCommand("DEL", .string(Self.key(name))))
+    }
+
+    private static func key(_ name: String) -> String { "waybill:idempotency:{\(SHA256.hex(Array(name.utf8)))}" }
+
+    private func send(_ command: RedisCommand) async throws(StoreError) -> RedisValue {
+        let reply: RedisValue
+        do {
+            reply = try await self.redis.send(command)
+        } catch {
+            throw StoreError("remembering a request", error)
+        }
+        if case .error(let message) = reply { throw StoreError("remembering a request", reply: message) }
+        return reply
+    }
+}

@@ -1,0 +1,39 @@
+import Cryptography
+public import Model
+public import Redis
+
+/// The order that a token was handed out for, for requests that bring a token and nothing else.
+///
+/// Not rebuilt from Kafka. An entry ends by itself after `keptSeconds`.
+public struct TokenIndex: Sendable {
+    static let keptSeconds: Int64 = 90 * 86_400
+
+    private let redis: RedisClient
+
+    public init(redis: RedisClient) { self.redis = redis }
+
+    /// Remembers whose token it is. Only the token's digest is kept.
+    public func remember(_ token: AuthenticationToken, of key: OrderKey) async throws(StoreError) {
+        _ = try await self.send(
+            RedisCommand(
+                "SET", .string(Self.key(token.rawValue)), .string(key.description), "EX", .integer(Self.keptSeconds)))
+    }
+
+    /// The order of a token; nil if it is not known.
+    public func order(of token: String) async throws(StoreError) -> OrderKey? {
+        try await self.send(RedisCommand("GET", .string(Self.key(token)))).text.flatMap { try? OrderKey($0) }
+    }
+
+    private static func key(_ token: String) -> String { "waybill:token:{\(SHA256.hex(Array(token.utf8)))}" }
+
+    private func send(_ command: RedisCommand) async throws(StoreError) -> RedisValue {
+        let reply: RedisValue
+        do {
+            reply = try await self.redis.send(command)
+        } catch {
+            throw StoreError("looking up a token", error)
+        }
+        if case .error(let message) = reply { throw StoreError("looking up a token", reply: message) }
+        return reply
+    }
+}

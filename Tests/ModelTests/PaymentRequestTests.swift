@@ -1,0 +1,196 @@
+import Foundation
+import TestKit
+import Testing
+
+@testable import Model
+
+/// Payment requests: our validator, our schema, and Apple's shape as others publish it, on one table.
+@Suite struct PaymentRequestTests {
+    static let minimal: JSON = [
+        "countryCode": "GB", "currencyCode": "GBP", "supportedNetworks": ["visa"],
+        "merchantCapabilities": ["supports3DS"], "total": ["label": "Shop", "amount": "19.90"],
+    ]
+    static let item: JSON = ["label": "Plan", "amount": "5.00"]
+    static let recurring: JSON = [
+        "paymentDescription": "Plan", "managementURL": "https://shop.example.com/plan",
+        "regularBilling": [
+            "label": "Plan", "amount": "5.00", "paymentTiming": "recurring", "recurringPaymentIntervalUnit": "month",
+            "recurringPaymentIntervalCount": 1, "recurringPaymentStartDate": "2026-01-02T03:04:05Z",
+        ],
+    ]
+    static let reload: JSON = [
+        "paymentDescription": "Card", "managementURL": "https://shop.example.com/card",
+        "automaticReloadBilling": [
+            "label": "Card", "amount": "5.00", "paymentTiming": "automaticReload",
+            "automaticReloadPaymentThresholdAmount": "1.00",
+        ],
+    ]
+
+    /// One request: what is set in the minimal one, the verdict of ours, and that of the reference where it differs.
+    struct Row {
+        let path: String
+        let value: JSON?
+        let isValid: Bool
+        /// The reference's verdict; nil if it is ours.
+        var reference: Bool?
+    }
+
+    static func row(_ path: String, _ value: JSON?, _ isValid: Bool, reference: Bool? = nil) -> Row {
+        Row(path: path, value: value, isValid: isValid, reference: reference)
+    }
+
+    static let rows = merchantRows + totalRows + sheetRows + billingRows
+
+    static let merchantRows: [Row] = [
+        row("countryCode", "GB", true), row("countryCode", "gb", false), row("countryCode", nil, false),
+        row("countryCode", "ZZ", false, reference: true), row("currencyCode", "GBPX", false),
+        row("currencyCode", "QQQ", false, reference: true), row("currencyCode", "JPY", true),
+        row("supportedNetworks", [], false), row("supportedNetworks", nil, false),
+        row("supportedNetworks", ["Visa"], false), row("supportedNetworks", ["visa", "visa"], false, reference: true),
+        row("supportedNetworks", ["maestro", "elo", "mir", "dankort", "vPay"], true, reference: false),
+        row("supportedNetworks", ["iD", "quicPay", "girocard", "mada"], true),
+        row("merchantCapabilities", [], false), row("merchantCapabilities", ["supports4DS"], false),
+        row("merchantCapabilities", ["supportsCredit"], false, reference: true),
+        row("merchantCapabilities", ["supportsEMV", "supports3DS"], true),
+    ]
+
+    static let totalRows: [Row] = [
+        row("total", nil, false), row("total.amount", nil, false), row("total.amount", "19.9", true, reference: false),
+        row("total.amount", "19", true, reference: false), row("total.amount", "1.2345", true, reference: false),
+        row("total.amount", "1.23456", false), row("total.amount", "0.00", true), row("total.amount", 19, false),
+        row("total.amount", "-1.00", false, reference: true), row("total.amount", "1,00", false),
+        row("total.amount", "100000000.00", true), row("total.amount", "100000000.01", false, reference: true),
+        row("total.amount", "1e3", false), row("total.amount", "", false), row("total.amount", ".50", false),
+        row("total.label", "", false, reference: true), row("total.label", nil, false),
+        row("total.label", .string(String(repeating: "x", count: 64)), true),
+        row("total.label", .string(String(repeating: "x", count: 65)), false, reference: true),
+        row("total.type", "pending", true), row("total.type", "open", false),
+        row("lineItems", [["label": "Tax", "amount": "-1.00"]], true),
+        row("lineItems", [["label": "Tax", "type": "pending"]], true, reference: false),
+        row("lineItems", [["label": "Tax"]], false), row("lineItems", [["amount": "1.00"]], false),
+    ]
+
+    static let sheetRows: [Row] = [
+        row("requiredShippingContactFields", ["email", "phoneticName"], true),
+        row("requiredShippingContactFields", ["mail"], false),
+        row("requiredBillingContactFields", ["email", "email"], false, reference: true),
+        row("shippingMethods", [["label": "Post", "detail": "", "amount": "1.00", "identifier": "p"]], true),
+        row(
+            "shippingMethods", [["label": "Post", "detail": "", "amount": "-1.00", "identifier": "p"]], false,
+            reference: true),
+        row("shippingMethods", [["label": "Post", "amount": "1.00", "identifier": "p"]], false),
+        row(
+            "shippingMethods",
+            [
+                [
+                    "label": "Post", "detail": "", "amount": "1.00", "identifier": "p",
+                    "dateComponentsRange": ["startDateComponents": ["days": 1], "endDateComponents": ["days": 2]],
+                ]
+            ], true),
+        row(
+            "shippingMethods",
+            [
+                [
+                    "label": "Post", "detail": "", "amount": "1.00", "identifier": "p",
+                    "dateComponentsRange": ["startDateComponents": ["day": 1], "endDateComponents": ["days": 2]],
+                ]
+            ], false, reference: true),
+        row("shippingType", "storePickup", true), row("shippingType", "drone", false),
+        row("shippingContactEditingMode", "storePickup", true),
+        row("shippingContactEditingMode", "available", true, reference: false),
+        row("applicationData", "YQ==", true), row("applicationData", "a?", false, reference: true),
+        row("supportedCountries", ["GB", "IE"], true), row("supportedCountries", ["gb"], false),
+        row("billingContact", ["givenName": "A"], true), row("billingContact", ["name": "A"], false, reference: true),
+        row("supportsCouponCode", true, true), row("supportsCouponCode", "yes", false, reference: true),
+        row("couponCode", "X", true), row("unheardOf", 1, false, reference: true),
+    ]
+
+    static let billingRows: [Row] = [
+        row("recurringPaymentRequest", recurring, true), row("recurringPaymentRequest", [:], false),
+        row("recurringPaymentRequest", recurring.setting(nil, "managementURL"), false),
+        row("recurringPaymentRequest", recurring.setting(item, "regularBilling"), false, reference: true),
+        row("recurringPaymentRequest", recurring.setting(item, "trialBilling"), true),
+        row("recurringPaymentRequest", recurring.setting("week", "regularBilling.recurringPaymentIntervalUnit"), false),
+        row("recurringPaymentRequest", recurring.setting(0, "regularBilling.recurringPaymentIntervalCount"), false),
+        row("automaticReloadPaymentRequest", reload, true),
+        row(
+            "automaticReloadPaymentRequest",
+            reload.setting(nil, "automaticReloadBilling.automaticReloadPaymentThresholdAmount"), false, reference: true),
+        row(
+            "deferredPaymentRequest",
+            [
+                "paymentDescription": "Room", "managementURL": "https://x.example/",
+                "deferredBilling": [
+                    "label": "Room", "amount": "9.00", "paymentTiming": "deferred",
+                    "deferredPaymentDate": "2026-05-01T00:00:00Z",
+                ],
+            ], true),
+        row("deferredPaymentRequest", [:], false, reference: true),
+        row(
+            "multiTokenContexts",
+            [["merchantIdentifier": "m", "externalIdentifier": "e", "merchantName": "n", "amount": "1.00"]], true,
+            reference: false),
+        row("multiTokenContexts", [["merchantIdentifier": "m"]], false),
+    ]
+
+    static func instance(_ row: Row) -> JSON { self.minimal.setting(row.value, row.path) }
+
+    @Test func ourSchemaAndOurValidatorAgreeOnTheTable() throws {
+        let cases = Self.rows.map { row in
+            SchemaCase(
+                schema: "payment-request", name: "\(row.path) = \(row.value?.text ?? "none")",
+                instance: Self.instance(row), isValid: row.isValid)
+        }
+        let both = Self.minimal.setting(Self.recurring, "recurringPaymentRequest")
+            .setting(Self.reload, "automaticReloadPaymentRequest")
+        let all =
+            cases + [
+                SchemaCase(schema: "payment-request", name: "minimal", instance: Self.minimal, isValid: true),
+                SchemaCase(schema: "payment-request", name: "two kinds", instance: both, isValid: false),
+                SchemaCase(schema: "payment-request", name: "an array", instance: [], isValid: false),
+            ]
+        let verdicts = try SchemaProgram.verdicts(all)
+        try #require(verdicts.count == all.count)
+        for (item, verdict) in zip(all, verdicts) {
+            #expect(verdict == item.isValid, "the schema, \(item.name)")
+            let violations = PaymentRequestValidator.violations(in: item.instance)
+            #expect(violations.isEmpty == item.isValid, "the validator, \(item.name): \(violations)")
+        }
+    }
+
+    /// The published schema is not part of the project: the table is held against it where it is at hand.
+    @Test func theReferenceAgreesButForWhatIsKnown() throws {
+        guard let path = ProcessInfo.processInfo.environment["WAYBILL_TEST_PAYMENT_REQUEST_REFERENCE"] else { return }
+        let script = """
+            import json, sys
+            from jsonschema import Draft202012Validator, FormatChecker
+            validator = Draft202012Validator(json.load(open(sys.argv[1])), format_checker=FormatChecker())
+            for instance in json.load(sys.stdin): print("valid" if validator.is_valid(instance) else "refused")
+            """
+        let directory = try TemporaryDirectory("reference")
+        let corpus = JSON.array(Self.rows.map(Self.instance))
+        let input = try directory.write("corpus.json", corpus.serialized)
+        let program = try directory.write("check.py", script)
+        let output = try Program.run("sh", ["-c", "exec python3 \"$1\" \"$2\" <\"$3\"", "sh", program, path, input])
+        let verdicts = output.split(separator: "\n").map { $0 == "valid" }
+        try #require(verdicts.count == Self.rows.count)
+        for (row, verdict) in zip(Self.rows, verdicts) {
+            #expect(verdict == row.reference ?? row.isValid, "\(row.path) = \(row.value?.text ?? "none")")
+        }
+    }
+
+    @Test func violationsSayWhere() {
+        func places(_ json: JSON) -> [String] { PaymentRequestValidator.violations(in: json).map(\.path) }
+        #expect(places(Self.minimal.setting("free", "total.amount")) == ["$.total.amount"])
+        let method: JSON = ["label": "Post", "detail": "", "amount": "1.00", "identifier": "p"]
+        #expect(
+            places(Self.minimal.setting([method, method], "shippingMethods")) == ["$.shippingMethods[1].identifier"])
+        let zero = Self.minimal.setting("0.00", "total.amount")
+        #expect(PaymentRequestValidator.violations(in: zero, version: 3).map(\.path) == ["$.total.amount"])
+        #expect(PaymentRequestValidator.violations(in: Self.minimal.setting(1, "x"), allowUnknownMembers: true).isEmpty)
+        #expect(PaymentRequestValidator.violations(inUpdate: ["newTotal": ["label": "S", "amount": "1"]]).isEmpty)
+        #expect(
+            PaymentRequestValidator.violations(inUpdate: ["newTotal": ["label": "S"], "newLineItems": [["label": "x"]]])
+                .map(\.path) == ["$.newTotal.amount", "$.newLineItems[0].amount"])
+    }
+}
