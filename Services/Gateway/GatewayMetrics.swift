@@ -17,7 +17,7 @@ struct GatewayMetrics: Sendable {
 
     /// The endpoints, as labels.
     enum Endpoint: String, CaseIterable {
-        case package, link, register, unregister, changes, log
+        case package, link, register, unregister, changes, log, order, push
         /// The requested resource is not known.
         case none
 
@@ -30,6 +30,8 @@ struct GatewayMetrics: Sendable {
             case .log: 4
             case .none: 5
             case .link: 6
+            case .order: 7
+            case .push: 8
             }
         }
     }
@@ -84,6 +86,8 @@ extension Route {
         case .unregister: .unregister
         case .changes: .changes
         case .log: .log
+        case .order: .order
+        case .push: .push
         }
     }
 }

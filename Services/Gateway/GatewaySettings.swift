@@ -9,6 +9,7 @@ import Store
 /// - `WAYBILL_TOKEN_SECRETS` (path, required): the secrets that authentication tokens are derived from.
 /// - `WAYBILL_DEVICES_PER_ORDER` (1 to 1,000, default 100): devices that may be registered for one order.
 /// - `WAYBILL_WEB_SERVICE_URL` (https URL, required): its path precedes `/v1`.
+/// - `WAYBILL_COMPATIBILITY` (`on` or `off`, default `off`): serves `GET /v1/packages/…` and `POST /v1/push` as well.
 /// - `WAYBILL_DEVICE_LOGS` (`on` or `off`, default `off`): logs the messages of devices.
 struct GatewaySettings {
     let listen: ListenAddress
@@ -21,6 +22,8 @@ struct GatewaySettings {
     let edge: EdgeSettings
     /// True if messages of devices are logged.
     let logsDevices: Bool
+    /// True if the routes of the compatible dialect are served.
+    let isCompatible: Bool
 
     private enum Choice: String, CaseIterable { case on, off }
 
@@ -35,6 +38,7 @@ struct GatewaySettings {
             .devicesPerOrder, default: Registrations.deviceLimit, in: Registrations.deviceLimits)
         self.edge = try EdgeSettings(settings)
         self.logsDevices = try settings.choice(.deviceLogs, default: Choice.off) == .on
+        self.isCompatible = try settings.choice(.compatibility, default: Choice.off) == .on
         if self.edge.tls == nil, self.edge.proxies == .none, !self.listen.isLoopback {
             settings.warn(
                 "\(SettingKey.listen.rawValue)=\(self.listen): tokens travel in clear; set "

@@ -1,7 +1,10 @@
 import Foundation
 import Kafka
 import Model
+import NIOPosix
 import Packaging
+import Redis
+import Store
 import TestKit
 import Testing
 
@@ -21,6 +24,8 @@ struct CheckoutBench: Sendable {
     let directory: TemporaryDirectory
     let child: ChildProcess
     let secrets: TokenSecrets
+    /// Nil if there is none.
+    let redis: RedisServer?
 
     struct Options: Sendable {
         /// Members of merchant.json besides those that all merchants here have.
@@ -30,6 +35,8 @@ struct CheckoutBench: Sendable {
         var environment: [String: String] = [:]
         /// A broker that is not there.
         var hasKafka = true
+        /// Starts a Redis, which has all orders.
+        var hasRedis = false
     }
 
     /// Made once: certificates take a second.
@@ -76,6 +83,8 @@ struct CheckoutBench: Sendable {
         }
         try directory.write("token-secrets", Self.secretsText)
         let broker = try KafkaBroker(topics: [.init("waybill.order-changes", partitions: 1)])
+        let redis = options.hasRedis ? try await RedisServer.start() : nil
+        if let redis { try await Self.withClient(redis) { try await $0.completeView() } }
         let (reserved, operations) = (try ReservedPort(), try ReservedPort())
         let tests = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
         let program = URL(filePath: tests).deletingLastPathComponent().appending(path: "waybill-gateway").path()
@@ -85,7 +94,7 @@ struct CheckoutBench: Sendable {
             "WAYBILL_WEB_SERVICE_URL": "https://wallet.example/apple",
             "WAYBILL_TOKEN_SECRETS": directory.path("token-secrets"),
             "WAYBILL_BRANDS": try Self.brands.get().path("brands"), "WAYBILL_MERCHANTS": directory.path("merchants"),
-            "WAYBILL_REDIS_URL": "redis://127.0.0.1:1/0",
+            "WAYBILL_REDIS_URL": redis?.url ?? "redis://127.0.0.1:1/0",
             "WAYBILL_KAFKA_BOOTSTRAP": options.hasKafka ? broker.bootstrap : "127.0.0.1:1",
         ]
         environment.merge(options.environment) { $1 }
@@ -93,6 +102,7 @@ struct CheckoutBench: Sendable {
         func clean() async {
             _ = await child.stop()
             broker.close()
+            await redis?.stop()
             reserved.release()
             operations.release()
         }
@@ -101,12 +111,44 @@ struct CheckoutBench: Sendable {
             try await body(
                 CheckoutBench(
                     port: reserved.number, operationsPort: operations.number, broker: broker, directory: directory,
-                    child: child, secrets: try TokenSecrets(file: Array(Self.secretsText.utf8))))
+                    child: child, secrets: try TokenSecrets(file: Array(Self.secretsText.utf8)),
+                    redis: redis))
         } catch {
             await clean()
             throw error
         }
         await clean()
+    }
+
+    /// Asks Redis as the packager would.
+    static func withClient<Result>(
+        _ server: RedisServer, _ body: (RedisClient) async throws -> Result
+    ) async throws -> Result {
+        var configuration = try RedisConfiguration(url: server.url)
+        configuration.commandDeadline = .seconds(20)
+        let redis = RedisClient(configuration, eventLoopGroup: MultiThreadedEventLoopGroup.singleton)
+        let result: Swift.Result<Result, any Error>
+        do { result = .success(try await body(redis)) } catch { result = .failure(error) }
+        await redis.close()
+        return try result.get()
+    }
+
+    /// Puts the first version of an order as the packager does.
+    func put(_ order: String, _ document: JSONObject, token: String? = nil) async throws {
+        let key = try Self.orderKey(order)
+        let redis = try #require(self.redis)
+        try await Self.withClient(redis) { redis in
+            let state = OrderState(
+                key: key, document: OrderDocument(members: document),
+                token: try token.map { try AuthenticationToken($0) } ?? self.secrets.token(for: key), version: 1,
+                modifiedEpochSeconds: 1_767_323_045)
+            let package = OrderStore.StoredPackage(
+                head: Array("PK".utf8), assets: [], tail: Array("end".utf8), entityTag: "tag-1")
+            let outcomes = try await OrderStore(redis: redis).write([
+                .init(state: state, expectedRevision: 0, content: .version(package))
+            ])
+            #expect(outcomes == [.written])
+        }
     }
 
     static func orderKey(_ order: String) throws -> OrderKey { try OrderKey("\(Self.orderType)/\(order)") }
@@ -151,7 +193,7 @@ struct CheckoutBench: Sendable {
         return records
     }
 
-    /// How many changes were published.
+    /// The number of changes that were published.
     func published() async throws -> Int64 {
         let admin = try KafkaAdmin(KafkaConfiguration(bootstrap: self.broker.bootstrap))
         let count = try await admin.endOffsets("waybill.order-changes").values.reduce(0, +)

@@ -58,6 +58,8 @@ struct GatewayBench: Sendable {
         var deviceLimit = Registrations.deviceLimit
         /// Whether Redis counts as having all orders.
         var isComplete = true
+        /// Whether the routes of the compatible dialect are there.
+        var isCompatible = false
     }
 
     /// Runs `body` while the gateway listens, then stops it and sees that it ends.
@@ -87,15 +89,18 @@ struct GatewayBench: Sendable {
         let package = PackageEndpoint(
             reader: reader, views: views, secrets: secrets, cache: AssetCache(limit: 1 << 20), metrics: metrics,
             holding: options.holding)
+        let registrations = RegistrationEndpoints(
+            reader: reader, views: views, registrations: Registrations(redis: redis),
+            deviceOrders: DeviceOrders(redis: redis, memory: reader.memory), secrets: secrets, producer: producer,
+            topics: common.topics, metrics: metrics, deviceLimit: options.deviceLimit)
+        let compatibility = CompatibilityEndpoints(
+            package: package, registrations: registrations, store: OrderStore(redis: redis),
+            index: TokenIndex(redis: redis), brands: BrandLibrary(try Self.brands.get()))
         let endpoints = Endpoints(
             basePath: "/apple", brands: BrandLibrary(try Self.brands.get()), package: package,
             link: LinkEndpoint(package: package, secrets: secrets),
-            registrations: RegistrationEndpoints(
-                reader: reader, views: views, registrations: Registrations(redis: redis),
-                deviceOrders: DeviceOrders(redis: redis, memory: reader.memory), secrets: secrets, producer: producer,
-                topics: common.topics, metrics: metrics, deviceLimit: options.deviceLimit),
-            log: LogEndpoint(metrics: metrics, logger: logger), metrics: metrics, logger: logger,
-            limits: options.limits)
+            registrations: registrations, log: LogEndpoint(metrics: metrics, logger: logger), metrics: metrics,
+            logger: logger, limits: options.limits, compatibility: options.isCompatible ? compatibility : nil)
         var edge = Edge(metrics: EdgeMetrics(factory: environment.metrics))
         edge.requestLimit = options.idleLimit
         options.edge(&edge)

@@ -1,13 +1,21 @@
+import Fetch
 import Kafka
 import Model
 import Operations
 import Packaging
+import Redis
 import ServiceLifecycle
+import Store
 
 /// The checkout role: what it is built from.
 enum Checkout {
     /// The time that a change waits for Kafka's acknowledgement at most.
     static let deliveryLimit = Duration.seconds(5)
+
+    /// The time that the producer goes on trying with the order of a customer who was charged.
+    static let patientDeliveryLimit = Duration.seconds(120)
+    /// Calls of shops and payment providers that are under way at once; a payment may take 25 seconds.
+    static let upstreamLimit = 3000
 
     /// The role's demands on Kafka's topics.
     static func needs(_ topics: Topics) -> [KafkaTopicNeed] {
@@ -22,23 +30,55 @@ enum Checkout {
         let common = environment.common
         let producer = try KafkaProducer(
             environment.producing(within: Self.deliveryLimit), topics: [common.topics.orderChanges])
+        let patientProducer = try KafkaProducer(
+            environment.producing(within: Self.patientDeliveryLimit), topics: [common.topics.orderChanges])
+        let redis = RedisClient(common.redis, eventLoopGroup: environment.group)
         let metrics = CheckoutMetrics(factory: environment.metrics)
         let merchants = try MerchantLibrary(
             directory: settings.merchants, loading: settings.loading, isStrict: false, logger: environment.logger)
         let publisher = ChangePublisher(
-            producer: producer, topics: common.topics, brands: settings.brands, secrets: settings.secrets,
+            producer: producer, patientProducer: patientProducer, group: environment.group, topics: common.topics,
+            brands: settings.brands, secrets: settings.secrets,
             metrics: metrics, logger: environment.logger)
+        let orders = StandingOrders(
+            store: OrderStore(redis: redis), views: ViewGuard(View(redis: redis)), group: environment.group)
+        let mint = OrderDetailsMint(secrets: settings.secrets, webServiceURL: settings.webServiceURL)
+        let changes = OrderChangesEndpoint(publisher: publisher, orders: orders)
+        let requests = IdempotentRequests(store: RepeatedRequests(redis: redis), logger: environment.logger)
+        var calls = FetcherConfiguration()
+        calls.concurrency = Self.upstreamLimit
+        calls.queueLimit = Self.upstreamLimit
+        calls.rootsPEM = settings.applePay.rootsPEM
+        let fetcher = try Fetcher(calls)
+        let upstream = UpstreamClient(fetcher: fetcher)
         let responder = CheckoutResponder(
             merchants: merchants,
             details: OrderDetailsEndpoints(
-                mint: OrderDetailsMint(secrets: settings.secrets, webServiceURL: settings.webServiceURL),
-                publisher: publisher),
+                mint: mint, publisher: publisher, requests: requests),
+            changes: changes,
+            confirm: ConfirmEndpoint(
+                mint: mint, publisher: publisher, orders: orders, index: TokenIndex(redis: redis), requests: requests,
+                fetcher: fetcher, logger: environment.logger),
+            notify: NotifyEndpoint(publisher: publisher, orders: orders, changes: changes, requests: requests),
+            baskets: BasketEndpoints(upstream: upstream, logger: environment.logger),
+            payments: PaymentEndpoint(
+                upstream: upstream, publisher: publisher, mint: mint, logger: environment.logger),
+            sessions: MerchantSessionEndpoint(
+                client: MerchantSessionClient(
+                    fetcher: try Fetcher(settings.applePay), logger: environment.logger),
+                rates: SessionRates(), logger: environment.logger),
+            files: BrowserFiles(hasPolyfill: settings.hasPolyfill),
             metrics: metrics, logger: environment.logger)
         let edge = GatewayServer.edge(settings.edge, environment)
         let server = GatewayServer(
             address: settings.listen, endpoints: responder, environment: environment, edge: edge,
-            onStopped: { await producer.close() })
+            onStopped: {
+                await producer.close()
+                await patientProducer.close()
+                await redis.close()
+            })
         let reloader = BrandReloader(settings.brands, environment: environment)
-        return [reloader, merchants, server] + (edge.certificates.map { [$0] } ?? [])
+        let monitor = RedisMonitor(redis, environment, holdsReadiness: false)
+        return [reloader, merchants, server, monitor] + (edge.certificates.map { [$0] } ?? [])
     }
 }

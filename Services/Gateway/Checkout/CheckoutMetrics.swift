@@ -8,8 +8,10 @@ struct CheckoutMetrics: Sendable {
         case orderDetails = "order-details"
         case grants, links, orders
         case grantedDetails = "granted-details"
-        case preflight
-        /// What was asked for is not known.
+        case confirm, notify, metadata, basket, payment
+        case postalCode = "postal-code"
+        case validate, association, files, preflight
+        /// The requested resource is not known.
         case none
     }
 

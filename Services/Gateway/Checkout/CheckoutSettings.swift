@@ -1,8 +1,9 @@
+import Fetch
 import Logging
 import Operations
 import Packaging
 
-/// What the checkout role reads besides `CommonSettings`.
+/// The settings of the checkout role besides `CommonSettings`.
 ///
 /// ## Configuration keys
 /// - `WAYBILL_CHECKOUT_LISTEN` (host:port, default `127.0.0.1:8085`): where shops and their pages call.
@@ -10,6 +11,10 @@ import Packaging
 /// - `WAYBILL_TOKEN_SECRETS` (path, required): the secrets that tokens, links and grants are made with.
 /// - `WAYBILL_WEB_SERVICE_URL` (https URL, required): stands in order details and in links.
 /// - `WAYBILL_DEVELOPMENT_PLAYGROUND` (`on` or `off`, default `off`): pages of this machine may use http.
+/// - `WAYBILL_DEVELOPMENT_POLYFILL` (`on` or `off`, default `off`): serves the stand-in for Apple Pay.
+/// - `WAYBILL_DEVELOPMENT_APPLE_PAY` (`host:port:address:port`, several separated by commas, default none): where fakes
+///   of Apple's hosts listen.
+/// - `WAYBILL_DEVELOPMENT_APPLE_PAY_ROOTS` (path, default the system's roots): what their certificates lead to.
 /// - The keys of `EdgeSettings`.
 struct CheckoutSettings {
     let listen: ListenAddress
@@ -19,6 +24,9 @@ struct CheckoutSettings {
     let brands: BrandLibrary
     let merchants: String?
     let edge: EdgeSettings
+    /// The way to Apple.
+    let applePay: FetcherConfiguration
+    let hasPolyfill: Bool
     /// True while fakes may stand in for Apple and shops, and pages of this machine may use http.
     let isDevelopment: Bool
     /// True if the configuration is only checked, so that nothing is overlooked.
@@ -34,7 +42,10 @@ struct CheckoutSettings {
         self.webServiceURL = url.hasSuffix("/") ? String(url.dropLast()) : url
         self.brands = try settings.brands(in: common.brands, webServiceURL: url)
         self.edge = try EdgeSettings(settings)
-        self.isDevelopment = try settings.choice(.developmentPlayground, default: Choice.off) == .on
+        let hasPlayground = try settings.choice(.developmentPlayground, default: Choice.off) == .on
+        self.hasPolyfill = try settings.choice(.developmentPolyfill, default: Choice.off) == .on
+        self.isDevelopment = hasPlayground || self.hasPolyfill
+        self.applePay = try Self.applePay(settings)
         self.isCheck = settings.isCheck
         self.merchants = settings.text(.merchants)
         if let directory = self.merchants {
@@ -56,6 +67,32 @@ struct CheckoutSettings {
                     + "\(SettingKey.tlsCertificate.rawValue), or name the proxy that speaks TLS in "
                     + SettingKey.trustedProxies.rawValue)
         }
+    }
+
+    private static func applePay(_ settings: Settings) throws(SettingsError) -> FetcherConfiguration {
+        var configuration = FetcherConfiguration()
+        configuration.concurrency = 256
+        configuration.queueLimit = 1024
+        if let roots = settings.text(.developmentApplePayRoots) {
+            configuration.rootsPEM = try settings.content(.developmentApplePayRoots, of: roots)
+        }
+        guard let text = settings.text(.developmentApplePay) else { return configuration }
+        var addresses: Set<Fetch.IPAddress> = []
+        for detour in text.split(separator: ",") {
+            let parts = detour.split(separator: ":", omittingEmptySubsequences: false).map(String.init)
+            guard parts.count == 4, AppleHost.all[parts[0]] != nil, let address = Fetch.IPAddress(parts[2]),
+                UInt16(parts[1]) != nil, UInt16(parts[3]) != nil
+            else {
+                throw SettingsError(
+                    .developmentApplePay, value: text,
+                    "must be host:port:address:port, several separated by commas: hosts of Apple and IPv4 addresses")
+            }
+            addresses.insert(address)
+            configuration.detours.append(String(detour))
+        }
+        configuration.addresses = AddressPolicy(exceptions: addresses)
+        settings.warn("\(SettingKey.developmentApplePay.rawValue) is set: merchant sessions are those of a fake")
+        return configuration
     }
 
     /// The rules for loading merchants.

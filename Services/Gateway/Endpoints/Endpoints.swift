@@ -11,13 +11,15 @@ import Store
 ///
 /// A class so that a request waiting for Redis keeps one reference and not a copy of everything.
 final class Endpoints: Responder {
-    let reading: ExtendedReading? = nil
+    let reading: ExtendedReading?
     let basePath: String
     let brands: BrandLibrary
     let package: PackageEndpoint
     let link: LinkEndpoint
     let registrations: RegistrationEndpoints
     let log: LogEndpoint
+    /// Nil unless it is asked for.
+    let compatibility: CompatibilityEndpoints?
     let metrics: GatewayMetrics
     let logger: Logger
     let limits: GatewayLimits
@@ -25,7 +27,7 @@ final class Endpoints: Responder {
     init(
         basePath: String, brands: BrandLibrary, package: PackageEndpoint, link: LinkEndpoint,
         registrations: RegistrationEndpoints, log: LogEndpoint, metrics: GatewayMetrics, logger: Logger,
-        limits: GatewayLimits = GatewayLimits()
+        limits: GatewayLimits = GatewayLimits(), compatibility: CompatibilityEndpoints? = nil
     ) {
         self.basePath = basePath
         self.brands = brands
@@ -33,6 +35,8 @@ final class Endpoints: Responder {
         self.link = link
         self.registrations = registrations
         self.log = log
+        self.compatibility = compatibility
+        self.reading = compatibility.map { _ in CompatibilityEndpoints.reading }
         self.metrics = metrics
         self.logger = logger
         self.limits = limits
@@ -45,7 +49,9 @@ final class Endpoints: Responder {
         let started = NIODeadline.now()
         let route: Route
         do {
-            route = try Route(method: request.method, target: request.target, basePath: self.basePath)
+            route = try Route(
+                method: request.method, target: request.target, basePath: self.basePath,
+                isCompatible: self.compatibility != nil)
         } catch {
             let answer = Self.answer(error)
             self.count(.none, answer, since: started)
@@ -96,6 +102,10 @@ final class Endpoints: Responder {
             self.registrations.changes(of: device, type: type, since: tag, isBrief: isBrief, on: eventLoop)
                 .whenComplete(complete)
         case .log: complete(.success(self.log.answer(request.body) { self.limits.admit($0, from: request.client) }))
+        case .order(let key):
+            self.compatibility?.order(
+                key, request, isSuspect: self.limits.isSuspect(request.client), on: eventLoop, complete)
+        case .push: self.compatibility?.push(request, on: eventLoop).whenComplete(complete)
         }
     }
 
@@ -171,10 +181,10 @@ extension Route {
     /// The order type of the request; nil if it has none.
     var orderType: OrderTypeIdentifier? {
         switch self {
-        case .package(let key), .link(let key, _, _): key.orderType
+        case .package(let key), .link(let key, _, _), .order(let key): key.orderType
         case .register(let key), .unregister(let key): key.order.orderType
         case .changes(_, let type, _): type
-        case .log: nil
+        case .log, .push: nil
         }
     }
 }

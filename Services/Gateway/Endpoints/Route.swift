@@ -16,6 +16,10 @@ enum Route: Hashable {
     case changes(DeviceIdentifier, OrderTypeIdentifier, tag: String)
     /// `POST /v1/log`
     case log
+    /// `GET /v1/packages/{type}/{id}`, of the compatible dialect
+    case order(OrderKey)
+    /// `POST /v1/push`, of the compatible dialect
+    case push
 
     /// The reason why there is no route.
     enum Failure: Error, Hashable {
@@ -30,7 +34,10 @@ enum Route: Hashable {
     ///   - target: of printable ASCII, in origin or absolute form.
     ///   - basePath: the part before `/v1`, without a slash at its end. It may also be missing, for a proxy that strips
     ///     it; and one extra slash is ignored, which clients produce when they join URLs.
-    init(method: Request.Method, target: String, basePath: String) throws(Failure) {
+    ///   - isCompatible: whether the routes of the compatible dialect exist.
+    init(
+        method: Request.Method, target: String, basePath: String, isCompatible: Bool = false
+    ) throws(Failure) {
         let target = RequestTarget(target)
         guard let segments = try target.segments(behind: basePath) else { throw .notFound }
         switch segments.count {
@@ -56,6 +63,12 @@ enum Route: Hashable {
             let device = try Self.identifier { () throws(IdentifierError) in try DeviceIdentifier(segments[1]) }
             let key = RegistrationKey(device: device, order: try Self.key(segments[3], segments[4]))
             self = method == .post ? .register(key) : .unregister(key)
+        case 1 where isCompatible && segments[0] == "push":
+            try Self.require(method == .post, "POST")
+            self = .push
+        case 3 where isCompatible && segments[0] == "packages":
+            try Self.require(method == .get || method == .head, "GET, HEAD")
+            self = .order(try Self.key(segments[1], segments[2]))
         default: throw .notFound
         }
     }

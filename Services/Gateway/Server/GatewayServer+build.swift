@@ -24,17 +24,20 @@ extension GatewayServer {
         let package = PackageEndpoint(
             reader: reader, views: views, secrets: settings.secrets, cache: AssetCache(limit: Self.assetCacheBytes),
             metrics: metrics)
+        let link = LinkEndpoint(package: package, secrets: settings.secrets)
+        let registrations = RegistrationEndpoints(
+            reader: reader, views: views, registrations: Registrations(redis: redis),
+            deviceOrders: DeviceOrders(redis: redis, memory: reader.memory), secrets: settings.secrets,
+            producer: producer, topics: common.topics, metrics: metrics, deviceLimit: settings.deviceLimit)
+        let compatibility = CompatibilityEndpoints(
+            package: package, registrations: registrations, store: OrderStore(redis: redis),
+            index: TokenIndex(redis: redis), brands: settings.brands)
         let endpoints = Endpoints(
             basePath: settings.basePath, brands: settings.brands, package: package,
-            link: LinkEndpoint(package: package, secrets: settings.secrets),
-            registrations: RegistrationEndpoints(
-                reader: reader, views: views, registrations: Registrations(redis: redis),
-                deviceOrders: DeviceOrders(redis: redis, memory: reader.memory), secrets: settings.secrets,
-                producer: producer, topics: common.topics, metrics: metrics,
-                deviceLimit: settings.deviceLimit),
+            link: link, registrations: registrations,
             log: LogEndpoint(metrics: metrics, logger: settings.logsDevices ? environment.logger : nil),
             metrics: metrics,
-            logger: environment.logger)
+            logger: environment.logger, compatibility: settings.isCompatible ? compatibility : nil)
         let edge = Self.edge(settings.edge, environment)
         let server = GatewayServer(
             address: settings.listen, endpoints: endpoints, environment: environment, edge: edge,

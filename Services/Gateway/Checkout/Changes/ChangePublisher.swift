@@ -2,14 +2,21 @@ import Foundation
 import Kafka
 import Logging
 import Model
+import NIOCore
 import Packaging
 
 /// Checks changes of orders as the packager will, and publishes them to Kafka.
 ///
-/// An answer comes after all in-sync replicas have the record. Bounded: `DeliveryGate` lets some thousand wait, each for
-/// the producer's delivery limit.
+/// An answer comes after all in-sync replicas have the record. Bounded: `DeliveryGate` lets some thousand wait, each
+/// for the producer's delivery limit.
 final class ChangePublisher: Sendable {
+    /// The time that the order of a payment is waited for.
+    static let patience = TimeAmount.seconds(3)
+
     private let producer: KafkaProducer
+    /// Goes on trying when nobody waits any more.
+    private let patientProducer: KafkaProducer
+    private let group: any EventLoopGroup
     private let topics: Topics
     private let brands: BrandLibrary
     private let secrets: TokenSecrets
@@ -18,10 +25,13 @@ final class ChangePublisher: Sendable {
     private let gate = DeliveryGate()
 
     init(
-        producer: KafkaProducer, topics: Topics, brands: BrandLibrary, secrets: TokenSecrets,
+        producer: KafkaProducer, patientProducer: KafkaProducer, group: any EventLoopGroup, topics: Topics,
+        brands: BrandLibrary, secrets: TokenSecrets,
         metrics: CheckoutMetrics, logger: Logger
     ) {
         self.producer = producer
+        self.patientProducer = patientProducer
+        self.group = group
         self.topics = topics
         self.brands = brands
         self.secrets = secrets
@@ -77,6 +87,35 @@ final class ChangePublisher: Sendable {
             self.logger.warning(
                 "a change was not published", metadata: ["order": "\(event.key)", "error": "\(error)"])
             throw CheckoutFailure.unavailable("the change could not be published, try it again")
+        }
+    }
+
+    /// Publishes the order of a customer who was charged: waits for a moment, and the producer goes on trying.
+    ///
+    /// - Throws: `unavailable` when it is not acknowledged yet. It may still come; the log tells if it does not.
+    func publishPatiently(_ event: OrderEvent) async throws(CheckoutFailure) {
+        let message = event.message(topic: self.topics.orderChanges)
+        let eventLoop = self.group.next()
+        let isDone = eventLoop.makePromise(of: Bool.self)
+        let delivery = eventLoop.makeFutureWithTask { [patientProducer] in
+            try await patientProducer.produce(message)
+        }
+        delivery.whenComplete { [metrics, logger] result in
+            switch result {
+            case .success:
+                metrics.changed(.published)
+                isDone.succeed(true)
+            case .failure(let error):
+                metrics.changed(.failed)
+                logger.error(
+                    "the order of a payment was not published",
+                    metadata: ["order": "\(event.key)", "error": "\(error)"])
+                isDone.succeed(false)
+            }
+        }
+        eventLoop.scheduleTask(in: Self.patience) { isDone.succeed(false) }
+        guard (try? await isDone.futureResult.get()) == true else {
+            throw CheckoutFailure.unavailable("the order is not acknowledged yet")
         }
     }
 }

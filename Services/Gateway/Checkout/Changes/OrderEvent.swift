@@ -15,14 +15,23 @@ struct OrderEvent: Sendable {
 
     /// - Parameters:
     ///   - caller: whose key names the source.
-    ///   - idempotencyKey: a caller's own name for the request, which makes the event's identifier: the packager takes a
-    ///     repeated one for a duplicate. Nil for a random one.
+    ///   - idempotencyKey: a caller's own name for the request, which makes the event's identifier: the packager takes
+    ///     a repeated one for a duplicate. Nil for a random one.
     init(_ key: OrderKey, _ type: ChangeType, _ data: JSONObject?, caller: Caller, idempotencyKey: String? = nil) {
         self.key = key
         self.type = type
         self.data = data
         self.source = "waybill-checkout/\(caller.merchant.name)/\(caller.key.name)"
         self.id = idempotencyKey.map { "\(type.rawValue)/\($0)" } ?? UUID().uuidString.lowercased()
+    }
+
+    /// A change that a shop's answer brought, for which no key stands.
+    init(_ key: OrderKey, _ type: ChangeType, _ data: JSONObject, source: String) {
+        self.key = key
+        self.type = type
+        self.data = data
+        self.source = source
+        self.id = UUID().uuidString.lowercased()
     }
 
     /// The record for the topic of changes.

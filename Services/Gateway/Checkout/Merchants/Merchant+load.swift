@@ -2,9 +2,9 @@ import FoundationEssentials
 import Model
 
 extension Merchant {
-    /// What loading needs to know besides the files.
+    /// The facts that loading needs besides the files.
     struct Loading: Sendable {
-        /// Whether there is a brand of an order type.
+        /// Tells if there is a brand of an order type.
         let serves: @Sendable (OrderTypeIdentifier) -> Bool
         /// True while pages of this machine may use http and fakes stand in for Apple.
         let isDevelopment: Bool
@@ -177,8 +177,8 @@ extension Merchant {
         guard let secret = try members.file("secret") else { throw members.wrong("secret", "give the name of a file") }
         let upstream = Upstream(
             url: url.hasSuffix("/") ? String(url.dropLast()) : url,
-            secret: try Self.secret("\(directory)/\(secret)", secret), addresses: try members.texts("addresses") ?? [],
-            takesPayments: try members.flag("takesPayments"))
+            secret: try Self.secret("\(directory)/\(secret)", secret), addresses: try Self.addresses(&members),
+            rootsPEM: try Self.roots(&members, directory), takesPayments: try members.flag("takesPayments"))
         try members.refuseRest()
         return upstream
     }
@@ -202,7 +202,7 @@ extension Merchant {
             let line = try Self.secret("\(directory)/\(secret)", secret)
             let provider = Confirmation.Provider(
                 url: url, authorization: String(decoding: line, as: UTF8.self),
-                addresses: try members.texts("addresses") ?? [])
+                addresses: try Self.addresses(&members), rootsPEM: try Self.roots(&members, directory))
             try members.refuseRest()
             return .forward(provider)
         default: throw members.wrong("mode", "must be record or forward")
@@ -232,6 +232,22 @@ extension Merchant {
             keys.append(key)
         }
         return keys
+    }
+
+    private static func addresses(_ members: inout MerchantMembers) throws(MerchantError) -> [String] {
+        let addresses = try members.texts("addresses") ?? []
+        for address in addresses where IPAddress(address) == nil {
+            throw members.wrong("addresses", "must be IP addresses")
+        }
+        return addresses
+    }
+
+    /// The content of a PEM file; nil if none is named.
+    private static func roots(
+        _ members: inout MerchantMembers, _ directory: String
+    ) throws(MerchantError) -> [UInt8]? {
+        guard let roots = try members.file("roots") else { return nil }
+        return try Self.content("\(directory)/\(roots)", roots)
     }
 
     /// The first line of a file.

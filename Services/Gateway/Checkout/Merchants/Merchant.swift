@@ -44,6 +44,8 @@ struct Merchant: Sendable {
         let secret: [UInt8]
         /// Addresses that are connected to though they are not public.
         let addresses: [String]
+        /// The roots of its certificate in PEM; nil for the system's.
+        let rootsPEM: [UInt8]?
         /// True if payment tokens are passed through to it.
         let takesPayments: Bool
     }
@@ -60,6 +62,8 @@ struct Merchant: Sendable {
             /// The value of `Authorization`.
             let authorization: String
             let addresses: [String]
+            /// The roots of its certificate in PEM; nil for the system's.
+            let rootsPEM: [UInt8]?
         }
     }
 
@@ -121,6 +125,6 @@ struct Merchants: Sendable {
             .min { $0.origin.port < $1.origin.port }
     }
 
-    /// Whether any page is on a host.
+    /// True if any page is on a host.
     func serves(host: String) -> Bool { self.pages.keys.contains { $0.host == host } }
 }

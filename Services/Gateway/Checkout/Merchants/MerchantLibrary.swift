@@ -11,7 +11,7 @@ import UnixSignals
 /// A merchant that fails keeps its last good state; the others go on. Files are read on a thread that may wait, one
 /// look at a time. A change counts once it was seen twice alike, or at once on SIGHUP.
 final class MerchantLibrary: Service {
-    /// How often the directory is looked at.
+    /// The time between two looks at the directory.
     static let interval = Duration.seconds(5)
 
     private struct Entry {

@@ -1,6 +1,6 @@
 import Model
 
-/// Why a merchant cannot be loaded, in a sentence for the person who keeps its directory.
+/// The reason why a merchant cannot be loaded, in a sentence for the person who keeps its directory.
 struct MerchantError: Error, Hashable, Sendable, CustomStringConvertible {
     let description: String
     init(_ description: String) { self.description = description }

@@ -8,13 +8,14 @@ import Packaging
 struct OrderDetailsEndpoints: Sendable {
     let mint: OrderDetailsMint
     let publisher: ChangePublisher
+    let requests: IdempotentRequests
     /// UNIX seconds.
     var now: @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970) }
 
     /// `POST /v1/checkout/order-details`: the details of an order; with its document it is published first.
     ///
-    /// The document carries the token that is handed out, so that a change of secrets between here and the packager does
-    /// no harm. Nothing is handed out before Kafka has the order.
+    /// The document carries the token that is handed out, so that a change of secrets between here and the packager
+    /// does no harm. Nothing is handed out before Kafka has the order.
     func mint(_ request: Request, _ caller: Caller) async throws(CheckoutFailure) -> Answer {
         try caller.require(.details)
         var body = try RequestBody(request)
@@ -28,7 +29,7 @@ struct OrderDetailsEndpoints: Sendable {
         guard var document else { return self.answer(self.mint.details(of: key), isPublished: false) }
         var details = self.mint.details(of: key)
         if let own = document["authenticationToken"] {
-            // What is wrong about it the validator tells.
+            // The validator tells if it is no token.
             if let text = own.string, let token = try? AuthenticationToken(text) {
                 details = OrderDetails(key: key, webServiceURL: details.webServiceURL, token: token)
             }
@@ -36,7 +37,18 @@ struct OrderDetailsEndpoints: Sendable {
             document["authenticationToken"] = .string(details.token.rawValue)
         }
         try self.publisher.check(document, of: key)
-        try await self.publisher.publish(OrderEvent(key, .orderReplaced, document, caller: caller))
+        let event = OrderEvent(key, .orderReplaced, document, caller: caller)
+        let kept = try await self.requests.answer(
+            request, caller, route: "order-details"
+        ) { () async throws(CheckoutFailure) -> StoredAnswer in
+            try await self.publisher.publish(event)
+            // The identifier may have been made up; the token is made again.
+            return StoredAnswer(status: 200, contentType: "text/plain", body: Array(key.order.rawValue.utf8))
+        }
+        guard let order = try? OrderIdentifier(String(decoding: kept.body, as: UTF8.self)) else {
+            throw CheckoutFailure(.internal, "the kept answer cannot be read")
+        }
+        if order != key.order { details = self.mint.details(of: OrderKey(orderType: type, order: order)) }
         return self.answer(details, isPublished: true)
     }
 

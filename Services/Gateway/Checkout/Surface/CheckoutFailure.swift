@@ -2,7 +2,7 @@ import Model
 import NIOCore
 import NIOHTTP1
 
-/// Why a request to the checkout role is refused.
+/// The reason for which a request to the checkout role is refused.
 ///
 /// The shape is that of the payment providers, and a superset of the gateway's: `{"error": {"code", "message", "type",
 /// "param", "request_id", "details"}}`. The message never quotes what was sent.
@@ -98,7 +98,7 @@ struct CheckoutFailure: Error, Hashable, Sendable {
         self.param = param
     }
 
-    /// What stands behind the role is away.
+    /// A service that the role depends on is away.
     static func unavailable(_ message: String, retryAfterSeconds: Int = 5) -> CheckoutFailure {
         var failure = CheckoutFailure(.unavailable, message)
         failure.headers = ["retry-after": String(retryAfterSeconds)]

@@ -16,23 +16,39 @@ final class CheckoutResponder: Responder {
         bodyLimit: CheckoutRoute.bodyLimit, bodies: 2 << 20, arrivalLimit: CheckoutResponder.arrivalLimit)
     private let merchants: MerchantLibrary
     private let details: OrderDetailsEndpoints
+    private let changes: OrderChangesEndpoint
+    private let confirm: ConfirmEndpoint
+    private let notify: NotifyEndpoint
+    private let baskets: BasketEndpoints
+    private let payments: PaymentEndpoint
+    private let sessions: MerchantSessionEndpoint
+    private let files: BrowserFiles
     private let limits: GatewayLimits
     private let metrics: CheckoutMetrics
     private let logger: Logger
     private let inHand = Atomic<Int>(0)
 
     init(
-        merchants: MerchantLibrary, details: OrderDetailsEndpoints, limits: GatewayLimits = GatewayLimits(),
+        merchants: MerchantLibrary, details: OrderDetailsEndpoints, changes: OrderChangesEndpoint,
+        confirm: ConfirmEndpoint, notify: NotifyEndpoint, baskets: BasketEndpoints, payments: PaymentEndpoint,
+        sessions: MerchantSessionEndpoint, files: BrowserFiles, limits: GatewayLimits = GatewayLimits(),
         metrics: CheckoutMetrics, logger: Logger
     ) {
         self.merchants = merchants
         self.details = details
+        self.changes = changes
+        self.confirm = confirm
+        self.notify = notify
+        self.baskets = baskets
+        self.payments = payments
+        self.sessions = sessions
+        self.files = files
         self.limits = limits
         self.metrics = metrics
         self.logger = logger
     }
 
-    /// What is known of a request before it is answered.
+    /// The facts of a request before it is answered.
     private struct Call {
         let request: Request
         let identifier: String
@@ -82,10 +98,45 @@ final class CheckoutResponder: Responder {
             return try await self.details.mint(call.request, caller)
         case .grants: return try self.details.grant(call.request, try self.caller(&call, merchants))
         case .links: return try self.details.link(call.request, try self.caller(&call, merchants))
-        case .order, .part: throw CheckoutRoute.nothing
+        case .order(let key, let type):
+            let caller = try self.caller(&call, merchants)
+            return try await self.changes.answer(call.request, caller, key, type, identifier: nil)
+        case .part(let key, let type, let identifier):
+            let caller = try self.caller(&call, merchants)
+            return try await self.changes.answer(call.request, caller, key, type, identifier: identifier)
+        case .confirm(let payment):
+            let caller = try self.caller(&call, merchants)
+            return try await self.confirm.answer(call.request, caller, payment: payment, identifier: call.identifier)
+        case .notify:
+            let caller = try self.caller(&call, merchants)
+            return try await self.notify.answer(call.request, caller)
+        case .metadata:
+            guard let origin = BasketEndpoints.origin(call.request), let (merchant, _) = merchants[origin] else {
+                return BasketEndpoints.disabled
+            }
+            call.origin = origin
+            call.merchant = merchant.name
+            return BasketEndpoints.metadata(merchant)
+        case .basket(let basket):
+            let (merchant, page) = try self.page(&call, merchants)
+            return try await self.baskets.basket(
+                call.request, merchant, page, basket: basket, identifier: call.identifier)
+        case .postalCode(let basket):
+            let (merchant, page) = try self.page(&call, merchants)
+            return try await self.baskets.postalCode(
+                call.request, merchant, page, basket: basket, identifier: call.identifier)
+        case .payment:
+            let (merchant, page) = try self.page(&call, merchants)
+            return try await self.payments.answer(call.request, merchant, page, identifier: call.identifier)
         case .grantedDetails:
-            let (origin, merchant) = try self.page(&call, merchants)
-            return try self.details.redeem(call.request, origin, merchant)
+            let (merchant, page) = try self.page(&call, merchants)
+            return try self.details.redeem(call.request, page.origin, merchant)
+        case .validate:
+            let (merchant, page) = try self.page(&call, merchants)
+            return try await self.sessions.answer(call.request, merchant, page, identifier: call.identifier)
+        case .association: return try DomainAssociation.file(call.request, merchants)
+        case .root: return try DomainAssociation.root(call.request, merchants)
+        case .file(let file): return try self.files.answer(call.request, file)
         case .preflight(let methods):
             _ = try self.page(&call, merchants)
             return Answer(.noContent, headers: Self.preflight(methods))
@@ -107,13 +158,13 @@ final class CheckoutResponder: Responder {
     /// The page that calls, by its origin.
     private func page(
         _ call: inout Call, _ merchants: Merchants
-    ) throws(CheckoutFailure) -> (PageOrigin, Merchant) {
+    ) throws(CheckoutFailure) -> (Merchant, Merchant.Page) {
         guard let text = call.request.fields[.origin], let origin = PageOrigin(text),
-            let (merchant, _) = merchants[origin]
+            let (merchant, page) = merchants[origin]
         else { throw CheckoutFailure(.originRefused, "this page may not call here") }
         call.origin = origin
         call.merchant = merchant.name
-        return (origin, merchant)
+        return (merchant, page)
     }
 
     /// Source: Fetch standard, "CORS-preflight request"

@@ -1,7 +1,8 @@
+import Browser
 import Model
 import NIOHTTP1
 
-/// What a request to the checkout role asks for, from its method and target alone.
+/// The route of a request to the checkout role, from its method and target alone.
 enum CheckoutRoute: Hashable, Sendable {
     // MARK: For servers, with a key
 
@@ -16,12 +17,35 @@ enum CheckoutRoute: Hashable, Sendable {
     /// `POST /v1/checkout/orders/{type}/{id}/fulfillments/{fulfillment}`, and `…/returns/{return}` alike
     case part(OrderKey, ChangeType, identifier: String)
 
+    /// `POST /v1/payment_intents/{id}/confirm`
+    case confirm(String)
+    /// `POST /v1/apple_pay/order_tracking/notify`
+    case notify
+
     // MARK: For pages of merchants
 
     /// `POST /applepay/order-details`
     case grantedDetails
 
+    /// `POST /applepay/validate`
+    case validate
+    /// `GET /applepay/metadata`
+    case metadata
+    /// `GET /applepay/basket/{id}`
+    case basket(String)
+    /// `POST /applepay/basket/{id}/validatepostalcode`
+    case postalCode(String)
+    /// `POST /applepay/payment`
+    case payment
+
     // MARK: For anybody
+
+    /// `GET /.well-known/apple-developer-merchantid-domain-association`, with or without `.txt`
+    case association
+    /// `GET /`
+    case root
+    /// `GET /applepay/waybill.mjs` and the like
+    case file(BrowserFile)
 
     /// `OPTIONS` of a path for pages, with the methods that it takes.
     case preflight(methods: String)
@@ -34,6 +58,15 @@ enum CheckoutRoute: Hashable, Sendable {
         case .links: .links
         case .order, .part: .orders
         case .grantedDetails: .grantedDetails
+        case .validate: .validate
+        case .confirm: .confirm
+        case .notify: .notify
+        case .metadata: .metadata
+        case .basket: .basket
+        case .postalCode: .postalCode
+        case .payment: .payment
+        case .association, .root: .association
+        case .file: .files
         case .preflight: .preflight
         }
     }
@@ -49,6 +82,12 @@ enum CheckoutRoute: Hashable, Sendable {
         switch segments.first {
         case "v1": self = try Self.server(method, segments.dropFirst())
         case "applepay": self = try Self.page(method, segments.dropFirst())
+        case DomainAssociation.path where segments.count == 2 && DomainAssociation.names.contains(segments[1]):
+            try Self.require(method == .get || method == .head, "GET, HEAD")
+            self = .association
+        case "" where segments.count == 1:
+            try Self.require(method == .get || method == .head, "GET, HEAD")
+            self = .root
         default: throw Self.nothing
         }
     }
@@ -79,8 +118,27 @@ enum CheckoutRoute: Hashable, Sendable {
             try Self.require(method == .post, "POST")
             guard !path[5].isEmpty, path[5].utf8.count <= 255 else { throw Self.nothing }
             return .part(try Self.key(path[2], path[3]), type, identifier: path[5])
+        case 3 where path[0] == "payment_intents" && path[2] == "confirm":
+            guard Self.isPayment(path[1]) else { throw Self.nothing }
+            try Self.require(method == .post, "POST")
+            return .confirm(path[1])
+        case 3 where path == ["apple_pay", "order_tracking", "notify"]:
+            try Self.require(method == .post, "POST")
+            return .notify
         default: throw Self.nothing
         }
+    }
+
+    private static func isPayment(_ text: String) -> Bool {
+        (1...255).contains(text.utf8.count)
+            && text.utf8.allSatisfy { $0.isLetter || $0.isDigit || $0 == UInt8(ascii: "_") || $0 == UInt8(ascii: "-") }
+    }
+
+    /// True if a text can name a basket.
+    static func isBasket(_ text: String) -> Bool {
+        // No path is left by two points.
+        (1...128).contains(text.utf8.count) && text != "." && text != ".."
+            && text.utf8.allSatisfy { $0.isLetter || $0.isDigit || "._~-".utf8.contains($0) }
     }
 
     private static func page(
@@ -88,7 +146,15 @@ enum CheckoutRoute: Hashable, Sendable {
     ) throws(CheckoutFailure) -> CheckoutRoute {
         switch Array(path) {
         case ["order-details"]: try Self.page(.grantedDetails, method, reads: false)
-        default: throw Self.nothing
+        case ["validate"]: try Self.page(.validate, method, reads: false)
+        case ["metadata"]: try Self.page(.metadata, method, reads: true)
+        case ["payment"]: try Self.page(.payment, method, reads: false)
+        case ["basket", path.last ?? ""] where Self.isBasket(path.last ?? ""):
+            try Self.page(.basket(path.last ?? ""), method, reads: true)
+        case ["basket", path.dropLast().last ?? "", "validatepostalcode"]
+        where Self.isBasket(path.dropLast().last ?? ""):
+            try Self.page(.postalCode(path.dropLast().last ?? ""), method, reads: false)
+        default: try Self.file(method, Array(path))
         }
     }
 
@@ -99,6 +165,16 @@ enum CheckoutRoute: Hashable, Sendable {
         if method == .options { return .preflight(methods: methods) }
         try Self.require(reads ? method == .get || method == .head : method == .post, methods)
         return route
+    }
+
+    /// A file that pages load, which is not by origin.
+    private static func file(_ method: Request.Method, _ path: [String]) throws(CheckoutFailure) -> CheckoutRoute {
+        let files = BrowserFile.all + [BrowserFile.polyfill]
+        guard path.count == 1, let file = files.first(where: { $0.path == "/applepay/\(path[0])" }) else {
+            throw Self.nothing
+        }
+        try Self.require(method == .get || method == .head, "GET, HEAD")
+        return .file(file)
     }
 
     private static func require(_ isAllowed: Bool, _ allow: String) throws(CheckoutFailure) {
@@ -127,7 +203,10 @@ enum CheckoutRoute: Hashable, Sendable {
         guard let route = try? CheckoutRoute(method: method, target: target) else { return 16 << 10 }
         switch route {
         case .orderDetails, .order, .part: return OrderChange.valueLimit
-        case .grants, .links, .grantedDetails, .preflight: return 16 << 10
+        case .validate, .confirm, .payment: return 64 << 10
+        case .notify: return OrderChange.valueLimit
+        case .metadata, .basket, .postalCode: return 16 << 10
+        case .grants, .links, .grantedDetails, .association, .root, .file, .preflight: return 16 << 10
         }
     }
 }

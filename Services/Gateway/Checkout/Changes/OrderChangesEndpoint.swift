@@ -1,0 +1,86 @@
+import Foundation
+import Model
+import NIOCore
+import NIOHTTP1
+
+/// The plain way in for shops without Kafka: each change that the topic takes, by HTTP.
+///
+/// `PUT`, `PATCH`, `DELETE /v1/checkout/orders/{type}/{id}`, `POST …/fulfillments/{id}` and `…/returns/{id}`. 202 when
+/// all in-sync replicas have the change, with the identifier of its event.
+struct OrderChangesEndpoint: Sendable {
+    let publisher: ChangePublisher
+    let orders: StandingOrders
+    /// The time that a refusal waits for a change that was acknowledged a moment ago and is not packaged yet.
+    var patience = Duration.seconds(2)
+    /// From one look to the next.
+    static let step = Duration.milliseconds(100)
+    /// UNIX seconds.
+    var now: @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970) }
+
+    /// - Parameter identifier: of the fulfillment or return that is changed; nil for the order itself.
+    func answer(
+        _ request: Request, _ caller: Caller, _ key: OrderKey, _ type: ChangeType, identifier: String?
+    ) async throws(CheckoutFailure) -> Answer {
+        try caller.require(.orders)
+        try caller.require(key.orderType)
+        let fold = try self.publisher.fold(of: key.orderType)
+        let data = try Self.data(of: request, type, identifier)
+        let event = OrderEvent(
+            key, type, data, caller: caller, idempotencyKey: try IdempotencyKey.read(request.fields))
+        switch (type, data) {
+        case (.orderReplaced, let document?): try self.publisher.check(document, of: key)
+        case (.orderRemoved, _), (_, nil): break
+        case (_, let patch?):
+            let kind: OrderChange.Kind =
+                switch type {
+                case .fulfillmentUpdated: .fulfillmentUpdated(identifier: identifier ?? "", patch)
+                case .returnUpdated: .returnUpdated(identifier: identifier ?? "", patch)
+                default: .patched(patch)
+                }
+            let change = OrderChange(key: key, source: event.source, id: event.id, kind: kind)
+            try await self.review(change, fold)
+        }
+        try await self.publisher.publish(event)
+        let answer: JSON = [
+            "id": .string(event.id), "source": .string(event.source), "type": .string(event.type.rawValue),
+            "orderTypeIdentifier": .string(key.orderType.rawValue), "orderIdentifier": .string(key.order.rawValue),
+        ]
+        return .json(.accepted, answer.serialized)
+    }
+
+    /// Refuses what would become a dead letter.
+    ///
+    /// The order that stands may be behind what was acknowledged, so a refusal is looked at again for a while.
+    func review(_ change: OrderChange, _ fold: OrderFold) async throws(CheckoutFailure) {
+        let deadline = ContinuousClock.now + self.patience
+        while true {
+            let state = try await self.orders.state(of: change.key)
+            let review = ChangeReview(change, to: state, fold, nowEpochSeconds: self.now())
+            guard let failure = review.failure else { return }
+            guard ContinuousClock.now < deadline, (try? await Task.sleep(for: Self.step)) != nil else { throw failure }
+        }
+    }
+
+    private static func data(
+        of request: Request, _ type: ChangeType, _ identifier: String?
+    ) throws(CheckoutFailure) -> JSONObject? {
+        guard type != .orderRemoved else {
+            guard request.body.readableBytes == 0 else {
+                throw CheckoutFailure(.malformedBody, "a removal has no body")
+            }
+            return nil
+        }
+        let media = request.fields[.contentType].map(RequestBody.essence)
+        guard media == "application/json" || (media == "application/merge-patch+json" && type != .orderReplaced) else {
+            throw CheckoutFailure(.unsupportedMediaType, "the body must be application/json")
+        }
+        var data = try RequestBody.object(request.body)
+        guard let identifier else { return data }
+        let name = type == .returnUpdated ? "returnIdentifier" : "fulfillmentIdentifier"
+        guard data[name] == nil || data[name]?.string == identifier else {
+            throw CheckoutFailure(.invalidParameter, "must be that of the path, or left out", param: name)
+        }
+        data[name] = .string(identifier)
+        return data
+    }
+}

@@ -1,0 +1,35 @@
+import Model
+import NIOCore
+import Store
+
+/// The orders that stand in Redis, for decisions that need them.
+struct StandingOrders: Sendable {
+    let store: OrderStore
+    let views: ViewGuard
+    let group: any EventLoopGroup
+
+    /// An order as it stands; nil for one that is not there, or was removed.
+    ///
+    /// - Throws: `unavailable` while Redis is away, or may have lost what it had.
+    func state(of key: OrderKey) async throws(CheckoutFailure) -> OrderState? {
+        let found: Result<OrderStore.StoredOrder?, StoreError>?
+        do {
+            guard let generation = try await self.views.settled(on: self.group.next()).get() else {
+                throw CheckoutFailure.unavailable("what is stored here is being restored", retryAfterSeconds: 10)
+            }
+            found = try await self.store.orders([key]).first
+            guard self.views.holds(generation) else {
+                throw CheckoutFailure.unavailable("what is stored here is being restored", retryAfterSeconds: 10)
+            }
+        } catch let failure as CheckoutFailure {
+            throw failure
+        } catch {
+            throw CheckoutFailure.unavailable("the order cannot be looked at right now")
+        }
+        switch found {
+        case .success(let order?): return order.state.isRemoved ? nil : order.state
+        case .success(nil), nil: return nil
+        case .failure: throw CheckoutFailure.unavailable("the order cannot be looked at right now")
+        }
+    }
+}

@@ -1,0 +1,106 @@
+import Logging
+import NIOCore
+import NIOHTTP1
+
+/// `POST /applepay/validate`: a merchant session for a page of the merchant, and the files that show Apple that the
+/// page's host is the merchant's.
+///
+/// The one place where a browser says which URL a server calls with a client certificate.
+struct MerchantSessionEndpoint: Sendable {
+    let client: MerchantSessionClient
+    let rates: SessionRates
+    let logger: Logger
+
+    /// - Parameter identifier: of the request.
+    func answer(
+        _ request: Request, _ merchant: Merchant, _ page: Merchant.Page, identifier: String
+    ) async throws(CheckoutFailure) -> Answer {
+        guard let identity = merchant.identity else { throw CheckoutRoute.nothing }
+        if let seconds = self.rates.admit(request.client, page.origin) {
+            var failure = CheckoutFailure(.rateLimited, "too many merchant sessions are asked for")
+            failure.headers = ["retry-after": String(seconds)]
+            throw failure
+        }
+        var body = try RequestBody(request)
+        // The second spelling is that of clients of another service.
+        var text = try body.text("validationURL")
+        if text == nil { text = try body.text("validationUrl") }
+        let domain = try body.text("domain")
+        try body.refuseRest()
+        let context = try Self.context(domain, page)
+        let host = try self.host(text, merchant, identifier)
+        let session = try await self.client.session(
+            merchant, identity, at: host, domain: context, request: identifier)
+        return .json(.ok, session)
+    }
+
+    /// The host of the page in the address bar: that of the origin, unless that page is embedded in one that is known.
+    private static func context(_ domain: String?, _ page: Merchant.Page) throws(CheckoutFailure) -> String {
+        guard let domain, domain != page.origin.host else { return page.origin.host }
+        guard page.frames.contains(domain) else {
+            throw CheckoutFailure(
+                .invalidParameter, "must be the page's host, or one that may embed it", param: "domain")
+        }
+        return domain
+    }
+
+    private func host(
+        _ validationURL: String?, _ merchant: Merchant, _ identifier: String
+    ) throws(CheckoutFailure) -> AppleHost {
+        guard let validationURL else {
+            guard let host = AppleHost.standard(of: merchant) else { throw CheckoutRoute.nothing }
+            return host
+        }
+        guard let host = AppleHost(validationURL: validationURL) else {
+            throw CheckoutFailure(
+                .validationURLRefused, "must be a URL of Apple's that makes merchant sessions", param: "validationURL")
+        }
+        guard host.isAllowed(for: merchant) else {
+            self.logger.warning(
+                "a merchant session is refused: its host is none of the merchant's environments and regions",
+                metadata: [
+                    "merchant": "\(merchant.name)", "host": "\(host.name)", "request": "\(identifier)",
+                    "environment": "\(host.environment.rawValue)", "region": "\(host.region.rawValue)",
+                ])
+            throw CheckoutFailure(
+                .capabilityRequired, "merchant sessions of this host are not made for this merchant",
+                param: "validationURL")
+        }
+        return host
+    }
+}
+
+/// The files of the merchants' hosts: what shows Apple that a host is a merchant's.
+///
+/// Apple looks at the file with and without `.txt`, and at `/`. Source: Apple Pay on the Web, "Maintaining your
+/// environment"
+enum DomainAssociation {
+    static let path = ".well-known"
+    static let names: Set = [
+        "apple-developer-merchantid-domain-association", "apple-developer-merchantid-domain-association.txt",
+    ]
+
+    /// The host of a request, without its port.
+    static func host(_ request: Request) -> String? {
+        guard let field = request.fields[.host]?.lowercased() else { return nil }
+        let parts = field.split(separator: ":", omittingEmptySubsequences: false)
+        return (1...2).contains(parts.count) ? String(parts[0]) : nil
+    }
+
+    /// The file, byte for byte.
+    static func file(_ request: Request, _ merchants: Merchants) throws(CheckoutFailure) -> Answer {
+        guard let content = Self.host(request).flatMap({ merchants.page(host: $0) })?.association else {
+            throw CheckoutRoute.nothing
+        }
+        return Answer(
+            .ok, headers: ["content-type": "text/plain", "cache-control": "max-age=300"], body: [.init(bytes: content)])
+    }
+
+    /// One line at `/`, which has to be there as well.
+    static func root(_ request: Request, _ merchants: Merchants) throws(CheckoutFailure) -> Answer {
+        guard let host = Self.host(request), merchants.serves(host: host) else { throw CheckoutRoute.nothing }
+        return Answer(
+            .ok, headers: ["content-type": "text/plain", "cache-control": "max-age=300"],
+            body: [.init(string: "Apple Pay for \(host)\n")])
+    }
+}

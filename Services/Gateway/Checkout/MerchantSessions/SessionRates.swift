@@ -1,0 +1,50 @@
+import NIOCore
+import Synchronization
+
+/// Bounds the merchant sessions that pages ask for: by client, and by page.
+///
+/// Bounded: a fixed number of clients are remembered; pages are as many as are configured.
+final class SessionRates: Sendable {
+    struct Limits: Sendable {
+        /// Sessions of one client at once.
+        var perClient = 10
+        /// The time of one client that earns it one more.
+        var clientInterval = TimeAmount.seconds(6)
+        /// Sessions of one page's origin in a second.
+        var perOrigin = 50
+    }
+
+    private struct State {
+        var clients = DebtTable<ClientAddress>(capacity: 8192)
+        var origins: [PageOrigin: Debt] = [:]
+    }
+
+    private let limits: Limits
+    private let state = Mutex(State())
+
+    init(_ limits: Limits = Limits()) { self.limits = limits }
+
+    /// Takes a request of a page that is configured.
+    ///
+    /// - Returns: nil if it may go on, else the seconds after which to come again.
+    func admit(_ client: ClientAddress, _ origin: PageOrigin, at now: NIODeadline = .now()) -> Int64? {
+        let originInterval = TimeAmount.nanoseconds(1_000_000_000 / Int64(self.limits.perOrigin))
+        return self.state.withLock { state in
+            let clientWait = Self.wait(state.clients[client], self.limits.perClient, self.limits.clientInterval, now)
+            let originWait = Self.wait(
+                state.origins[origin, default: Debt()], self.limits.perOrigin, originInterval, now)
+            guard clientWait == nil, originWait == nil else { return max(clientWait ?? 1, originWait ?? 1) }
+            var debt = state.clients[client]
+            debt.grow(by: self.limits.clientInterval, atMost: .hours(1), at: now)
+            state.clients[client] = debt
+            state.origins[origin, default: Debt()].grow(by: originInterval, atMost: .hours(1), at: now)
+            return nil
+        }
+    }
+
+    private static func wait(_ debt: Debt, _ burst: Int, _ interval: TimeAmount, _ now: NIODeadline) -> Int64? {
+        let over = debt.amount(at: now) + interval - interval * burst
+        guard over > .zero else { return nil }
+        return (over.nanoseconds + 999_999_999) / 1_000_000_000
+    }
+}

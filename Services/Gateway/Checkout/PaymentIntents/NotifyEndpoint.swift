@@ -1,0 +1,92 @@
+import Foundation
+import Model
+import NIOHTTP1
+
+/// `POST /v1/apple_pay/order_tracking/notify`: tells that an order changed, in the dialect of payment providers.
+///
+/// With the new state (`order`), a merge patch (`patch`) or a fulfillment beside it that is published, and the push
+/// follows from the change. Without, the version that stands is announced again, with `touch` as a new one.
+struct NotifyEndpoint: Sendable {
+    let publisher: ChangePublisher
+    let orders: StandingOrders
+    let changes: OrderChangesEndpoint
+    let requests: IdempotentRequests
+
+    private static let names = ["order_identifier", "order_type_identifier"]
+
+    func answer(_ request: Request, _ caller: Caller) async throws(CheckoutFailure) -> Answer {
+        try caller.require(.notify)
+        let body = try DialectBody(request)
+        let members = try body.members
+        try members.refuseMixture(of: Self.names)
+        let type = try caller.orderType(try members.requiredText(Self.names[1]), param: Self.names[1])
+        let identifier = try members.requiredText(Self.names[0])
+        let order: OrderIdentifier
+        do {
+            order = try OrderIdentifier(identifier)
+        } catch {
+            throw CheckoutFailure(.orderDetailsRefused, "must be 1 to 255 of A-Z a-z 0-9 . _ ~ -", param: Self.names[0])
+        }
+        let key = OrderKey(orderType: type, order: order)
+        let fold = try self.publisher.fold(of: type)
+        let answered = try await self.requests.answer(
+            request, caller, route: "notify"
+        ) { () async throws(CheckoutFailure) -> StoredAnswer in
+            let version = try await self.publish(key, members, caller, fold)
+            var answer: JSONObject = [
+                "order_identifier": .string(key.order.rawValue),
+                "order_type_identifier": .string(key.orderType.rawValue),
+            ]
+            if let version { answer["version"] = .integer(version) }
+            return StoredAnswer(status: 202, contentType: "application/json", body: answer.serialized)
+        }
+        return answered.answer(nil)
+    }
+
+    /// - Returns: the version that is announced again; nil for a change.
+    private func publish(
+        _ key: OrderKey, _ members: DialectMembers, _ caller: Caller, _ fold: OrderFold
+    ) async throws(CheckoutFailure) -> Int64? {
+        let order = try members.object("order")
+        let patch = try members.object("patch")
+        let fulfillment = try members.object("fulfillment")
+        switch (order, patch, fulfillment) {
+        case (let document?, nil, nil):
+            try self.publisher.check(document, of: key)
+            try await self.publisher.publish(OrderEvent(key, .orderReplaced, document, caller: caller))
+            return nil
+        case (nil, let patch?, nil):
+            try await self.publish(key, .orderPatched, patch, .patched(patch), caller, fold)
+            return nil
+        case (nil, nil, let fulfillment?):
+            guard let identifier = fulfillment["fulfillmentIdentifier"]?.string, !identifier.isEmpty else {
+                throw CheckoutFailure(.missingParameter, "is required", param: "fulfillment[fulfillmentIdentifier]")
+            }
+            let kind = OrderChange.Kind.fulfillmentUpdated(identifier: identifier, fulfillment)
+            try await self.publish(key, .fulfillmentUpdated, fulfillment, kind, caller, fold)
+            return nil
+        case (nil, nil, nil):
+            let isTouched = try members.flag("touch")
+            guard let state = try await self.orders.state(of: key) else {
+                throw CheckoutFailure(.notFound, "there is no such order")
+            }
+            guard let type = ChangeType(rawValue: "waybill.order.announced") else {
+                throw CheckoutFailure(.notImplemented, "an order without a change cannot be announced again")
+            }
+            let data: JSONObject = ["touch": .bool(isTouched)]
+            try await self.publisher.publish(OrderEvent(key, type, data, caller: caller))
+            return isTouched ? nil : state.version
+        default:
+            throw CheckoutFailure(.invalidParameter, "order, patch and fulfillment do not go together")
+        }
+    }
+
+    private func publish(
+        _ key: OrderKey, _ type: ChangeType, _ data: JSONObject, _ kind: OrderChange.Kind, _ caller: Caller,
+        _ fold: OrderFold
+    ) async throws(CheckoutFailure) {
+        let event = OrderEvent(key, type, data, caller: caller)
+        try await self.changes.review(OrderChange(key: key, source: event.source, id: event.id, kind: kind), fold)
+        try await self.publisher.publish(event)
+    }
+}

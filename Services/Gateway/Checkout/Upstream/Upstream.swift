@@ -1,0 +1,24 @@
+import Fetch
+
+/// The common parts of calls to shops' and payment providers' services.
+enum Upstream {
+    /// The public internet, and the addresses that a merchant lists.
+    static func policy(_ addresses: [String]) -> AddressPolicy {
+        AddressPolicy(exceptions: Set(addresses.compactMap { Fetch.IPAddress($0) }))
+    }
+
+    /// The refusal for a call that has no answer.
+    ///
+    /// Whoever has to do with money must know whether anything can have happened: a call of which nothing went out was
+    /// certainly not done, any other may have been.
+    static func failure(_ error: FetchError) -> CheckoutFailure {
+        switch error.code {
+        case .busy, .closed:
+            return CheckoutFailure.unavailable("too many calls are under way", retryAfterSeconds: 1)
+        default: break
+        }
+        return error.mayHaveBeenSent
+            ? CheckoutFailure(.outcomeUnknown, "the service did not answer: it is not known whether it did its work")
+            : CheckoutFailure(.upstreamUnavailable, "the service cannot be reached: nothing was done")
+    }
+}

@@ -1,0 +1,72 @@
+import Cryptography
+import Fetch
+import Foundation
+import Model
+
+/// A call of a shop's own service.
+struct UpstreamCall {
+    /// Below the service's URL: `/baskets/1234`.
+    let path: String
+    /// The body of a POST; nil for a GET.
+    var body: [UInt8]?
+    /// The page that caused it.
+    let origin: PageOrigin
+    /// The identifier of the request.
+    let request: String
+    var idempotencyKey: String?
+    var basketToken: String?
+    var timeout = Duration.seconds(10)
+    /// True for what must not be sent twice.
+    var isOnce = false
+}
+
+/// Calls the services of shops, signed so that they can tell who calls.
+///
+/// `Waybill-Signature: t=<UNIX seconds>,v1=<hex HMAC-SHA256(secret, t + "." + method + "." + path + "." + body)>`,
+/// where the path is that of the URL. Nothing is tried again, and no redirect is followed.
+struct UpstreamClient: Sendable {
+    /// Most bytes of an answer.
+    static let sizeLimit = 256 << 10
+
+    let fetcher: Fetcher
+    /// UNIX seconds.
+    var now: @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970) }
+
+    /// - Throws: as `Upstream.failure` judges it; also `outcome_unknown` for 5xx to what was posted once.
+    func answer(
+        _ call: UpstreamCall, of merchant: Merchant, _ upstream: Merchant.Upstream
+    ) async throws(CheckoutFailure) -> FetchedContent {
+        let method = call.body == nil ? "GET" : "POST"
+        let url = upstream.url + call.path
+        // An https URL with a host: what follows the host is the path.
+        let path = String(url.dropFirst("https://".count).drop { $0 != "/" })
+        var request = FetchRequest(url: url) { _ in true }
+        request.body = call.body.map { ($0, "application/json") }
+        request.accept = "application/json"
+        request.headers = [
+            ("Waybill-Signature", Self.signature(upstream.secret, self.now(), method, path, call.body ?? [])),
+            ("Waybill-Merchant", merchant.name), ("Waybill-Origin", call.origin.description),
+            ("X-Request-Id", call.request),
+        ]
+        if let key = call.idempotencyKey { request.headers.append(("Idempotency-Key", key)) }
+        if let token = call.basketToken { request.headers.append(("Waybill-Basket-Token", token)) }
+        request.addresses = Upstream.policy(upstream.addresses)
+        request.rootsPEM = upstream.rootsPEM
+        request.isAlone = call.isOnce
+        request.timeout = call.timeout
+        request.sizeLimit = Self.sizeLimit
+        do throws(FetchError) {
+            return try await self.fetcher.exchange(request)
+        } catch {
+            throw Upstream.failure(error)
+        }
+    }
+
+    static func signature(
+        _ secret: [UInt8], _ seconds: Int64, _ method: String, _ path: String, _ body: [UInt8]
+    ) -> String {
+        let message = Array("\(seconds).\(method).\(path).".utf8) + body
+        let digits = Hexadecimal.digits(HMACSHA256.authenticate(message, key: secret))
+        return "t=\(seconds),v1=\(String(decoding: digits, as: UTF8.self))"
+    }
+}

@@ -1,0 +1,134 @@
+import Cryptography
+import Model
+import NIOCore
+import NIOHTTP1
+import Packaging
+import Store
+
+/// Two routes that Wallet never calls, for clients of payment providers' services: an order as JSON or as a package,
+/// and a push token for an order. Off unless they are asked for.
+struct CompatibilityEndpoints: Sendable {
+    let package: PackageEndpoint
+    let registrations: RegistrationEndpoints
+    let store: OrderStore
+    let index: TokenIndex
+    let brands: BrandLibrary
+
+    /// The reading of requests with these routes: the media type that a client wants is looked at.
+    static let reading = ExtendedReading(
+        bodyLimit: { _, _ in ConnectionHandler.bodyLimit }, bodies: HTTP2Limits().bodies,
+        arrivalLimit: GatewayServer.idleLimit)
+
+    // MARK: The order
+
+    /// `GET /v1/packages/{type}/{id}`: the package for who accepts it, else a small JSON view.
+    ///
+    /// Both are for whoever may fetch the package, and are held for an order that is on its way.
+    func order(
+        _ key: OrderKey, _ request: Request, isSuspect: Bool, on eventLoop: any EventLoop,
+        _ complete: @escaping PackageEndpoint.Completion
+    ) {
+        var request = request
+        request.fields.authorization = Self.orderAuthorization(request.fields.authorization)
+        let wantsPackage = request.fields[.accept]?.contains("application/vnd.apple.finance.order") == true
+        let condition = request.fields
+        if !wantsPackage {
+            request.fields.ifNoneMatch = []
+            request.fields.ifModifiedSince = nil
+        }
+        self.package.answer(key, request, isSuspect: isSuspect, on: eventLoop) { result in
+            guard case .success(var answer) = result, answer.status == .ok || answer.status == .notModified else {
+                return complete(result)
+            }
+            answer.headers.replaceOrAdd(name: "vary", value: "Authorization, Accept")
+            guard !wantsPackage else { return complete(.success(answer)) }
+            let made = answer
+            eventLoop.makeFutureWithTask { try await self.view(of: key, made, condition) }.whenComplete(complete)
+        }
+    }
+
+    /// - Parameter package: the answer that the package has, for its validators.
+    private func view(of key: OrderKey, _ package: Answer, _ condition: Request.Fields) async throws -> Answer {
+        let order = try await self.store.orders([key]).first?.get()
+        guard let state = order?.state, !state.isRemoved, let brand = self.brands.brands[key.orderType] else {
+            return .unavailable("the order is not available right now", retryAfterSeconds: 5)
+        }
+        let tag = "\"json-\(order?.entityTag ?? "")\""
+        var headers: HTTPHeaders = [
+            "etag": tag, "cache-control": "private, no-cache", "vary": "Authorization, Accept",
+        ]
+        if let modified = package.headers.first(name: "last-modified") {
+            headers.add(name: "last-modified", value: modified)
+        }
+        let isKnown =
+            condition.ifNoneMatch.isEmpty
+            ? condition.ifModifiedSince != nil && condition.ifModifiedSince == headers.first(name: "last-modified")
+            : condition.ifNoneMatch.contains { $0.contains(tag) }
+        guard !isKnown else { return Answer(.notModified, headers: headers) }
+        headers.add(name: "content-type", value: "application/json")
+        headers.add(name: "x-content-type-options", value: "nosniff")
+        let view = OrderView(state.orderJSON(rules: brand.rules).object ?? [:])
+        return Answer(.ok, headers: headers, body: [ByteBuffer(bytes: view.json.serialized)])
+    }
+
+    /// `Bearer <token>` is taken for `AppleOrder <token>`.
+    private static func orderAuthorization(_ header: String?) -> String? {
+        guard let header, header.prefix(7).lowercased() == "bearer " else { return header }
+        return "AppleOrder \(header.dropFirst(7))"
+    }
+
+    // MARK: The push token
+
+    /// `POST /v1/push`: registers a push token for the order of the token that is shown, as a device of its own name.
+    func push(_ request: Request, on eventLoop: any EventLoop) -> EventLoopFuture<Answer> {
+        var fields = request.fields
+        fields.authorization = Self.orderAuthorization(fields.authorization)
+        guard let token = Authorization.token(fields.authorization) else {
+            return eventLoop.makeSucceededFuture(.unauthorized)
+        }
+        let pushToken: PushToken
+        do {
+            pushToken = try RegistrationEndpoints.pushToken(request.body)
+        } catch {
+            return eventLoop.makeSucceededFuture(.failure(.badRequest, error.message))
+        }
+        let members = (try? JSON(parsing: Array(request.body.readableBytesView)))?.object ?? [:]
+        let named = PushTarget(members)
+        let device = named.device ?? "compat-\(SHA256.hex(Array(pushToken.rawValue.utf8)).prefix(32))"
+        guard let device = try? DeviceIdentifier(device) else {
+            return eventLoop.makeSucceededFuture(.failure(.badRequest, "$.deviceIdentifier is none"))
+        }
+        let shown = fields
+        return self.order(named, of: token, on: eventLoop).flatMap { key in
+            // A token of an order that nobody knows is answered as a wrong one.
+            guard let key, self.brands.serves(key.orderType) else {
+                return eventLoop.makeSucceededFuture(.wrongToken)
+            }
+            return self.registrations.register(
+                RegistrationKey(device: device, order: key), shown, body: request.body, on: eventLoop)
+        }
+    }
+
+    private func order(
+        _ named: PushTarget, of token: String, on eventLoop: any EventLoop
+    ) -> EventLoopFuture<OrderKey?> {
+        if let order = named.order { return eventLoop.makeSucceededFuture(order) }
+        return eventLoop.makeFutureWithTask { try await self.index.order(of: token) }
+    }
+
+    /// The optional members of a push token's body, in either spelling.
+    struct PushTarget: Hashable {
+        let order: OrderKey?
+        let device: String?
+
+        init(_ members: JSONObject) {
+            func text(_ camel: String, _ snake: String) -> String? {
+                members[camel]?.string ?? members[snake]?.string
+            }
+            let type = text("orderTypeIdentifier", "order_type_identifier")
+            let identifier = text("orderIdentifier", "order_identifier")
+            self.order = type.flatMap { type in identifier.flatMap { try? OrderKey("\(type)/\($0)") } }
+            self.device = text("deviceIdentifier", "device_identifier")
+        }
+    }
+}

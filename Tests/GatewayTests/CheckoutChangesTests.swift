@@ -1,0 +1,108 @@
+import Foundation
+import Kafka
+import Model
+import TestKit
+import Testing
+
+@testable import Gateway
+
+/// Changes of orders by HTTP over the real process. One after the other: each has servers of its own.
+@Suite(.serialized, .timeLimit(.minutes(3))) struct CheckoutChangesTests {
+    typealias Bench = CheckoutBench
+
+    static var document: JSONObject {
+        get throws { try JSON(parsing: Array(CheckoutDetailsTests.document.utf8)).object ?? [:] }
+    }
+
+    static func order(_ order: String) -> String { "/v1/checkout/orders/\(Bench.orderType)/\(order)" }
+
+    @Test func eachChangeThatKafkaTakesComesByHTTP() async throws {
+        var options = Bench.Options()
+        options.hasRedis = true
+        try await Bench.with(options) { bench in
+            try await bench.put("1", try Self.document)
+            let path = Self.order("1")
+            let fulfillment = #"{"fulfillmentType":"shipping","status":"open"}"#
+            let rows: [(String, String, String?, ChangeType)] = [
+                ("PUT", path, CheckoutDetailsTests.document, .orderReplaced),
+                ("PATCH", path, #"{"status":"completed"}"#, .orderPatched),
+                ("POST", path + "/fulfillments/f%2F1", fulfillment, .fulfillmentUpdated),
+                ("POST", path + "/returns/r1", #"{"status":"open"}"#, .returnUpdated),
+                ("DELETE", path, nil, .orderRemoved),
+            ]
+            var identifiers: [String] = []
+            for (index, (method, path, body, type)) in rows.enumerated() {
+                let answer = try await bench.call(method, path, body: body)
+                #expect(answer.status == 202, "\(method) \(path): \(answer.text)")
+                #expect(answer.json.object?["type"]?.string == type.rawValue)
+                #expect(try await bench.published() == Int64(index + 1), "acknowledged before the answer")
+                identifiers.append(answer.json.object?["id"]?.string ?? "")
+            }
+            let changes = try await bench.changes(rows.count).map { record in
+                try OrderChange.decode(
+                    key: record.key, value: record.value, headers: record.headers.map { ($0.name, $0.value) })
+            }
+            #expect(changes.map(\.id) == identifiers)
+            #expect(changes[0].kind == .replaced(OrderDocument(members: try Self.document)), "no token of ours in it")
+            #expect(changes[1].kind == .patched(["status": "completed"]))
+            #expect(
+                changes[2].kind
+                    == .fulfillmentUpdated(
+                        identifier: "f/1",
+                        ["fulfillmentIdentifier": "f/1", "fulfillmentType": "shipping", "status": "open"]))
+            #expect(changes[4].kind == .removed)
+        }
+    }
+
+    @Test func whatWouldBecomeADeadLetterIsRefused() async throws {
+        var options = Bench.Options()
+        options.hasRedis = true
+        try await Bench.with(options) { bench in
+            try await bench.put("1", try Self.document)
+            let wrong = CheckoutDetailsTests.document.replacing("\"open\"", with: "\"opened\"")
+            let answer = try await bench.call("PUT", Self.order("1"), body: wrong)
+            #expect(answer.status == 422 && answer.code == "order_invalid")
+            let details = answer.json.object?["error"]?.object?["details"]?.array
+            #expect(details?.first?.object?["path"]?.string == "$.status")
+            #expect(try await bench.call("PATCH", Self.order("1"), body: #"{"status":"opened"}"#).status == 422)
+            #expect(try await bench.call("PATCH", Self.order("2"), body: #"{"status":"open"}"#).status == 404)
+            let other = #"{"fulfillmentIdentifier":"other"}"#
+            #expect(try await bench.call("POST", Self.order("1") + "/fulfillments/f", body: other).status == 400)
+            #expect(try await bench.call("DELETE", Self.order("1"), body: "{}").code == "malformed_body")
+            #expect(
+                try await bench.call("PUT", Self.order("1"), key: "sk_test_links-only", body: wrong).code
+                    == "scope_missing")
+            let type = "/v1/checkout/orders/\(Bench.otherType)/1"
+            #expect(try await bench.call("PUT", type, body: CheckoutDetailsTests.document).status == 403)
+            let get = try await bench.call("GET", Self.order("1"))
+            #expect(get.status == 405 && get["allow"] == "PUT, PATCH, DELETE")
+            #expect(try await bench.published() == 0)
+        }
+    }
+
+    @Test func aPatchWaitsForTheOrderThatWasAcknowledgedAMomentAgo() async throws {
+        var options = Bench.Options()
+        options.hasRedis = true
+        try await Bench.with(options) { bench in
+            async let answer = bench.call("PATCH", Self.order("1"), body: #"{"status":"completed"}"#)
+            try await Task.sleep(for: .milliseconds(300))
+            try await bench.put("1", try Self.document)
+            #expect(try await answer.status == 202)
+        }
+    }
+
+    @Test func theIdempotencyKeyNamesTheEvent() async throws {
+        try await Bench.with { bench in
+            for key in ["a-key", "a-key"] {
+                let answer = try await bench.call(
+                    "PUT", Self.order("1"), ["Idempotency-Key: \(key)"], body: CheckoutDetailsTests.document)
+                #expect(answer.json.object?["id"]?.string == "waybill.order.replaced/a-key")
+            }
+            let bad = try await bench.call(
+                "PUT", Self.order("1"), ["Idempotency-Key: a b"], body: CheckoutDetailsTests.document)
+            #expect(bad.code == "invalid_parameter")
+            let patch = try await bench.call("PATCH", Self.order("1"), body: "{}")
+            #expect(patch.status == 503 && patch["retry-after"] != nil, "nothing is known of the order without Redis")
+        }
+    }
+}

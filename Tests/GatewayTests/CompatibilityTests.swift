@@ -1,0 +1,133 @@
+import Foundation
+import Model
+import Store
+import TestKit
+import Testing
+
+@testable import Gateway
+
+/// The routes of the compatible dialect. One after the other: each has servers of its own.
+@Suite(.serialized, .timeLimit(.minutes(2))) struct CompatibilityTests {
+    typealias Bench = GatewayBench
+
+    static var options: Bench.Options {
+        var options = Bench.Options()
+        options.isCompatible = true
+        return options
+    }
+
+    static let path = "/apple/v1/packages/\(Bench.orderType)/1"
+
+    @Test func withoutTheSwitchThereIsNothing() async throws {
+        try await Bench.with { bench in
+            let package = try await bench.once("GET", Self.path, token: Bench.ownToken)
+            #expect(package.status == 404)
+            #expect(try await bench.once("POST", "/apple/v1/push", token: Bench.ownToken, body: "{}").status == 404)
+        }
+    }
+
+    @Test func anOrderComesAsJSONOrAsAPackage() async throws {
+        try await Bench.with(Self.options) { bench in
+            try await bench.put("1")
+            for headers in [
+                ["Authorization: AppleOrder \(Bench.ownToken)"], ["Authorization: Bearer \(Bench.ownToken)"],
+            ] {
+                let answer = try await bench.once("GET", Self.path, headers)
+                #expect(answer.status == 200 && answer["content-type"] == "application/json", "\(answer.text)")
+                #expect(answer["vary"] == "Authorization, Accept" && answer["cache-control"] == "private, no-cache")
+                let order = try JSON(parsing: answer.body).object?["order"]?.object
+                #expect(order?["orderIdentifier"] == "1" && order?["updatedAt"] == "1994-11-06T08:49:37Z")
+                let tag = try #require(answer["etag"])
+                #expect(try await bench.once("GET", Self.path, headers + ["If-None-Match: \(tag)"]).status == 304)
+                let package = try await bench.once(
+                    "GET", Self.path, headers + ["Accept: application/vnd.apple.finance.order"])
+                #expect(package.status == 200 && package.body == Bench.package)
+            }
+            let wrong = try await bench.once("GET", Self.path, ["Authorization: Bearer nobody-s-token-here"])
+            let unknown = try await bench.once(
+                "GET", Self.path.replacing("/1", with: "/2"), ["Authorization: Bearer nobody-s-token-here"])
+            #expect(wrong.status == 401 && unknown.status == 401 && wrong.body == unknown.body)
+            #expect(try await bench.once("POST", Self.path, token: Bench.ownToken).status == 405)
+        }
+    }
+
+    @Test func aPushTokenIsRegisteredForTheOrderOfItsToken() async throws {
+        try await Bench.with(Self.options) { bench in
+            try await bench.put("1")
+            let path = "/apple/v1/push"
+            func push(_ body: String, token: String = Bench.ownToken) async throws -> Int {
+                try await bench.once("POST", path, token: token, body: body).status
+            }
+            #expect(try await push(#"{"pushToken":"aa11"}"#) == 401, "nobody knows whose token it is")
+            try await TokenIndex(redis: bench.redis).remember(
+                try AuthenticationToken(Bench.ownToken), of: try Bench.key("1"))
+            #expect(try await push(#"{"pushToken":"aa11"}"#) == 201)
+            #expect(try await push(#"{"pushToken":"aa11"}"#) == 200)
+            let named =
+                #"{"push_token":"x","pushToken":"bb22","order_type_identifier":"\#(Bench.orderType)","#
+                + #""orderIdentifier":"1","deviceIdentifier":"mine"}"#
+            #expect(try await push(named) == 201)
+            #expect(try await push(#"{"pushToken":"abc123devicepushtoken"}"#) == 400, "not hexadecimal")
+            #expect(try await push(named, token: "a-token-of-somebody") == 401)
+            let devices = try await Registrations(redis: bench.redis).devices(of: [try Bench.key("1")])[0]
+            #expect(Set(devices.map(\.device.rawValue)) == ["mine", "compat-" + Self.digest("aa11")])
+        }
+    }
+
+    static func digest(_ text: String) -> String {
+        APIKey.digest(text).prefix(16).map { String(format: "%02x", $0) }.joined()
+    }
+
+    @Test func theViewHasTheWordsOfPaymentProviders() throws {
+        let order: JSON = [
+            "orderIdentifier": "1", "orderTypeIdentifier": "order.com.x", "updatedAt": "2026-01-01T00:00:00Z",
+            "status": "open",
+            "merchant": ["merchantIdentifier": "m", "displayName": "Shop", "url": "https://x", "logo": "l"],
+            "lineItems": [
+                [
+                    "title": "Lamp", "subtitle": "red", "sku": "7", "quantity": 2,
+                    "price": ["amount": "1.50", "currency": "EUR"],
+                ]
+            ],
+            "payment": ["total": ["amount": "3.00", "currency": "EUR"]],
+            "fulfillments": [
+                [
+                    "fulfillmentIdentifier": "a", "status": "onTheWay", "trackingNumber": "T",
+                    "trackingURL": "https://t",
+                ],
+                ["fulfillmentIdentifier": "b", "status": "delivered"],
+            ],
+        ]
+        #expect(
+            OrderView(order.object ?? [:]).json == [
+                "order": [
+                    "orderIdentifier": "1", "orderTypeIdentifier": "order.com.x", "updatedAt": "2026-01-01T00:00:00Z",
+                    "status": "in_progress", "statusDescription": "",
+                    "merchant": ["merchantIdentifier": "m", "displayName": "Shop", "url": "https://x"],
+                    "lineItems": [
+                        ["label": "Lamp (red)", "sku": "7", "quantity": 2, "price": "1.50", "currencyCode": "EUR"]
+                    ],
+                    "total": ["label": "Total", "price": "3.00", "currencyCode": "EUR"],
+                    "fulfillments": [
+                        [
+                            "fulfillmentIdentifier": "a", "status": "in_progress", "statusDescription": "",
+                            "trackingNumber": "T", "trackingUrl": "https://t",
+                        ],
+                        [
+                            "fulfillmentIdentifier": "b", "status": "fulfilled", "statusDescription": "",
+                            "trackingNumber": "", "trackingUrl": "",
+                        ],
+                    ],
+                ]
+            ])
+        let rows: [(JSONObject, String)] = [
+            (["status": "cancelled"], "cancelled"), (["status": "completed"], "fulfilled"),
+            (["status": "open"], "open"),
+            (["status": "open", "fulfillments": [["status": "open"]]], "open"),
+            (["status": "open", "fulfillments": [["status": "open"], ["status": "issue"]]], "in_progress"),
+        ]
+        for (order, status) in rows {
+            #expect(OrderView(order).json.object?["order"]?.object?["status"]?.string == status)
+        }
+    }
+}

@@ -1,0 +1,264 @@
+import Cryptography
+import Foundation
+import Model
+import NIOCore
+import TestKit
+import Testing
+
+@testable import Gateway
+
+/// Merchant sessions over the real process, against a server that wants a client certificate.
+@Suite(.serialized, .timeLimit(.minutes(3))) struct MerchantSessionTests {
+    typealias Bench = CheckoutBench
+    static let merchant = "merchant.com.example.shop"
+    static let production = "https://apple-pay-gateway.apple.com/paymentservices/startSession"
+    static let sandbox = "https://apple-pay-gateway-cert.apple.com/paymentservices/paymentSession"
+
+    static func options(_ apple: AppleSessions, _ members: JSONObject = [:]) throws -> Bench.Options {
+        let digest = SHA256.hex(Array(Self.merchant.utf8))
+        let identity = try AppleSessions.identity(Self.merchant, extension: digest, named: "shop")
+        var options = Bench.Options()
+        options.environment = apple.environment
+        options.files = [
+            ("merchants/shop/identity.pem", identity.certificate), ("merchants/shop/key.pem", identity.key),
+            ("merchants/shop/association.txt", Array("7B2270\r\n".utf8)),
+        ]
+        options.merchant = [
+            "certificate": "identity.pem", "key": "key.pem",
+            "origins": [Bench.origin: ["association": "association.txt", "frames": ["outer.example.com"]]],
+        ]
+        options.merchant = options.merchant.merging(members)
+        return options
+    }
+
+    static func with(
+        _ members: JSONObject = [:], _ body: @escaping @Sendable (Bench, AppleSessions) async throws -> Void
+    ) async throws {
+        let apple = try await AppleSessions.start()
+        do {
+            try await Bench.with(try Self.options(apple, members)) { try await body($0, apple) }
+        } catch {
+            await apple.stop()
+            throw error
+        }
+        await apple.stop()
+    }
+
+    static func validate(
+        _ bench: Bench, _ body: String, origin: String = Bench.origin
+    ) async throws -> RawConnection.Response {
+        try await bench.once("POST", "/applepay/validate", ["Origin: \(origin)"], body: body)
+    }
+
+    @Test func aSessionComesFromTheHostThatTheBrowserNames() async throws {
+        try await Self.with(["environments": ["production", "sandbox"]]) { bench, apple in
+            for url in [Self.production, Self.sandbox] {
+                let answer = try await Self.validate(bench, #"{"validationURL":"\#(url)"}"#)
+                #expect(answer.status == 200, "\(answer.text)")
+                #expect(answer.text == #"{"epochTimestamp": 1, "merchantSessionIdentifier": "SSH", "nonce": "n"}"#)
+                #expect(answer["content-type"] == "application/json" && answer["cache-control"] == "no-store")
+                #expect(answer["access-control-allow-origin"] == Bench.origin)
+            }
+            let embedded = #"{"validationUrl":"\#(Self.production)","domain":"outer.example.com"}"#
+            #expect(try await Self.validate(bench, embedded).status == 200)
+            #expect(try await Self.validate(bench, "{}").status == 200)
+            let seen = apple.seen
+            #expect(seen.map(\.serverName) == ["", "-cert", "", ""].map { "apple-pay-gateway\($0).apple.com" })
+            #expect(seen.map(\.host) == seen.map(\.serverName))
+            #expect(seen.allSatisfy { $0.path == "/paymentservices/paymentSession" && $0.method == "POST" })
+            #expect(seen.allSatisfy { $0.client == Self.merchant && $0.contentType == "application/json" })
+            let contexts = ["shop.example.com", "shop.example.com", "outer.example.com", "shop.example.com"]
+            for (request, context) in zip(seen, contexts) {
+                #expect(
+                    request.body == [
+                        "merchantIdentifier": .string(Self.merchant), "displayName": "Example Shop",
+                        "initiative": "web", "initiativeContext": .string(context),
+                    ])
+            }
+            #expect(apple.connections == 2, "a connection for each host, kept")
+        }
+    }
+
+    @Test func whatTheMerchantDoesNotTakeIsRefusedBeforeAnyConnection() async throws {
+        try await Self.with { bench, apple in
+            let hostile = "https://apple-pay-gateway.apple.com.evil.example/paymentservices/startSession"
+            let rows: [(String, String)] = [
+                (#"{"validationURL":"\#(hostile)"}"#, "400 validation_url_refused"),
+                (#"{"validationURL":"\#(Self.sandbox)"}"#, "403 capability_required"),
+                (#"{"validationURL":"https://cn-apple-pay-gateway.apple.com/x"}"#, "403 capability_required"),
+                (#"{"validationURL":"https://apple-pay-gateway-nc-pod1.apple.com/x"}"#, "403 capability_required"),
+                (#"{"validationURL":1}"#, "400 invalid_parameter"),
+                (#"{"domain":"evil.example"}"#, "400 invalid_parameter"),
+                (#"{"host":"x"}"#, "400 invalid_parameter"),
+            ]
+            for (body, expected) in rows {
+                let answer = try await Self.validate(bench, body)
+                #expect("\(answer.status) \(answer.code ?? "")" == expected, "\(body)")
+                #expect(!answer.text.contains("evil"), "nothing of the input comes back")
+            }
+            #expect(try await Self.validate(bench, "{}", origin: "https://evil.example").code == "origin_refused")
+            #expect(apple.connections == 0)
+        }
+    }
+
+    @Test func eachMoodOfAppleHasItsAnswer() async throws {
+        try await Self.with { bench, apple in
+            let rows = [
+                ("refuse", "502 merchant_session_refused"), ("fail", "502 upstream_unavailable"),
+                ("page", "502 upstream_invalid"), ("huge", "502 upstream_invalid"),
+                ("redirect", "502 merchant_session_refused"), ("cut", "502 upstream_unavailable"),
+            ]
+            for (mood, expected) in rows {
+                try apple.turn(mood)
+                let answer = try await Self.validate(bench, "{}")
+                #expect("\(answer.status) \(answer.code ?? "")" == expected, "\(mood)")
+                #expect(!answer.text.contains("registered"), "nothing of Apple's error goes to a page")
+            }
+            #expect(apple.seen.allSatisfy { $0.path == "/paymentservices/paymentSession" }, "no redirect is followed")
+            _ = try await bench.child.line { $0.contains("no merchant session") && $0.contains("not registered") }
+            await apple.stop()
+            #expect(try await Self.validate(bench, "{}").code == "upstream_unavailable")
+        }
+    }
+
+    @Test func aClientThatAsksTooOftenIsToldToWait() async throws {
+        try await Self.with { bench, _ in
+            for _ in 0..<10 { #expect(try await Self.validate(bench, "{}").status == 200) }
+            let answer = try await Self.validate(bench, "{}")
+            #expect(answer.status == 429 && answer.code == "rate_limited")
+            let seconds = try #require(answer["retry-after"].flatMap { Int($0) })
+            #expect((1...6).contains(seconds))
+        }
+    }
+
+    @Test func theAssociationFileIsThereByHost() async throws {
+        try await Self.with { bench, _ in
+            let path = "/.well-known/apple-developer-merchantid-domain-association"
+            for path in [path, path + ".txt"] {
+                for method in ["GET", "HEAD"] {
+                    let connection = try await RawConnection.open(port: bench.port)
+                    let answer = try await connection.exchange(
+                        bench.request(method, path, ["Host: Shop.example.com:443"]))
+                    await connection.close()
+                    #expect(answer.status == 200 && answer["content-type"] == "text/plain")
+                    #expect(answer["content-length"] == "8" && answer["cache-control"] == "max-age=300")
+                    #expect(answer.text == (method == "GET" ? "7B2270\r\n" : ""))
+                }
+                #expect(try await bench.once("GET", path, ["Host: other.example.com"]).status == 404)
+            }
+            #expect(try await bench.once("GET", "/", ["Host: shop.example.com"]).status == 200)
+            #expect(try await bench.once("GET", "/", ["Host: elsewhere.example"]).status == 404)
+            #expect(try await bench.once("POST", path, ["Host: shop.example.com"]).status == 405)
+        }
+    }
+
+    @Test func theFilesOfPagesAreForEverybody() async throws {
+        try await Self.with { bench, _ in
+            for (path, type) in [
+                ("waybill.mjs", "text/javascript"), ("waybill.js", "text/javascript"), ("waybill.css", "text/css"),
+            ] {
+                let answer = try await bench.once("GET", "/applepay/\(path)", ["Origin: https://anybody.example"])
+                #expect(answer.status == 200 && answer["content-type"]?.hasPrefix(type) == true)
+                #expect(answer["access-control-allow-origin"] == "*")
+                #expect(answer["cross-origin-resource-policy"] == "cross-origin")
+                let tag = try #require(answer["etag"])
+                let again = try await bench.once("GET", "/applepay/\(path)", ["If-None-Match: \(tag)"])
+                #expect(again.status == 304 && again.body.isEmpty)
+                let digest = tag.replacing("\"", with: "")
+                let named = try await bench.once("GET", "/applepay/\(path)?v=\(digest)")
+                #expect(named["cache-control"]?.contains("immutable") == true)
+            }
+            #expect(try await bench.once("GET", "/applepay/polyfill.js").status == 404, "only in development")
+        }
+    }
+}
+
+/// The decisions about hosts, and about certificates when a merchant is loaded.
+@Suite struct MerchantSessionRulesTests {
+    static let host = "apple-pay-gateway.apple.com"
+
+    @Test(arguments: [
+        "https://\(host)/paymentservices/startSession", "https://\(host)", "https://\(host)/", "https://\(host):443/x",
+        "HTTPS://\(host)/x", "https://Apple-Pay-Gateway.APPLE.com/x", "https://\(host)/../..//%2e/anything",
+    ])
+    func aHostOfTheListIsTaken(_ url: String) {
+        #expect(AppleHost(validationURL: url)?.name == Self.host)
+    }
+
+    static let hostile = [
+        "", " ", "https://", "https:///", "https://\(host)\u{0}", " https://\(host)/", "https://\(host)/ ",
+        "http://\(host)/x", "ftp://\(host)/x", "//\(host)/x", "\(host)/x", "https:\(host)/x", "https:/\(host)/x",
+        "https:\\\\\(host)/x", "https://\(host)\\@evil.example/x", "https://evil.example\\\(host)/x",
+        "https://\(host).evil.example/x", "https://evil.example/\(host)", "https://evil-\(host)/x",
+        "https://\(host)evil.example/x", "https://\(host)./x", "https://.\(host)/x", "https://x.\(host)/x",
+        "https://user@\(host)/x", "https://user:password@\(host)/x", "https://\(host)@evil.example/x",
+        "https://\(host):443@evil.example/x", "https://\(host)%40evil.example/x", "https://evil.example#@\(host)/x",
+        "https://evil.example?@\(host)/x", "https://\(host)?x=y", "https://\(host)/x?y", "https://\(host)/x#y",
+        "https://\(host)#", "https://\(host):80/x", "https://\(host):4430/x", "https://\(host):/x",
+        "https://\(host):0443/x", "https://\(host):443:443/x", "https://\(host):444/x", "https://\(host):-443/x",
+        "https://apple-pay-gateway%2eapple.com/x", "https://apple-pay-gateway%2Eapple%2Ecom/x",
+        "https://apple-pay-gateway.apple.com%00.evil.example/x", "https://apple-pay-gateway。apple.com/x",
+        "https://аpple-pay-gateway.apple.com/x", "https://apple-pay-gateway.apple.cοm/x",
+        "https://xn--pple-pay-gateway-xxx.apple.com/x", "https://apple-pay-gateway.apple.com\t/x",
+        "https://apple-pay-\tgateway.apple.com/x", "https://apple-pay-gateway.apple.com\r\nHost: evil.example/x",
+        "https://apple-pay-gateway.apple.com\n/x", "https://[::1]/x", "https://[::ffff:17.0.0.1]/x",
+        "https://127.0.0.1/x", "https://17.32.214.7/x", "https://2130706433/x", "https://0x7f.1/x",
+        "https://localhost/x",
+        "https://apple.com/x", "https://www.apple.com/x", "https://gateway.apple.com/x",
+        "https://apple-pay-gateway-nc-pod6.apple.com/x", "https://apple-pay-gateway-nc-pod0.apple.com/x",
+        "https://apple-pay-gateway-nc-pod10.apple.com/x", "https://cn-apple-pay-gateway-xx-pod1.apple.com/x",
+        "file:///etc/passwd", "javascript:alert(1)", "gopher://\(host)/x", "https://*.apple.com/x",
+        "https://\(String(repeating: "a", count: 5000)).apple.com/x",
+    ]
+
+    @Test(arguments: hostile) func aHostileURLIsRefused(_ url: String) { #expect(AppleHost(validationURL: url) == nil) }
+
+    static func load(_ certificate: [UInt8], _ key: [UInt8], as merchant: String) -> String? {
+        do {
+            _ = try MerchantIdentity(
+                certificatePEM: certificate, keyPEM: key, merchantIdentifier: merchant,
+                nowEpochSeconds: Int64(Date().timeIntervalSince1970))
+            return nil
+        } catch {
+            return "\(error)"
+        }
+    }
+
+    @Test func theIdentityCertificateMustBeTheMerchants() throws {
+        let merchant = "merchant.com.example.rules"
+        let digest = SHA256.hex(Array(merchant.utf8))
+        let long =
+            "merchant.com.example." + String(repeating: "a", count: 40) + "." + String(repeating: "b", count: 120)
+        let plain = try AppleSessions.identity(merchant, extension: merchant, named: "plain")
+        let hashed = try AppleSessions.identity(merchant, extension: digest, named: "hashed")
+        let bare = try AppleSessions.identity(merchant, named: "bare")
+        for made in [plain, hashed, bare] { #expect(Self.load(made.certificate, made.key, as: merchant) == nil) }
+        let other = try AppleSessions.identity(merchant, extension: "merchant.com.example.other", named: "other")
+        let refusal = Self.load(other.certificate, other.key, as: merchant)
+        #expect(refusal?.contains("merchant.com.example.other") == true && refusal?.contains(digest) == true)
+        let lengthy = try AppleSessions.identity(merchant, extension: long, named: "lengthy")
+        #expect(
+            Self.load(lengthy.certificate, lengthy.key, as: merchant)?.contains(long) == true, "a length of two bytes")
+        #expect(Self.load(plain.certificate, plain.key, as: "merchant.com.x")?.contains("UID") == true)
+        #expect(Self.load(plain.certificate, hashed.key, as: merchant)?.contains("does not belong") == true)
+        #expect(Self.load(plain.certificate, [], as: merchant)?.contains("no PEM key") == true)
+        #expect(Self.load([], plain.key, as: merchant)?.contains("$.certificate") == true)
+        let ended = try AppleSessions.identity(merchant, days: -1, named: "ended")
+        #expect(Self.load(ended.certificate, ended.key, as: merchant)?.contains("expired") == true)
+    }
+
+    @Test func sessionsAreBoundedByClientAndByOrigin() throws {
+        let rates = SessionRates(.init(perClient: 3, clientInterval: .seconds(6), perOrigin: 5))
+        let origin = try #require(PageOrigin("https://shop.example.com"))
+        func client(_ number: Int) throws -> ClientAddress {
+            ClientAddress(try #require(IPAddress("192.0.2.\(number)")))
+        }
+        let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
+        for _ in 0..<3 { #expect(try rates.admit(client(1), origin, at: start) == nil) }
+        #expect(try rates.admit(client(1), origin, at: start) == 6)
+        #expect(try rates.admit(client(1), origin, at: start + .seconds(6)) == nil)
+        for number in 2..<7 { #expect(try rates.admit(client(number), origin, at: start + .seconds(10)) == nil) }
+        #expect(try rates.admit(client(9), origin, at: start + .seconds(10)) == 1)
+        #expect(try rates.admit(client(9), origin, at: start + .milliseconds(10_200)) == nil)
+    }
+}
