@@ -32,7 +32,7 @@ import Testing
             let next = self.now + .seconds(60)
             #expect(self.health.permission(now: self.now) == .nothing(until: next))
             #expect(self.health.permission(now: next - .milliseconds(1)) == .nothing(until: next))
-            #expect(self.health.permission(now: next) == .one)
+            #expect(self.health.permission(now: next) == .probes(1))
             self.now = next
             self.health.probed(now: self.now)
             #expect(self.take(Self.refused).change == nil)
@@ -151,7 +151,7 @@ import Testing
         self.health.probed(now: self.now)
         let lost = PushRetry(reason: "lost", scope: .connection, cause: .error(.connectionLost))
         #expect(self.take(.retry(lost)).change == nil && self.isStopped)
-        #expect(self.health.permission(now: self.now + CredentialHealth.lastProbe) == .one)
+        #expect(self.health.permission(now: self.now + CredentialHealth.lastProbe) == .probes(1))
     }
 
     @Test mutating func a403ThatANewTokenDoesNotMendStopsAfterAMinute() {
@@ -198,7 +198,7 @@ import Testing
                 }
                 let permission = self.health.permission(now: self.now)
                 #expect((permission == .all) == (after == 0))
-                if permission == .one { self.health.probed(now: self.now) }
+                if case .probes = permission { self.health.probed(now: self.now) }
             }
         }
     }

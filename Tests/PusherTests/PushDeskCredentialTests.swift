@@ -39,6 +39,23 @@ import Testing
         #expect(scene.send().count == 4, "one that is accepted heals it")
     }
 
+    @Test func anIllCredentialIsProbedWithAFewAtATimeAndOneAcceptedHealsIt() throws {
+        var scene = try DeskScene { $0.window = .zero }
+        try scene.change(for: Array(0..<20))
+        for due in scene.send() {
+            scene.time += 1000
+            scene.reply(due.number, DeskScene.answer(503, "ServiceUnavailable"))
+        }
+        scene.time += 60_000
+        let probes = scene.send()
+        #expect(Set(probes.map(\.token)).count == CredentialHealth.illProbes)
+        #expect(scene.send().isEmpty, "no more before the pause is over")
+        for due in probes.dropLast() { scene.reply(due.number, DeskScene.answer(503, "ServiceUnavailable")) }
+        #expect(scene.send().isEmpty)
+        scene.reply(probes[probes.count - 1].number, DeskScene.delivered)
+        #expect(scene.send().count == 20 - probes.count)
+    }
+
     @Test func probesGoToTokensThatWereAcceptedAndEachToAnotherOne() throws {
         var scene = try DeskScene { $0.window = .zero }
         try scene.change(for: [50, 51, 52])

@@ -86,9 +86,10 @@ class Once:
                     self.excuses[excuse] += 1
                 else:
                     findings.add("double", f"{title(token)} was told without a reason: {trail(changed, requests)}")
-        self.bound("unheard", UNHEARD_SHARE, findings)
-        kills = max(1, len(self.rebalances) // 2)
-        self.bound("killed", min(0.5, KILLED_SHARE * kills), findings)
+        kills = len(self.rebalances) // 2
+        # A kill also ends connections whose answers were on their way.
+        self.bound("unheard", min(0.5, UNHEARD_SHARE + KILLED_SHARE * kills), findings)
+        self.bound("killed", min(0.5, KILLED_SHARE * max(1, kills)), findings)
 
     def waited(self, token, changed, told, findings):
         wait = (told - max(changed, min(told, self.calm))) / 1000

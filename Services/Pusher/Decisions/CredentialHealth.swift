@@ -11,7 +11,7 @@ struct CredentialHealth: Sendable {
     enum State: Hashable, Sendable {
         /// Everything may be sent.
         case healthy
-        /// APNs is away or answers nothing but 5xx: it is probed with one notification at a time.
+        /// APNs is away or answers nothing but 5xx: it is probed with a few notifications at a time.
         case ill(since: ContinuousClock.Instant, reason: String)
         /// APNs refuses everything sent with this credential.
         case stopped(since: ContinuousClock.Instant, reason: String)
@@ -37,9 +37,9 @@ struct CredentialHealth: Sendable {
     /// The notifications that may be sent.
     enum Permission: Hashable, Sendable {
         case all
-        /// One notification as a probe, each time another one, to a token that APNs accepted before if there is one: a
-        /// poisoned one must not keep all others waiting. The caller then calls `probed`.
-        case one
+        /// A number of notifications as probes, each time other ones, to tokens that APNs accepted before if there are any:
+        /// a poisoned one must not keep all others waiting. The caller then calls `probed`.
+        case probes(Int)
         case nothing(until: ContinuousClock.Instant)
     }
 
@@ -64,10 +64,12 @@ struct CredentialHealth: Sendable {
     /// The time with nothing but failures after which APNs counts as away: longer than one cut connection and its
     /// replacement take.
     static let patience = Duration.seconds(5)
-    /// Probes while ill: at once, then after a second, doubling. A quarter of a minute is soon enough for all waiting
+    /// Probes while ill: at once, then after a second, doubling. A few seconds are soon enough for all waiting
     /// notifications and no load for APNs.
     static let firstProbe = Duration.seconds(1)
-    static let lastProbe = Duration.seconds(15)
+    static let lastProbe = Duration.seconds(5)
+    /// Probes at a time while ill: while APNs fails most requests, a single one would often fail although others succeed.
+    static let illProbes = 4
     /// The longest Retry-After of APNs as a whole that is honoured, as one probe in five minutes does no harm.
     static let mostRetryAfter = Duration.seconds(300)
     /// Interval of probes while stopped: each is one more error on a connection that APNs cuts for too many errors.
@@ -127,10 +129,10 @@ struct CredentialHealth: Sendable {
 
     func permission(now: ContinuousClock.Instant) -> Permission {
         guard self.state != .healthy, let nextProbe = self.nextProbe else { return .all }
-        return nextProbe <= now ? .one : .nothing(until: nextProbe)
+        return nextProbe <= now ? .probes(self.isStopped ? 1 : Self.illProbes) : .nothing(until: nextProbe)
     }
 
-    /// The probe that `permission` allowed was given to the client.
+    /// The probes that `permission` allowed were given to the client.
     mutating func probed(now: ContinuousClock.Instant) {
         switch self.state {
         case .healthy: break

@@ -42,7 +42,7 @@ struct PushLane {
     private var known = KnownTokens()
     /// The targets that were probed last, so that each probe uses another one.
     private var probed: Deque<Int> = []
-    private static let probedKept = 8
+    private static let probedKept = 4 * CredentialHealth.illProbes
     /// The events since the tally was last taken.
     var tally = PushTally()
     /// Slots of targets that may be sent, with their tickets.
@@ -86,7 +86,9 @@ struct PushLane {
     var hasReady: Bool { !self.ready.isEmpty || !self.suspects.isEmpty }
 
     /// True if a notification sent at this time is a probe of the credential.
-    func isProbing(now: ContinuousClock.Instant) -> Bool { self.health.permission(now: now) == .one }
+    func isProbing(now: ContinuousClock.Instant) -> Bool {
+        if case .probes = self.health.permission(now: now) { true } else { false }
+    }
 
     /// True if APNs may not know the token of a device, so that few such are sent to at once.
     ///
@@ -126,7 +128,7 @@ struct PushLane {
         let room = max(0, self.most - self.inFlight)
         return switch self.health.permission(now: now) {
         case .all: room
-        case .one: min(1, room)
+        case .probes(let most): min(most, room)
         case .nothing: 0
         }
     }
