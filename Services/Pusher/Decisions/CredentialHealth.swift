@@ -37,8 +37,8 @@ struct CredentialHealth: Sendable {
     /// The notifications that may be sent.
     enum Permission: Hashable, Sendable {
         case all
-        /// A number of notifications as probes, each time other ones, to tokens that APNs accepted before if there are any:
-        /// a poisoned one must not keep all others waiting. The caller then calls `probed`.
+        /// A number of notifications as probes, each time other ones, to tokens that APNs accepted before if there are
+        /// any: a poisoned one must not keep all others waiting. The caller then calls `probed`.
         case probes(Int)
         case nothing(until: ContinuousClock.Instant)
     }
@@ -68,7 +68,8 @@ struct CredentialHealth: Sendable {
     /// notifications and no load for APNs.
     static let firstProbe = Duration.seconds(1)
     static let lastProbe = Duration.seconds(5)
-    /// Probes at a time while ill: while APNs fails most requests, a single one would often fail although others succeed.
+    /// Probes at a time while ill: while APNs fails most requests, a single one would often fail although others
+    /// succeed.
     static let illProbes = 4
     /// The longest Retry-After of APNs as a whole that is honoured, as one probe in five minutes does no harm.
     static let mostRetryAfter = Duration.seconds(300)
