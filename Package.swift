@@ -129,10 +129,17 @@ let package = Package(
         .executableTarget(
             name: "Devkit",
             dependencies: [
-                "TestKit", "Model", "Kafka", "Redis", "Store", "Cryptography", .nioCore, .nioPosix,
+                "TestKit", "Browser", "Model", "Kafka", "Redis", "Store", "Cryptography", .nioCore, .nioPosix,
                 .nioHTTP1, .nioSSL, .argumentParser, .unixSignals,
             ],
-            path: "Tests/Devkit", swiftSettings: house),
+            path: "Tests/Devkit",
+            resources: [
+                .embedInCode("Playground/Page/playground.html"), .embedInCode("Playground/Page/playground.css"),
+                .embedInCode("Playground/Page/playground.mjs"), .embedInCode("Playground/Page/editor.mjs"),
+                .embedInCode("Playground/Page/examples.mjs"), .embedInCode("Playground/Page/source.mjs"),
+                .embedInCode("Playground/Page/transcript.mjs"), .embedInCode("Playground/Page/device.mjs"),
+            ],
+            swiftSettings: house),
 
         tests("ModelTests", ["Model", "TestKit"]),
         tests("KafkaTests", ["Kafka", "TestKit"]),
@@ -172,7 +179,7 @@ let package = Package(
                 .nioCore, .nioPosix, .logging, .coreMetrics, .configuration, .serviceLifecycle,
             ]),
         tests("BrowserTests", ["Browser"]),
-        tests("DevkitTests", ["Devkit", "Model", "Kafka", "Cryptography", "Packaging", "TestKit"]),
+        tests("DevkitTests", ["Devkit", "Model", "Kafka", "Cryptography", "Packaging", "TestKit", .nioHTTP1]),
         tests("TidyTests"),
     ]
 )

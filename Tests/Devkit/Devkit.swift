@@ -12,13 +12,16 @@ struct Devkit: AsyncParsableCommand {
             CertificatesCommand.self,
             ChaosCommand.self,
             DemoCommand.self,
+            FakesCommand.self,
             KafkaCommand.self,
+            PlaygroundCommand.self,
             PortsCommand.self,
             PublishCommand.self,
             ReplayCommand.self,
             TokenCommand.self,
             TopicsCommand.self,
             VerifyCommand.self,
+            VisitCommand.self,
             WalletCommand.self,
         ])
 }

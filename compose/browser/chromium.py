@@ -107,6 +107,9 @@ class Page:
             details = parameters["exceptionDetails"]
             text = details.get("exception", {}).get("description") or details["text"]
             self.complaints.append("exception: " + text)
+        if message.get("method") == "Runtime.consoleAPICalled" and parameters["type"] == "error":
+            told = [str(one.get("description") or one.get("value")) for one in parameters["args"]]
+            self.complaints.append("console: " + " ".join(told))
         if message.get("method") == "Log.entryAdded" and parameters["entry"]["level"] == "error":
             self.complaints.append(f"{parameters['entry']['source']}: {parameters['entry']['text']}")
 
@@ -125,6 +128,8 @@ class Page:
     def wait(self, expression, seconds=DEADLINE_SECONDS):
         """Waits until an expression is true, and gives its value."""
         end = time.monotonic() + seconds
+        # Elements and functions are true, but arrive as empty objects.
+        expression = f"((value) => value instanceof Node || value instanceof Function || value)({expression})"
         while True:
             try:
                 value = self.evaluate(expression)

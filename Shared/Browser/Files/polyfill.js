@@ -809,7 +809,7 @@
           button {
             background: #000; border: 1px solid #000; border-radius: var(--apple-pay-button-border-radius, 8px);
             color: #fff; cursor: pointer; font: 500 17px/1 -apple-system, system-ui, "Helvetica Neue", sans-serif;
-            height: var(--apple-pay-button-height, 44px); min-width: 140px; padding: 0 22px;
+            height: var(--apple-pay-button-height, 44px); min-width: 140px; padding: 0 12px; white-space: nowrap;
             width: var(--apple-pay-button-width, 100%);
           }
           button:focus-visible { outline: 3px solid #0071e3; outline-offset: 2px; }

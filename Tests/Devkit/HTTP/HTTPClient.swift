@@ -24,21 +24,40 @@ final class HTTPClient: Sendable {
     private let group: any EventLoopGroup
     private let connectionsPerHost: Int
     private let tls: NIOSSLContext?
+    private let reroutes: [String: Int]
+    private let observer: Observer?
     private let pools = Mutex<[HTTPOrigin: Pool]>([:])
 
-    /// - Parameter roots: PEM file with the roots for `https` servers; nil means those of the system.
+    /// Hears of every answer, and of how long it took.
+    typealias Observer = @Sendable (HTTPRequest, HTTPResponse, Duration) -> Void
+
+    /// - Parameters:
+    ///   - roots: PEM file with the roots for `https` servers; nil means those of the system.
+    ///   - identity: PEM files of a client certificate and its key.
+    ///   - reroutes: ports of 127.0.0.1 that are connected to in place of a host; TLS and `Host` keep its name.
     init(
         group: any EventLoopGroup = MultiThreadedEventLoopGroup.singleton, connectionsPerHost: Int = 16,
-        roots: String? = nil
+        roots: String? = nil, identity: (certificate: String, key: String)? = nil, reroutes: [String: Int] = [:],
+        observer: Observer? = nil
     ) throws(ToolError) {
         self.group = group
         self.connectionsPerHost = max(1, connectionsPerHost)
+        self.reroutes = reroutes
+        self.observer = observer
         do {
             var configuration = TLSConfiguration.makeClientConfiguration()
             if let roots { configuration.trustRoots = .file(roots) }
+            if let identity {
+                configuration.certificateChain = try NIOSSLCertificate.fromPEMFile(identity.certificate)
+                    .map { .certificate($0) }
+                configuration.privateKey = .privateKey(try NIOSSLPrivateKey(file: identity.key, format: .pem))
+            }
             self.tls = try NIOSSLContext(configuration: configuration)
         } catch {
-            throw ToolError(.file, "reading the roots \(roots ?? "of the system"): \(error)")
+            throw ToolError(
+                .file,
+                "reading the roots \(roots ?? "of the system") and the certificate "
+                    + "\(identity?.certificate ?? "of none"): \(error)")
         }
     }
 
@@ -53,13 +72,15 @@ final class HTTPClient: Sendable {
         if !request.body.isEmpty || request.method == .POST {
             head.headers.add(name: "content-length", value: String(request.body.count))
         }
-        let end = ContinuousClock.now + deadline
+        let start = ContinuousClock.now
+        let end = start + deadline
         var mayRepeat = request.method == .GET
         while true {
             let (channel, isFresh) = try await self.connection(to: origin, until: end)
             do {
                 let response = try await self.exchange(head, request.body, on: channel, until: end)
                 self.giveBack(response.isKeepAlive && channel.isActive ? channel : nil, to: origin)
+                self.observer?(request, response, .now - start)
                 return response
             } catch {
                 self.giveBack(nil, to: origin)
@@ -146,7 +167,10 @@ final class HTTPClient: Sendable {
                     try pipeline.addHandler(HTTPExchangeHandler())
                 }
             }
-            .connect(host: origin.host, port: origin.port).get()
+            .connect(
+                host: self.reroutes[origin.host] == nil ? origin.host : "127.0.0.1",
+                port: self.reroutes[origin.host] ?? origin.port
+            ).get()
     }
 
     private func lease(_ origin: HTTPOrigin) async -> Lease {

@@ -13,6 +13,8 @@ struct StackEnvironment: Sendable {
     let orderType: OrderTypeIdentifier
     /// The `webServiceURL` of every order; nil if the file does not have it.
     let webServiceURL: String?
+    /// Path of the directory with the brands; nil where the file does not say.
+    let brands: String?
     /// Path of the file with the token secrets.
     let tokenSecrets: String
     /// Path of the PEM file with the root used in place of Apple's.
@@ -42,6 +44,7 @@ struct StackEnvironment: Sendable {
         }
         self.redis = values["REDIS_URL"].flatMap { $0.isEmpty ? nil : $0 }
         self.webServiceURL = values["WEB_SERVICE_URL"].flatMap { $0.isEmpty ? nil : $0 }
+        self.brands = values["BRANDS"].flatMap { $0.isEmpty ? nil : $0 }
         self.tokenSecrets = try value("TOKEN_SECRETS")
         self.roots = try value("ROOT_CA")
     }

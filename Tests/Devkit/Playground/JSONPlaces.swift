@@ -1,0 +1,96 @@
+import Model
+
+/// Lines and columns of the values of a JSON text, by their paths as the validator writes them: `$.lineItems[0].price`.
+///
+/// Made on demand, of texts that parse.
+struct JSONPlaces {
+    /// A place for people, both from 1; columns count characters as editors do.
+    struct Place: Hashable, Sendable {
+        let line: Int
+        let column: Int
+    }
+
+    private var offsets: [String: Int] = [:]
+    private let bytes: [UInt8]
+    private var position = 0
+
+    /// - Parameter bytes: a text that `JSON(parsing:)` takes, which also bounds its depth.
+    init(_ bytes: [UInt8]) {
+        self.bytes = bytes
+        self.value("$")
+    }
+
+    /// The place of a value; of the nearest one around it if it is missing.
+    func place(of path: String) -> Place {
+        var path = path[...]
+        while !path.isEmpty {
+            if let offset = self.offsets[String(path)] { return Self.place(of: offset, in: self.bytes) }
+            guard let end = path.lastIndex(where: { $0 == "." || $0 == "[" }) else { break }
+            path = path[..<end]
+        }
+        return Self.place(of: self.offsets["$"] ?? 0, in: self.bytes)
+    }
+
+    /// The place of a byte.
+    static func place(of offset: Int, in bytes: [UInt8]) -> Place {
+        let before = bytes.prefix(max(0, offset))
+        let line = before.count { $0 == UInt8(ascii: "\n") } + 1
+        let start = before.lastIndex(of: UInt8(ascii: "\n")).map { $0 + 1 } ?? 0
+        return Place(line: line, column: String(decoding: before[start...], as: UTF8.self).count + 1)
+    }
+
+    private var current: UInt8? { self.position < self.bytes.count ? self.bytes[self.position] : nil }
+
+    private mutating func skipSpace() {
+        while let byte = self.current, byte <= 0x20 { self.position += 1 }
+    }
+
+    private mutating func value(_ path: String) {
+        self.skipSpace()
+        self.offsets[path] = self.position
+        switch self.current {
+        case UInt8(ascii: "{"):
+            self.elements(endingWith: UInt8(ascii: "}")) { places, _ in
+                let name = places.string()
+                places.skipSpace()
+                places.position += 1
+                places.value("\(path).\(name)")
+            }
+        case UInt8(ascii: "["):
+            self.elements(endingWith: UInt8(ascii: "]")) { places, index in places.value("\(path)[\(index)]") }
+        case UInt8(ascii: "\""): _ = self.string()
+        default: while let byte = self.current, !Self.ends.contains(byte) { self.position += 1 }
+        }
+    }
+
+    /// Whatever may follow a number or a word.
+    private static let ends = Set(",]} \n\r\t".utf8)
+
+    private mutating func elements(endingWith end: UInt8, _ element: (inout JSONPlaces, Int) -> Void) {
+        self.position += 1
+        var index = 0
+        while true {
+            self.skipSpace()
+            guard let byte = self.current, byte != end else { break }
+            if byte == UInt8(ascii: ",") {
+                self.position += 1
+                self.skipSpace()
+            }
+            element(&self, index)
+            index += 1
+        }
+        self.position += 1
+    }
+
+    /// A string, as it is written; escapes in names are rare and never in names that the validator knows.
+    private mutating func string() -> String {
+        self.skipSpace()
+        self.position += 1
+        let start = self.position
+        while let byte = self.current, byte != UInt8(ascii: "\"") {
+            self.position += byte == UInt8(ascii: "\\") ? 2 : 1
+        }
+        defer { self.position += 1 }
+        return String(decoding: self.bytes[start..<min(self.position, self.bytes.count)], as: UTF8.self)
+    }
+}

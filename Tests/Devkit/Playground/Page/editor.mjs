@@ -1,0 +1,165 @@
+// A text editor for JSON: line numbers, lines with problems, two-space indents, the browser's own undo.
+
+const el = (name, members, ...children) => {
+  const made = document.createElement(name);
+  for (const key of Object.keys(members || {})) {
+    if (key === "class") made.className = members[key];
+    else if (key.startsWith("on")) made.addEventListener(key.slice(2), members[key]);
+    else if (key in made && typeof members[key] !== "string") made[key] = members[key];
+    else made.setAttribute(key, members[key]);
+  }
+  made.append(...children.filter((child) => child !== undefined && child !== null));
+  return made;
+};
+
+/** Replaces the selection so that the browser's undo knows of it. */
+function insert(area, text) {
+  if (!document.execCommand("insertText", false, text)) area.setRangeText(text, area.selectionStart, area.selectionEnd, "end");
+}
+
+class Editor {
+  /**
+   * @param options `{label, value, readOnly?, check?, onChange?}`; `check(text)` resolves to
+   *   `[{line, column, path, message}]`.
+   */
+  constructor(options) {
+    this.options = options;
+    this.problems = [];
+    this.isChecked = false;
+    this.lastCheck = 0;
+    this.gutter = el("div", { class: "gutter", "aria-hidden": "true" });
+    this.area = el("textarea", {
+      "aria-label": options.label, spellcheck: false, wrap: "off", autocapitalize: "off", autocomplete: "off",
+      readOnly: Boolean(options.readOnly),
+    });
+    this.list = el("ul", { class: "problems", role: "alert" });
+    this.element = el("div", {}, el("div", { class: "editor" }, this.gutter, this.area), this.list);
+    this.area.addEventListener("input", () => this.changed());
+    this.area.addEventListener("scroll", () => { this.gutter.scrollTop = this.area.scrollTop; });
+    this.area.addEventListener("keydown", (event) => this.key(event));
+    this.set(options.value || "");
+  }
+
+  get value() { return this.area.value; }
+
+  /** The value as JSON, or undefined while it is not valid. */
+  get json() {
+    if (this.problems.length > 0) return undefined;
+    try { return JSON.parse(this.value); } catch (error) { return undefined; }
+  }
+
+  set(text) {
+    this.area.value = text;
+    this.changed(true);
+  }
+
+  changed(isImmediate) {
+    this.draw();
+    clearTimeout(this.timer);
+    this.isChecked = false;
+    if (this.options.onChange) this.options.onChange(this);
+    const check = async () => {
+      this.lastCheck += 1;
+      const number = this.lastCheck;
+      const text = this.value;
+      const problems = this.options.check ? await this.options.check(text) : [];
+      // The last question wins, whichever answer comes last.
+      if (number !== this.lastCheck || text !== this.value) return;
+      this.problems = problems;
+      this.isChecked = true;
+      this.draw();
+      if (this.options.onChange) this.options.onChange(this);
+    };
+    this.timer = setTimeout(check, isImmediate ? 0 : 300);
+  }
+
+  draw() {
+    const lines = this.value.split("\n").length;
+    const bad = new Set(this.problems.map((problem) => problem.line));
+    const numbers = [];
+    for (let line = 1; line <= lines; line += 1) {
+      numbers.push(el("span", bad.has(line) ? { class: "bad" } : {}, String(line)));
+    }
+    this.gutter.replaceChildren(...numbers);
+    this.area.rows = Math.min(lines, 22);
+    this.gutter.scrollTop = this.area.scrollTop;
+    this.list.replaceChildren(...this.problems.slice(0, 8).map((problem) => el("li", {}, el(
+      "button", { type: "button", onclick: () => this.go(problem) },
+      `Line ${problem.line}, column ${problem.column}: ${problem.path === "$" ? "" : problem.path + " "}${problem.message}`))));
+  }
+
+  go(problem) {
+    const lines = this.value.split("\n");
+    const offset = lines.slice(0, problem.line - 1).reduce((sum, line) => sum + line.length + 1, 0) + problem.column - 1;
+    this.area.focus();
+    this.area.setSelectionRange(offset, offset);
+    const height = this.area.scrollHeight / Math.max(lines.length, 1);
+    this.area.scrollTop = Math.max(0, (problem.line - 4) * height);
+  }
+
+  key(event) {
+    const { selectionStart: start, selectionEnd: end, value } = this.area;
+    // Escape leaves the editor with the next Tab, so that the keyboard is not caught in it.
+    if (event.key === "Escape") { this.isLeaving = true; return; }
+    if (event.key === "Tab" && !this.isLeaving && !event.shiftKey && !this.area.readOnly) {
+      event.preventDefault();
+      insert(this.area, "  ");
+    } else if (event.key === "Enter" && !this.area.readOnly) {
+      event.preventDefault();
+      const line = value.slice(value.lastIndexOf("\n", start - 1) + 1, start);
+      const indent = /^ */.exec(line)[0];
+      insert(this.area, "\n" + indent + (/[{[]\s*$/.test(line) ? "  " : ""));
+    } else if ((event.key === "{" || event.key === "[") && start === end && !this.area.readOnly) {
+      const next = value[start];
+      if (next === undefined || /[\s,}\]]/.test(next)) {
+        event.preventDefault();
+        insert(this.area, event.key + (event.key === "{" ? "}" : "]"));
+        this.area.setSelectionRange(start + 1, start + 1);
+      }
+    }
+    this.isLeaving = false;
+  }
+}
+
+/** Line and column of a value in a text that parses, by its JSON path; of the nearest one around it if it is missing. */
+function placeOf(text, path) {
+  const offsets = new Map();
+  let at = 0;
+  const space = () => { while (/\s/.test(text[at] || "")) at += 1; };
+  const string = () => {
+    const start = at;
+    at += 1;
+    while (at < text.length && text[at] !== "\"") at += text[at] === "\\" ? 2 : 1;
+    at += 1;
+    return text.slice(start + 1, at - 1);
+  };
+  const value = (name) => {
+    space();
+    offsets.set(name, at);
+    const open = text[at];
+    if (open === "\"") { string(); return; }
+    if (open !== "{" && open !== "[") { while (at < text.length && !/[,\]}\s]/.test(text[at])) at += 1; return; }
+    at += 1;
+    for (let index = 0; ; index += 1) {
+      space();
+      if (at >= text.length || text[at] === "}" || text[at] === "]") break;
+      if (text[at] === ",") { at += 1; space(); }
+      if (open === "{") {
+        const member = string();
+        space();
+        at += 1;
+        value(`${name}.${member}`);
+      } else {
+        value(`${name}[${index}]`);
+      }
+    }
+    at += 1;
+  };
+  value("$");
+  let name = path;
+  while (name && !offsets.has(name)) name = name.slice(0, Math.max(name.lastIndexOf("."), name.lastIndexOf("[")));
+  const before = text.slice(0, offsets.get(name) || 0).split("\n");
+  return { line: before.length, column: before[before.length - 1].length + 1 };
+}
+
+export { Editor, el, placeOf };

@@ -1,0 +1,562 @@
+// The playground: blocks to create and update orders, their transcripts and sources, and the device beside them.
+
+import * as waybill from "/applepay/waybill.mjs";
+import { Device } from "./device.mjs";
+import { Editor, el, placeOf } from "./editor.mjs";
+import * as examples from "./examples.mjs";
+import * as source from "./source.mjs";
+import { Transcript, TranscriptPanel } from "./transcript.mjs";
+
+const transcript = new Transcript();
+const device = new Device(transcript);
+const state = { api: "applepay", session: undefined, orders: [], active: undefined };
+const polyfill = window.waybill && window.waybill.polyfill;
+
+async function call(method, path, body) {
+  const options = { method, headers: {}, cache: "no-store" };
+  if (body !== undefined) {
+    options.headers["Content-Type"] = "application/json";
+    options.body = JSON.stringify(body);
+  }
+  const response = await fetch(path, options);
+  let answer = {};
+  try { answer = await response.json(); } catch (error) { /* An answer without JSON has its status. */ }
+  return { status: response.status, answer };
+}
+
+/** The problems of a text, from the server; those of a payment request from the polyfill's rules as well. */
+async function review(kind, text) {
+  const { status, answer } = await call("POST", "/playground/validate", { kind, text });
+  if (status !== 200) return [{ line: 1, column: 1, path: "$", message: "cannot be checked now: load the page again" }];
+  const problems = answer.problems || [];
+  if (kind === "paymentRequest" && problems.length === 0 && polyfill) {
+    for (const problem of polyfill.problems(JSON.parse(text), 14)) {
+      problems.push(Object.assign({}, problem, placeOf(text, problem.path)));
+    }
+  }
+  return problems;
+}
+
+/** The checkout role's address, without a slash at its end. */
+const service = () => new URL(state.session.service, window.location.href).href.replace(/\/$/, "");
+
+// --- Tabs ---------------------------------------------------------------------------------------------------------
+
+let lastIdentifier = 0;
+
+/** ARIA tabs. `panels` maps names to elements; gives the element and a function that selects. */
+function tabs(panels) {
+  const list = el("div", { class: "tabs", role: "tablist" });
+  const element = el("div", {}, list);
+  const buttons = {};
+  const select = (name) => {
+    for (const other of Object.keys(panels)) {
+      buttons[other].setAttribute("aria-selected", String(other === name));
+      buttons[other].tabIndex = other === name ? 0 : -1;
+      buttons[other].panel.hidden = other !== name;
+    }
+  };
+  for (const name of Object.keys(panels)) {
+    lastIdentifier += 1;
+    const panel = el(
+      "div", { class: "panel", role: "tabpanel", id: `panel-${lastIdentifier}`, "aria-labelledby": `tab-${lastIdentifier}` },
+      panels[name]);
+    const button = el("button", {
+      type: "button", role: "tab", id: `tab-${lastIdentifier}`, "aria-controls": panel.id, onclick: () => select(name),
+    }, name);
+    button.panel = panel;
+    buttons[name] = button;
+    list.append(button);
+    element.append(panel);
+  }
+  list.addEventListener("keydown", (event) => {
+    const names = Object.keys(panels);
+    const index = names.findIndex((name) => buttons[name] === document.activeElement);
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!step || index < 0) return;
+    const next = names[(index + step + names.length) % names.length];
+    select(next);
+    buttons[next].focus();
+  });
+  select(Object.keys(panels)[0]);
+  const count = (name, number) => {
+    buttons[name].replaceChildren(name, ...(number > 0 ? [el("span", { class: "count" }, String(number))] : []));
+  };
+  return { element, select, count };
+}
+
+/** The panel of generated texts: `[{title, text}]` from `make()`, again after each edit. */
+class SourcePanel {
+  constructor(make) {
+    this.make = make;
+    this.element = el("div", { class: "sources" });
+  }
+
+  soon() {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.draw(), 150);
+  }
+
+  draw() {
+    const parts = this.make();
+    if (!parts) {
+      this.element.replaceChildren(el("p", { class: "empty" }, "There is no source while an editor has problems."));
+      return;
+    }
+    this.element.replaceChildren(...parts.flatMap(({ title, text }) => {
+      const code = el("code", {}, text);
+      const told = el("span", { class: "note", role: "status" });
+      const copy = async () => {
+        try {
+          await navigator.clipboard.writeText(text);
+          told.textContent = "Copied ";
+        } catch (error) {
+          getSelection().selectAllChildren(code);
+          told.textContent = "Press ⌘C or Ctrl+C ";
+        }
+      };
+      return [
+        el("div", { class: "source-head" }, el("h4", {}, title), el(
+          "span", {}, told, el("button", { class: "small-button", type: "button", onclick: copy }, "Copy"))),
+        el("pre", { class: "code", tabindex: "0", "data-source": title }, code),
+      ];
+    }));
+  }
+}
+
+// --- Create -------------------------------------------------------------------------------------------------------
+
+class CreateBlock {
+  constructor(element, index) {
+    this.element = element;
+    this.index = index;
+    this.isReceipt = element.dataset.kind === "receipt";
+    this.identifiers = new Set();
+    const changed = () => this.changed();
+    this.editors = {
+      "Payment request": new Editor({
+        label: "Payment request", value: examples.pretty(examples.paymentRequest()), onChange: changed,
+        check: (text) => review("paymentRequest", text),
+      }),
+      "Order details": new Editor({ label: "Order details", check: (text) => this.checkDetails(text), onChange: changed }),
+      "Order": new Editor({ label: "Order", check: (text) => review("order", text), onChange: changed }),
+    };
+    this.breaks = el("input", { type: "checkbox" });
+    this.breaks.addEventListener("change", () => this.showDetails());
+    this.notes = {
+      "Payment request": "The payment sheet asks for this.",
+      "Order details": "The page hands this to the browser. Type, identifier and token are the server's; the address may be edited.",
+      "Order": this.isReceipt
+        ? "The document that the shop publishes. This playground offers no updates of it, as of a receipt; Waybill still writes the web service's address into its order.json."
+        : "The document that the shop publishes. Waybill adds the type, the identifiers, the address, the token and updatedAt.",
+    };
+    this.note = el("p", { class: "note" });
+    this.breakLabel = el("label", { class: "check" }, this.breaks, "Break the address, to see that the payment succeeds all the same");
+    this.choices = el("div", { class: "choices", role: "group", "aria-label": "Editors" });
+    this.holder = el("div", {});
+    this.place = el("div", { class: "pay" });
+    this.verdict = el("p", { class: "verdict", role: "status" });
+    this.source = new SourcePanel(() => this.sources());
+    const attempt = el(
+      "div", {}, this.choices, this.note, this.holder, this.breakLabel, el("div", { class: "action" }, this.place, this.verdict));
+    this.panel = new TranscriptPanel(
+      transcript, (entry) => (entry.order ? this.identifiers.has(entry.order) : entry.block === this),
+      (number) => { if (this.tabs) this.tabs.count("Transcript", number); });
+    this.tabs = tabs({ Try: attempt, Transcript: this.panel.element, Source: this.source.element });
+    element.append(this.tabs.element);
+    this.choose("Payment request");
+  }
+
+  choose(name) {
+    this.chosen = name;
+    this.holder.replaceChildren(this.editors[name].element);
+    this.note.textContent = this.notes[name];
+    this.breakLabel.hidden = name !== "Order details";
+    this.drawChoices();
+  }
+
+  drawChoices() {
+    this.choices.replaceChildren(...Object.keys(this.editors).map((name) => el("button", {
+      type: "button", "aria-pressed": String(name === this.chosen), onclick: () => this.choose(name),
+      class: this.editors[name].problems.length > 0 ? "has-problem" : "",
+    }, name)));
+  }
+
+  /** A new order: its details from the server, its document from the example. */
+  renew() {
+    this.details = state.session.next[this.index];
+    this.showDetails();
+    const make = this.isReceipt ? examples.receipt : examples.order;
+    this.editors.Order.set(examples.pretty(make(examples.orderNumber())));
+  }
+
+  showDetails() {
+    if (!this.details) return;
+    const shown = Object.assign({}, this.details);
+    if (this.breaks.checked) shown.webServiceURL = shown.webServiceURL.replace("https://", "");
+    this.editors["Order details"].set(examples.pretty(shown));
+  }
+
+  async checkDetails(text) {
+    let details;
+    try {
+      details = JSON.parse(text);
+    } catch (error) {
+      return review("details", text);
+    }
+    if (!this.details) return [];
+    const names = ["orderTypeIdentifier", "orderIdentifier", "authenticationToken"];
+    return names.filter((name) => details[name] !== this.details[name]).map((name) => Object.assign({
+      path: `$.${name}`, message: "is the server's and cannot be changed",
+    }, placeOf(text, `$.${name}`)));
+  }
+
+  changed() {
+    if (!this.choices) return;
+    this.drawChoices();
+    this.source.soon();
+    const faulty = Object.keys(this.editors).find((name) => this.editors[name].problems.length > 0);
+    if (this.button) this.button.toggleAttribute("disabled", Boolean(faulty) || !this.isReady());
+    if (faulty) {
+      const { line, message, path } = this.editors[faulty].problems[0];
+      this.say(`${faulty}, line ${line}: ${path === "$" ? "" : path + " "}${message}`, "bad");
+      this.isTellingFault = true;
+    } else if (this.isTellingFault) {
+      this.isTellingFault = false;
+      this.say("");
+    }
+  }
+
+  isReady() { return Object.values(this.editors).every((editor) => editor.isChecked && editor.problems.length === 0); }
+
+  say(text, kind) {
+    this.verdict.textContent = text;
+    this.verdict.className = kind ? `verdict ${kind}` : "verdict";
+  }
+
+  /** Puts the button up for the chosen API. */
+  async connect() {
+    if (this.controller) this.controller.detach();
+    this.place.replaceChildren();
+    if (!waybill.isSupportedByDevice()) {
+      this.place.replaceChildren(el(
+        "p", { class: "note" }, "This browser has no Apple Pay on the web: use Safari. ",
+        el("a", { href: "#requirements-title" }, "Requirements")));
+      return;
+    }
+    this.place.addEventListener("click", () => { state.active = this; }, { capture: true });
+    this.controller = waybill.createController({
+      service: service(), api: state.api, button: { type: "buy" },
+      request: () => {
+        if (!this.isReady()) throw new Error("an editor has problems, or is being checked");
+        return this.editors["Payment request"].json;
+      },
+      validateMerchant: (validationURL) => this.validateMerchant(validationURL),
+      authorise: () => this.authorise(),
+      onAuthorised: (result) => this.authorised(result),
+      onFailed: () => this.refused(),
+      onCancelled: ({ isCharging }) => { if (!isCharging) this.say("Cancelled. Nothing was ordered."); },
+      onError: (detail) => this.failed(detail),
+    });
+    const isThere = await this.controller.attach(this.place);
+    this.button = isThere ? this.place.querySelector("apple-pay-button, button") : undefined;
+    if (!isThere) this.place.replaceChildren(el("p", { class: "note" }, "The merchant cannot be reached: load the page again."));
+    this.changed();
+  }
+
+  async validateMerchant(validationURL) {
+    const start = Date.now();
+    const body = { validationURL };
+    const { status, answer } = await call("POST", `${service()}/applepay/validate`, body);
+    transcript.note("page", "checkout", status === 200 ? "Merchant session made" : "Merchant session refused", {
+      block: this, request: { method: "POST", url: `${service()}/applepay/validate`, headers: [["Content-Type", "application/json"]], body: JSON.stringify(body) },
+      response: { status, headers: [], body: JSON.stringify(answer), milliseconds: Date.now() - start },
+      detail: { note: "Apple's gateway is a fake here, with a client certificate as the real one wants it." },
+    });
+    if (status !== 200) throw new Error("no merchant session");
+    return answer;
+  }
+
+  /** The shop's part. The token is dropped: the payment's bytes never leave this page. */
+  async authorise() {
+    const text = this.editors.Order.value;
+    this.identifiers.add(this.details.orderIdentifier);
+    const { status, answer } = await call("POST", "/playground/orders", {
+      orderIdentifier: this.details.orderIdentifier, isReceipt: this.isReceipt, text,
+    });
+    if (status !== 200) {
+      this.reason = (answer.error && answer.error.message) || "the order is not valid";
+      return { status: "failure", errors: [{ code: "unknown", message: this.reason }] };
+    }
+    // A broken address never leaves the page: the browser refuses it, or the device gets the server's own.
+    const { webServiceURL } = JSON.parse(this.editors["Order details"].value);
+    return Object.assign({}, answer, { orderDetails: Object.assign({}, answer.orderDetails, { webServiceURL }) });
+  }
+
+  async authorised(result) {
+    this.say(
+      result.hasTracking ? "Paid and ordered. The device has the details and fetches the order."
+        : "Paid and ordered. The browser refused the order details, so the payment was completed without them: the order is not in Wallet.",
+      result.hasTracking ? "good" : "bad");
+    this.breaks.checked = false;
+    await openSession();
+    this.renew();
+  }
+
+  async refused() {
+    this.say(`The payment failed${this.reason ? `: ${this.reason}` : ""}. Nothing was ordered.`, "bad");
+    await openSession();
+    this.details = state.session.next[this.index];
+    this.showDetails();
+  }
+
+  failed(detail) {
+    const error = detail.tracking || detail.error;
+    transcript.note("browser", "page", detail.stage === "tracking"
+      ? "completePayment threw: the details are refused, and the payment goes on without them" : `Error while: ${detail.stage}`, {
+      block: this, detail: { error: error ? `${error.name}: ${error.message}` : undefined },
+    });
+    if (detail.stage !== "tracking") this.say(error ? error.message : "Something failed.", "bad");
+  }
+
+  sources() {
+    const request = this.editors["Payment request"].json;
+    const document = this.editors.Order.json;
+    if (!request || !document || !this.details) return undefined;
+    const asArguments = (value) => waybill.paymentRequestArguments(13, value, state.session.merchantIdentifier);
+    return [
+      { title: "HTML", text: source.html },
+      { title: "JavaScript", text: source.script(state.api, request, asArguments) },
+      { title: "Server", text: source.server(this.details.orderTypeIdentifier, document) },
+    ];
+  }
+}
+
+// --- Update -------------------------------------------------------------------------------------------------------
+
+class UpdateBlock {
+  constructor(element) {
+    this.rows = new Map();
+    this.list = el("fieldset", { class: "orders" });
+    this.empty = el("p", { class: "empty" }, "There are no orders yet that can be updated. Place one in step 2 first.");
+    this.editor = new Editor({
+      label: "Order to update", check: (text) => (this.selected ? review("order", text) : Promise.resolve([])),
+      onChange: () => this.changed(),
+    });
+    this.quick = el("div", { class: "choices", role: "group", "aria-label": "Quick changes" });
+    for (const name of Object.keys(examples.quickChanges)) {
+      this.quick.append(el("button", { type: "button", onclick: () => this.edit(name) }, name));
+    }
+    this.update = el("button", { class: "primary", type: "button", id: "update-button", disabled: true, onclick: () => this.send() }, "Update");
+    this.remove = el("button", { class: "plain-button", type: "button", onclick: () => this.removeOrder() }, "Remove the order");
+    this.verdict = el("p", { class: "verdict", role: "status" });
+    this.work = el(
+      "div", { hidden: true }, this.quick, this.editor.element,
+      el("div", { class: "action" }, this.update, this.remove, this.verdict));
+    this.source = new SourcePanel(() => {
+      const document = this.editor.json;
+      if (!this.selected || !document) return undefined;
+      return [{ title: "Server", text: source.update(state.session.next[0].orderTypeIdentifier, document) }];
+    });
+    this.panel = new TranscriptPanel(
+      transcript, (entry) => (entry.order ? entry.order === this.selected : entry.to === "device" || entry.from === "device"),
+      (number) => { if (this.tabs) this.tabs.count("Transcript", number); });
+    this.tabs = tabs({
+      Try: el("div", {}, this.list, this.empty, this.work), Transcript: this.panel.element, Source: this.source.element,
+    });
+    element.append(this.tabs.element);
+    this.source.draw();
+  }
+
+  draw() {
+    const known = state.orders.filter((order) => !order.isRemoved && order.version > 0);
+    this.empty.hidden = known.some((order) => !order.isReceipt);
+    this.list.hidden = known.length === 0;
+    const rows = known.map((order) => this.row(order));
+    // Rows stay where they are, so that a click meets the one that it was meant for.
+    if (rows.some((row, index) => row !== this.list.children[index]) || rows.length !== this.list.children.length) {
+      this.list.replaceChildren(...rows);
+    }
+    if (this.selected && !known.some((order) => order.orderIdentifier === this.selected)) this.deselect();
+  }
+
+  row(order) {
+    let row = this.rows.get(order.orderIdentifier);
+    if (!row) {
+      row = el(
+        "label", { class: order.isReceipt ? "off" : "" },
+        el("input", { type: "radio", name: "order", value: order.orderIdentifier, disabled: order.isReceipt }),
+        el("span", {}, order.orderNumber || order.orderIdentifier, el("small", {}, order.orderIdentifier)),
+        el("span", { class: "meta" }));
+      row.firstChild.addEventListener("change", () => this.select(order.orderIdentifier));
+      this.rows.set(order.orderIdentifier, row);
+    }
+    row.firstChild.checked = order.orderIdentifier === this.selected;
+    row.lastChild.textContent = order.isReceipt ? "Receipt, no updates"
+      : `${order.status} · version ${order.version} · ${order.devices === 1 ? "1 device" : `${order.devices} devices`}`;
+    return row;
+  }
+
+  deselect() {
+    this.selected = undefined;
+    this.work.hidden = true;
+    this.draw();
+  }
+
+  async select(identifier) {
+    if (this.isEdited && !window.confirm("Leave the changes that were not sent?")) {
+      this.draw();
+      return;
+    }
+    const { status, answer } = await call("GET", `/playground/orders/${identifier}`);
+    if (status !== 200) return;
+    this.selected = identifier;
+    this.version = answer.version;
+    this.original = examples.pretty(answer.document);
+    this.work.hidden = false;
+    this.editor.set(this.original);
+    this.say("");
+    this.panel.draw();
+    this.draw();
+  }
+
+  get isEdited() { return Boolean(this.selected) && this.editor.value !== this.original; }
+
+  edit(name) {
+    let document;
+    try { document = JSON.parse(this.editor.value); } catch (error) { return; }
+    const changed = examples.quickChanges[name](document);
+    if (changed) this.editor.set(examples.pretty(changed));
+    else this.say("This change does not fit the order as it is.");
+  }
+
+  changed() {
+    if (!this.update) return;
+    this.update.disabled = !this.selected || this.isSending || this.editor.problems.length > 0 || !this.editor.isChecked;
+    this.source.soon();
+  }
+
+  say(text, kind) {
+    this.verdict.textContent = text;
+    this.verdict.className = kind ? `verdict ${kind}` : "verdict";
+  }
+
+  async send() {
+    this.isSending = true;
+    this.changed();
+    this.say("Publishing …");
+    const text = this.editor.value;
+    const { status, answer } = await call("PUT", `/playground/orders/${this.selected}`, { text, version: this.version });
+    this.isSending = false;
+    if (status === 200) {
+      this.version = answer.version;
+      this.original = text;
+      this.say(answer.unchanged ? "Nothing changed, so there is no new version."
+        : `Version ${answer.version} is signed. The device is pushed.`, "good");
+    } else if (status === 202) {
+      this.original = text;
+      this.say("Published; the package is still on its way.");
+    } else if (status === 409) {
+      this.version = answer.order.version;
+      this.say(`Somebody else changed this order: it is at version ${answer.order.version}. Update again to overwrite it.`, "bad");
+    } else {
+      this.say((answer.error && answer.error.message) || "The order is not valid.", "bad");
+    }
+    this.changed();
+  }
+
+  async removeOrder() {
+    const { status } = await call("DELETE", `/playground/orders/${this.selected}`);
+    if (status === 202) this.deselect();
+    else this.say("It could not be removed.", "bad");
+  }
+}
+
+// --- The page -----------------------------------------------------------------------------------------------------
+
+async function openSession() {
+  const { status, answer } = await call("GET", "/playground/session");
+  if (status !== 200) throw new Error("no session");
+  state.session = answer;
+}
+
+/** Follows what the server tells, as long as the page is open. */
+async function follow(update) {
+  let after = 0;
+  for (;;) {
+    try {
+      const { status, answer } = await call("GET", `/playground/transcript?after=${after}`);
+      if (status === 401) {
+        await openSession();
+        after = 0;
+        continue;
+      }
+      if (status !== 200) throw new Error(String(status));
+      for (const entry of answer.entries) {
+        after = Math.max(after, entry.number);
+        transcript.add(entry);
+      }
+      state.orders = answer.orders;
+      update.draw();
+      device.draw(answer.device);
+    } catch (error) {
+      console.error(error);
+      await new Promise((resolve) => setTimeout(resolve, 2000));
+    }
+  }
+}
+
+const TITLES = {
+  begin: "The payment sheet opens", validatemerchant: "Event: validate the merchant", "merchant session": "The sheet takes the merchant session",
+  paymentmethodselected: "Event: payment method selected", shippingcontactselected: "Event: shipping contact selected, redacted",
+  paymentauthorized: "Event: payment authorized", complete: "The page completes the payment",
+  "details handed to the device": "Order details go to the device", cancel: "The sheet is closed", abort: "The page ends the session",
+  "order details refused": "The browser refuses the order details",
+};
+
+function showSupport() {
+  const line = document.querySelector("#support");
+  if (polyfill) line.textContent = "Apple Pay is simulated by Waybill's polyfill";
+  else if (waybill.isSupportedByDevice()) line.textContent = "Apple Pay is available in this browser";
+  else {
+    line.textContent = "This browser has no Apple Pay";
+    line.classList.add("fact-bad");
+  }
+  if (!polyfill) {
+    document.querySelector("#support-detail").textContent = waybill.isSupportedByDevice()
+      ? "The sheet and the device are your own; a merchant of the sandbox has to be set up."
+      : "Nothing can be paid here. Open this page in Safari.";
+  }
+}
+
+async function start() {
+  showSupport();
+  window.addEventListener("waybill:polyfill", ({ detail }) => {
+    const { title } = detail;
+    const isIn = ["begin", "complete", "merchant session", "abort"].includes(title);
+    transcript.add({
+      time: detail.time, from: isIn ? "page" : "browser", to: isIn ? "browser" : title.includes("device") ? "device" : "page",
+      title: TITLES[title] || title[0].toUpperCase() + title.slice(1), detail: detail.detail, block: state.active,
+    });
+  });
+  await openSession();
+  const blocks = [...document.querySelectorAll(".block")].filter((block) => block.dataset.kind !== "update")
+    .map((block, index) => new CreateBlock(block, index));
+  const update = new UpdateBlock(document.querySelector(".block[data-kind=update]"));
+  const choose = async (api) => {
+    state.api = api;
+    sessionStorage.setItem("api", api);
+    await Promise.all(blocks.map((block) => block.connect()));
+  };
+  const kept = sessionStorage.getItem("api");
+  for (const radio of document.querySelectorAll("input[name=api]")) {
+    if (kept) radio.checked = radio.value === kept;
+    radio.addEventListener("change", () => { if (radio.checked) choose(radio.value); });
+  }
+  for (const block of blocks) block.renew();
+  await choose(kept || "applepay");
+  document.documentElement.dataset.ready = "";
+  await follow(update);
+}
+
+start();

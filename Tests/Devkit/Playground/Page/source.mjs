@@ -1,0 +1,151 @@
+// The source that a shop would write, from what the editors hold. Texts for people; nothing of it runs on this page.
+
+/** A value as JavaScript that may stand inside a script element. */
+const literal = (value) => JSON.stringify(value, null, 2).replace(/</g, "\\u003c").replace(/\u2028|\u2029/g, "");
+
+const html = `<!doctype html>
+<html lang="en">
+<head>
+  <meta charset="utf-8">
+  <title>Checkout</title>
+  <script async crossorigin src="https://applepay.cdn-apple.com/jsapi/1.latest/apple-pay-sdk.js"></script>
+</head>
+<body>
+  <apple-pay-button buttonstyle="black" type="buy" locale="en"></apple-pay-button>
+  <script type="module" src="checkout.mjs"></script>
+</body>
+</html>
+`;
+
+const shared = `// Your server: it asks Apple for a merchant session with the merchant identity certificate.
+async function merchantSession(validationURL) {
+  const response = await fetch("/applepay/validate", {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify({ validationURL }),
+  });
+  if (!response.ok) throw new Error("no merchant session: " + response.status);
+  return response.json();
+}
+
+// Your server: it charges, publishes the order, and answers with the order details:
+// {"status": "success", "orderDetails": {"orderTypeIdentifier", "orderIdentifier", "webServiceURL", "authenticationToken"}}
+async function charge(payment) {
+  const response = await fetch("/pay", {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify({ payment }),
+  });
+  if (!response.ok) throw new Error("the payment failed: " + response.status);
+  return response.json();
+}
+`;
+
+const session = `
+document.querySelector("apple-pay-button").addEventListener("click", () => {
+  // Inside the click, with nothing awaited before: browsers make a session only in a gesture.
+  const session = new ApplePaySession(13, paymentRequest);
+
+  session.onvalidatemerchant = async (event) => {
+    try {
+      session.completeMerchantValidation(await merchantSession(event.validationURL));
+    } catch (error) {
+      session.abort();
+    }
+  };
+
+  session.onpaymentmethodselected = () => {
+    session.completePaymentMethodSelection({ newTotal: paymentRequest.total });
+  };
+
+  session.onshippingcontactselected = () => {
+    session.completeShippingContactSelection({ newTotal: paymentRequest.total });
+  };
+
+  session.onpaymentauthorized = async (event) => {
+    let result;
+    try {
+      result = await charge(event.payment);
+    } catch (error) {
+      session.completePayment({ status: ApplePaySession.STATUS_FAILURE });
+      return;
+    }
+    const status = ApplePaySession.STATUS_SUCCESS;
+    try {
+      session.completePayment({ status, orderDetails: result.orderDetails });
+    } catch (error) {
+      // Order tracking must never fail a payment: the customer was charged.
+      session.completePayment({ status });
+    }
+  };
+
+  session.begin();
+});
+`;
+
+const response = `
+document.querySelector("apple-pay-button").addEventListener("click", async () => {
+  const request = new PaymentRequest(methods, details, options);
+
+  request.onmerchantvalidation = (event) => event.complete(merchantSession(event.validationURL));
+  request.onpaymentmethodchange = (event) => event.updateWith({});
+  request.onshippingaddresschange = (event) => event.updateWith({});
+
+  const response = await request.show();
+  let result;
+  try {
+    result = await charge(response.details);
+  } catch (error) {
+    await response.complete("fail");
+    return;
+  }
+  try {
+    await response.complete("success", { data: { orderDetails: result.orderDetails } });
+  } catch (error) {
+    // Order tracking must never fail a payment: the customer was charged.
+    await response.complete("success");
+  }
+});
+`;
+
+/** The page's script for one of the two APIs. `asArguments` maps a request to the arguments of a PaymentRequest. */
+function script(api, request, asArguments) {
+  if (api !== "payment-request") return `const paymentRequest = ${literal(request)};\n\n${shared}${session}`;
+  const { methods, details, options } = asArguments(request);
+  const parts = `const methods = ${literal(methods)};\nconst details = ${literal(details)};\nconst options = ${literal(options)};\n`;
+  return `${parts}\n${shared}${response}`;
+}
+
+const quote = (text) => `'${text.replace(/'/g, "'\\''")}'`;
+
+/** The server's part: order details and the order in one call, and the same as the exchange that it is. */
+function server(orderTypeIdentifier, document) {
+  const body = JSON.stringify({ orderTypeIdentifier, orderIdentifier: "YOUR-ORDER-IDENTIFIER", order: document }, null, 2);
+  return `# Publishes the order and answers with the four order details.
+curl "$WAYBILL_CHECKOUT_URL/v1/checkout/order-details" -u "$WAYBILL_KEY:" \\
+  -H 'Content-Type: application/json' \\
+  -d ${quote(body)}
+
+# The exchange:
+# POST /v1/checkout/order-details
+# Authorization: Basic …
+# Content-Type: application/json
+#
+# HTTP/1.1 200 OK
+# {"orderDetails": {"orderTypeIdentifier": "${orderTypeIdentifier}", "orderIdentifier": "YOUR-ORDER-IDENTIFIER",
+#   "webServiceURL": "https://…", "authenticationToken": "…"}, "published": true}
+`;
+}
+
+/** A change of an order, with the tool that publishes to Kafka. */
+function update(orderTypeIdentifier, document) {
+  return `# The new state of the order, as one change on waybill.order-changes.
+cat > order.json <<'JSON'
+${JSON.stringify(document, null, 2)}
+JSON
+waybill-dev publish --bootstrap "$WAYBILL_KAFKA_BOOTSTRAP" \\
+  --order-type ${orderTypeIdentifier} --order YOUR-ORDER-IDENTIFIER order.json
+`;
+}
+
+export { html, script, server, update };

@@ -1,0 +1,131 @@
+// Everything that really happened: events of this browser, and those that the server tells.
+
+import { el } from "./editor.mjs";
+
+/** The first four characters of a secret. */
+const short = (text) => (text.length > 4 ? text.slice(0, 4) + "…" : text);
+const SECRETS = [
+  [/(AppleOrder )(\S+)/g], [/("authenticationToken":\s*")([^"]+)/g], [/("pushToken":\s*")([^"]+)/g],
+  [/("signature":\s*")([^"]+)/g],
+];
+const mask = (text) => SECRETS.reduce(
+  (masked, [pattern]) => masked.replace(pattern, (all, before, secret) => before + short(secret)), text);
+
+class Transcript {
+  constructor() {
+    this.entries = [];
+    this.listeners = new Set();
+  }
+
+  add(entry) {
+    this.entries.push(entry);
+    // Two sources, one order: by time.
+    this.entries.sort((left, right) => left.time - right.time);
+    if (this.entries.length > 1000) this.entries.shift();
+    for (const listener of this.listeners) listener();
+  }
+
+  /** Something that this browser knows by itself. */
+  note(from, to, title, members = {}) { this.add(Object.assign({ time: Date.now(), from, to, title }, members)); }
+}
+
+const time = (epoch) => new Date(epoch).toLocaleTimeString("en-GB") + "." + String(epoch % 1000).padStart(3, "0");
+
+const jsonText = (text) => {
+  try { return JSON.stringify(JSON.parse(text), null, 2); } catch (error) { return text; }
+};
+
+/** An entry as text, as it is shown and copied. */
+function entryText(entry) {
+  const parts = [];
+  if (entry.detail) parts.push(JSON.stringify(entry.detail, null, 2));
+  if (entry.request) {
+    const { method, url, headers, body } = entry.request;
+    parts.push([`${method} ${url}`, ...headers.map(([name, value]) => `${name}: ${value}`)].join("\n"));
+    if (body) parts.push(jsonText(body));
+  }
+  if (entry.response) {
+    const { status, headers, body, milliseconds } = entry.response;
+    parts.push([
+      `${status}${milliseconds === undefined ? "" : `   after ${milliseconds} ms`}`,
+      ...headers.map(([name, value]) => `${name}: ${value}`)].join("\n"));
+    if (body) parts.push(jsonText(body));
+  }
+  return parts.join("\n\n");
+}
+
+/** The panel of a block: `belongs(entry)` says which entries are its own. */
+class TranscriptPanel {
+  constructor(transcript, belongs, onCount) {
+    this.transcript = transcript;
+    this.belongs = belongs;
+    this.onCount = onCount;
+    this.cleared = 0;
+    this.open = new Set();
+    this.search = el("input", { type: "search", placeholder: "Filter", "aria-label": "Filter the transcript" });
+    this.secrets = el("input", { type: "checkbox" });
+    this.list = el("ul", { class: "entries" });
+    this.empty = el("p", { class: "empty" }, "Nothing happened yet. Every request and its answer will be listed here.");
+    this.copied = el("span", { class: "note", role: "status" });
+    this.element = el(
+      "div", {},
+      el(
+        "div", { class: "tools" }, this.search,
+        el("label", { class: "check" }, this.secrets, "Show secrets"),
+        el("button", { class: "small-button", type: "button", onclick: () => this.copy() }, "Copy"),
+        el("button", { class: "small-button", type: "button", onclick: () => this.clear() }, "Clear"), this.copied),
+      this.empty, this.list);
+    this.search.addEventListener("input", () => this.draw());
+    this.secrets.addEventListener("change", () => this.draw());
+    transcript.listeners.add(() => this.draw());
+    this.draw();
+  }
+
+  get shown() {
+    const wanted = this.search.value.trim().toLowerCase();
+    return this.transcript.entries.filter((entry) => entry.time > this.cleared && this.belongs(entry)
+      && (!wanted || `${entry.from} ${entry.to} ${entry.title} ${entryText(entry)}`.toLowerCase().includes(wanted)));
+  }
+
+  text(entry) { return this.secrets.checked ? entryText(entry) : mask(entryText(entry)); }
+
+  draw() {
+    const shown = this.shown;
+    this.onCount(shown.length);
+    this.empty.hidden = shown.length > 0;
+    this.list.replaceChildren(...shown.map((entry) => {
+      const details = el(
+        "details", {},
+        el(
+          "summary", {}, el("time", {}, time(entry.time)),
+          el("span", { class: "way" }, el("b", {}, entry.from), entry.to === entry.from ? "" : ` → ${entry.to}`),
+          el("span", { class: "title" }, entry.title)));
+      const fill = () => {
+        if (details.open && details.children.length === 1) {
+          details.append(el("pre", { class: "code" }, el("code", {}, this.text(entry) || "No more is known.")));
+        }
+      };
+      details.open = this.open.has(entry);
+      fill();
+      details.addEventListener("toggle", () => {
+        if (details.open) this.open.add(entry); else this.open.delete(entry);
+        fill();
+      });
+      return el("li", {}, details);
+    }));
+  }
+
+  clear() {
+    this.cleared = Date.now();
+    this.draw();
+  }
+
+  copy() {
+    const text = this.shown.map((entry) => `${time(entry.time)}  ${entry.from} → ${entry.to}  ${entry.title}\n`
+      + `${this.text(entry)}\n`).join("\n");
+    navigator.clipboard.writeText(text).then(
+      () => { this.copied.textContent = "Copied"; }, () => { this.copied.textContent = "The browser refuses to copy"; });
+  }
+}
+
+export { Transcript, TranscriptPanel };

@@ -1,0 +1,103 @@
+import Cryptography
+import Foundation
+import Model
+import TestKit
+
+/// The checkout role of a playground: a merchant of the sandbox, a secret key, a process of its own.
+struct PlaygroundCheckout: Sendable {
+    /// Such as `http://127.0.0.1:4711`.
+    let url: String
+    /// The secret key of the shop's server.
+    let key: String
+    private let child: ChildProcess
+
+    /// Starts `waybill-gateway checkout`, which is beside this program.
+    /// - Parameters:
+    ///   - origins: of pages that may call.
+    ///   - gateway: stands in for Apple's.
+    ///   - directory: gets the merchant.
+    static func start(
+        _ stack: StackEnvironment, origins: [String], gateway: ApplePayGatewayFake, certificates: DevelopmentMerchant,
+        in directory: TemporaryDirectory
+    ) async throws -> PlaygroundCheckout {
+        let key = "sk_test_" + randomHex(bytes: 16)
+        let merchant = directory.path("merchants/playground")
+        try FileManager.default.createDirectory(atPath: merchant, withIntermediateDirectories: true)
+        for (source, name) in [(certificates.certificate, "identity.pem"), (certificates.key, "identity-key.pem")] {
+            try FileManager.default.copyItem(atPath: source, toPath: "\(merchant)/\(name)")
+        }
+        try Data(Self.merchant(stack.orderType, origins: origins, key: key).serialized).write(
+            to: URL(filePath: merchant + "/merchant.json"))
+        guard let brands = stack.brands, let webServiceURL = stack.webServiceURL else {
+            throw ToolError(.input, "reading the stack's file: BRANDS or WEB_SERVICE_URL is missing")
+        }
+        let ports = try (0..<2).map { _ in try ReservedPort() }
+        let (listen, operations) = ("127.0.0.1:\(ports[0].number)", "127.0.0.1:\(ports[1].number)")
+        for port in ports { port.release() }
+        var environment = [
+            "WAYBILL_CHECKOUT_LISTEN": listen, "WAYBILL_OPERATIONS_LISTEN": operations,
+            "WAYBILL_MERCHANTS": directory.path("merchants"), "WAYBILL_BRANDS": brands,
+            "WAYBILL_TOKEN_SECRETS": stack.tokenSecrets, "WAYBILL_WEB_SERVICE_URL": webServiceURL,
+            "WAYBILL_KAFKA_BOOTSTRAP": stack.kafka, "WAYBILL_LOG_FORMAT": "text",
+            "WAYBILL_DEVELOPMENT_PLAYGROUND": "on", "WAYBILL_DEVELOPMENT_POLYFILL": "on",
+            "WAYBILL_DEVELOPMENT_APPLE_PAY": gateway.ports.map { "\($0.key.host):443:127.0.0.1:\($0.value)" }
+                .joined(separator: ","),
+            "WAYBILL_DEVELOPMENT_APPLE_PAY_ROOTS": certificates.root,
+        ]
+        environment["WAYBILL_KAFKA_PROPERTIES"] = stack.kafkaProperties
+        environment["WAYBILL_REDIS_URL"] = stack.redis
+        let program = URL(filePath: CommandLine.arguments[0]).deletingLastPathComponent()
+            .appending(path: "waybill-gateway").path
+        let child = try ChildProcess(program, ["checkout"], environment: environment)
+        let checkout = PlaygroundCheckout(url: "http://\(listen)", key: key, child: child)
+        try await checkout.ready("http://\(operations)/readyz")
+        return checkout
+    }
+
+    func stop() async { await self.child.stop(grace: .seconds(30)) }
+
+    /// False for a gateway whose checkout role makes no merchant sessions.
+    func hasMerchantSessions(for origin: String) async throws -> Bool {
+        let http = try HTTPClient()
+        let response = try await http.send(
+            HTTPRequest(url: self.url + "/applepay/metadata", headers: [("origin", origin)]))
+        await http.close()
+        return response.status == 200
+    }
+
+    private func ready(_ url: String) async throws {
+        let http = try HTTPClient()
+        let end = ContinuousClock.now + .seconds(60)
+        while (try? await http.send(HTTPRequest(url: url)))?.status != 200 {
+            guard self.child.exit == nil, .now < end else {
+                throw ToolError(.program, "starting waybill-gateway checkout: \(self.child.output.suffix(2000))")
+            }
+            try await Task.sleep(for: .milliseconds(50))
+        }
+        await http.close()
+    }
+
+    /// The content of `merchant.json`.
+    private static func merchant(_ orderType: OrderTypeIdentifier, origins: [String], key: String) -> JSON {
+        let type = JSON.string(orderType.rawValue)
+        let empty = JSON.object(JSONObject())
+        return [
+            "merchantIdentifier": .string(PlaygroundMerchant.identifier),
+            "displayName": .string(PlaygroundMerchant.displayName),
+            "certificate": "identity.pem", "key": "identity-key.pem", "environments": ["sandbox"], "playground": true,
+            "orderTypeIdentifiers": [type], "capabilities": ["order_tracking"],
+            "origins": .object(JSONObject(origins.map { ($0, empty) })),
+            "payment": [
+                "countryCode": "US", "currencyCode": "USD", "supportedNetworks": ["visa", "masterCard", "amex"],
+                "merchantCapabilities": ["supports3DS"],
+            ],
+            "keys": [
+                [
+                    "name": "shop", "sha256": .string(hex(SHA256.digest(Array(key.utf8)))),
+                    "scopes": ["details", "links", "confirm", "notify", "read", "orders"],
+                    "orderTypeIdentifiers": [type],
+                ]
+            ],
+        ]
+    }
+}

@@ -1,0 +1,114 @@
+import Foundation
+import Model
+import Synchronization
+
+/// The simulated device of a session: takes order details as Wallet does, fetches, registers, follows pushes.
+///
+/// One order at a time is fetched first; at most 100 of either kind of work wait.
+final class PlaygroundDevice: Sendable {
+    private enum Work: Sendable {
+        case details(order: String, token: String)
+        case push(topic: String)
+    }
+
+    private let wallet: WalletDevice
+    private let journal: APNSJournal
+    private let note: @Sendable (PlaygroundEntry) -> Void
+    private let work: AsyncStream<Work>
+    private let continuation: AsyncStream<Work>.Continuation
+    private let registered = Mutex<Set<String>>([])
+
+    init(wallet: WalletDevice, journal: APNSJournal, note: @escaping @Sendable (PlaygroundEntry) -> Void) {
+        self.wallet = wallet
+        self.journal = journal
+        self.note = note
+        (self.work, self.continuation) = AsyncStream.makeStream(of: Work.self, bufferingPolicy: .bufferingOldest(100))
+    }
+
+    /// What the browser hands over after a payment.
+    func take(order: String, token: String) { self.continuation.yield(.details(order: order, token: token)) }
+
+    /// Ends `run`.
+    func end() {
+        self.continuation.finish()
+        self.journal.unsubscribe(self.wallet.pushToken)
+    }
+
+    /// Orders whose pushes the device wants.
+    var registrations: Set<String> { self.registered.withLock { $0 } }
+
+    /// Works until `end`.
+    func run() async {
+        let pushes = self.journal.subscribe(self.wallet.pushToken)
+        await withTaskGroup(of: Void.self) { group in
+            group.addTask {
+                for await push in pushes { self.continuation.yield(.push(topic: push.topic)) }
+            }
+            for await work in self.work {
+                do {
+                    switch work {
+                    case .details(let order, let token): try await self.add(order, token)
+                    case .push(let topic): try await self.follow(topic)
+                    }
+                } catch {
+                    self.note(PlaygroundEntry(from: "device", to: "gateway", title: "Failed: \(error)"))
+                }
+            }
+            group.cancelAll()
+        }
+    }
+
+    private func add(_ order: String, _ token: String) async throws {
+        await self.wallet.add(order: order, token: token)
+        let report = try await self.wallet.firstFetch(order, within: .seconds(30))
+        self.note(self.verified(report, order, "First version in Wallet"))
+        _ = try await self.wallet.register(order)
+        self.registered.withLock { _ = $0.insert(order) }
+        // A change between the fetch and the registration comes without a push.
+        if case .version(let newer) = try await self.wallet.fetch(order) {
+            self.note(self.verified(newer, order, "New version in Wallet"))
+        }
+    }
+
+    private func follow(_ topic: String) async throws {
+        var entry = PlaygroundEntry(from: "APNs", to: "device", title: "Pushed: something changed")
+        entry.detail = [
+            "apns-topic": .string(topic), "body": "empty",
+            "note": "Played by the simulator of APNs, over HTTP/2 and TLS",
+        ]
+        self.note(entry)
+        for version in try await self.wallet.react() {
+            self.note(self.verified(version.report, version.order, "New version in Wallet"))
+        }
+    }
+
+    private func verified(_ report: PackageReport, _ order: String, _ title: String) -> PlaygroundEntry {
+        var entry = PlaygroundEntry(from: "device", to: "device", title: title, order: order)
+        entry.detail = [
+            "verified": "archive, manifest with SHA-256 digests, certificates and signature",
+            "updatedAt": report.order?.object?["updatedAt"] ?? .null,
+            "files": .array(report.files.map { .string("\($0.name), \($0.size) bytes") }),
+            "signedAt": report.signingEpochSeconds.map { .string(RFC3339.format(epochSeconds: $0)) } ?? .null,
+        ]
+        return entry
+    }
+
+    /// What the device shows, newest first.
+    func shown() async -> JSON {
+        var orders: [(updated: String, json: JSON)] = []
+        for identifier in await self.wallet.orderIdentifiers {
+            guard let order = await self.wallet.order(identifier)?.object else { continue }
+            var shown = JSONObject()
+            for name in [
+                "orderIdentifier", "orderNumber", "status", "statusDescription", "updatedAt", "fulfillments",
+                "lineItems",
+            ] { shown[name] = order[name] }
+            shown["merchant"] = order["merchant"]?.object?["displayName"]
+            shown["total"] = order["payment"]?.object?["total"]
+            shown["versions"] = .integer(Int64(await self.wallet.versions(identifier)))
+            shown["isRegistered"] = .bool(self.registrations.contains(identifier))
+            orders.append((order["updatedAt"]?.string ?? "", .object(shown)))
+        }
+        return .array(orders.sorted { $0.updated > $1.updated }.map(\.json))
+    }
+}

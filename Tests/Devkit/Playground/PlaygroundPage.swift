@@ -1,0 +1,50 @@
+import Browser
+import Foundation
+import TestKit
+
+/// The files of the playground, by path: from the program, or from a folder while one works on them.
+struct PlaygroundPage: Sendable {
+    /// A folder whose files go before those in the program.
+    let folder: String?
+    /// The checkout role's URL; empty if its routes are here.
+    let checkout: String
+
+    private static let files: [String: (name: String, type: String, bytes: [UInt8])] = [
+        "/playground": ("playground.html", "text/html; charset=utf-8", PackageResources.playground_html),
+        "/playground/playground.css": ("playground.css", "text/css; charset=utf-8", PackageResources.playground_css),
+        "/playground/playground.mjs": (
+            "playground.mjs", "text/javascript; charset=utf-8", PackageResources.playground_mjs
+        ),
+        "/playground/editor.mjs": ("editor.mjs", "text/javascript; charset=utf-8", PackageResources.editor_mjs),
+        "/playground/examples.mjs": ("examples.mjs", "text/javascript; charset=utf-8", PackageResources.examples_mjs),
+        "/playground/transcript.mjs": (
+            "transcript.mjs", "text/javascript; charset=utf-8", PackageResources.transcript_mjs
+        ),
+        "/playground/device.mjs": ("device.mjs", "text/javascript; charset=utf-8", PackageResources.device_mjs),
+        "/playground/source.mjs": ("source.mjs", "text/javascript; charset=utf-8", PackageResources.source_mjs),
+    ]
+
+    /// No inline script or style, nothing of others: Chromium needs apple.com for Payment Request.
+    private var policy: String {
+        "default-src 'none'; script-src 'self'; style-src 'self' \(self.checkout); img-src 'self' data:; "
+            + "connect-src 'self' \(self.checkout) https://apple.com; form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
+    }
+
+    func response(to path: String) -> FakeServer.Response? {
+        if let file = (BrowserFile.all + [.polyfill]).first(where: { $0.path == path }) {
+            return self.response(file.bytes, file.contentType)
+        }
+        guard let file = Self.files[path] else { return nil }
+        let own = self.folder.flatMap { try? readFile("\($0)/\(file.name)") }
+        return self.response(own ?? file.bytes, file.type)
+    }
+
+    private func response(_ bytes: [UInt8], _ type: String) -> FakeServer.Response {
+        FakeServer.Response(
+            200,
+            headers: [
+                ("content-type", type), ("cache-control", "no-cache"), ("content-security-policy", self.policy),
+                ("x-content-type-options", "nosniff"), ("referrer-policy", "same-origin"),
+            ], body: bytes)
+    }
+}

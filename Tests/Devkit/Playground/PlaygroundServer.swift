@@ -1,0 +1,256 @@
+import Foundation
+import Model
+import TestKit
+
+/// The routes of the playground. All writes need the session's cookie and the page's own origin.
+struct PlaygroundServer: Sendable {
+    let board: PlaygroundBoard
+    let shop: PlaygroundShop
+    let merchant: PlaygroundMerchant
+    let page: PlaygroundPage
+    let makeDevice: @Sendable (_ session: String) throws -> PlaygroundDevice
+    /// Runs a device until it ends.
+    let run: @Sendable (PlaygroundDevice) -> Void
+
+    static let documentLimit = 1 << 20
+    static let cookie = "waybill-playground"
+
+    func answer(_ request: FakeServer.Request) async -> FakeServer.Answer { .response(await self.respond(to: request)) }
+
+    private func respond(to request: FakeServer.Request) async -> FakeServer.Response {
+        if request.method == "GET" || request.method == "HEAD" {
+            if request.path == "/" { return FakeServer.Response(302, headers: [("location", "/playground")]) }
+            if request.path == "/favicon.ico" { return FakeServer.Response(204) }
+            if let file = self.page.response(to: request.path) { return file }
+            if request.path == "/applepay/metadata" { return .json(200, self.merchant.metadata.text) }
+        } else if !Self.isOwnOrigin(request) {
+            return PlaygroundMerchant.failure(403, "origin_refused", "the request must come from this page")
+        }
+        if request.path == "/applepay/validate", request.method == "POST" {
+            return await self.validateMerchant(request)
+        }
+        guard request.path.hasPrefix("/playground/") else {
+            return PlaygroundMerchant.failure(404, "not_found", "there is nothing here")
+        }
+        if request.path == "/playground/session", request.method == "GET" { return await self.session(request) }
+        guard let session = Self.session(of: request), self.board.touch(session) else {
+            return PlaygroundMerchant.failure(401, "session_missing", "load the page again: its session has ended")
+        }
+        let parts = request.path.split(separator: "/").map(String.init)
+        switch (request.method, parts.count, parts[1]) {
+        case ("POST", 2, "validate"): return self.review(request)
+        case ("POST", 2, "orders"): return await self.create(request, session)
+        case ("GET", 3, "orders"): return self.show(parts[2], session)
+        case ("PUT", 3, "orders"): return await self.update(parts[2], request, session)
+        case ("DELETE", 3, "orders"): return await self.remove(parts[2], session)
+        case ("POST", 2, "wallet"): return self.handOver(request, session)
+        case ("GET", 2, "transcript"): return await self.transcript(request, session)
+        default: return PlaygroundMerchant.failure(404, "not_found", "there is nothing here")
+        }
+    }
+
+    // MARK: Who asks
+
+    static func isOwnOrigin(_ request: FakeServer.Request) -> Bool {
+        guard let origin = request.header("origin"), let host = request.header("host") else { return false }
+        return origin == "http://\(host)" || origin == "https://\(host)"
+    }
+
+    static func session(of request: FakeServer.Request) -> String? {
+        (request.header("cookie") ?? "").split(separator: ";").lazy
+            .map { $0.trimmingCharacters(in: .whitespaces) }
+            .first { $0.hasPrefix(Self.cookie + "=") }.map { String($0.dropFirst(Self.cookie.count + 1)) }
+    }
+
+    private func session(_ request: FakeServer.Request) async -> FakeServer.Response {
+        var headers: [(String, String)] = [("content-type", "application/json"), ("cache-control", "no-store")]
+        var name = Self.session(of: request) ?? ""
+        if !self.board.touch(name) {
+            name = randomHex(bytes: 16)
+            guard let device = try? self.makeDevice(name) else {
+                return PlaygroundMerchant.failure(503, "unavailable", "no session can be made now")
+            }
+            let ended = self.board.open(name, device: device)
+            self.run(device)
+            for identifier in ended { try? await self.shop.remove(self.shop.key(identifier), in: name) }
+            headers.append(("set-cookie", "\(Self.cookie)=\(name); HttpOnly; SameSite=Strict; Path=/playground"))
+        }
+        // One prepared order for each of the two blocks.
+        let next: [JSON] = (0..<2).compactMap { index in
+            self.board.nextIdentifier(of: name, at: index).flatMap { try? self.shop.key($0) }
+                .map { self.shop.orderDetails($0) }
+        }
+        let answer: JSON = [
+            "service": .string(self.page.checkout.isEmpty ? "/" : self.page.checkout),
+            "merchantIdentifier": .string(PlaygroundMerchant.identifier), "next": .array(next),
+            "fakes": ["Apple Pay gateway", "APNs", "device"], "wallet": "/playground/wallet",
+        ]
+        return FakeServer.Response(200, headers: headers, body: answer.serialized)
+    }
+
+    private func validateMerchant(_ request: FakeServer.Request) async -> FakeServer.Response {
+        guard let object = (try? JSON(parsing: request.body))?.object, let url = object["validationURL"]?.string else {
+            return PlaygroundMerchant.failure(400, "missing_parameter", "validationURL is missing")
+        }
+        let host = request.header("host")?.split(separator: ":").first.map(String.init) ?? ""
+        return await self.merchant.session(validationURL: url, domain: host)
+    }
+
+    // MARK: Orders
+
+    private func review(_ request: FakeServer.Request) -> FakeServer.Response {
+        guard let object = (try? JSON(parsing: request.body))?.object, let text = object["text"]?.string,
+            let kind = object["kind"]?.string, text.utf8.count <= Self.documentLimit
+        else { return PlaygroundMerchant.failure(400, "malformed_body", "kind and text are wanted") }
+        return .json(200, self.review(kind, text).json.text)
+    }
+
+    private func review(_ kind: String, _ text: String) -> PlaygroundReview {
+        guard kind == "order", let key = try? self.shop.key("playground") else {
+            return PlaygroundReview(object: Array(text.utf8))
+        }
+        return PlaygroundReview(
+            order: Array(text.utf8), of: key, rules: self.shop.rules,
+            nowEpochSeconds: Int64(Date().timeIntervalSince1970))
+    }
+
+    /// The text of an order in a body, if it may be published.
+    private func document(_ object: JSONObject?) -> (document: JSON?, refusal: FakeServer.Response?) {
+        guard let text = object?["text"]?.string, text.utf8.count <= Self.documentLimit else {
+            return (nil, PlaygroundMerchant.failure(400, "malformed_body", "text is missing or too long"))
+        }
+        let review = self.review("order", text)
+        guard review.problems.isEmpty, let document = review.value else { return (nil, .json(422, review.json.text)) }
+        return (document, nil)
+    }
+
+    private func create(_ request: FakeServer.Request, _ session: String) async -> FakeServer.Response {
+        let object = (try? JSON(parsing: request.body))?.object
+        let (document, refusal) = self.document(object)
+        guard let document else { return refusal ?? .json(400, "{}") }
+        guard let identifier = object?["orderIdentifier"]?.string, let key = try? self.shop.key(identifier),
+            self.board.mayUpdate(session)
+        else { return PlaygroundMerchant.failure(429, "rate_limited", "two orders a second are the limit") }
+        let order = PlaygroundBoard.Order(
+            identifier: identifier, isReceipt: object?["isReceipt"]?.bool == true, document: document)
+        guard self.board.add(order, to: session) else {
+            return PlaygroundMerchant.failure(
+                409, "order_refused",
+                "the identifier is used, or the session has \(PlaygroundBoard.orderLimit) orders: load the page again")
+        }
+        do {
+            try await self.shop.replace(document, of: key, in: session)
+        } catch {
+            self.board.drop(identifier, of: session)
+            return PlaygroundMerchant.failure(503, "unavailable", "Kafka does not acknowledge the order")
+        }
+        let answer: JSON = [
+            "status": "success", "orderIdentifier": .string(identifier), "orderDetails": self.shop.orderDetails(key),
+        ]
+        return .json(200, answer.text)
+    }
+
+    private func show(_ identifier: String, _ session: String) -> FakeServer.Response {
+        guard let order = self.board.order(identifier, of: session) else { return Self.unknown }
+        return .json(200, Self.json(order, document: true).text)
+    }
+
+    private func update(
+        _ identifier: String, _ request: FakeServer.Request, _ session: String
+    ) async -> FakeServer.Response {
+        let object = (try? JSON(parsing: request.body))?.object
+        guard let order = self.board.order(identifier, of: session), !order.isRemoved,
+            let key = try? self.shop.key(identifier)
+        else { return Self.unknown }
+        let (document, refusal) = self.document(object)
+        guard let document else { return refusal ?? .json(400, "{}") }
+        guard object?["version"]?.integer == order.version else {
+            return .json(409, JSON.object(["order": Self.json(order, document: true)]).text)
+        }
+        if OrderFile.document(document) == OrderFile.document(order.document) {
+            return .json(200, JSON.object(["unchanged": true, "version": .integer(order.version)]).text)
+        }
+        guard self.board.mayUpdate(session) else {
+            return PlaygroundMerchant.failure(429, "rate_limited", "two updates a second are the limit")
+        }
+        self.board.change(identifier) { $0.fault = nil }
+        do {
+            try await self.shop.replace(document, of: key, in: session)
+        } catch {
+            return PlaygroundMerchant.failure(503, "unavailable", "Kafka does not acknowledge the change")
+        }
+        let end = ContinuousClock.now + .seconds(5)
+        while .now < end {
+            guard let now = self.board.order(identifier, of: session) else { break }
+            if let fault = now.fault { return PlaygroundMerchant.failure(422, "order_invalid", fault) }
+            if now.version > order.version { return .json(200, Self.json(now).text) }
+            await self.board.wait(for: session, within: end - .now) { [board] in
+                let standing = board.order(identifier, of: session)
+                return standing?.version ?? 0 > order.version || standing?.fault != nil
+            }
+        }
+        return .json(202, #"{"message":"still on its way"}"#)
+    }
+
+    private func remove(_ identifier: String, _ session: String) async -> FakeServer.Response {
+        guard self.board.order(identifier, of: session) != nil, let key = try? self.shop.key(identifier) else {
+            return Self.unknown
+        }
+        do {
+            try await self.shop.remove(key, in: session)
+        } catch {
+            return PlaygroundMerchant.failure(503, "unavailable", "Kafka does not acknowledge the removal")
+        }
+        self.board.change(identifier) { $0.isRemoved = true }
+        return .json(202, "{}")
+    }
+
+    // MARK: What happened
+
+    private func handOver(_ request: FakeServer.Request, _ session: String) -> FakeServer.Response {
+        let details = (try? JSON(parsing: request.body))?.object?["orderDetails"]?.object
+        guard let details, let order = details["orderIdentifier"]?.string,
+            let token = details["authenticationToken"]?.string, self.board.order(order, of: session) != nil
+        else {
+            return PlaygroundMerchant.failure(400, "malformed_body", "orderDetails of an order of this page are wanted")
+        }
+        self.board.device(of: session)?.take(order: order, token: token)
+        return .json(202, "{}")
+    }
+
+    private func transcript(_ request: FakeServer.Request, _ session: String) async -> FakeServer.Response {
+        let after =
+            request.query.split(separator: "&").first { $0.hasPrefix("after=") }
+            .flatMap { Int($0.dropFirst("after=".count)) } ?? 0
+        if self.board.entries(of: session, after: after).isEmpty {
+            await self.board.wait(for: session, within: .seconds(20)) { [board] in
+                !board.entries(of: session, after: after).isEmpty
+            }
+        }
+        let registrations = self.board.device(of: session)?.registrations ?? []
+        let orders = self.board.orders(of: session).map { order in
+            var members = Self.json(order).object ?? JSONObject()
+            members["devices"] = .integer(registrations.contains(order.identifier) ? 1 : 0)
+            return JSON.object(members)
+        }
+        let answer: JSON = [
+            "entries": .array(self.board.entries(of: session, after: after).map(\.json)), "orders": .array(orders),
+            "device": await self.board.device(of: session)?.shown() ?? [],
+        ]
+        return .json(200, answer.text)
+    }
+
+    private static let unknown = PlaygroundMerchant.failure(404, "not_found", "this page has no such order")
+
+    private static func json(_ order: PlaygroundBoard.Order, document: Bool = false) -> JSON {
+        var object: JSONObject = [
+            "orderIdentifier": .string(order.identifier), "version": .integer(order.version),
+            "isReceipt": .bool(order.isReceipt), "isRemoved": .bool(order.isRemoved),
+            "updatedAt": .string(RFC3339.format(epochSeconds: order.updatedAtEpochSeconds)),
+            "orderNumber": order.document.object?["orderNumber"] ?? .null,
+            "status": order.document.object?["status"] ?? .null,
+        ]
+        if document { object["document"] = .object(OrderFile.document(order.document)) }
+        return .object(object)
+    }
+}

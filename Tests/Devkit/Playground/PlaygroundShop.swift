@@ -1,0 +1,93 @@
+import Foundation
+import Kafka
+import Model
+
+/// The shop's side of the playground: mints order details, publishes changes, waits for what becomes of them.
+struct PlaygroundShop: Sendable {
+    let board: PlaygroundBoard
+    let producer: KafkaProducer
+    let tokens: DerivedTokens
+    let orderType: OrderTypeIdentifier
+    let webServiceURL: String
+
+    var rules: BrandRules { BrandRules(orderType: self.orderType, webServiceURL: self.webServiceURL) }
+
+    func key(_ identifier: String) throws -> OrderKey {
+        OrderKey(orderType: self.orderType, order: try OrderIdentifier(identifier))
+    }
+
+    /// The four members that `completePayment` takes.
+    func orderDetails(_ key: OrderKey) -> JSON {
+        [
+            "orderTypeIdentifier": .string(key.orderType.rawValue), "orderIdentifier": .string(key.order.rawValue),
+            "webServiceURL": .string(self.webServiceURL), "authenticationToken": .string(self.tokens.token(for: key)),
+        ]
+    }
+
+    /// Publishes the state of an order, and waits for Kafka's acknowledgement.
+    func replace(_ document: JSON, of key: OrderKey, in session: String) async throws {
+        var members = OrderFile.document(document)
+        // The document carries the token that was handed out, whatever the secrets are when it is packaged.
+        members["authenticationToken"] = .string(self.tokens.token(for: key))
+        try await self.publish(.replaced, .object(members), key, session)
+    }
+
+    func remove(_ key: OrderKey, in session: String) async throws {
+        try await self.publish(.removed, nil, key, session)
+    }
+
+    private func publish(
+        _ type: CloudEvent.ChangeType, _ data: JSON?, _ key: OrderKey, _ session: String
+    ) async throws {
+        let event = CloudEvent(
+            id: randomHex(bytes: 8), source: "/playground", type: type.rawValue, subject: key.description,
+            time: RFC3339.format(epochSeconds: Int64(Date().timeIntervalSince1970)), data: data)
+        let topic = Topics().orderChanges
+        let position = try await self.producer.produce(event.message(topic: topic, mode: .structured))
+        var entry = PlaygroundEntry(
+            from: "shop", to: "Kafka", title: "Published \(type.rawValue)", order: key.order.rawValue)
+        entry.detail = [
+            "topic": .string(position.topic), "partition": .integer(Int64(position.partition)),
+            "offset": .integer(position.offset), "key": .string(key.description), "id": .string(event.id),
+            "acknowledged": "by all replicas that are in sync",
+        ]
+        self.board.note(entry, in: session)
+    }
+
+    /// Takes what the packager said about orders of sessions.
+    func take(_ record: KafkaRecord) {
+        let subject = String(decoding: record.key ?? [], as: UTF8.self)
+        guard let key = try? OrderKey(subject), key.orderType == self.orderType else { return }
+        let identifier = key.order.rawValue
+        let place: JSONObject = [
+            "topic": .string(record.topic), "partition": .integer(Int64(record.partition)),
+            "offset": .integer(record.offset),
+        ]
+        var entry: PlaygroundEntry
+        var detail = place
+        let session: String?
+        if record.topic == Topics().deadLetters {
+            let reason = record.headers.first { $0.name == "waybill-reason" }?.value
+            let text = String(decoding: reason ?? [], as: UTF8.self)
+            session = self.board.change(identifier) { $0.fault = text }
+            entry = PlaygroundEntry(from: "packager", to: "Kafka", title: "Dead letter", order: identifier)
+            detail["reason"] = .string(text)
+        } else if let value = record.value, let told = try? OrderRecord.decode(value) {
+            session = self.board.change(identifier) { order in
+                guard told.version >= order.version else { return }
+                order.version = told.version
+                order.updatedAtEpochSeconds = told.modifiedEpochSeconds
+                order.document = .object(told.document.members)
+            }
+            entry = PlaygroundEntry(
+                from: "packager", to: "Kafka", title: "Packaged and signed version \(told.version)", order: identifier)
+            detail["version"] = .integer(told.version)
+            detail["updatedAt"] = .string(RFC3339.format(epochSeconds: told.modifiedEpochSeconds))
+        } else {
+            session = self.board.change(identifier) { $0.isRemoved = true }
+            entry = PlaygroundEntry(from: "packager", to: "Kafka", title: "Removed", order: identifier)
+        }
+        entry.detail = .object(detail)
+        if let session { self.board.note(entry, in: session) }
+    }
+}

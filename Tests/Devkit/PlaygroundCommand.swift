@@ -1,0 +1,209 @@
+import ArgumentParser
+import Foundation
+import Kafka
+import Model
+import NIOHTTP1
+import TestKit
+import UnixSignals
+
+/// `waybill-dev playground`: everything on this machine, and the page on which each step can be tried.
+struct PlaygroundCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "playground",
+        abstract: "Start everything and a page to try order tracking on, from the pay button to the update in Wallet.",
+        discussion: """
+            Starts a stack with compose/stack, the fakes of Apple's gateway and a simulated device for each visitor, and \
+            prints one URL. Ends with SIGINT or SIGTERM and leaves nothing running.
+            """)
+
+    @Option(help: "The stack.env of a running stack; without it one is started.") var stack: String?
+    @Option(help: "The folder of the project, for compose/stack.") var root = "."
+    @Option(help: "The page's port on 127.0.0.1; 0 takes a free one.") var port = 8090
+    @Option(
+        name: .customLong("origin"),
+        help: "The origin of another page that may call the checkout role; may be repeated.")
+    var origins: [String] = []
+    @Option(help: "Write what a shop needs to this file: CHECKOUT_URL, CHECKOUT_KEY and the like.") var env: String?
+    @Option(help: "Serve the page's own files from this folder, to work on them.") var page: String?
+
+    func run() async throws {
+        if let stack {
+            try await self.serve(stack)
+            return
+        }
+        let script = self.root + "/compose/stack"
+        guard FileManager.default.isExecutableFile(atPath: script) else {
+            throw ValidationError(
+                "--root \(self.root): there is no compose/stack; name the project's folder or a --stack")
+        }
+        let directory = try TemporaryDirectory("playground")
+        defer { directory.remove() }
+        Console.progress(
+            "playground: starting Redis, a Kafka broker, packager, gateway, pusher and the simulator of APNs")
+        let folder = directory.path("stack")
+        let down = { try await RunProgram.run([script, "down", "--dir", folder], within: .seconds(120)) }
+        do {
+            let up = try await RunProgram.run([script, "up", "--dir", folder], within: .seconds(3600))
+            guard up.status == 0 else { throw ToolError(.program, "starting the stack: \(up.output)") }
+            try await self.serve(folder + "/stack.env")
+        } catch {
+            _ = try? await down()
+            throw error
+        }
+        _ = try await down()
+    }
+
+    private func serve(_ file: String) async throws {
+        let stack = try StackEnvironment(file: file)
+        guard let webServiceURL = stack.webServiceURL else {
+            throw ToolError(.input, "reading \(file): WEB_SERVICE_URL is missing")
+        }
+        let scratch = try TemporaryDirectory("merchant")
+        defer { scratch.remove() }
+        let authority = DevelopmentCertificates(
+            directory: URL(fileURLWithPath: stack.roots).deletingLastPathComponent().path)
+        let certificates = try DevelopmentMerchant.make(
+            in: scratch.path, merchantIdentifier: PlaygroundMerchant.identifier, authority: authority)
+        let gateway = try await ApplePayGatewayFake.start(
+            ApplePayGatewayRules(domains: [PlaygroundMerchant.identifier: ["127.0.0.1", "localhost"]]),
+            certificates: certificates)
+        // Known before the page is served, since the merchant lists the page's origin.
+        let port = try self.port == 0 ? Self.freePort() : self.port
+        let own = ["http://127.0.0.1:\(port)", "http://localhost:\(port)"]
+        let checkout = try await PlaygroundCheckout.start(
+            stack, origins: own + self.origins, gateway: gateway, certificates: certificates, in: scratch)
+        let isComplete = try await checkout.hasMerchantSessions(for: own[0])
+        if let env { try self.write(stack, checkout, to: env) }
+        let http = try HTTPClient()
+        let journal = APNSJournal(admin: stack.apnsAdmin, http: http)
+        try await journal.start()
+        let world = try PlaygroundWorld(
+            stack: stack, webServiceURL: webServiceURL, journal: journal,
+            page: PlaygroundPage(folder: self.page, checkout: isComplete ? checkout.url : ""),
+            merchant: PlaygroundMerchant(
+                http: HTTPClient(
+                    roots: certificates.root, identity: (certificates.certificate, certificates.key),
+                    reroutes: Dictionary(uniqueKeysWithValues: gateway.ports.map { ($0.key.host, $0.value) }))))
+        try await world.run(port: port) { _ in
+            Console.line("playground: \(own[0])/playground")
+            Console.line("checkout: \(checkout.url)")
+        }
+        await checkout.stop()
+        await gateway.stop()
+        await http.close()
+    }
+
+    private static func freePort() throws -> Int {
+        let port = try ReservedPort()
+        defer { port.release() }
+        return Int(port.number)
+    }
+
+    /// The addresses and the key of a shop on this machine, one `NAME=value` a line, readable by its owner only.
+    private func write(_ stack: StackEnvironment, _ checkout: PlaygroundCheckout, to path: String) throws {
+        let lines = [
+            "CHECKOUT_URL=\(checkout.url)", "CHECKOUT_KEY=\(checkout.key)", "ORDER_TYPE=\(stack.orderType)",
+            "GATEWAY_URL=\(stack.gateway)", "APNS_ADMIN_URL=\(stack.apnsAdmin)", "ROOT_CA=\(stack.roots)",
+            "WAYBILL_DEV=\(URL(filePath: CommandLine.arguments[0]).path)",
+        ]
+        let isMade = FileManager.default.createFile(
+            atPath: path, contents: Data((lines.joined(separator: "\n") + "\n").utf8),
+            attributes: [.posixPermissions: 0o600])
+        guard isMade else { throw ToolError(.file, "writing \(path): cannot") }
+    }
+}
+
+/// The parts of a running playground.
+struct PlaygroundWorld: Sendable {
+    private let server: PlaygroundServer
+    private let shop: PlaygroundShop
+    private let journal: APNSJournal
+    private let consumer: KafkaConsumer
+    private let devices: AsyncStream<PlaygroundDevice>
+    private let addDevice: AsyncStream<PlaygroundDevice>.Continuation
+
+    init(
+        stack: StackEnvironment, webServiceURL: String, journal: APNSJournal, page: PlaygroundPage,
+        merchant: PlaygroundMerchant
+    ) throws {
+        let roots = try readFile(stack.roots)
+        let board = PlaygroundBoard()
+        let makeDevice: @Sendable (String) throws -> PlaygroundDevice = { session in
+            let note: @Sendable (PlaygroundEntry) -> Void = { board.note($0, in: session) }
+            let http = try HTTPClient { request, response, duration in
+                var entry = PlaygroundEntry(from: "device", to: "gateway", title: Self.title(of: request, response))
+                entry.exchange = PlaygroundEntry.Exchange(request: request, response: response, duration: duration)
+                note(entry)
+            }
+            return PlaygroundDevice(
+                wallet: WalletDevice(
+                    gateway: stack.gateway, orderType: stack.orderType, http: http,
+                    verifier: try PackageVerifier(rootsPEM: roots)),
+                journal: journal, note: note)
+        }
+        let configuration = try stack.kafkaConfiguration()
+        self.shop = PlaygroundShop(
+            board: board, producer: try KafkaProducer(configuration),
+            tokens: try DerivedTokens(file: stack.tokenSecrets), orderType: stack.orderType,
+            webServiceURL: webServiceURL)
+        let topics = Topics()
+        self.consumer = try KafkaConsumer(
+            configuration, group: "playground-\(randomHex(bytes: 8))", topics: [topics.orders, topics.deadLetters])
+        (self.devices, self.addDevice) = AsyncStream.makeStream(of: PlaygroundDevice.self)
+        self.server = PlaygroundServer(
+            board: board, shop: self.shop, merchant: merchant, page: page, makeDevice: makeDevice,
+            run: { [addDevice] in addDevice.yield($0) })
+        self.journal = journal
+    }
+
+    /// The line of a request in the transcript.
+    private static func title(of request: HTTPRequest, _ response: HTTPResponse) -> String {
+        switch (request.method, response.status) {
+        case (.POST, _): "Registers for updates: \(response.status)"
+        case (.DELETE, _): "Unregisters: \(response.status)"
+        case (_, 304): "Asks for the order again: 304, it is the same"
+        case (_, 204): "Asks which orders changed: none"
+        default:
+            request.url.contains("/registrations/")
+                ? "Asks which orders changed: \(response.status)" : "Fetches the order: \(response.status)"
+        }
+    }
+
+    /// Serves until SIGINT or SIGTERM, then removes the orders of all sessions.
+    func run(port: Int, onReady: @Sendable (Int) -> Void) async throws {
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask {
+                for await _ in await UnixSignalsSequence(trapping: .sigterm, .sigint) { return }
+            }
+            group.addTask { try await self.journal.run() }
+            group.addTask {
+                await withTaskGroup(of: Void.self) { devices in
+                    for await device in self.devices { devices.addTask { await device.run() } }
+                    devices.cancelAll()
+                }
+            }
+            group.addTask {
+                while !Task.isCancelled {
+                    let records = try await self.consumer.nextBatch(records: 100, bytes: 4 << 20, wait: .seconds(5))
+                    for record in records { self.shop.take(record) }
+                    self.consumer.finished(records)
+                }
+            }
+            // A group without partitions would tell the first visitor late.
+            while self.consumer.assignment.isEmpty { try await Task.sleep(for: .milliseconds(50)) }
+            let listener = try await FakeServer.start(port: port) { [server] request in await server.answer(request) }
+            onReady(listener.port)
+            // The first that ends is the signal, or something that failed.
+            let end = await group.nextResult()
+            await listener.stop()
+            group.cancelAll()
+            try end?.get()
+        }
+        let ended = self.server.board.closeAll()
+        for identifier in ended { try? await self.shop.remove(self.shop.key(identifier), in: "") }
+        self.addDevice.finish()
+        self.journal.finish()
+        await self.consumer.close()
+        await self.shop.producer.close()
+    }
+}

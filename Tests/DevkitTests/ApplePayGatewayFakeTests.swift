@@ -1,0 +1,112 @@
+import Model
+import NIOHTTP1
+import TestKit
+import Testing
+
+@testable import Devkit
+
+/// The fake of Apple's gateway, over TLS with client certificates.
+@Suite struct ApplePayGatewayFakeTests {
+    private static let merchant = "merchant.com.example.shop"
+    private static let path = "/paymentservices/paymentSession"
+
+    private struct Scene {
+        let directory: TemporaryDirectory
+        let fake: ApplePayGatewayFake
+        let certificates: DevelopmentMerchant
+
+        init() async throws {
+            self.directory = try TemporaryDirectory("gateway")
+            let authority = try DevelopmentCertificates.make(
+                in: directory.path("authority"), orderType: "order.com.example.shop")
+            self.certificates = try DevelopmentMerchant.make(
+                in: directory.path("merchant"), merchantIdentifier: ApplePayGatewayFakeTests.merchant,
+                authority: authority)
+            self.fake = try await ApplePayGatewayFake.start(
+                ApplePayGatewayRules(domains: [ApplePayGatewayFakeTests.merchant: ["shop.example.com"]]),
+                certificates: self.certificates)
+        }
+
+        func client(certificate: Bool = true) throws -> HTTPClient {
+            try HTTPClient(
+                roots: self.certificates.root,
+                identity: certificate ? (self.certificates.certificate, self.certificates.key) : nil,
+                reroutes: Dictionary(uniqueKeysWithValues: self.fake.ports.map { ($0.key.host, $0.value) }))
+        }
+    }
+
+    private static func request(
+        _ environment: ApplePayGatewayFake.Environment = .sandbox, path: String = Self.path,
+        changes: [String: JSON?] = [:]
+    ) -> HTTPRequest {
+        var body: JSONObject = [
+            "merchantIdentifier": .string(Self.merchant), "displayName": "Shop", "initiative": "web",
+            "initiativeContext": "shop.example.com",
+        ]
+        for (name, value) in changes { body[name] = value }
+        return HTTPRequest(
+            method: .POST, url: "https://\(environment.host)\(path)", headers: [("content-type", "application/json")],
+            body: JSON.object(body).serialized)
+    }
+
+    @Test func sessionsBelongToTheEnvironmentThatMadeThem() async throws {
+        let scene = try await Scene()
+        let http = try scene.client()
+        for environment in ApplePayGatewayFake.Environment.allCases {
+            let response = try await http.send(Self.request(environment))
+            #expect(response.status == 200)
+            let session = try JSON(parsing: response.body).object
+            #expect(session?["merchantSessionIdentifier"]?.string?.hasSuffix(environment.rawValue) == true)
+            #expect(session?["domainName"]?.string == "shop.example.com")
+        }
+        await http.close()
+        await scene.fake.stop()
+    }
+
+    @Test func nothingIsAnsweredWithoutACertificate() async throws {
+        let scene = try await Scene()
+        let http = try scene.client(certificate: false)
+        await #expect(throws: ToolError.self) { _ = try await http.send(Self.request()) }
+        await http.close()
+        await scene.fake.stop()
+    }
+
+    @Test func everyRefusalOfAppleIsOneHere() async throws {
+        let scene = try await Scene()
+        let http = try scene.client()
+        let hash = try JSON(parsing: try await http.send(Self.request()).body).object?["merchantIdentifier"]?.string
+        let cases: [(HTTPRequest, Int)] = [
+            (Self.request(changes: ["merchantIdentifier": .string(try #require(hash))]), 200),
+            (Self.request(changes: ["merchantIdentifier": "merchant.other"]), 417),
+            (Self.request(changes: ["initiativeContext": "evil.example"]), 417),
+            (Self.request(changes: ["initiative": "in_app"]), 400), (Self.request(changes: ["unknown": 1]), 400),
+            (Self.request(changes: ["displayName": .string(String(repeating: "x", count: 65))]), 400),
+            (Self.request(path: "/paymentservices/startSession"), 404),
+        ]
+        for (request, status) in cases { #expect(try await http.send(request).status == status) }
+        let refusal = try await http.send(Self.request(changes: ["initiativeContext": "evil.example"]))
+        let message = try JSON(parsing: refusal.body).object?["statusMessage"]?.string
+        #expect(message?.contains(try #require(hash)) == true && message?.contains("evil.example") == true)
+        await http.close()
+        await scene.fake.stop()
+    }
+
+    @Test func itFailsAsItIsTold() async throws {
+        let scene = try await Scene()
+        let http = try scene.client()
+        for (fault, status) in [
+            (ApplePayGatewayFake.Fault.malformed, 400), (.unregistered, 417), (.broken, 500), (.redirect, 302),
+        ] {
+            scene.fake.conduct.fail(fault)
+            #expect(try await http.send(Self.request()).status == status)
+        }
+        scene.fake.conduct.fail(.cut)
+        await #expect(throws: ToolError.self) { _ = try await http.send(Self.request()) }
+        scene.fake.conduct.fail(.huge)
+        #expect(try await http.send(Self.request()).body.count > 65_536)
+        #expect(try await http.send(Self.request()).status == 200)
+        #expect(scene.fake.conduct.requests.count == 7)
+        await http.close()
+        await scene.fake.stop()
+    }
+}

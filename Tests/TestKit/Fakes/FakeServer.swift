@@ -1,0 +1,210 @@
+import NIOCore
+import NIOHTTP1
+import NIOPosix
+import NIOSSL
+
+/// An HTTP/1.1 server for stand-ins of other people's services: one function answers, well or as badly as it is told.
+///
+/// Owner of its event loop. Bounded: bodies up to `bodyLimit`, above it 413; one request at a time on a connection.
+public final class FakeServer: Sendable {
+    /// TLS with a certificate of its own, and perhaps one of the client.
+    public struct TLS: Sendable {
+        /// PEM file: certificate and intermediates.
+        public var certificate: String
+        /// PEM file.
+        public var key: String
+        /// PEM file with the roots of client certificates, which are required then; nil asks for none.
+        public var clientRoots: String?
+
+        public init(certificate: String, key: String, clientRoots: String? = nil) {
+            self.certificate = certificate
+            self.key = key
+            self.clientRoots = clientRoots
+        }
+    }
+
+    /// A request as it came.
+    public struct Request: Sendable {
+        public var method: String
+        /// Path without the query, not decoded.
+        public var path: String
+        public var query: String
+        /// Names in small letters.
+        public var headers: [(name: String, value: String)]
+        public var body: [UInt8]
+        /// DER of the client's certificate.
+        public var clientCertificate: [UInt8]?
+
+        public func header(_ name: String) -> String? { self.headers.first { $0.name == name }?.value }
+    }
+
+    /// A whole answer.
+    public struct Response: Sendable {
+        public var status: Int
+        public var headers: [(String, String)]
+        public var body: [UInt8]
+
+        public init(_ status: Int, headers: [(String, String)] = [], body: [UInt8] = []) {
+            self.status = status
+            self.headers = headers
+            self.body = body
+        }
+
+        /// JSON that nobody keeps.
+        public static func json(_ status: Int, _ text: String) -> Response {
+            Response(
+                status, headers: [("content-type", "application/json"), ("cache-control", "no-store")],
+                body: Array(text.utf8))
+        }
+    }
+
+    /// An answer, or none.
+    public enum Answer: Sendable {
+        case response(Response)
+        /// The head and half of the body, then the end of the connection.
+        case cut(Response)
+        /// The end of the connection, without a byte.
+        case closed
+    }
+
+    public typealias Handler = @Sendable (Request) async -> Answer
+
+    public static let bodyLimit = 2 << 20
+
+    /// The port on 127.0.0.1.
+    public let port: Int
+    private let group: MultiThreadedEventLoopGroup
+    private let channel: any Channel
+
+    private init(port: Int, group: MultiThreadedEventLoopGroup, channel: any Channel) {
+        self.port = port
+        self.group = group
+        self.channel = channel
+    }
+
+    /// - Parameter port: 0 takes a free one.
+    public static func start(port: Int = 0, tls: TLS? = nil, handler: @escaping Handler) async throws -> FakeServer {
+        let context = try tls.map(Self.context)
+        let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
+        do {
+            let channel = try await ServerBootstrap(group: group)
+                .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
+                .childChannelOption(.tcpOption(.tcp_nodelay), value: 1)
+                .childChannelInitializer { channel in
+                    channel.eventLoop.makeCompletedFuture {
+                        let pipeline = channel.pipeline.syncOperations
+                        if let context { try pipeline.addHandler(NIOSSLServerHandler(context: context)) }
+                        try pipeline.configureHTTPServerPipeline()
+                        try pipeline.addHandler(FakeServerHandler(handler))
+                    }
+                }
+                .bind(host: "127.0.0.1", port: port).get()
+            return FakeServer(port: channel.localAddress?.port ?? port, group: group, channel: channel)
+        } catch {
+            try? await group.shutdownGracefully()
+            throw error
+        }
+    }
+
+    /// Closes every connection.
+    public func stop() async {
+        try? await self.channel.close()
+        try? await self.group.shutdownGracefully()
+    }
+
+    private static func context(_ tls: TLS) throws -> NIOSSLContext {
+        var configuration = TLSConfiguration.makeServerConfiguration(
+            certificateChain: try NIOSSLCertificate.fromPEMFile(tls.certificate).map { .certificate($0) },
+            privateKey: .privateKey(try NIOSSLPrivateKey(file: tls.key, format: .pem)))
+        configuration.minimumTLSVersion = .tlsv12
+        if let roots = tls.clientRoots {
+            configuration.certificateVerification = .noHostnameVerification
+            configuration.trustRoots = .file(roots)
+        }
+        return try NIOSSLContext(configuration: configuration)
+    }
+}
+
+/// Gathers a request, has it answered, writes the answer.
+private final class FakeServerHandler: ChannelInboundHandler {
+    typealias InboundIn = HTTPServerRequestPart
+    typealias OutboundOut = HTTPServerResponsePart
+
+    private let handler: FakeServer.Handler
+    private var head: HTTPRequestHead?
+    private var body: [UInt8] = []
+    private var isTooLarge = false
+
+    init(_ handler: @escaping FakeServer.Handler) { self.handler = handler }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        switch self.unwrapInboundIn(data) {
+        case .head(let head):
+            self.head = head
+            self.body = []
+            self.isTooLarge = false
+        case .body(let buffer):
+            self.isTooLarge = self.isTooLarge || self.body.count + buffer.readableBytes > FakeServer.bodyLimit
+            if !self.isTooLarge { self.body.append(contentsOf: buffer.readableBytesView) }
+        case .end:
+            guard let head = self.head else { return }
+            self.head = nil
+            if self.isTooLarge {
+                self.respond(.json(413, #"{"error":{"message":"the body is too large"}}"#), head, context)
+            } else {
+                self.answer(head, context)
+            }
+        }
+    }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) { context.close(promise: nil) }
+
+    private func answer(_ head: HTTPRequestHead, _ context: ChannelHandlerContext) {
+        let parts = head.uri.split(separator: "?", maxSplits: 1, omittingEmptySubsequences: false)
+        let certificate = try? context.pipeline.syncOperations.nioSSL_peerCertificate()?.toDERBytes()
+        let request = FakeServer.Request(
+            method: head.method.rawValue, path: String(parts.first ?? ""),
+            query: parts.count > 1 ? String(parts[1]) : "",
+            headers: head.headers.map { (name: $0.name.lowercased(), value: $0.value) }, body: self.body,
+            clientCertificate: certificate)
+        self.body = []
+        let promise = context.eventLoop.makePromise(of: FakeServer.Answer.self)
+        promise.completeWithTask { [handler] in await handler(request) }
+        promise.futureResult.assumeIsolated().whenSuccess { answer in
+            guard context.channel.isActive else { return }
+            switch answer {
+            case .response(let response): self.respond(response, head, context)
+            case .cut(let response): self.respond(response, head, context, bytes: response.body.count / 2)
+            case .closed: context.close(promise: nil)
+            }
+        }
+    }
+
+    /// - Parameter bytes: of the body; fewer than it has end with the connection.
+    private func respond(
+        _ response: FakeServer.Response, _ head: HTTPRequestHead, _ context: ChannelHandlerContext, bytes: Int? = nil
+    ) {
+        let isWhole = bytes == nil
+        let staysOpen = head.isKeepAlive && isWhole
+        var headers = HTTPHeaders(response.headers)
+        if response.status != 204 && response.status != 304 {
+            headers.replaceOrAdd(name: "content-length", value: String(response.body.count))
+        }
+        headers.replaceOrAdd(name: "connection", value: staysOpen ? "keep-alive" : "close")
+        let status = HTTPResponseStatus(statusCode: response.status)
+        context.write(
+            self.wrapOutboundOut(.head(HTTPResponseHead(version: .http1_1, status: status, headers: headers))),
+            promise: nil)
+        if head.method != .HEAD {
+            let body = ByteBuffer(bytes: response.body.prefix(bytes ?? response.body.count))
+            context.write(self.wrapOutboundOut(.body(.byteBuffer(body))), promise: nil)
+        }
+        guard isWhole else {
+            context.flush()
+            context.close(promise: nil)
+            return
+        }
+        let written = context.writeAndFlush(self.wrapOutboundOut(.end(nil)))
+        if !staysOpen { written.assumeIsolated().whenComplete { _ in context.close(promise: nil) } }
+    }
+}

@@ -1,0 +1,80 @@
+"""Runs the commands of a document as a reader would: the fenced blocks after comments that say `run`.
+
+    <!-- run -->                                to its end
+    <!-- run: background, until "text" -->      until its output has that text; it runs on
+"""
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
+
+BLOCK = re.compile(r"<!-- run(?P<how>[^>]*?) -->\n```bash\n(?P<text>.*?)```", re.S)
+
+
+def blocks(path):
+    """`[(how, commands)]` in their order."""
+    with open(path, encoding="utf-8") as file:
+        return [(match["how"].removeprefix(": "), match["text"]) for match in BLOCK.finditer(file.read())]
+
+
+class Reader:
+    """Runs blocks in a folder; ends everything that it started."""
+
+    def __init__(self, folder, environment=None):
+        self.folder = folder
+        self.environment = dict(os.environ, **(environment or {}))
+        self.running = []
+
+    def run(self, commands, seconds=600):
+        subprocess.run(["bash", "-euo", "pipefail", "-c", commands], cwd=self.folder, env=self.environment, check=True,
+                       timeout=seconds)
+
+    def start(self, commands, until, seconds=1800):
+        """Starts a block and waits for a text in its output, which grows in the list that it gives."""
+        process = subprocess.Popen(["bash", "-euo", "pipefail", "-c", commands], cwd=self.folder, env=self.environment,
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
+        self.running.append(process)
+        lines, changed = [], threading.Condition()
+
+        def read():
+            for line in process.stdout:
+                with changed:
+                    lines.append(line.rstrip("\n"))
+                    changed.notify_all()
+            with changed:
+                lines.append(None)
+                changed.notify_all()
+
+        threading.Thread(target=read, daemon=True).start()
+        output = Output(lines, changed)
+        output.wait(until, seconds)
+        return output
+
+    def close(self):
+        for process in reversed(self.running):
+            os.killpg(process.pid, signal.SIGINT)
+            try:
+                process.wait(90)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+            process.stdout.close()
+
+
+class Output:
+    def __init__(self, lines, changed):
+        self.lines, self.changed = lines, changed
+
+    def wait(self, text, seconds=60):
+        """The first line with a text."""
+        end = time.monotonic() + seconds
+        with self.changed:
+            while True:
+                found = next((line for line in self.lines if line and text in line), None)
+                if found:
+                    return found
+                if None in self.lines or time.monotonic() > end:
+                    raise AssertionError(f"no {text!r} in: {[line for line in self.lines if line][-20:]}")
+                self.changed.wait(1)

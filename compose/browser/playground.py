@@ -1,0 +1,86 @@
+"""A visitor of the playground, in Chromium."""
+import time
+
+import chromium
+
+BLOCKS = {"receipt": 0, "order": 1, "update": 2}
+
+
+class Visitor:
+    """A page of the playground, and what a person does there."""
+
+    def __init__(self, page, url):
+        self.page = page
+        page.open(url)
+        page.wait("document.documentElement.dataset.ready === ''")
+
+    @staticmethod
+    def block(name):
+        return f"document.querySelectorAll('.block')[{BLOCKS[name]}]"
+
+    def inside(self, name, selector):
+        return f"{self.block(name)}.querySelector({selector!r})"
+
+    def tab(self, name, title):
+        self.page.click(
+            f"[...{self.block(name)}.querySelectorAll('[role=tab]')].find((tab) => tab.textContent.startsWith('{title}'))")
+
+    def choose(self, name, editor):
+        self.page.click(
+            f"[...{self.block(name)}.querySelectorAll('.choices button')].find((one) => one.textContent === '{editor}')")
+
+    def choose_api(self, value):
+        self.page.click(f"document.querySelector('input[value={value}]').nextElementSibling")
+        self.ready("receipt")
+        self.ready("order")
+
+    def ready(self, name):
+        button = self.inside(name, "apple-pay-button")
+        self.page.wait(f"{button} && !{button}.hasAttribute('disabled')")
+
+    def pay(self, name):
+        """Taps the button and authorises the payment; the order's identifier."""
+        self.ready(name)
+        before = self.page.evaluate("waybill.polyfill.transcript.length")
+        self.page.click(self.inside(name, "apple-pay-button"))
+        self.page.wait(f"({chromium.sheet('.pay')}) && !({chromium.sheet('.pay')}).disabled")
+        self.page.click(chromium.sheet(".pay"))
+        self.page.wait("!document.querySelector('[data-waybill-sheet]')")
+        self.page.wait(f"waybill.polyfill.transcript.slice({before}).some(({{title}}) => title === 'complete')")
+        self.page.wait(f"{self.inside(name, '.verdict')}.textContent.startsWith('Paid')")
+        return self.page.evaluate(
+            f"(waybill.polyfill.transcript.slice({before}).find(({{title}}) => title === 'details handed to the device')"
+            " || {detail: {}}).detail.orderIdentifier")
+
+    def in_device(self, order):
+        """The headline of an order in the simulated device, once it is there."""
+        pass_ = f"document.querySelector('[data-order=\"{order}\"] .state')"
+        self.page.wait(pass_)
+        return self.page.evaluate(f"{pass_}.textContent")
+
+    def select(self, order):
+        radio = f"document.querySelector('.orders input[value=\"{order}\"]')"
+        self.page.wait(f"{radio} && !{radio}.disabled")
+        self.page.click(radio)
+        self.page.wait(f"{radio}.checked && {self.inside('update', 'textarea')}.value")
+        self.page.wait("!document.querySelector('#update-button').disabled")
+
+    def update(self, change):
+        """Makes a quick change and sends it."""
+        self.choose("update", change)
+        # The button rests while the new text is checked.
+        self.page.wait("!document.querySelector('#update-button').disabled")
+        self.page.click("document.querySelector('#update-button')")
+        self.page.wait(f"{self.inside('update', '.verdict')}.textContent.includes('is signed')")
+
+    def titles(self, name):
+        return self.page.evaluate(f"[...{self.block(name)}.querySelectorAll('.entries .title')].map((one) => one.textContent)")
+
+    def screenshots(self, folder, name):
+        """The whole page at the widths of a desk and of a phone, light and dark."""
+        for width, height, kind in ((1280, 900, "desktop"), (390, 844, "phone")):
+            for scheme in ("light", "dark"):
+                self.page.look(width, height, scheme)
+                time.sleep(0.2)  # A layout has no event of its own.
+                self.page.screenshot(f"{folder}/{name}-{kind}-{scheme}.png", whole=True)
+        self.page.look(1280, 900)

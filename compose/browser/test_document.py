@@ -1,0 +1,45 @@
+"""The document that leads to a shop, followed word for word: python3 -m unittest test_document, in this folder."""
+import os
+import re
+import unittest
+
+import chromium
+import document
+
+ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "../.."))
+
+
+class DocumentTests(unittest.TestCase):
+    def test_a_shop_in_15_minutes(self):
+        environment = {}
+        reader = document.Reader(ROOT, environment)
+        self.addCleanup(reader.close)
+        everything, page, server, shop, parcel = document.blocks(os.path.join(ROOT, "compose/shop.md"))
+        for how, commands in (everything, shop):
+            self.assertRegex(how, '^background, until ".*"$', commands)
+        reader.start(everything[1], re.search('"(.*)"', everything[0])[1])
+        for how, commands in (page, server):
+            self.assertEqual(how, "")
+            reader.run(commands)
+        terminal = reader.start(shop[1], re.search('"(.*)"', shop[0])[1])
+        with chromium.Browser() as browser:
+            visit = browser.page()
+            visit.open("http://127.0.0.1:8000/")
+            visit.click(chromium.main_page_button())
+            visit.wait(f"({chromium.sheet('.pay')}) && !({chromium.sheet('.pay')}).disabled")
+            visit.click(chromium.sheet(".pay"))
+            told = visit.wait("document.querySelector('#told').textContent")
+            self.assertRegex(told, "^Thank you")
+            visit.close()
+        order = re.search(r"lamp-[0-9a-f]+", told)[0]
+        self.assertIn(order, terminal.wait("fetched and verified"))
+        terminal.wait("registered (201)")
+        self.assertEqual(parcel[0], "with ORDER")
+        reader.environment["ORDER"] = order
+        reader.run(parcel[1])
+        terminal.wait("pushed")
+        terminal.wait("listed, fetched and verified")
+
+
+if __name__ == "__main__":
+    unittest.main()
