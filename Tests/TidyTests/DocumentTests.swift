@@ -12,7 +12,10 @@ import Testing
         let rooms = (folders + ["Tests", "compose"]).map { "\($0)/README.md" }.filter {
             FileManager.default.fileExists(atPath: TidyTests.root.appending(path: $0).path())
         }
-        return ["README.md"] + rooms.sorted()
+        let scripts = try FileManager.default.contentsOfDirectory(
+            atPath: TidyTests.root.appending(path: "compose").path()
+        ).filter { $0.hasSuffix(".md") && $0 != "README.md" }.map { "compose/\($0)" }
+        return ["README.md"] + (rooms + scripts).sorted()
     }
 
     @Test func everyServiceAndRoomHasADocument() throws {
