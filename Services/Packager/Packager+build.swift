@@ -52,6 +52,8 @@ extension Packager {
             metrics: PackagerMetrics(factory: environment.metrics), logger: environment.logger)
         processor.shelf = shelf
         processor.awaited = { [brands = settings.brands] in brands.reasonToAwait($0) }
+        processor.unknown = UnknownOrders(
+            patience: settings.unknownOrderPatience, gauge: processor.metrics.unknownOrders)
         let awaited = AwaitedTypes()
         processor.isRestoring = { awaited.current.contains($0) }
         processor.view = watch

@@ -23,6 +23,10 @@ struct PackagerMetrics: Sendable {
     let conflicts: Counter
     /// Versions that were published when a later one stood already: their partition had moved to another worker.
     let overtaken: Counter
+    /// Orders that are not there yet, of which updates wait.
+    let unknownOrders: Gauge
+    /// Changes that were dead letters, until their order came into being.
+    let earlyApplied: Counter
     /// Bytes of stored documents that are in memory.
     let documentBytes: Gauge
     /// From a change's arrival in Kafka to its package in Redis.
@@ -39,6 +43,8 @@ struct PackagerMetrics: Sendable {
         self.filesOmitted = Counter(label: "waybill_files_omitted_total", factory: factory)
         self.conflicts = Counter(label: "waybill_write_conflicts_total", factory: factory)
         self.overtaken = Counter(label: "waybill_versions_overtaken_total", factory: factory)
+        self.unknownOrders = Gauge(label: "waybill_unknown_orders_waiting", factory: factory)
+        self.earlyApplied = Counter(label: "waybill_early_changes_applied_total", factory: factory)
         self.documentBytes = Gauge(label: "waybill_documents_in_hand_bytes", factory: factory)
         self.age = Timer(label: "waybill_change_age_seconds", factory: factory)
     }

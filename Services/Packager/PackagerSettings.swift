@@ -12,16 +12,21 @@ import Packaging
 /// - `WAYBILL_DEVELOPMENT_PICTURE_ADDRESSES` (IP addresses separated by commas, default none): addresses that pictures
 ///   are fetched from although they are not public. Never in production: who writes orders could reach what listens
 ///   there.
+/// - `WAYBILL_UNKNOWN_ORDER_SECONDS` (0 to 600, default 60): how long an update of an order that is not there yet
+///   waits for it.
 struct PackagerSettings {
     let secrets: TokenSecrets
     let brands: BrandLibrary
     let pictures: FetcherConfiguration
+    /// How long an update of an order that is not there yet waits for it.
+    let unknownOrderPatience: Duration
 
     /// - Throws: `SettingsError` naming key and value.
     init(_ settings: Settings, common: CommonSettings) throws(SettingsError) {
         self.secrets = try settings.tokenSecrets()
         self.brands = try settings.brands(in: common.brands, webServiceURL: try settings.webServiceURL())
         self.pictures = try Self.pictures(settings)
+        self.unknownOrderPatience = .seconds(try settings.integer(.unknownOrderSeconds, default: 60, in: 0...600))
     }
 
     private static func pictures(_ settings: Settings) throws(SettingsError) -> FetcherConfiguration {

@@ -12,6 +12,8 @@ extension OrderStore {
     public enum Sight: Sendable {
         /// It was read; nil for an unknown order.
         case read(Result<StoredOrder?, StoreError>)
+        /// It is not there, and changes of it are kept that came early: `EarlyChanges`.
+        case early
         /// Its document has this many bytes and was not read.
         case large(bytes: Int)
     }
@@ -63,7 +65,7 @@ extension OrderStore {
             replies = try await self.redis.evaluate(
                 keys.map {
                     RedisInvocation(
-                        StoreScripts.readOrder, keys: [StoreKeys.order($0)],
+                        StoreScripts.readOrder, keys: [StoreKeys.order($0), StoreKeys.early($0)],
                         arguments: [.integer(Int64(limit)), Self.fields])
                 }, checkedBy: checks)
         } catch {
@@ -85,17 +87,18 @@ extension OrderStore {
         RedisEncodedArguments(
             [
                 OrderField.token, .version, .modified, .document, .sources, .recent, .etag, .assets, .revision, .signer,
-                .content, .unannounced,
+                .content, .unannounced, .contributions,
             ].map { .string($0.rawValue) }))
 
     private static func sight(_ key: OrderKey, _ reply: RedisValue) -> Sight {
         if case .error(let message) = reply {
             return .read(.failure(StoreError("reading order \(key)", reply: message)))
         }
-        guard let values = reply.array, values.count == 12 else {
-            return .read(.failure(StoreError(.corrupt, "reading order \(key): twelve fields were expected")))
+        guard let values = reply.array, values.count == 13 || values.count == 14 else {
+            return .read(.failure(StoreError(.corrupt, "reading order \(key): thirteen fields were expected")))
         }
         if case .integer(let size) = values[3] { return .large(bytes: Int(clamping: size)) }
+        if values.count == 14, values[13].integer == 1 { return .early }
         return .read(Self.stored(key, values))
     }
 
@@ -108,13 +111,13 @@ extension OrderStore {
         do {
             let state = try OrderState(
                 key: key, document: document, token: token, version: version, modifiedEpochSeconds: modified,
-                sources: sources, recent: recent)
+                sources: sources, recent: recent, contributions: values[12].bytes)
             let assets = (values[7].text ?? "").split(separator: " ").map(String.init)
             return .success(
                 StoredOrder(
                     state: state, revision: revision, entityTag: values[6].text ?? "", assets: assets,
                     signer: values[9].text ?? "", content: values[10].text ?? "", unannounced: values[11].text ?? "",
-                    documentBytes: document.count))
+                    documentBytes: document.count + (values[12].bytes?.count ?? 0)))
         } catch {
             return .failure(StoreError(.corrupt, "reading order \(key): \(error)"))
         }

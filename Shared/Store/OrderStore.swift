@@ -26,6 +26,9 @@ public struct OrderStore: Sendable {
         self.view = view
     }
 
+    /// Changes of orders that are not there, in the same Redis.
+    public var earlyChanges: EarlyChanges { EarlyChanges(redis: self.redis) }
+
     /// An order as stored in Redis, without the bytes of its package.
     public struct StoredOrder: Sendable {
         public let state: OrderState
@@ -58,6 +61,7 @@ public struct OrderStore: Sendable {
         for (index, sight) in try await self.look(at: keys).enumerated() {
             switch sight {
             case .read(let result): orders.append(result)
+            case .early: orders.append(.success(nil))
             case .large(let bytes):
                 orders.append(.success(nil))
                 large.append((index, bytes))
@@ -296,6 +300,7 @@ extension OrderStore.Write {
             (.token, .string(self.state.token.rawValue)), (.version, .integer(self.state.version)),
             (.modified, .integer(self.state.modifiedEpochSeconds)), (.document, .bytes(self.state.documentBytes)),
         ]
+        let parts = self.state.contributionsBytes.map { [(OrderField.contributions, RedisArgument.bytes($0))] } ?? []
         func fields(_ package: OrderStore.StoredPackage) -> [(OrderField, RedisArgument)] {
             [
                 (.etag, .string(package.entityTag)), (.head, .bytes(package.head)),
@@ -307,10 +312,10 @@ extension OrderStore.Write {
         case .positions: return applied
         case .signature(let package): return fields(package)
         case .removal: return applied + version + [(.removed, "1")]
-        case .version(let package): return applied + version + fields(package)
+        case .version(let package): return applied + version + fields(package) + parts
         case .unannouncedVersion(let package):
             let mark = RedisArgument.string(String(self.state.version))
-            return applied + version + fields(package) + [(.unannounced, mark)]
+            return applied + version + fields(package) + parts + [(.unannounced, mark)]
         }
     }
 }

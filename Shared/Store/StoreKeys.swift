@@ -5,9 +5,10 @@ import Model
 ///
 /// Braces are hash tags: all keys of one script are in one slot of a cluster. Source: DESIGN §7
 enum StoreKeys {
+    static func order(_ key: OrderKey) -> String { Self.tagged("waybill:order:{", key) }
     /// Assembled by hand: interpolation costs a microsecond, and this runs for each request of the gateway.
-    static func order(_ key: OrderKey) -> String {
-        var text = "waybill:order:{"
+    private static func tagged(_ prefix: String, _ key: OrderKey) -> String {
+        var text = prefix
         text.reserveCapacity(17 + key.orderType.rawValue.utf8.count + key.order.rawValue.utf8.count)
         text += key.orderType.rawValue
         text += "/"
@@ -17,6 +18,8 @@ enum StoreKeys {
     }
     /// Marks an order that was removed, for longer than its trace: `OrderStore.goneSeconds`.
     static func gone(_ key: OrderKey) -> String { "waybill:gone:{\(key)}" }
+    /// A hash: where a change stood that came before its order -> the record.
+    static func early(_ key: OrderKey) -> String { Self.tagged("waybill:early:{", key) }
     /// A hash: device -> the `RegistrationRecord` as JSON: the devices that get pushes.
     static func devices(_ key: OrderKey) -> String { "waybill:devices:{\(key)}" }
     /// A hash: device -> `<offset>:<moment>`, the `RegistrationStamp` of its registration.
@@ -109,6 +112,8 @@ enum OrderField: String {
     case sources
     /// The changes applied last.
     case recent
+    /// The parts of several sources that the document is made of, if it is.
+    case contributions
     /// Microseconds of the store's clock when the version was written, the measure of `ordersModifiedSince`.
     case stamp
     /// Counts the writes of the hash, from 1.

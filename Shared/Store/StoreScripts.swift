@@ -87,12 +87,16 @@ enum StoreScripts {
 
     /// Reads fields of an order, with the size of its document in place of a large one.
     ///
-    /// KEYS: the order. ARGV: most bytes of a document, then the fields, the fourth of which is the document.
+    /// Of an order that is not there the answer has one value more: whether there are changes that came early.
+    ///
+    /// KEYS: the order, its early changes. ARGV: most bytes of a document, then the fields: the fourth is
+    /// the document, the 13th the parts that it is made of, which count with it.
     static let readOrder = RedisScript(
         """
         local values = redis.call('HMGET', KEYS[1], unpack(ARGV, 2))
-        local document = values[4]
-        if document and #document > tonumber(ARGV[1]) then values[4] = #document end
+        local size = values[4] and #values[4] + #(values[13] or '')
+        if size and size > tonumber(ARGV[1]) then values[4], values[13] = size, false end
+        if not values[2] then values[14] = redis.call('EXISTS', KEYS[2]) end
         return values
         """)
 

@@ -9,9 +9,10 @@ struct PublishCommand: AsyncParsableCommand {
         commandName: "publish", abstract: "Publish order documents, changes or whole CloudEvents.",
         discussion: """
             Each FILE is a JSON object; '-' reads one JSON object per line from standard input. An object with \
-            specversion is published as is. With --type it is the data of such a change to --order. Otherwise it is an \
-            order document (order.json): members that Waybill owns are removed, and it is published as \
-            waybill.order.replaced.
+            specversion is published as is. With --type it is the data of such a change to --order. Otherwise, and \
+            with --type waybill.order.merged, it is an order document (order.json): members that Waybill owns are \
+            removed, and it is published as waybill.order.replaced unless --type says otherwise. \
+            waybill.order.removed and waybill.order.announced read no file unless one is named.
             """)
 
     @OptionGroup var kafka: KafkaOptions
@@ -20,6 +21,9 @@ struct PublishCommand: AsyncParsableCommand {
     @Flag(help: "CloudEvents binary mode instead of structured.") var binary = false
     @Option(help: "CloudEvents type of the change in the files.") var type: String?
     @Option(help: "Order identifier; default: the document's.") var order: String?
+    @Flag(help: "No device is told of the changes.") var silent = false
+    @Option(help: "What the source of a waybill.order.merged alone writes: payment,fulfillments.status")
+    var owns: String?
     @Option(help: "CloudEvents source.") var source = "/waybill-dev/publish"
     @Argument(help: "Files; '-' is standard input.") var files: [String] = ["-"]
 
@@ -27,7 +31,8 @@ struct PublishCommand: AsyncParsableCommand {
         let orderType = try OrderTypeIdentifier(self.orderType)
         let producer = try KafkaProducer(self.kafka.configuration())
         do {
-            if self.type == CloudEvent.ChangeType.removed.rawValue, self.files == ["-"] {
+            let type = self.type.flatMap(CloudEvent.ChangeType.init)
+            if type == .removed || type == .announced, self.files == ["-"] {
                 try await self.publish(nil, orderType, producer)
             } else {
                 for file in self.files {
@@ -72,7 +77,8 @@ struct PublishCommand: AsyncParsableCommand {
     private func event(_ data: JSON?, _ orderType: OrderTypeIdentifier) throws -> CloudEvent {
         var data = data
         var identifier = self.order
-        if self.type == nil, let order = data {
+        let isDocument = self.type == nil || self.type == CloudEvent.ChangeType.merged.rawValue
+        if isDocument, let order = data {
             let (document, own) = try OrderFile.document(from: order)
             data = document
             identifier = identifier ?? own
@@ -84,7 +90,8 @@ struct PublishCommand: AsyncParsableCommand {
         return CloudEvent(
             id: randomHex(bytes: 16), source: self.source,
             type: self.type ?? CloudEvent.ChangeType.replaced.rawValue, subject: key.description,
-            time: RFC3339.format(epochSeconds: Int64(Date().timeIntervalSince1970)), data: data)
+            time: RFC3339.format(epochSeconds: Int64(Date().timeIntervalSince1970)), isSilent: self.silent,
+            owns: self.owns, data: data)
     }
 }
 

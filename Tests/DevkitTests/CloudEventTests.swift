@@ -14,19 +14,33 @@ import Testing
     @Test(arguments: [CloudEvent.Mode.structured, .binary], CloudEvent.ChangeType.allCases)
     func modelReadsWhatIsWritten(_ mode: CloudEvent.Mode, _ type: CloudEvent.ChangeType) throws {
         let data: JSONObject = ["fulfillmentIdentifier": "f", "returnIdentifier": "r", "status": "open \"é\"\n"]
-        let event = Self.event(type, type == .removed ? nil : .object(data))
+        let hasNone = type == .removed || type == .announced
+        let event = Self.event(type, hasNone ? nil : .object(data))
         let change = try event.message(topic: "changes", mode: mode).decoded()
         #expect(change.key.description == "order.com.example.shop/No_5")
         #expect(change.source == "/shop" && change.id == "id 1/é" && change.sequence == "0007")
         let expected: OrderChange.Kind =
             switch type {
             case .replaced: .replaced(OrderDocument(members: data))
+            case .merged: .merged(data, owns: nil)
             case .patched: .patched(data)
+            case .announced: .announced(touch: false)
             case .fulfillmentUpdated: .fulfillmentUpdated(identifier: "f", data)
             case .returnUpdated: .returnUpdated(identifier: "r", data)
             case .removed: .removed
             }
         #expect(change.kind == expected)
+    }
+
+    @Test(arguments: [CloudEvent.Mode.structured, .binary])
+    func extensionsOfWaybillAreRead(_ mode: CloudEvent.Mode) throws {
+        var event = Self.event(.merged, ["status": "open"])
+        event.isSilent = true
+        event.owns = "status, fulfillments.status"
+        let change = try event.message(topic: "changes", mode: mode).decoded()
+        let owns = try OwnedPaths(["fulfillments.status", "status"], path: "owns")
+        #expect(change.isSilent && change.kind == .merged(["status": "open"], owns: owns))
+        #expect(change.epochMilliseconds == 1_741_190_531_000)
     }
 
     @Test func structuredModeIsOneObjectAndBinaryModeHeaders() {

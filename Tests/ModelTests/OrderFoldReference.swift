@@ -9,19 +9,35 @@ struct OrderFoldReference {
     private var wasSeen = false
     private var applied: [String] = []
     private var last: [String: Int] = [:]
+    /// Updates that came before there was an order.
+    private var early: [OrderChange] = []
 
     /// - Parameter change: each record once, in the order in which they came.
     mutating func take(_ change: OrderChange) {
         let identity = "\(change.source) \(change.id)"
         if self.applied.suffix(32).contains(identity) { return }
         if let number = change.number, number < self.last[change.source] ?? 0 { return }
+        if !self.wasSeen {
+            switch change.kind {
+            case .replaced: break
+            case .removed: self.early = []
+            default:
+                if !self.early.contains(where: { "\($0.source) \($0.id)" == identity }) { self.early.append(change) }
+                return
+            }
+        }
         guard let next = Self.apply(change, to: self.order) else { return }
-        if case .patched(let patch) = change.kind, let token = patch["authenticationToken"]?.string { self.token = token }
+        if case .patched(let patch) = change.kind, let token = patch["authenticationToken"]?.string {
+            self.token = token
+        }
         (self.order, self.wasSeen) = (next, self.wasSeen || next != nil)
         // To remove what never was leaves no trace.
         guard self.wasSeen else { return }
         self.applied.append(identity)
         if let number = change.number { self.last[change.source] = number }
+        let early = self.early
+        self.early = []
+        for other in early where other.source != change.source { self.take(other) }
     }
 
     /// - Returns: the order after the change, of which there may be none; nil when it cannot be applied.
@@ -29,6 +45,8 @@ struct OrderFoldReference {
         switch change.kind {
         case .replaced(let document): return .some(.object(document.members))
         case .removed: return .some(nil)
+        // Several sources have tests of their own.
+        case .merged, .announced: return nil
         case .patched(let patch):
             guard let order, patch["status"] != "nonsense" else { return nil }
             // The token is no member of the document.

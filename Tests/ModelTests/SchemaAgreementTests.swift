@@ -138,6 +138,10 @@ import Testing
             ),
             ("waybill.return.updated", ["returnIdentifier": "r", "status": "open"]), ("waybill.order.removed", nil),
             ("waybill.order.removed", .null), ("waybill.order.removed", [:]),
+            ("waybill.order.merged", ["status": "completed", "owns": ["status", "fulfillments.status"]]),
+            ("waybill.order.merged", ["owns": "orderNumber, fulfillments.status"]), ("waybill.order.merged", [:]),
+            ("waybill.order.merged", ["webServiceURL": .null, "owns": .null]),
+            ("waybill.order.announced", nil), ("waybill.order.announced", ["touch": true]),
         ]
         var cases = try valid.map {
             SchemaCase(schema: "order-change", name: $0, instance: try event($0, $1), isValid: true)
@@ -149,7 +153,11 @@ import Testing
             ("waybill.fulfillment.updated", ["fulfillmentIdentifier": 7]),
             ("waybill.fulfillment.updated", ["fulfillmentIdentifier": ""]),
             ("waybill.return.updated", ["fulfillmentIdentifier": "r"]), ("waybill.order.removed", ["a": 1]),
-            ("waybill.order.removed", []), ("waybill.order.refunded", [:]),
+            ("waybill.order.removed", []), ("waybill.order.refunded", [:]), ("waybill.order.merged", nil),
+            ("waybill.order.merged", ["owns": 7]), ("waybill.order.merged", ["owns": ["status", 7]]),
+            ("waybill.order.merged", ["owns": ["a..b"]]), ("waybill.order.merged", ["owns": "a,,b"]),
+            ("waybill.order.merged", []), ("waybill.order.announced", ["touch": "yes"]),
+            ("waybill.order.announced", ["touched": true]), ("waybill.order.announced", "x"),
         ]
         cases += try broken.map {
             SchemaCase(
@@ -159,6 +167,7 @@ import Testing
         let good = try event("waybill.order.patched", ["orderNumber": "2"])
         for name in [
             "specversion", "type", "source", "id", "subject", "time", "sequence", "datacontenttype", "traceparent",
+            "silent", "owns",
         ] {
             for value: JSON? in [nil, .null, 7, "", [:], "x y"] {
                 // A subject of another shape is no key; that it agrees with the key, no schema can tell.
@@ -185,6 +194,7 @@ import Testing
     private static func records() throws -> [SchemaCase] {
         var state = try Examples.state(1)
         state.positions.apply(source: "/oms", sequence: "12")
+        state.contributions = Contributions(before: OrderDocument(members: ["status": "open"]))
         let record = try JSON(parsing: OrderRecord(state, recipe: RecordTests.recipe, seal: "AAAA").encoded)
         let registration: JSON = ["pushToken": "00FFee", "registered": 1_767_268_800_000]
         var cases: [SchemaCase] = []
@@ -222,6 +232,7 @@ import Testing
         let image = try #require(document[path: "$defs.imageName"])
         expected = expected.setting(["createdAt", "orderManagementURL", "status"], "required")
             .setting(nil, "dependentRequired").setting(true, "properties.updatedAt")
+            .setting(["anyOf": [["$ref": "#/$defs/httpsUrl"], ["type": "null"]]], "properties.webServiceURL")
             .setting(["type": "string", "pattern": "^[!-~]{16,255}$"], "properties.authenticationToken")
             .setting(.array(rules), "allOf").setting(image, "$defs.imageName")
         #expect(document == expected)

@@ -81,6 +81,33 @@ struct KeyQueueTests {
         #expect(queue.next().map(\.attempts) == [0], "what was done begins anew")
     }
 
+    @Test func aKeyThatAwaitsSomethingIsReadyWhenItComes() {
+        var queue = KeyQueue(limits: Self.limits)
+        let key = Array("a".utf8)
+        queue.add([self.record("a", 0)])
+        _ = queue.next()
+        queue.awaits(key, until: Self.start + .seconds(60))
+        queue.wake(now: Self.start + .seconds(59))
+        #expect(queue.next().isEmpty)
+        #expect(queue.delayedCount == 0, "nothing is wrong with it")
+        queue.add([self.record("a", 1)])
+        #expect(self.shown(queue.next()) == ["a:0,1"])
+        // What comes while it is in work counts as well.
+        queue.add([self.record("a", 2)])
+        queue.awaits(key, until: Self.start + .seconds(60))
+        #expect(self.shown(queue.next()) == ["a:0,1,2"])
+        queue.awaits(key, until: Self.start + .seconds(60))
+        queue.wake(now: Self.start + .seconds(60))
+        #expect(self.shown(queue.next()) == ["a:0,1,2"])
+        queue.awaits(key, until: Self.start + .seconds(90))
+        #expect(queue.drop([KafkaPartition(topic: "t", partition: 0)]).map(\.offset) == [0, 1, 2])
+        queue.add([self.record("a", 0)])
+        #expect(self.shown(queue.next()) == ["a:0"])
+        queue.done(key)
+        queue.wake(now: Self.start + .seconds(100))
+        #expect(queue.next().isEmpty && queue.records == 0)
+    }
+
     @Test func aParkedKeyDelaysNobody() {
         var queue = KeyQueue(limits: Self.limits)
         queue.add([self.record("poison", 0)])

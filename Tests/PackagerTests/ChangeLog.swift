@@ -48,22 +48,27 @@ struct ChangeLog {
     /// A CloudEvent in structured mode.
     mutating func change(
         _ type: String, _ order: String, _ data: JSON?, id: String? = nil, subject: String? = nil,
-        orderType: String = BrandFixture.orderType
+        orderType: String = BrandFixture.orderType, source: String = "/oms", isSilent: Bool = false
     ) -> KafkaRecord {
         let key = "\(orderType)/\(order)"
         let id = id ?? "\(self.partition)-\(self.offset)"
         return self.record(
-            key: key, value: Self.event(type, subject: subject ?? key, id: id, data), headers: [Self.contentType])
+            key: key,
+            value: Self.event(type, subject: subject ?? key, id: id, data, source: source, isSilent: isSilent),
+            headers: [Self.contentType])
     }
 
     static let contentType = KafkaHeader(name: "content-type", text: "application/cloudevents+json")
 
-    static func event(_ type: String, subject: String, id: String, _ data: JSON?) -> [UInt8] {
+    static func event(
+        _ type: String, subject: String, id: String, _ data: JSON?, source: String = "/oms", isSilent: Bool = false
+    ) -> [UInt8] {
         var event: JSONObject = [
-            "specversion": "1.0", "id": .string(id), "source": "/oms", "type": .string("waybill.\(type)"),
+            "specversion": "1.0", "id": .string(id), "source": .string(source), "type": .string("waybill.\(type)"),
             "subject": .string(subject),
         ]
         if let data { event["data"] = data }
+        if isSilent { event["silent"] = true }
         return JSON.object(event).serialized
     }
 }

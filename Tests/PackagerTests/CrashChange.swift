@@ -39,20 +39,50 @@ struct CrashChange: Sendable {
 
     /// All changes of one order, in their order.
     ///
-    /// - Returns: the order, null for none, and which changes cannot be applied.
-    static func fold(_ changes: [CrashChange]) -> (order: JSON, refused: [CrashChange]) {
+    /// - Returns: the order, null for none, which changes cannot be applied, and which may have letters: they came
+    ///   before their order, in its batch or in an earlier one.
+    static func fold(_ changes: [CrashChange]) -> (order: JSON, refused: [CrashChange], early: [CrashChange]) {
         var (order, refused, applied, last) = (JSON.null, [CrashChange](), Set<String>(), [String: Int]())
-        var seen = false
-        for change in changes where !applied.contains("\(change.source) \(change.id)") {
-            if let number = change.sequence, number < last[change.source] ?? 0 { continue }
-            guard let next = change.apply(to: order) else { refused.append(change); continue }
+        var (seen, waiting, early) = (false, [CrashChange](), [CrashChange]())
+        func apply(_ change: CrashChange) -> Bool {
+            if applied.contains(change.identity) { return true }
+            if let number = change.sequence, number < last[change.source] ?? 0 { return true }
+            guard let next = change.apply(to: order) else { return false }
             (order, seen) = (next, seen || next != .null)
             // To remove what never was leaves no trace.
-            guard seen else { continue }
-            applied.insert("\(change.source) \(change.id)")
+            guard seen else { return true }
+            applied.insert(change.identity)
             if let number = change.sequence { last[change.source] = number }
+            return true
         }
-        return (order, refused)
+        for change in changes {
+            if !seen, change.isUpdate {
+                let isCopy = waiting.contains { $0.identity == change.identity }
+                if isCopy { early.append(change) } else { waiting.append(change) }
+                continue
+            }
+            if case .removed = change.kind, !seen {
+                refused += waiting
+                waiting = []
+            }
+            if !apply(change) { refused.append(change) }
+            guard seen, !waiting.isEmpty else { continue }
+            for other in waiting {
+                // What the source of the new order sent before it, it has overtaken.
+                if other.source == change.source || apply(other) { early.append(other) } else { refused.append(other) }
+            }
+            waiting = []
+        }
+        return (order, refused + waiting, early)
+    }
+
+    private var identity: String { "\(self.source) \(self.id)" }
+
+    private var isUpdate: Bool {
+        switch self.kind {
+        case .patched, .fulfillment, .returned, .invalid: true
+        case .replaced, .removed, .broken: false
+        }
     }
 
     private static func merge(_ order: JSON, _ patch: JSONObject) -> JSON? {

@@ -52,6 +52,8 @@ final class CrashScene: Sendable {
             "WAYBILL_BRANDS": try BrandFixture.shared.get().write(into: self.directory),
             "WAYBILL_TOKEN_SECRETS": try self.directory.write("secrets", BrandFixture.secretsFile),
             "WAYBILL_WEB_SERVICE_URL": BrandFixture.webServiceURL,
+            // What comes before its order is a letter at once, and is applied with it all the same.
+            "WAYBILL_UNKNOWN_ORDER_SECONDS": "0",
             "WAYBILL_OPERATIONS_LISTEN": "127.0.0.1:0", "WAYBILL_LOG_FORMAT": "text",
         ]
     }
@@ -173,7 +175,8 @@ final class CrashScene: Sendable {
             return self.seen.withLock { $0.count >= wanted }
         }
         let records = self.seen.withLock { Array($0.values) }
-        return Dictionary(grouping: records.sorted { ($0.partition, $0.offset) < ($1.partition, $1.offset) }, by: \.topic)
+        return Dictionary(
+            grouping: records.sorted { ($0.partition, $0.offset) < ($1.partition, $1.offset) }, by: \.topic)
     }
 }
 

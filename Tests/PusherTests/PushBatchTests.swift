@@ -47,6 +47,15 @@ import Testing
         #expect(back.changed.map(\.records) == [[2]])
     }
 
+    @Test func aSilentVersionTellsNobodyAndTakesNothingFromOthers() throws {
+        let silent = KafkaRecord(
+            topic: self.topics.orders, partition: 0, offset: 1, timestampMilliseconds: 0,
+            key: Array("order.com.example.shop/a".utf8), value: [1],
+            headers: [KafkaHeader(name: OrderRecordHeader.silent, text: "1")])
+        #expect(self.batch([silent]).isEmpty)
+        #expect(self.batch([silent, self.changed("a"), silent]).changed.map(\.records) == [[1]])
+    }
+
     @Test func theLastWordAboutARegistrationCounts() throws {
         let key = "device/order.com.example.shop/a"
         let topic = self.topics.registrations

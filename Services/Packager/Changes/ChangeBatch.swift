@@ -19,6 +19,10 @@ struct ChangeBatch {
         let key: OrderKey
         /// Never empty.
         var changes: [(record: KafkaRecord, change: OrderChange)]
+        /// The number of changes at the front that came before the order was there: each has its dead letter.
+        var letters = 0
+        /// Where the changes stood that are kept for this order: those in front, and some that come again.
+        var kept: Set<String> = []
     }
 
     /// Whose an order type is.

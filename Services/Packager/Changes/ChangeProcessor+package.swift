@@ -118,13 +118,3 @@ extension ChangeProcessor {
         }
     }
 }
-
-extension ChangeProcessor.Passage {
-    /// The changes that cannot be applied.
-    var refused: [ChangeBatch.Refused] {
-        zip(self.order.changes, self.work.outcomes).compactMap { change, outcome in
-            guard case .refused(let fault) = outcome else { return nil }
-            return ChangeBatch.Refused(place: self.place, record: change.record, fault: fault)
-        }
-    }
-}

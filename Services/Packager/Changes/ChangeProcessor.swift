@@ -37,6 +37,8 @@ struct ChangeProcessor: Sendable {
     let load: DocumentLoad
     /// The limit on records that can be published.
     let recordLimit: RecordLimit
+    /// The orders that updates wait for; by default none do.
+    var unknown: UnknownOrders
     private let deadLetters: DeadLetterOffice
 
     init(
@@ -50,6 +52,7 @@ struct ChangeProcessor: Sendable {
         self.producer = producer
         self.metrics = metrics
         self.logger = logger
+        self.unknown = UnknownOrders(patience: .zero, gauge: metrics.unknownOrders)
         self.load = DocumentLoad(metrics.documentBytes)
         self.recordLimit = RecordLimit(producer: producer.messageLimit)
         self.deadLetters = DeadLetterOffice(topics: topics, producer: producer, metrics: metrics, logger: logger)
@@ -96,6 +99,7 @@ struct ChangeProcessor: Sendable {
         for _ in 0..<Self.conflictLimit where !open.isEmpty { open = await self.advance(open, &verdicts) }
         verdicts.postpone(open.map(\.place), "writing an order: another worker keeps writing it")
         let outcomes = verdicts.outcomes
+        self.unknown.forget(zip(works, outcomes).lazy.filter { !$0.1.isWaiting }.compactMap(\.0.key))
         self.account(for: zip(works, outcomes).filter { $0.1 == .done }.flatMap(\.0.records))
         return outcomes
     }
@@ -110,12 +114,15 @@ struct ChangeProcessor: Sendable {
         do {
             let begun = try await self.begin()
             var small: [Seen] = []
+            var early: [ChangeBatch.Order] = []
             for (order, sight) in zip(orders, try await self.store.look(at: orders.map(\.key))) {
                 switch sight {
-                case .read(let result): small.append((order, result))
-                case .large(let bytes): large.append((order, bytes))
+                case .read(let result): small.append((order.withoutLetters, result))
+                case .early: early.append(order.withoutLetters)
+                case .large(let bytes): large.append((order.withoutLetters, bytes))
                 }
             }
+            small += await self.withLetters(early, &verdicts).map { ($0, .success(nil)) }
             if !small.isEmpty { conflicts += await self.advance(small, begun, &verdicts) }
             for page in OrderStore.pages(large) {
                 let begun = try await self.begin()
@@ -152,12 +159,15 @@ struct ChangeProcessor: Sendable {
         CrashPoint.reached(.statesRead)
         var open = await self.package(readable, &verdicts)
         CrashPoint.reached(.signed)
+        let come = await self.settleEarly(&open, &verdicts)
         // Before the write, which moves orders past these changes: a letter that failed behind it would be lost,
         // since the next try takes its change for a redelivery.
         await self.deadLetters.send(corrupt + open.flatMap(\.refused), &verdicts)
         CrashPoint.reached(.deadLettersSent)
         open.removeAll { verdicts.isPostponed($0.place) }
-        let conflicts = await self.write(open, begun, &verdicts)
+        await self.note(open, &verdicts)
+        open.removeAll { verdicts.isPostponed($0.place) }
+        let conflicts = await self.write(open, begun, &verdicts).union(come)
         open.removeAll { verdicts.isPostponed($0.place) || conflicts.contains($0.place) }
         await self.publish(open, &verdicts)
         do {
@@ -167,6 +177,7 @@ struct ChangeProcessor: Sendable {
             verdicts.postpone(open.map(\.place), "\(error)")
         }
         open.removeAll { verdicts.isPostponed($0.place) }
+        await self.forgetLetters(of: open)
         self.account(for: open.map(\.work))
         self.metrics.conflicts.increment(by: conflicts.count)
         return sights.map(\.order).filter { conflicts.contains($0.place) }
@@ -256,7 +267,7 @@ struct ChangeProcessor: Sendable {
         for passage in told {
             let message = KafkaMessage(
                 topic: self.topics.orders, key: Array(passage.work.key.description.utf8),
-                value: passage.record, headers: passage.work.state.map(RemovedOrder.headers) ?? [])
+                value: passage.record, headers: passage.work.headers)
             messages.append((passage.place, message))
         }
         let outcomes = await self.producer.produce(messages.map(\.message))
@@ -311,7 +322,8 @@ struct ChangeProcessor: Sendable {
         guard !standing.isEmpty else { return }
         do {
             try await VersionAnnouncement(topics: self.topics, store: self.store, producer: self.producer)
-                .announce(standing.map(\.work.key))
+                .announce(
+                    standing.map(\.work.key), silent: Set(standing.lazy.filter(\.work.isSilent).map(\.work.key)))
         } catch {
             verdicts.postpone(standing.map(\.place), "\(error)")
         }
@@ -329,6 +341,11 @@ struct ChangeProcessor: Sendable {
         }
         for work in works {
             self.metrics.changesConflated.increment(by: work.conflatedCount)
+            if !work.withheld.isEmpty {
+                self.logger.notice(
+                    "elements are not shown before they are whole",
+                    metadata: ["order": "\(work.key)", "elements": "\(work.withheld.joined(separator: "; "))"])
+            }
             guard let omitted = work.package?.omittedFiles, !omitted.isEmpty else { continue }
             self.metrics.filesOmitted.increment(by: omitted.count)
             self.logger.warning(

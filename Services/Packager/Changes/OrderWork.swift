@@ -15,6 +15,12 @@ struct OrderWork: Sendable {
     var package: OrderPackage?
     /// One per change.
     var outcomes: [ChangeOutcome]
+    /// As of `FoldResult`.
+    var isAnnounced = false
+    /// As of `FoldResult`.
+    var isSilent = false
+    /// As of `FoldResult`.
+    var withheld: [String] = []
 
     /// The revision that the write expects in Redis.
     var expectedRevision: Int64 { self.stored?.revision ?? 0 }
@@ -264,7 +270,8 @@ extension OrderWork {
     init(key: OrderKey, stored: OrderStore.StoredOrder?, result: FoldResult, package: OrderPackage?) {
         self.init(
             key: key, stored: stored, state: result.state, effect: result.effect, package: package,
-            outcomes: result.outcomes)
+            outcomes: result.outcomes, isAnnounced: result.isAnnounced, isSilent: result.isSilent,
+            withheld: result.withheld)
     }
 }
 
@@ -276,6 +283,9 @@ extension OrderRecord {
             recipe: PackageRecipe(assets: package.assets.map(\.rawValue), entityTag: package.entityTag),
             seal: package.seal.text)
     }
+
+    /// The header of a version that no device is told of.
+    static let silence = KafkaHeader(name: OrderRecordHeader.silent, text: "1")
 }
 
 extension OrderStore.StoredPackage {
@@ -309,7 +319,8 @@ extension OrderWork {
 
     /// Whether the version is to be published: it is new, or its publication may have been lost.
     var isTold: Bool {
-        self.state != nil && (self.effect == .changed || self.effect == .removed || self.wasRedelivered)
+        self.state != nil
+            && (self.effect == .changed || self.effect == .removed || self.wasRedelivered || self.isAnnounced)
     }
 
     /// Whether what is to be published stands in Redis already and was not packaged here: only there its seal is.
@@ -320,6 +331,13 @@ extension OrderWork {
     var record: OrderRecord? {
         guard let state = self.state, let package = self.package, !state.isRemoved else { return nil }
         return OrderRecord(state, package)
+    }
+
+    /// The headers of its record.
+    var headers: [KafkaHeader] {
+        guard let state = self.state else { return [] }
+        if state.isRemoved || !self.isSilent { return RemovedOrder.headers(of: state) }
+        return [OrderRecord.silence]
     }
 
     /// The changes that needed no signature of their own, since another one's covers them.

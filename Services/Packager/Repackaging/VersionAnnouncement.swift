@@ -20,12 +20,14 @@ struct VersionAnnouncement: Sendable {
     /// Nil where nothing has to be announced.
     let producer: KafkaProducer?
 
+    /// - Parameter silent: orders of whose version no device is to be told.
     /// - Throws: `StoreError`, `ChangeProcessor.NotDone`; the orders keep their marks.
-    func announce(_ keys: [OrderKey]) async throws {
+    func announce(_ keys: [OrderKey], silent: Set<OrderKey> = []) async throws {
         var open = try await self.read(keys)
-        for _ in 0..<Self.limit {
+        for round in 0..<Self.limit {
             guard !open.isEmpty else { return }
-            try await self.publish(open)
+            // A version that came meanwhile may be one to be told of.
+            try await self.publish(open, silent: round == 0 ? silent : [])
             var moved: [OrderStore.StoredOrder] = []
             var settled: [(key: OrderKey, mark: String)] = []
             for (published, standing) in zip(open, try await self.read(open.map(\.state.key))) {
@@ -51,7 +53,7 @@ struct VersionAnnouncement: Sendable {
         }
     }
 
-    private func publish(_ orders: [OrderStore.StoredOrder]) async throws {
+    private func publish(_ orders: [OrderStore.StoredOrder], silent: Set<OrderKey>) async throws {
         guard let producer = self.producer else {
             throw ChangeProcessor.NotDone(description: "announcing orders: there is no way to Kafka here")
         }
@@ -64,9 +66,11 @@ struct VersionAnnouncement: Sendable {
             let record = OrderRecord(
                 stored.state, recipe: PackageRecipe(assets: stored.assets, entityTag: stored.entityTag),
                 seal: seal?.text)
+            let isSilent = !stored.state.isRemoved && silent.contains(stored.state.key)
             return KafkaMessage(
                 topic: self.topics.orders, key: Array(stored.state.key.description.utf8),
-                value: stored.state.isRemoved ? nil : record.encoded, headers: RemovedOrder.headers(of: stored.state))
+                value: stored.state.isRemoved ? nil : record.encoded,
+                headers: isSilent ? [OrderRecord.silence] : RemovedOrder.headers(of: stored.state))
         }
         for case .failure(let error) in await producer.produce(messages) {
             throw ChangeProcessor.NotDone(description: "publishing order versions: \(error.message)")

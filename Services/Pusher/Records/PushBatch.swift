@@ -52,6 +52,7 @@ struct PushBatch {
                     }
                 } else {
                     let order = try OrderKey(key)
+                    if record.headers.contains(where: { $0.name == OrderRecordHeader.silent }) { continue }
                     if record.value == nil {
                         // A removed order has no devices to notify.
                         if let place = places[order] { self.changed[place].records = [] }

@@ -11,6 +11,12 @@ struct CloudEvent {
     let id: String
     let subject: String
     let sequence: String?
+    /// `time`, milliseconds since 1970.
+    let epochMilliseconds: Int64?
+    /// Waybill's extension `silent`.
+    let isSilent: Bool
+    /// Waybill's extension `owns`; nil when it is absent.
+    let owns: OwnedPaths?
     /// Nil when there is none, or null.
     let data: JSON?
     private let isBinary: Bool
@@ -53,13 +59,8 @@ struct CloudEvent {
                     + "id, source, type and subject, and an order document goes into its data"
                     + (isDashed ? dashed : ""))
         }
-        try self.init(isBinary: false) { (name) throws(ChangeFault) in
-            switch members[name] {
-            case nil, .null?: return nil
-            case .string(let text)?: return text
-            case let other?:
-                throw ChangeFault(code: .invalidEvent, reason: "$.\(name) must be a string, it is \(other.kind)")
-            }
+        try self.init(isBinary: false) { (name) in
+            members[name] == .null ? nil : members[name]
         } data: { () throws(ChangeFault) in
             if let encoded = members["data_base64"], encoded != .null {
                 throw ChangeFault(
@@ -78,7 +79,7 @@ struct CloudEvent {
         binary value: [UInt8]?, headers: [(name: String, value: [UInt8]?)], contentType: String?
     ) throws(ChangeFault) {
         try self.init(isBinary: true) { (name) throws(ChangeFault) in
-            try Self.header("ce_\(name)", headers)
+            try Self.header("ce_\(name)", headers).map { .string($0) }
         } data: { () throws(ChangeFault) in
             if let contentType, !isJSONMediaType(contentType) {
                 throw ChangeFault(
@@ -89,7 +90,8 @@ struct CloudEvent {
             let json = try Self.json(value, "the value")
             return json == .null ? nil : json
         }
-        if self.data == nil, self.type != .orderRemoved, value == nil || value?.isEmpty == true {
+        let needsData = self.type != .orderRemoved && self.type != .orderAnnounced
+        if self.data == nil, needsData, value == nil || value?.isEmpty == true {
             throw ChangeFault(
                 code: .missingValue, reason: "the record has no value, the data of \(self.type.rawValue) is expected")
         }
@@ -97,9 +99,17 @@ struct CloudEvent {
 
     /// What both modes have in common: attributes that are checked before the data is looked at.
     private init(
-        isBinary: Bool, attribute: (String) throws(ChangeFault) -> String?, data: () throws(ChangeFault) -> JSON?
+        isBinary: Bool, value: (String) throws(ChangeFault) -> JSON?, data: () throws(ChangeFault) -> JSON?
     ) throws(ChangeFault) {
         let prefix = isBinary ? "header ce_" : "$."
+        func attribute(_ name: String) throws(ChangeFault) -> String? {
+            guard let value = try value(name) else { return nil }
+            guard case .string(let text) = value else {
+                throw ChangeFault(
+                    code: .invalidEvent, reason: "\(prefix)\(name) must be a string, it is \(value.kind)")
+            }
+            return text
+        }
         func required(_ name: String, limit: Int) throws(ChangeFault) -> String {
             guard let text = try attribute(name), !text.isEmpty else {
                 throw ChangeFault(code: .invalidEvent, reason: "\(prefix)\(name) is missing or empty")
@@ -137,10 +147,22 @@ struct CloudEvent {
                         + "it is \"\(clipped(sequence))\"")
             }
         }
-        if let time = try attribute("time"), RFC3339.instant(time) == nil {
+        self.epochMilliseconds = try attribute("time").map { (time) throws(ChangeFault) in
+            if let instant = RFC3339.instant(time) { return instant.epochMilliseconds }
             throw ChangeFault(
                 code: .invalidEvent,
                 reason: "\(prefix)time must be a date-time like 2025-03-05T16:02:11Z, it is \"\(clipped(time))\"")
+        }
+        switch try value("silent") {
+        case nil, .bool(false)?, .string("false")?: self.isSilent = false
+        case .bool(true)?, .string("true")?: self.isSilent = true
+        case let other?:
+            throw ChangeFault(
+                code: .invalidEvent,
+                reason: "\(prefix)silent must be true or false, it is \"\(clipped(other.string ?? other.text))\"")
+        }
+        self.owns = try value("owns").map { (names) throws(ChangeFault) in
+            try OrderChange.owns(names, path: "\(prefix)owns")
         }
         self.data = try data()
     }

@@ -21,7 +21,8 @@ extension OrderChange {
                     + "\"\(key)\": both must name the same order")
         }
         return OrderChange(
-            key: key, source: event.source, id: event.id, sequence: event.sequence, kind: try self.kind(of: event))
+            key: key, source: event.source, id: event.id, sequence: event.sequence,
+            epochMilliseconds: event.epochMilliseconds, isSilent: event.isSilent, kind: try self.kind(of: event))
     }
 
     private static func key(_ bytes: [UInt8]?) throws(ChangeFault) -> OrderKey {
@@ -43,6 +44,16 @@ extension OrderChange {
     private static func kind(of event: CloudEvent) throws(ChangeFault) -> Kind {
         switch event.type {
         case .orderReplaced: return .replaced(OrderDocument(members: try self.object(event)))
+        case .orderMerged:
+            var object = try self.object(event)
+            let sent = object["owns"]
+            object["owns"] = nil
+            guard let sent, sent != .null else { return .merged(object, owns: event.owns) }
+            guard event.owns == nil else {
+                throw ChangeFault(
+                    code: .invalidChange, reason: "$.data.owns and \(event.path("owns")) are both there, send one")
+            }
+            return .merged(object, owns: try self.owns(sent, path: "$.data.owns"))
         case .orderPatched: return .patched(try self.object(event))
         case .fulfillmentUpdated:
             let object = try self.object(event)
@@ -50,6 +61,20 @@ extension OrderChange {
         case .returnUpdated:
             let object = try self.object(event)
             return .returnUpdated(identifier: try self.identifier("returnIdentifier", object), object)
+        case .orderAnnounced:
+            guard event.data != nil else { return .announced(touch: false) }
+            let object = try self.object(event)
+            if let other = object.members.first(where: { $0.name != "touch" }) {
+                throw ChangeFault(
+                    code: .invalidChange,
+                    reason: "$.data.\(clipped(other.name)) is not known, \(event.type.rawValue) has touch alone")
+            }
+            guard let touch = object["touch"], touch != .null else { return .announced(touch: false) }
+            guard let touch = touch.bool else {
+                throw ChangeFault(
+                    code: .invalidChange, reason: "$.data.touch must be true or false, it is \(touch.kind)")
+            }
+            return .announced(touch: touch)
         case .orderRemoved:
             // Some libraries cannot leave the data out and send an empty object.
             guard event.data == nil || event.data?.object?.isEmpty == true else {
@@ -58,6 +83,26 @@ extension OrderChange {
             }
             return .removed
         }
+    }
+
+    /// - Parameter value: an array of paths, or a text with commas between them.
+    static func owns(_ value: JSON, path: String) throws(ChangeFault) -> OwnedPaths {
+        let texts: [String]?
+        switch value {
+        case .string(let text):
+            let names = text.split(separator: ",", omittingEmptySubsequences: false)
+            texts = text.isEmpty ? [] : names.map { $0.trimmingSpaces() }
+        case .array(let elements):
+            let strings = elements.compactMap(\.string)
+            texts = strings.count == elements.count ? strings : nil
+        case .null, .bool, .number, .object: texts = nil
+        }
+        guard let texts else {
+            throw ChangeFault(
+                code: .invalidChange,
+                reason: "\(path) must be an array of members' names, like [\"payment\", \"fulfillments.status\"]")
+        }
+        return try OwnedPaths(texts, path: path)
     }
 
     private static func object(_ event: CloudEvent) throws(ChangeFault) -> JSONObject {
@@ -82,6 +127,13 @@ extension OrderChange {
             throw ChangeFault(code: .invalidChange, reason: "$.data.\(name) must not be empty")
         }
         return identifier
+    }
+}
+
+extension Substring {
+    fileprivate func trimmingSpaces() -> String {
+        let text = self.drop { $0 == " " }
+        return String(text[..<(text.lastIndex { $0 != " " }.map { text.index(after: $0) } ?? text.startIndex)])
     }
 }
 

@@ -7,12 +7,17 @@ public struct OrderChange: Hashable, Sendable {
     public enum Kind: Hashable, Sendable {
         /// The document becomes the order's state. It may still hold what Waybill owns; the fold takes that out.
         case replaced(OrderDocument)
+        /// A part of the order as its source sees it; `owns` names what this source alone writes, nil says nothing of
+        /// that. See `Contributions`.
+        case merged(JSONObject, owns: OwnedPaths?)
         /// A merge patch (RFC 7396) of the order.
         case patched(JSONObject)
         /// A merge patch of the fulfillment with that identifier.
         case fulfillmentUpdated(identifier: String, JSONObject)
         /// A merge patch of the return with that identifier.
         case returnUpdated(identifier: String, JSONObject)
+        /// Devices are to be told again; `touch` makes a new version for it.
+        case announced(touch: Bool)
         /// The order is gone.
         case removed
     }
@@ -23,13 +28,22 @@ public struct OrderChange: Hashable, Sendable {
     public let id: String
     /// Digits that order the changes of one source, or nil when the source does not number them.
     public let sequence: String?
+    /// When it happened, milliseconds since 1970, or nil when the event does not say so.
+    public let epochMilliseconds: Int64?
+    /// Devices are not to be told of it.
+    public let isSilent: Bool
     public let kind: Kind
 
-    public init(key: OrderKey, source: String, id: String, sequence: String? = nil, kind: Kind) {
+    public init(
+        key: OrderKey, source: String, id: String, sequence: String? = nil, epochMilliseconds: Int64? = nil,
+        isSilent: Bool = false, kind: Kind
+    ) {
         self.key = key
         self.source = source
         self.id = id
         self.sequence = sequence
+        self.epochMilliseconds = epochMilliseconds
+        self.isSilent = isSilent
         self.kind = kind
     }
 

@@ -17,6 +17,12 @@ public struct FoldResult: Hashable, Sendable {
     public var effect: Effect
     /// One for each change, in their order.
     public var outcomes: [ChangeOutcome]
+    /// The version is to be published once more, though it is no new one.
+    public var isAnnounced = false
+    /// If something is published, no device is to be told of it.
+    public var isSilent = false
+    /// Elements that the order does not show yet, and the members that they lack.
+    public var withheld: [String] = []
 
     public init(state: OrderState?, effect: Effect, outcomes: [ChangeOutcome]) {
         self.state = state

@@ -9,6 +9,12 @@ public struct OrderDocument: Hashable, Sendable {
 
     public init(members: JSONObject) { self.members = members }
 
+    /// A receipt that never updates: its package names no service and no token, so that no device registers. It is
+    /// fetched with its token all the same.
+    ///
+    /// Source: Wallet Orders §3.1
+    public var isStatic: Bool { self.members["webServiceURL"] == .null }
+
     /// The document as JSON in UTF-8, members sorted.
     public var serialized: [UInt8] { self.known ?? self.members.serialized }
 

@@ -2,8 +2,8 @@
 ///
 /// Source: DESIGN.md §4 steps 2 to 4
 public struct OrderFold: Sendable {
-    private let rules: BrandRules
-    private let deriveToken: @Sendable (OrderKey) -> AuthenticationToken
+    let rules: BrandRules
+    let deriveToken: @Sendable (OrderKey) -> AuthenticationToken
 
     /// - Parameter deriveToken: the token of an order that brought none (DESIGN.md §5).
     public init(rules: BrandRules, deriveToken: @escaping @Sendable (OrderKey) -> AuthenticationToken) {
@@ -25,67 +25,97 @@ public struct OrderFold: Sendable {
         _ state: OrderState?, changes: [(ChangePosition, OrderChange)], nowEpochSeconds: Int64
     ) -> FoldResult {
         var work = FoldWork(state)
-        var outcomes: [ChangeOutcome] = []
-        outcomes.reserveCapacity(changes.count)
-        for (position, change) in changes {
-            outcomes.append(self.step(&work, position, change, nowEpochSeconds))
+        work.outcomes = Array(repeating: .unchanged, count: changes.count)
+        for (index, (position, change)) in changes.enumerated() {
+            self.step(&work, index, position, change, nowEpochSeconds)
         }
-        return self.result(of: work, from: state, key: changes.first?.1.key, nowEpochSeconds, outcomes)
+        return self.result(of: work, from: state, key: changes.first?.1.key, nowEpochSeconds)
     }
 
     private func step(
-        _ work: inout FoldWork, _ position: ChangePosition, _ change: OrderChange, _ now: Int64
-    ) -> ChangeOutcome {
-        if work.positions.isRedelivery(position) { return .skipped(.redelivered) }
+        _ work: inout FoldWork, _ index: Int, _ position: ChangePosition, _ change: OrderChange, _ now: Int64
+    ) {
+        if work.positions.isRedelivery(position) {
+            // It is published again, and whoever was to be told may not have been.
+            if !change.isSilent { work.isLoud = true }
+            work.outcomes[index] = .skipped(.redelivered)
+            return
+        }
         work.positions.advance(to: position)
-        if work.recent.contains(source: change.source, id: change.id) { return .skipped(.duplicate) }
-        if let sequence = change.sequence,
-            work.positions.isOutOfSequence(source: change.source, sequence: sequence)
-        {
-            return .skipped(.outOfSequence)
+        if let skip = work.skip(change) {
+            work.outcomes[index] = .skipped(skip)
+            return
         }
-        let isChanged: Bool
+        let item = FoldWork.Item(
+            index: index, change: change,
+            epochMilliseconds: change.epochMilliseconds ?? position.timestampMilliseconds)
+        switch change.kind {
+        case .replaced:
+            let isNew = work.token == nil
+            self.take(item, &work, now)
+            if isNew, work.token != nil { self.takeEarly(&work, after: change.source, now) }
+        case .removed:
+            // What came before it is not for an order that may come later.
+            work.early = []
+            self.take(item, &work, now)
+        case .merged, .patched, .fulfillmentUpdated, .returnUpdated, .announced:
+            if work.token == nil { self.await(item, &work, now) } else { self.take(item, &work, now) }
+        }
+    }
+
+    /// Applies a change to an order that is there, or makes one of it, and notes what became of it.
+    func take(_ item: FoldWork.Item, _ work: inout FoldWork, _ now: Int64) {
+        if let skip = work.skip(item.change) {
+            work.outcomes[item.index] = .skipped(skip)
+            return
+        }
         do throws(ChangeFault) {
-            isChanged = try self.apply(change, to: &work, now)
+            let isChanged = try self.apply(item, to: &work, now)
+            // To remove what never was leaves no trace: there is no order that would keep it to the next batch.
+            if work.token != nil { work.note(item, isChanged: isChanged) }
         } catch {
-            return .refused(error)
+            work.outcomes[item.index] = .refused(error)
         }
-        // To remove what never was leaves no trace: there is no order that would keep it to the next batch.
-        guard work.token != nil else { return .unchanged }
-        if let sequence = change.sequence { work.positions.apply(source: change.source, sequence: sequence) }
-        work.recent.append(source: change.source, id: change.id)
-        return isChanged ? .applied : .unchanged
     }
 
     /// - Returns: whether the order is another one now.
     /// - Throws: when it cannot be applied; `work` is as it was then.
-    private func apply(_ change: OrderChange, to work: inout FoldWork, _ now: Int64) throws(ChangeFault) -> Bool {
+    private func apply(_ item: FoldWork.Item, to work: inout FoldWork, _ now: Int64) throws(ChangeFault) -> Bool {
+        let change = item.change
         var document: JSONObject
-        let owned: OwnedMembers
+        var owned = OwnedMembers.none
         // An element that was not there, for the reason of a refusal: its identifier may be mistyped.
         var appended: String?
         switch change.kind {
         case .removed:
             guard work.document != nil else { return false }
             work.document = nil
+            work.contributions = nil
             work.isTouched = true
+            return true
+        case .announced(let touch):
+            _ = try self.existing(work, change)
+            work.isAnnounced = true
+            if touch { work.isRenewed = true }
             return true
         case .replaced(let new):
             document = new.members
             owned = OwnedMembers(takenFrom: &document, key: change.key, rules: self.rules, isPatch: false)
+        case .merged: return try self.contribute(item, to: &work, now)
         case .patched(var patch):
             let old = try self.existing(work, change)
+            if work.isMerged { return try self.contribute(item, to: &work, now) }
             owned = OwnedMembers(takenFrom: &patch, key: change.key, rules: self.rules, isPatch: true)
             document = old.members.merging(patch)
         case .fulfillmentUpdated(let identifier, let patch):
             document = try self.existing(work, change).members
-            owned = .none
+            if work.isMerged { return try self.contribute(item, to: &work, now) }
             if document.merge(patch, intoElementOf: "fulfillments", with: "fulfillmentIdentifier", identifier) {
                 appended = "fulfillment \"\(clipped(identifier))\""
             }
         case .returnUpdated(let identifier, let patch):
             document = try self.existing(work, change).members
-            owned = .none
+            if work.isMerged { return try self.contribute(item, to: &work, now) }
             if document.merge(patch, intoElementOf: "returns", with: "returnIdentifier", identifier) {
                 appended = "return \"\(clipped(identifier))\""
             }
@@ -93,28 +123,36 @@ public struct OrderFold: Sendable {
         guard owned.violations.isEmpty else { throw Self.fault(owned.violations) }
         let token = owned.token ?? work.token ?? self.deriveToken(change.key)
         let new = OrderDocument(members: document)
-        if let old = work.document, token == work.token, old == new { return false }
-        do throws(ChangeFault) {
-            try self.validate(new, change.key, token, work.modified, now)
-        } catch {
-            guard let appended else { throw error }
+        let isPlain = !work.isMerged
+        if let old = work.document, token == work.token, old == new, isPlain { return false }
+        let violations = self.violations(in: new, change.key, token, work.modified, now)
+        guard violations.isEmpty else {
+            let fault = Self.fault(violations)
+            guard let appended else { throw fault }
             throw ChangeFault(
-                code: error.code,
-                reason: "\(error.reason); the order had no \(appended), so it was taken for a new one")
+                code: fault.code,
+                reason: "\(fault.reason); the order had no \(appended), so it was taken for a new one")
         }
+        if case .replaced = change.kind, !isPlain { work.contributions = Contributions() }
+        let isChanged = work.document != new || token != work.token
         work.document = new
         work.token = token
         work.isTouched = true
-        return true
+        return isChanged
     }
 
-    private func existing(_ work: FoldWork, _ change: OrderChange) throws(ChangeFault) -> OrderDocument {
-        guard let document = work.document else {
-            throw ChangeFault(
-                code: .unknownOrder,
-                reason: "there is no order \(change.key) to update, send waybill.order.replaced first")
-        }
+    func existing(_ work: FoldWork, _ change: OrderChange) throws(ChangeFault) -> OrderDocument {
+        guard let document = work.document else { throw Self.unknownOrder(change.key) }
         return document
+    }
+
+    /// - Parameter lacks: what keeps the changes that came from making an order.
+    static func unknownOrder(_ key: OrderKey, lacks violations: [Violation] = []) -> ChangeFault {
+        let lack = violations.isEmpty ? "" : "; with what was merged so far " + Self.fault(violations).reason
+        return ChangeFault(
+            code: .unknownOrder,
+            reason: "there is no order \(key) to update, send waybill.order.replaced or a whole waybill.order.merged "
+                + "first\(lack)")
     }
 
     /// The reasons for which a document would be refused as the state of an order that is not there yet; none for one
@@ -128,18 +166,11 @@ public struct OrderFold: Sendable {
         let owned = OwnedMembers(takenFrom: &members, key: key, rules: self.rules, isPatch: false)
         guard owned.violations.isEmpty else { return owned.violations }
         let token = owned.token ?? self.deriveToken(key)
-        return self.violations(OrderDocument(members: members), key, token, nil, now)
+        return self.violations(in: OrderDocument(members: members), key, token, nil, now)
     }
 
-    private func validate(
-        _ document: OrderDocument, _ key: OrderKey, _ token: AuthenticationToken, _ modified: Int64?, _ now: Int64
-    ) throws(ChangeFault) {
-        let violations = self.violations(document, key, token, modified, now)
-        guard violations.isEmpty else { throw Self.fault(violations) }
-    }
-
-    private func violations(
-        _ document: OrderDocument, _ key: OrderKey, _ token: AuthenticationToken, _ modified: Int64?, _ now: Int64
+    func violations(
+        in document: OrderDocument, _ key: OrderKey, _ token: AuthenticationToken, _ modified: Int64?, _ now: Int64
     ) -> [Violation] {
         let order = document.complete(
             key: key, token: token, modifiedEpochSeconds: Self.modification(of: document, after: modified, now),
@@ -165,27 +196,32 @@ public struct OrderFold: Sendable {
         return max(now, last.map { min($0, RFC3339.latest) + 1 } ?? now, created)
     }
 
-    private static func fault(_ violations: [Violation]) -> ChangeFault {
+    static func fault(_ violations: [Violation]) -> ChangeFault {
         let shown = violations.prefix(5).map(\.description).joined(separator: "; ")
         let rest = violations.count > 5 ? "; and \(violations.count - 5) more" : ""
         return ChangeFault(code: .invalidOrder, reason: "the order would not be valid: \(shown)\(rest)")
     }
 
     /// What is to be stored and what it means, from what the changes made of the state.
-    private func result(
-        of work: FoldWork, from state: OrderState?, key: OrderKey?, _ now: Int64, _ outcomes: [ChangeOutcome]
-    ) -> FoldResult {
+    private func result(of work: FoldWork, from state: OrderState?, key: OrderKey?, _ now: Int64) -> FoldResult {
         guard let key = state?.key ?? key, let token = work.token else {
             // Never seen, and none of the changes made an order of it.
-            return FoldResult(state: state, effect: .none, outcomes: outcomes)
+            return FoldResult(state: state, effect: .none, outcomes: work.outcomes)
         }
         var next =
             state
             ?? OrderState(key: key, document: .empty, token: token, version: 0, modifiedEpochSeconds: now)
         let existed = state.map { !$0.isRemoved } ?? false
-        let isChanged = work.document != (existed ? state?.document : nil) || (existed && token != state?.token)
+        let isChanged =
+            work.document != (existed ? state?.document : nil) || (existed && token != state?.token)
+            || work.contributions != state?.contributions || (work.isRenewed && work.document != nil)
         next.positions = work.positions
         next.recent = work.recent
+        next.contributions = work.contributions
+        var result = FoldResult(state: next, effect: .none, outcomes: work.outcomes)
+        result.isAnnounced = work.isAnnounced && work.document != nil
+        result.isSilent = !work.isLoud && !work.outcomes.isEmpty
+        result.withheld = work.withheld
         if isChanged || (state == nil && work.isTouched) {
             next.document = work.document ?? .empty
             next.document.keepSerialized()
@@ -193,31 +229,12 @@ public struct OrderFold: Sendable {
             next.isRemoved = work.document == nil
             next.version += next.version < .max ? 1 : 0
             next.modifiedEpochSeconds = Self.modification(of: next.document, after: state?.modifiedEpochSeconds, now)
-            return FoldResult(state: next, effect: next.isRemoved ? .removed : .changed, outcomes: outcomes)
+            result.effect = next.isRemoved ? .removed : .changed
+        } else if let state {
+            result.effect = next == state ? .none : .advanced
         }
-        guard let state else { return FoldResult(state: nil, effect: .none, outcomes: outcomes) }
-        return FoldResult(state: next, effect: next == state ? .none : .advanced, outcomes: outcomes)
-    }
-}
-
-/// The order between two changes of a fold.
-private struct FoldWork {
-    /// Nil for an order that does not exist: never seen, or removed.
-    var document: OrderDocument?
-    /// Survives a removal, so that devices that hold it can fetch the order when it comes back.
-    var token: AuthenticationToken?
-    var positions: AppliedPositions
-    var recent: RecentChanges
-    let modified: Int64?
-    /// Whether a change was applied.
-    var isTouched = false
-
-    init(_ state: OrderState?) {
-        self.document = state.flatMap { $0.isRemoved ? nil : $0.document }
-        self.token = state?.token
-        self.positions = state?.positions ?? AppliedPositions()
-        self.recent = state?.recent ?? RecentChanges()
-        self.modified = state?.modifiedEpochSeconds
+        result.state = state == nil && result.effect == .none ? nil : next
+        return result
     }
 }
 

@@ -12,6 +12,11 @@ extension OrderState {
     /// The field `sources` in Redis.
     public var sourcesBytes: [UInt8] { self.positions.encoded }
 
+    /// The field `contributions` in Redis: empty to take it off, nil to leave it alone.
+    public var contributionsBytes: [UInt8]? {
+        self.contributions.map { $0.isEmpty || self.isRemoved ? [] : $0.json(version: self.version).serialized }
+    }
+
     /// The field `recent` in Redis.
     public var recentBytes: [UInt8] { self.recent.encoded }
 
@@ -20,7 +25,7 @@ extension OrderState {
     /// - Throws: `RecordError` when a field is not what was written.
     public init(
         key: OrderKey, document: [UInt8], token: String, version: Int64, modifiedEpochSeconds: Int64,
-        sources: [UInt8], recent: [UInt8]
+        sources: [UInt8], recent: [UInt8], contributions: [UInt8]? = nil
     ) throws(RecordError) {
         guard Self.versionRange.contains(version), Self.modificationRange.contains(modifiedEpochSeconds) else {
             throw RecordError(
@@ -39,9 +44,14 @@ extension OrderState {
         } catch {
             throw RecordError("the token is wrong: \(error)")
         }
+        var parts: Contributions?
+        if let contributions, !contributions.isEmpty, !document.isEmpty {
+            let json = try RecordError.json(contributions, "the contributions")
+            parts = try Contributions.read(json, version: version, path: "$")
+        }
         self.init(
             key: key, document: OrderDocument(members: members), token: parsedToken, version: version,
             modifiedEpochSeconds: modifiedEpochSeconds, positions: try AppliedPositions(decoding: sources),
-            recent: try RecentChanges(decoding: recent), isRemoved: document.isEmpty)
+            recent: try RecentChanges(decoding: recent), isRemoved: document.isEmpty, contributions: parts)
     }
 }

@@ -13,11 +13,13 @@ public struct OrderState: Hashable, Sendable {
     public var positions: AppliedPositions
     public var recent: RecentChanges
     public var isRemoved: Bool
+    /// The parts that the document is made of; nil for one that was never merged. Empty: it is a plain one again.
+    public var contributions: Contributions?
 
     public init(
         key: OrderKey, document: OrderDocument, token: AuthenticationToken, version: Int64,
         modifiedEpochSeconds: Int64, positions: AppliedPositions = AppliedPositions(),
-        recent: RecentChanges = RecentChanges(), isRemoved: Bool = false
+        recent: RecentChanges = RecentChanges(), isRemoved: Bool = false, contributions: Contributions? = nil
     ) {
         self.key = key
         self.document = document
@@ -27,6 +29,7 @@ public struct OrderState: Hashable, Sendable {
         self.positions = positions
         self.recent = recent
         self.isRemoved = isRemoved
+        self.contributions = contributions
     }
 
     /// The complete order.json, with what Waybill owns and what the brand gives.
@@ -51,12 +54,12 @@ extension OrderDocument {
             order["changeNotifications"] = .string(wish.rawValue)
         }
         if order["schemaVersion"] == nil { order["schemaVersion"] = .integer(self.impliedSchemaVersion) }
-        order["authenticationToken"] = .string(token.rawValue)
+        order["authenticationToken"] = self.isStatic ? nil : .string(token.rawValue)
         order["orderIdentifier"] = .string(key.order.rawValue)
         order["orderType"] = "ecommerce"
         order["orderTypeIdentifier"] = .string(key.orderType.rawValue)
         order["updatedAt"] = .string(RFC3339.format(epochSeconds: modifiedEpochSeconds))
-        order["webServiceURL"] = .string(rules.webServiceURL)
+        order["webServiceURL"] = self.isStatic ? nil : .string(rules.webServiceURL)
         return .object(order)
     }
 

@@ -1,7 +1,8 @@
 /// What Waybill owns of an order, taken out of what a publisher sent.
 ///
 /// A publisher may send these members (it often has a whole order.json at hand), but they must agree with what Waybill
-/// will write; `updatedAt` is ignored and `authenticationToken` is taken.
+/// will write; `updatedAt` is ignored and `authenticationToken` is taken. `"webServiceURL": null` is a wish that is
+/// honoured: see `OrderDocument.isStatic`.
 /// Source: DESIGN.md §3
 struct OwnedMembers {
     /// The token that was sent.
@@ -14,7 +15,7 @@ struct OwnedMembers {
     private init() {}
 
     /// - Parameters:
-    ///   - members: loses what Waybill owns.
+    ///   - members: loses what Waybill owns, but for a `webServiceURL` that makes the order a static one.
     ///   - isPatch: whether null means "remove", which is ignored: Waybill sets the member anyway.
     init(takenFrom members: inout JSONObject, key: OrderKey, rules: BrandRules, isPatch: Bool) {
         func take(_ name: String) -> JSON? {
@@ -32,7 +33,8 @@ struct OwnedMembers {
         if let value = take("orderIdentifier"), value != .string(key.order.rawValue) {
             self.refuse("orderIdentifier", value, mustBe: "\(key.order)")
         }
-        if let value = take("webServiceURL"),
+        let isStatic = !isPatch && members["webServiceURL"] == .null
+        if !isStatic, let value = take("webServiceURL"),
             value.string.map(Self.withoutSlash) != Self.withoutSlash(rules.webServiceURL)
         {
             self.refuse("webServiceURL", value, mustBe: rules.webServiceURL)

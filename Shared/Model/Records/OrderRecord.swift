@@ -12,6 +12,8 @@ public struct OrderRecord: Hashable, Sendable {
     public var recipe: PackageRecipe
     /// The text of the `PackageSeal`: with it the package is made again without signing. Nil if it is not known.
     public var seal: String?
+    /// As of `OrderState`; nil or empty: the order has none.
+    public var contributions: Contributions?
 
     public init(_ state: OrderState, recipe: PackageRecipe, seal: String? = nil) {
         self.document = state.document
@@ -22,18 +24,27 @@ public struct OrderRecord: Hashable, Sendable {
         self.recent = state.recent
         self.recipe = recipe
         self.seal = seal
+        self.contributions = state.contributions
     }
 
     /// The order as it stood.
     public func state(key: OrderKey) -> OrderState {
         OrderState(
             key: key, document: self.document, token: self.token, version: self.version,
-            modifiedEpochSeconds: self.modifiedEpochSeconds, positions: self.positions, recent: self.recent)
+            modifiedEpochSeconds: self.modifiedEpochSeconds, positions: self.positions, recent: self.recent,
+            contributions: self.contributions)
     }
 
     /// The record as JSON in UTF-8, members sorted.
     public var encoded: [UInt8] {
         let document = self.document.serialized
+        var output = JSONOutput(capacity: document.count + 2048)
+        output.append(text: "{")
+        if let contributions, !contributions.isEmpty {
+            output.append(text: "\"contributions\":")
+            contributions.json(version: self.version).write(to: &output)
+            output.append(text: ",")
+        }
         // Sorted as well, and all behind "document".
         var others: JSONObject = [
             "modified": .integer(self.modifiedEpochSeconds),
@@ -44,8 +55,7 @@ public struct OrderRecord: Hashable, Sendable {
             "version": .integer(self.version),
         ]
         if let seal = self.seal { others["seal"] = .string(seal) }
-        var output = JSONOutput(capacity: document.count + 2048)
-        output.append(text: "{\"document\":")
+        output.append(text: "\"document\":")
         output.append(json: document.span)
         output.append(UInt8(ascii: ","))
         others.writeMembers(to: &output)
@@ -73,5 +83,9 @@ public struct OrderRecord: Hashable, Sendable {
         }
         self.version = try object.integer("version", in: OrderState.versionRange)
         self.seal = object.has("seal") ? try object.string("seal") : nil
+        if object.has("contributions") {
+            self.contributions = try Contributions.read(
+                try object.value("contributions"), version: self.version, path: "$.contributions")
+        }
     }
 }

@@ -39,6 +39,9 @@ public enum RFC3339 {
         /// The first nine digits of the fraction.
         let nanoseconds: Int64
 
+        /// With the fraction cut to three digits.
+        var epochMilliseconds: Int64 { self.epochSeconds * 1000 + self.nanoseconds / 1_000_000 }
+
         /// The first whole second that is not before this moment.
         var roundedUp: Int64 { self.nanoseconds == 0 ? self.epochSeconds : self.epochSeconds + 1 }
 

@@ -10,6 +10,9 @@ public struct Violation: Hashable, Sendable, CustomStringConvertible {
         self.message = message
     }
 
+    /// A member is not there that could still come, and nothing is wrong.
+    var isMissing: Bool { self.message.hasPrefix("is missing") }
+
     /// The whole sentence.
     public var description: String { "\(self.path) \(self.message)" }
 }

@@ -41,6 +41,8 @@ public struct KeyQueue: Sendable {
         /// The number of times that it had to wait since it was last done.
         var attempts = 0
         var place = Place.nowhere
+        /// Parked until something comes for it.
+        var awaits = false
     }
 
     /// Keys that take turns with those of other groups.
@@ -142,7 +144,8 @@ public struct KeyQueue: Sendable {
             guard $0.bytes < limit else { return nil }
             $0.waiting.append(record)
             $0.bytes += size
-            let isNew = $0.place == .nowhere
+            let isNew = $0.place == .nowhere || $0.awaits
+            $0.awaits = false
             if isNew { $0.place = .ready }
             return ($0.group, isNew)
         }
@@ -152,7 +155,10 @@ public struct KeyQueue: Sendable {
         while self.groups.count <= result.group { self.groups.append(Group()) }
         self.groups[result.group].records += 1
         self.groups[result.group].bytes += size
-        if result.isNew { self.makeReady(record.key, result.group) }
+        if result.isNew {
+            if !self.parked.isEmpty { self.parked[record.key] = nil }
+            self.makeReady(record.key, result.group)
+        }
         return .taken
     }
 
@@ -165,6 +171,7 @@ public struct KeyQueue: Sendable {
             self.parked[key] = nil
             guard let group = self.entries[key]?.group else { continue }
             self.entries[key]?.place = .ready
+            self.entries[key]?.awaits = false
             self.makeReady(key, group)
         }
         self.nextDue = self.parked.values.min()
@@ -227,24 +234,57 @@ public struct KeyQueue: Sendable {
     ///
     /// - Parameter delay: the length of the wait, from the number of times the key had to wait.
     mutating func later(_ key: Key, now: ContinuousClock.Instant, delay: (_ attempts: Int) -> Duration) {
+        guard var entry = self.takeBack(key) else { return }
+        entry.attempts += 1
+        self.park(key, entry, until: now + delay(entry.attempts))
+        if self.delayed[key] == nil { self.delayed[key] = now }
+    }
+
+    /// A key's work came back and waits for what may still come for the key.
+    ///
+    /// - Parameter due: when it is given out again in any case.
+    mutating func awaits(_ key: Key, until due: ContinuousClock.Instant) {
         guard var entry = self.entries[key], entry.place == .inWork else { return }
+        // Something came meanwhile.
+        let isDue = !entry.waiting.isEmpty
+        guard let back = self.takeBack(key) else { return }
+        entry = back
+        entry.attempts = 0
+        self.delayed[key] = nil
+        guard !isDue else {
+            entry.place = .ready
+            self.entries[key] = entry
+            self.makeReady(key, entry.group)
+            return
+        }
+        entry.awaits = true
+        self.park(key, entry, until: due)
+    }
+
+    /// Puts what was in work in front of what waits.
+    ///
+    /// - Returns: nil if nothing of it is here any more.
+    private mutating func takeBack(_ key: Key) -> Entry? {
+        guard var entry = self.entries[key], entry.place == .inWork else { return nil }
         self.undone += entry.left
         entry.left = []
         guard !entry.inWork.isEmpty else {
             // All of it went to another member meanwhile.
             self.delayed[key] = nil
             self.release(key, entry)
-            return
+            return nil
         }
-        entry.attempts += 1
         entry.waiting = entry.inWork + entry.waiting
         entry.inWork = []
+        return entry
+    }
+
+    private mutating func park(_ key: Key, _ entry: Entry, until due: ContinuousClock.Instant) {
+        var entry = entry
         entry.place = .parked
-        let due = now + delay(entry.attempts)
+        self.entries[key] = entry
         self.parked[key] = due
         self.nextDue = min(self.nextDue ?? due, due)
-        if self.delayed[key] == nil { self.delayed[key] = now }
-        self.entries[key] = entry
     }
 
     /// Drops the records of some partitions, which go to another member. Those in work are not returned again.

@@ -123,6 +123,7 @@ final class KeyedDesk: Sendable {
                 switch outcome {
                 case .done: state.intake.queue.done(work.key)
                 case .later: state.intake.queue.later(work.key, now: now, delay: delay)
+                case .awaits(let time): state.intake.queue.awaits(work.key, until: now + time)
                 }
             }
             return Self.look(state.intake)

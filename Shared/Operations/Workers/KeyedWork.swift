@@ -23,5 +23,8 @@ public struct KeyedWork: Sendable {
         ///
         /// - Parameter reason: for people; no secrets.
         case later(reason: String)
+        /// It waits for what may still come for its key, and is tried again when something does, at the latest after
+        /// this time. Nothing is wrong with it.
+        case awaits(Duration)
     }
 }

@@ -165,8 +165,9 @@ public final class KeyedWorker: Service {
         var reasons: [String] = []
         for case .later(let reason) in outcomes { reasons.append(reason) }
         self.metrics.retries.increment(by: reasons.count)
+        let done = outcomes.count { $0 == .done }
         let (change, isLogged) = self.watch.withLock { watch in
-            let change = watch.note(done: works.count - reasons.count, delayed: look.delayed, now: now)
+            let change = watch.note(done: done, delayed: look.delayed, now: now)
             return (change, reasons.isEmpty ? false : watch.isLogged(now: now))
         }
         switch change {

@@ -5,12 +5,14 @@ import Model
 ///
 /// Source: DESIGN.md §3; CloudEvents 1.0 with its Kafka protocol binding
 struct CloudEvent: Sendable {
-    /// The five types of DESIGN.md §3.
+    /// The types of the README.
     enum ChangeType: String, Sendable, CaseIterable {
         case replaced = "waybill.order.replaced"
+        case merged = "waybill.order.merged"
         case patched = "waybill.order.patched"
         case fulfillmentUpdated = "waybill.fulfillment.updated"
         case returnUpdated = "waybill.return.updated"
+        case announced = "waybill.order.announced"
         case removed = "waybill.order.removed"
     }
 
@@ -24,6 +26,10 @@ struct CloudEvent: Sendable {
     var subject: String
     var time: String?
     var sequence: String?
+    /// No device is told of the change.
+    var isSilent = false
+    /// What the source of a merged document alone writes, with commas between the names.
+    var owns: String?
     var data: JSON?
 
     /// The event as a Kafka message keyed by its subject.
@@ -58,6 +64,8 @@ struct CloudEvent: Sendable {
         ]
         if let time = self.time { attributes.append(("time", time)) }
         if let sequence = self.sequence { attributes.append(("sequence", sequence)) }
+        if self.isSilent { attributes.append(("silent", "true")) }
+        if let owns = self.owns { attributes.append(("owns", owns)) }
         return attributes
     }
 

@@ -23,7 +23,9 @@ enum OrderFile {
             throw ToolError(.input, "reading an order document: it is \(order.kind) instead of an object")
         }
         let identifier = members["orderIdentifier"]?.string
+        let isStatic = members["webServiceURL"] == .null
         for name in Self.owned { members[name] = nil }
+        if isStatic { members["webServiceURL"] = .null }
         if !keepsToken { members["authenticationToken"] = nil }
         return (.object(members), identifier)
     }

@@ -1,0 +1,184 @@
+import CoreMetrics
+import Kafka
+import Logging
+import Model
+import Operations
+import Store
+
+/// Changes that come before their order is there: they wait for it, and are dead letters when it does not come in time.
+/// When it comes later, they are applied with what makes it.
+///
+/// A change is kept in Redis before its letter is sent, and both before its offset is committed. When its order comes
+/// into being, a note beside the letter says so before the order is written; after that the change is forgotten. So a
+/// worker that dies in between does it again, and the positions of the order see to it that nothing is applied twice.
+extension ChangeProcessor {
+    /// Puts what is kept of some orders, none of which is there, in front of their changes.
+    ///
+    /// - Returns: those whose changes could be read.
+    func withLetters(_ orders: [ChangeBatch.Order], _ verdicts: inout Verdicts) async -> [ChangeBatch.Order] {
+        let all: [[EarlyChanges.Kept]]
+        do {
+            all = try await self.store.earlyChanges.read(orders.map(\.key))
+        } catch {
+            verdicts.postpone(orders.map(\.place), "\(error)")
+            return []
+        }
+        var complete: [ChangeBatch.Order] = []
+        for (order, kept) in zip(orders, all) {
+            var letters: [(record: KafkaRecord, change: OrderChange)] = []
+            // One that comes again may have no letter yet: a worker died in between.
+            let here = Set(order.changes.map { DeadLetter.origin(of: $0.record) })
+            for entry in kept where !here.contains(entry.place) {
+                guard let record = EarlyRecord(entry, of: order.key)?.record,
+                    let change = try? OrderChange.decode(
+                        key: record.key, value: record.value, headers: record.headers.map { ($0.name, $0.value) })
+                else { continue }
+                letters.append((record, change))
+            }
+            letters.sort { ChangePosition($0.record).isBefore(ChangePosition($1.record)) }
+            var order = order
+            order.changes = letters + order.changes
+            order.letters = letters.count
+            order.kept = Set(kept.map(\.place))
+            complete.append(order)
+        }
+        return complete
+    }
+
+    /// Lets updates of orders that are not there wait, and keeps those that waited long enough beside their letters.
+    ///
+    /// - Parameter open: loses those that wait.
+    /// - Returns: the places of the orders that came into being meanwhile.
+    func settleEarly(_ open: inout [Passage], _ verdicts: inout Verdicts) async -> Set<Int> {
+        var late: [(place: Int, key: OrderKey, records: [KafkaRecord])] = []
+        let now = ContinuousClock.now
+        for passage in open {
+            let records = passage.early
+            guard let key = records.first?.key else { continue }
+            let bytes = passage.order.changes.dropFirst(passage.order.letters).reduce(0) { $0 + $1.record.size }
+            if let time = self.unknown.wait(key, bytes: bytes, now: now) {
+                verdicts.wait(passage.place, time)
+            } else {
+                late.append((passage.place, passage.order.key, records))
+            }
+        }
+        open.removeAll { verdicts.isPostponed($0.place) }
+        guard !late.isEmpty else { return [] }
+        var come: Set<Int> = []
+        do {
+            let answers = try await self.store.earlyChanges.keep(
+                late.map { ($0.key, $0.records.compactMap { EarlyRecord($0).kept }) })
+            for (order, answer) in zip(late, answers) {
+                switch answer {
+                case .kept: break
+                case .orderExists: come.insert(order.place)
+                case .refused(let message):
+                    self.logger.warning(
+                        "changes of an order that is not there are dead letters alone and will not be applied with it",
+                        metadata: ["order": "\(order.key)", "error": "\(message)"])
+                }
+            }
+        } catch {
+            verdicts.postpone(late.map(\.place), "\(error)")
+        }
+        open.removeAll { verdicts.isPostponed($0.place) || come.contains($0.place) }
+        return come
+    }
+
+    /// Notes beside letters that their changes are applied with the order that is about to be written.
+    func note(_ open: [Passage], _ verdicts: inout Verdicts) async {
+        let applied = open.filter { !$0.order.kept.isEmpty && $0.work.state != nil }
+        guard !applied.isEmpty else { return }
+        var notes: [(place: Int, message: KafkaMessage)] = []
+        for passage in applied {
+            for ((record, _), outcome) in zip(passage.order.changes, passage.work.outcomes)
+            where passage.order.kept.contains(DeadLetter.origin(of: record)) {
+                // Its letter is still one, now for another reason.
+                if case .refused(let fault) = outcome {
+                    self.logger.warning(
+                        "a dead letter cannot be applied with its order",
+                        metadata: ["origin": "\(DeadLetter.origin(of: record))", "reason": "\(fault.reason)"])
+                    continue
+                }
+                let letter = Letter(
+                    record: record, code: ChangeFault.Code.unknownOrder.rawValue, reason: "",
+                    origin: DeadLetter.origin(of: record))
+                var message = letter.note(self.topics)
+                // By the key, as the letter's.
+                message.partition = nil
+                notes.append((passage.place, message))
+            }
+        }
+        for (note, outcome) in zip(notes, await self.producer.produce(notes.map(\.message))) {
+            guard case .failure(let error) = outcome else { continue }
+            verdicts.postpone(note.place, "publishing a note beside a dead letter: \(error.message)")
+        }
+    }
+
+    /// Forgets what was kept of orders that are there now, or that were removed before they were.
+    func forgetLetters(of open: [Passage]) async {
+        let over = open.filter { !$0.order.kept.isEmpty && ($0.work.state != nil || $0.lastRemoval != nil) }
+        guard !over.isEmpty else { return }
+        for passage in over where passage.work.state != nil {
+            self.metrics.earlyApplied.increment(
+                by: passage.work.outcomes.prefix(passage.order.letters).count { $0 == .applied || $0 == .unchanged })
+        }
+        do {
+            try await self.store.earlyChanges.forget(
+                over.map { ($0.order.key, Array($0.order.kept)) })
+        } catch {
+            // They end by themselves, and their positions keep them from being applied again.
+            self.logger.warning("early changes are still kept", metadata: ["error": "\(error)"])
+        }
+    }
+}
+
+extension ChangeBatch.Order {
+    /// The same as it came from Kafka.
+    var withoutLetters: ChangeBatch.Order {
+        guard !self.kept.isEmpty else { return self }
+        var order = self
+        order.changes.removeFirst(self.letters)
+        order.letters = 0
+        order.kept = []
+        return order
+    }
+}
+
+extension ChangePosition {
+    /// The order of letters: that of their partition.
+    fileprivate func isBefore(_ other: ChangePosition) -> Bool {
+        (self.partition, self.offset) < (other.partition, other.offset)
+    }
+}
+
+extension KeyedWork.Outcome {
+    var isWaiting: Bool {
+        if case .awaits = self { true } else { false }
+    }
+}
+
+extension ChangeProcessor.Passage {
+    /// The changes that cannot be applied and have no letter yet.
+    var refused: [ChangeBatch.Refused] {
+        zip(self.order.changes, self.work.outcomes).dropFirst(self.order.letters).compactMap { change, outcome in
+            guard case .refused(let fault) = outcome else { return nil }
+            return ChangeBatch.Refused(place: self.place, record: change.record, fault: fault)
+        }
+    }
+
+    /// The place of the last removal among the changes.
+    var lastRemoval: Int? {
+        self.order.changes.lastIndex { if case .removed = $0.change.kind { true } else { false } }
+    }
+
+    /// Updates of an order that was never there, but for those that a removal followed.
+    var early: [KafkaRecord] {
+        guard self.work.stored == nil, self.work.state == nil else { return [] }
+        let first = max(self.order.letters, self.lastRemoval ?? 0)
+        return zip(self.order.changes, self.work.outcomes).dropFirst(first).compactMap { item, outcome in
+            guard case .refused(let fault) = outcome, fault.code == .unknownOrder else { return nil }
+            return item.record
+        }
+    }
+}

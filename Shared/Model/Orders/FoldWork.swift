@@ -1,0 +1,61 @@
+/// The order between two changes of a fold.
+struct FoldWork {
+    /// A change with its place among the outcomes.
+    struct Item {
+        let index: Int
+        let change: OrderChange
+        /// When it was written.
+        let epochMilliseconds: Int64
+    }
+
+    /// Nil for an order that does not exist: never seen, or removed.
+    var document: OrderDocument?
+    /// Survives a removal, so that devices that hold it can fetch the order when it comes back.
+    var token: AuthenticationToken?
+    var positions: AppliedPositions
+    var recent: RecentChanges
+    /// As of `OrderState`.
+    var contributions: Contributions?
+    let modified: Int64?
+    /// One for each change.
+    var outcomes: [ChangeOutcome] = []
+    /// Changes of an order that was never there, in the order in which they came.
+    var early: [Item] = []
+    /// Whether a change was applied.
+    var isTouched = false
+    /// A new version is to be made, whatever changed.
+    var isRenewed = false
+    var isAnnounced = false
+    /// Something happened that devices are to be told of.
+    var isLoud = false
+    /// Elements that the contributions do not show yet.
+    var withheld: [String] = []
+
+    /// True if the document is made of contributions.
+    var isMerged: Bool { self.contributions?.isEmpty == false }
+
+    init(_ state: OrderState?) {
+        self.document = state.flatMap { $0.isRemoved ? nil : $0.document }
+        self.token = state?.token
+        self.positions = state?.positions ?? AppliedPositions()
+        self.recent = state?.recent ?? RecentChanges()
+        self.contributions = state?.contributions
+        self.modified = state?.modifiedEpochSeconds
+    }
+
+    /// Why a change is passed over, if it is.
+    func skip(_ change: OrderChange) -> ChangeOutcome.Skip? {
+        if self.recent.contains(source: change.source, id: change.id) { return .duplicate }
+        guard let sequence = change.sequence else { return nil }
+        return self.positions.isOutOfSequence(source: change.source, sequence: sequence) ? .outOfSequence : nil
+    }
+
+    /// A change was applied.
+    mutating func note(_ item: Item, isChanged: Bool) {
+        let change = item.change
+        if let sequence = change.sequence { self.positions.apply(source: change.source, sequence: sequence) }
+        self.recent.append(source: change.source, id: change.id)
+        if isChanged, !change.isSilent { self.isLoud = true }
+        self.outcomes[item.index] = isChanged ? .applied : .unchanged
+    }
+}

@@ -1,0 +1,191 @@
+/// Orders that several sources write.
+extension OrderFold {
+    /// Makes a change to the part of its source.
+    ///
+    /// - Returns: whether the document or the token is another one now.
+    func contribute(_ item: FoldWork.Item, to work: inout FoldWork, _ now: Int64) throws(ChangeFault) -> Bool {
+        let key = item.change.key
+        var parts =
+            work.document.map { work.isMerged ? work.contributions ?? .init() : Contributions(before: $0) } ?? .init()
+        let given = try self.merge(item, into: &parts)
+        let token = given ?? work.token ?? self.deriveToken(key)
+        let (document, withheld) = parts.composed()
+        let violations = self.violations(in: parts, document, key, token, work.modified, now)
+        guard violations.isEmpty else {
+            if work.document == nil, violations.allSatisfy(\.isMissing) {
+                throw Self.unknownOrder(key, lacks: violations)
+            }
+            throw Self.fault(violations)
+        }
+        let isChanged = work.document != document || work.token != token
+        work.take(parts, document, token, withheld)
+        return isChanged
+    }
+
+    /// Keeps a change of an order that was never there, and makes an order of what came so far if that is valid.
+    ///
+    /// Whatever comes first, the order is there as soon as all that was merged makes a valid one together.
+    func await(_ item: FoldWork.Item, _ work: inout FoldWork, _ now: Int64) {
+        let change = item.change
+        if work.early.contains(where: { $0.change.source == change.source && $0.change.id == change.id }) {
+            work.outcomes[item.index] = .skipped(.duplicate)
+            return
+        }
+        work.outcomes[item.index] = .refused(Self.unknownOrder(change.key))
+        work.early.append(item)
+        guard case .merged = change.kind else { return }
+        do throws(ChangeFault) {
+            let (parts, token) = try self.parts(of: work.early.filter(\.isMerged), change.key)
+            let (document, withheld) = parts.composed()
+            let violations = self.violations(in: parts, document, change.key, token, nil, now)
+            if violations.isEmpty {
+                self.create(&work, parts, document, token, withheld, now)
+                return
+            }
+            guard violations.allSatisfy(\.isMissing) else { throw Self.fault(violations) }
+            let fault = Self.unknownOrder(change.key, lacks: violations)
+            for item in work.early { work.outcomes[item.index] = .refused(fault) }
+        } catch {
+            // What came before it was in order so far.
+            work.early.removeLast()
+            work.outcomes[item.index] = .refused(error)
+        }
+    }
+
+    /// Makes the order of what was merged, with all that came early.
+    private func create(
+        _ work: inout FoldWork, _ parts: Contributions, _ document: OrderDocument, _ token: AuthenticationToken,
+        _ withheld: [String], _ now: Int64
+    ) {
+        let early = work.early
+        let key = early[0].change.key
+        work.early = []
+        let contributing = early.filter(\.contributes)
+        // In the order in which each source sent them.
+        if let all = try? self.parts(of: contributing, key) {
+            let (document, withheld) = all.parts.composed()
+            if self.violations(in: all.parts, document, key, all.token, nil, now).isEmpty {
+                work.take(all.parts, document, all.token, withheld)
+                for item in contributing { work.note(item, isChanged: true) }
+                for item in early where !item.contributes { self.take(item, &work, now) }
+                return
+            }
+        }
+        work.take(parts, document, token, withheld)
+        for item in early where item.isMerged { work.note(item, isChanged: true) }
+        for item in early where !item.isMerged { self.take(item, &work, now) }
+    }
+
+    /// Applies what came before an order was there, but for what its own source has overtaken.
+    func takeEarly(_ work: inout FoldWork, after source: String, _ now: Int64) {
+        let early = work.early
+        work.early = []
+        for item in early {
+            if item.change.source == source {
+                work.outcomes[item.index] = .skipped(.outOfSequence)
+            } else {
+                self.take(item, &work, now)
+            }
+        }
+    }
+
+    /// The parts that some changes make, and the order's token.
+    private func parts(
+        of items: [FoldWork.Item], _ key: OrderKey
+    ) throws(ChangeFault) -> (parts: Contributions, token: AuthenticationToken) {
+        var parts = Contributions()
+        var token: AuthenticationToken?
+        for item in items { token = try self.merge(item, into: &parts) ?? token }
+        return (parts, token ?? self.deriveToken(key))
+    }
+
+    /// - Returns: the token that the change brought.
+    private func merge(
+        _ item: FoldWork.Item, into parts: inout Contributions
+    ) throws(ChangeFault) -> AuthenticationToken? {
+        let (change, moment) = (item.change, item.epochMilliseconds)
+        var owned = OwnedMembers.none
+        switch change.kind {
+        case .merged(var sent, let owns):
+            let service = sent["webServiceURL"]
+            owned = OwnedMembers(takenFrom: &sent, key: change.key, rules: self.rules, isPatch: true)
+            guard owned.violations.isEmpty else { throw Self.fault(owned.violations) }
+            try self.check(owns, sent)
+            // Both null and the service are a source's word on whether the order is a static one.
+            if let service { sent["webServiceURL"] = service == .null ? .null : .string(self.rules.webServiceURL) }
+            try parts.merge(sent, of: change.source, owns: owns, at: moment)
+        case .patched(var patch):
+            owned = OwnedMembers(takenFrom: &patch, key: change.key, rules: self.rules, isPatch: true)
+            guard owned.violations.isEmpty else { throw Self.fault(owned.violations) }
+            try parts.patch(patch, of: change.source, at: moment)
+        case .fulfillmentUpdated(_, let element):
+            try parts.merge(["fulfillments": [.object(element)]], of: change.source, at: moment)
+        case .returnUpdated(_, let element):
+            try parts.merge(["returns": [.object(element)]], of: change.source, at: moment)
+        case .replaced, .removed, .announced: break
+        }
+        return owned.token
+    }
+
+    /// A claim to what no order has is a typing error, and one to what each order needs has to come with it.
+    private func check(_ owns: OwnedPaths?, _ sent: JSONObject) throws(ChangeFault) {
+        guard let owns else { return }
+        let needed = ["createdAt", "orderManagementURL", "status"] + (self.rules.merchant == nil ? ["merchant"] : [])
+        if let name = needed.first(where: { owns.paths.contains($0) && (sent[$0] ?? .null) == .null }) {
+            throw ChangeFault(
+                code: .invalidChange,
+                reason: "owns has \"\(name)\", which no order can be without, so the data must have it as well")
+        }
+        if self.rules.passUnknownMembers { return }
+        for path in owns.paths {
+            let name = path.prefix { $0 != "." }
+            guard !OrderSchema.order.members.contains(where: { $0.name == name }) else { continue }
+            throw ChangeFault(
+                code: .invalidChange,
+                reason: "owns has \"\(clipped(path))\", but an order has no member \(clipped(String(name)))")
+        }
+    }
+
+    private func violations(
+        in parts: Contributions, _ document: OrderDocument, _ key: OrderKey, _ token: AuthenticationToken,
+        _ modified: Int64?, _ now: Int64
+    ) -> [Violation] {
+        var violations = self.violations(in: document, key, token, modified, now)
+        let size = parts.leastSize
+        if size > OrderDocument.sizeLimit {
+            violations.append(
+                Violation(
+                    path: "$",
+                    message:
+                        "would have \(size) bytes from all sources, an order has at most \(OrderDocument.sizeLimit)"))
+        }
+        return violations
+    }
+}
+
+extension FoldWork {
+    /// The order is made of these parts now.
+    fileprivate mutating func take(
+        _ parts: Contributions, _ document: OrderDocument, _ token: AuthenticationToken, _ withheld: [String]
+    ) {
+        self.contributions = parts
+        self.document = document
+        self.token = token
+        self.withheld = withheld
+        self.isTouched = true
+    }
+}
+
+extension FoldWork.Item {
+    fileprivate var isMerged: Bool {
+        if case .merged = self.change.kind { true } else { false }
+    }
+
+    /// It makes a part of an order.
+    fileprivate var contributes: Bool {
+        switch self.change.kind {
+        case .merged, .patched, .fulfillmentUpdated, .returnUpdated: true
+        case .replaced, .removed, .announced: false
+        }
+    }
+}

@@ -1,0 +1,59 @@
+/// Members that one source alone writes, as it claims them: `payment`, `fulfillments.status`.
+///
+/// A path leads through members of objects and through all elements of an array.
+public struct OwnedPaths: Hashable, Sendable {
+    /// Sorted, each once.
+    public let paths: [String]
+
+    public init() { self.paths = [] }
+
+    /// Most paths of a source.
+    public static let limit = 64
+    /// Longest path, in bytes.
+    public static let lengthLimit = 200
+
+    /// - Throws: `ChangeFault` with code `.invalidChange`.
+    /// - Parameter path: of the texts, for messages.
+    public init(_ texts: [String], path: String) throws(ChangeFault) {
+        guard texts.count <= Self.limit else {
+            throw ChangeFault(
+                code: .invalidChange, reason: "\(path) has \(texts.count) names, it may have \(Self.limit)")
+        }
+        for text in texts where !Self.isPath(text) {
+            throw ChangeFault(
+                code: .invalidChange,
+                reason: "\(path) has \"\(clipped(text))\", it must name members like \"payment\" or "
+                    + "\"fulfillments.status\", of at most \(Self.lengthLimit) bytes")
+        }
+        self.paths = Set(texts).sorted()
+    }
+
+    private static func isPath(_ text: String) -> Bool {
+        guard text.utf8.count <= Self.lengthLimit else { return false }
+        return text.split(separator: ".", omittingEmptySubsequences: false).allSatisfy { name in
+            !name.isEmpty && name.utf8.allSatisfy { $0 > 0x20 && $0 != 0x7F && $0 != UInt8(ascii: ",") }
+        }
+    }
+
+    /// What is owned, member by member.
+    struct Claim {
+        var isOwned = false
+        var members: [String: Claim] = [:]
+    }
+
+    var claim: Claim {
+        var claim = Claim()
+        for path in self.paths { claim.add(path.split(separator: ".")[...]) }
+        return claim
+    }
+}
+
+extension OwnedPaths.Claim {
+    fileprivate mutating func add(_ path: ArraySlice<Substring>) {
+        guard let name = path.first else {
+            self.isOwned = true
+            return
+        }
+        self.members[String(name), default: .init()].add(path.dropFirst())
+    }
+}

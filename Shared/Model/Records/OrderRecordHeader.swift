@@ -1,0 +1,5 @@
+/// Headers of `waybill.orders`.
+public enum OrderRecordHeader {
+    /// Of a version that no device is to be told of; its value is `1`. The next version tells of it as well.
+    public static let silent = "waybill-silent"
+}

@@ -1,0 +1,198 @@
+import TestKit
+import Testing
+
+@testable import Model
+
+/// Three sources write one order, and nobody waits for anybody.
+@Suite struct SourceInterleavingTests {
+    private let fold: OrderFold
+    private let key: OrderKey
+    private let base: JSONObject
+
+    init() throws {
+        let order = try Examples.order(1)
+        self.fold = Examples.fold(try Examples.rules(order))
+        self.key = try Examples.key(order)
+        self.base = try #require(order.setting(nil, "fulfillments").setting(nil, "returns").object)
+    }
+
+    private func merged(_ data: JSONObject, owns: [String]? = nil) throws -> OrderChange.Kind {
+        .merged(data, owns: try owns.map { try OwnedPaths($0, path: "owns") })
+    }
+
+    /// The changes of each source, in their order: written at moments of their own.
+    private func changes(_ kinds: [[OrderChange.Kind]], at moments: (Int, Int) -> Int64) -> [[OrderChange]] {
+        kinds.enumerated().map { source, kinds in
+            kinds.enumerated().map { index, kind in
+                OrderChange(
+                    key: self.key, source: "/source-\(source)", id: "\(index)",
+                    epochMilliseconds: moments(source, index), kind: kind)
+            }
+        }
+    }
+
+    @Test func allInterleavingsOfSevenEventsEndInTheSameDocument() throws {
+        func element(_ identifier: String, _ members: JSONObject) -> JSON {
+            .object(members.merging(["fulfillmentIdentifier": .string(identifier)]))
+        }
+        var closed = self.base
+        closed["status"] = "completed"
+        closed["statusDescription"] = nil
+        let whole = element("f1", ["fulfillmentType": "shipping", "status": "processing", "carrier": "DHL"])
+        let changes = self.changes(
+            [
+                [
+                    try self.merged(self.base, owns: ["status", "statusDescription", "lineItems"]),
+                    try self.merged(closed, owns: ["status", "statusDescription", "lineItems"]),
+                ],
+                [
+                    try self.merged(["fulfillments": [whole]]),
+                    .fulfillmentUpdated(
+                        identifier: "f1", ["fulfillmentIdentifier": "f1", "status": "shipped", "trackingNumber": "1"]),
+                    try self.merged([
+                        "fulfillments": [element("f2", ["fulfillmentType": "shipping", "status": "open"])],
+                        "status": "cancelled", "statusDescription": "of the warehouse",
+                    ]),
+                ],
+                [
+                    try self.merged(
+                        ["fulfillments": [element("f1", ["status": "onTheWay"])]], owns: ["fulfillments.status"]),
+                    .patched(["fulfillments": [element("f1", ["status": "delivered"])], "orderNumber": "77"]),
+                ],
+            ]) { Int64($0 * 7 + $1 * 5) * 1000 }
+        let orders = Self.interleavings(changes.map(\.count))
+        #expect(orders.count == 210)
+        var documents: Set<OrderDocument> = []
+        for (number, order) in orders.enumerated() {
+            for life in 0..<3 {
+                var life = SourceLife(self.fold, changes, seed: UInt64(number * 3 + life))
+                let document = try life.run(order)
+                documents.insert(try #require(document))
+            }
+        }
+        let document = try #require(documents.first)
+        #expect(documents.count == 1)
+        let order = JSON.object(document.members)
+        #expect(order.object?["status"] == "completed" && order.object?["statusDescription"] == nil)
+        #expect(order[path: "fulfillments.0.status"] == "delivered" && order[path: "fulfillments.0.carrier"] == "DHL")
+        #expect(order[path: "fulfillments.0.trackingNumber"] == "1" && order[path: "fulfillments.1.status"] == "open")
+    }
+
+    @Test(arguments: 0..<60)
+    func whateverSourcesSendTheEndIsTheSame(_ seed: Int) throws {
+        var random = SeededGenerator(seed: UInt64(seed))
+        let counts = [Int.random(in: 1...3, using: &random), Int.random(in: 1...2, using: &random), 2]
+        var kinds = try counts.map { count in try (0..<count).map { _ in try self.made(&random) } }
+        kinds[0][0] = .merged(self.base, owns: nil)
+        let moments = kinds.map { $0.map { _ in Int64.random(in: 0..<5, using: &random) } }
+        let changes = self.changes(kinds) { moments[$0][$1] }
+        var documents: Set<OrderDocument> = []
+        for order in Self.interleavings(counts).shuffled(using: &random).prefix(12) {
+            var life = SourceLife(self.fold, changes, seed: random.next())
+            let document = try life.run(order)
+            documents.insert(try #require(document))
+        }
+        #expect(documents.count == 1, "\(documents.map { JSON.object($0.members).text })")
+    }
+
+    /// Some part of the order.
+    private func made(_ random: inout SeededGenerator) throws -> OrderChange.Kind {
+        func any(_ values: [JSON]) -> JSON { values.randomElement(using: &random) ?? .null }
+        var data: JSONObject = [:]
+        let isPatch = Int.random(in: 0...3, using: &random) == 0
+        for _ in 0..<Int.random(in: 1...4, using: &random) {
+            switch Int.random(in: 0...5, using: &random) {
+            case 0: data["status"] = any(["open", "completed", "cancelled"])
+            case 1: data["statusDescription"] = any(["a", "b", .null])
+            case 2: data["customer"] = ["givenName": any(["a", "b", .null])]
+            case 3: data["customer"] = ["familyName": any(["a", "b"]), "givenName": any(["c", "d"])]
+            default:
+                let elements = ["f1", "f2", "f3"].shuffled(using: &random).prefix(2).map { identifier in
+                    var element: JSONObject = ["fulfillmentIdentifier": .string(identifier)]
+                    if Bool.random(using: &random) { element["fulfillmentType"] = "shipping" }
+                    if Bool.random(using: &random) { element["status"] = any(["open", "shipped", "delivered"]) }
+                    if Bool.random(using: &random) { element["carrier"] = any(isPatch ? ["DHL"] : ["DHL", .null]) }
+                    return JSON.object(element)
+                }
+                data["fulfillments"] = .array(elements)
+            }
+        }
+        // The elements of a patch's array are whole values, in which null would stay.
+        if isPatch { return .patched(data) }
+        guard Bool.random(using: &random) else { return try self.merged(data) }
+        var owns = ["statusDescription", "customer", "customer.givenName", "fulfillments", "fulfillments.status"]
+            .filter { _ in Int.random(in: 0...2, using: &random) == 0 }
+        if data["status"] != nil { owns.append("status") }
+        return try self.merged(data, owns: owns)
+    }
+
+    /// All ways to take from some sources in turn, as indices of the sources.
+    static func interleavings(_ counts: [Int]) -> [[Int]] {
+        if counts.allSatisfy({ $0 == 0 }) { return [[]] }
+        return counts.indices.filter { counts[$0] > 0 }.flatMap { source in
+            var rest = counts
+            rest[source] -= 1
+            return self.interleavings(rest).map { [source] + $0 }
+        }
+    }
+}
+
+/// The life of an order: batches of any size, workers that die before or after the write, and records that come again.
+private struct SourceLife {
+    private let fold: OrderFold
+    private let changes: [[OrderChange]]
+    private var random: SeededGenerator
+    private var stored: OrderState?
+
+    init(_ fold: OrderFold, _ changes: [[OrderChange]], seed: UInt64) {
+        self.fold = fold
+        self.changes = changes
+        self.random = SeededGenerator(seed: seed)
+    }
+
+    /// - Parameter order: which source comes next.
+    /// - Returns: the document in the end.
+    mutating func run(_ order: [Int]) throws -> OrderDocument? {
+        var next = self.changes.map { _ in 0 }
+        let records = order.map { source in
+            defer { next[source] += 1 }
+            // Each source has a partition of its own.
+            let position = ChangePosition(
+                partition: Int32(source), offset: Int64(next[source]), timestampMilliseconds: 1)
+            return (position, self.changes[source][next[source]])
+        }
+        var waiting: [(ChangePosition, OrderChange)] = []
+        var index = 0
+        var crashes = 0
+        while index < records.count {
+            let end = min(records.count, index + Int.random(in: 1...3, using: &self.random))
+            // What came before the order was there waits, or is a letter: it comes again in front of the rest.
+            var batch = waiting + records[index..<end]
+            if self.stored != nil, Int.random(in: 0...4, using: &self.random) == 0 {
+                // Offsets that were not committed: some come again, each partition from an earlier place on.
+                batch = records[Int.random(in: 0..<max(1, index), using: &self.random)..<end] + []
+            }
+            let result = self.fold.fold(self.stored, changes: batch, nowEpochSeconds: Examples.now + Int64(index))
+            if crashes < 5, Int.random(in: 0...5, using: &self.random) == 0 {
+                crashes += 1
+                if Bool.random(using: &self.random) { try self.write(result) }
+                continue
+            }
+            try self.write(result)
+            waiting =
+                result.state == nil
+                ? zip(batch, result.outcomes).filter { if case .refused = $0.1 { true } else { false } }.map(\.0) : []
+            index = end
+        }
+        return self.stored?.document
+    }
+
+    /// As through Redis.
+    private mutating func write(_ result: FoldResult) throws {
+        guard let state = result.state, result.effect != .none else { return }
+        self.stored = try OrderState(
+            key: state.key, document: state.documentBytes, token: state.token.rawValue, version: state.version,
+            modifiedEpochSeconds: state.modifiedEpochSeconds, sources: state.sourcesBytes, recent: state.recentBytes,
+            contributions: state.contributionsBytes)
+    }
+}

@@ -1,0 +1,197 @@
+import CoreMetrics
+import Kafka
+import Model
+import Operations
+import Store
+import TestKit
+import Testing
+
+@testable import Packager
+
+/// Updates of orders that are not there yet.
+@Suite struct EarlyChangeTests {
+    private static func unknown(_ scene: PackagerScene, _ patience: Duration) -> UnknownOrders {
+        UnknownOrders(patience: patience, gauge: PackagerMetrics(factory: scene.metrics).unknownOrders)
+    }
+
+    private static func shipment(_ status: String) -> JSON {
+        ["fulfillmentIdentifier": "f1", "fulfillmentType": "shipping", "status": .string(status)]
+    }
+
+    private static func status(_ state: OrderState?) -> JSON? {
+        state?.document.members["fulfillments"]?.array?.first?.object?["status"]
+    }
+
+    @Test func theyWaitAndAreAppliedWithTheOrder() async throws {
+        try await PackagerScene.run { scene in
+            var log = ChangeLog()
+            var processor = try scene.processor()
+            processor.unknown = Self.unknown(scene, .seconds(60))
+            let early = [
+                log.change("fulfillment.updated", "o", Self.shipment("processing"), source: "/wms"),
+                log.change("fulfillment.updated", "o", Self.shipment("shipped"), source: "/wms"),
+            ]
+            let other = log.change("order.replaced", "other", ChangeLog.document())
+            let outcomes = await processor.process(KeyedWork.each(of: early + [other]))
+            guard case .awaits(let time)? = outcomes.first else {
+                Issue.record("\(outcomes)")
+                return
+            }
+            #expect(time <= .seconds(60) && time > .seconds(50))
+            #expect(outcomes.last == .done, "others go on")
+            #expect(try await scene.state("other") != nil)
+            #expect(try await scene.count(scene.topics.deadLetters) == 0)
+            let order = log.change("order.replaced", "o", ChangeLog.document())
+            try await processor.process(early + [order])
+            #expect(Self.status(try await scene.state("o")) == "shipped")
+            #expect(try await scene.state("o")?.version == 1)
+            #expect(try await scene.count(scene.topics.deadLetters) == 0)
+        }
+    }
+
+    @Test func afterTheirTimeTheyAreLettersThatAreAppliedWhenTheOrderComes() async throws {
+        try await PackagerScene.run { scene in
+            var log = ChangeLog()
+            let processor = try scene.processor()
+            let first = log.change("fulfillment.updated", "o", Self.shipment("processing"), source: "/wms")
+            let second = log.change("fulfillment.updated", "o", Self.shipment("shipped"), source: "/wms")
+            try await processor.process([first])
+            try await processor.process([second])
+            // A worker that died before its commit does it again.
+            try await scene.processor().process([second])
+            let letters = try await scene.read(scene.topics.deadLetters, 3)
+            #expect(letters.allSatisfy { $0.header(DeadLetterHeader.error) == "unknown-order" })
+            try await processor.process([log.change("order.replaced", "o", ChangeLog.document())])
+            let state = try #require(try await scene.state("o"))
+            #expect(Self.status(state) == "shipped" && state.version == 1)
+            #expect(scene.counter("waybill_early_changes_applied_total") == 2)
+            // The letters are known to be done.
+            var ledger = LetterLedger(LetterFilter())
+            for record in try await scene.read(scene.topics.deadLetters, 5) { ledger.take(Letter.read(record)) }
+            #expect(ledger.entries.count == 2 && ledger.entries.allSatisfy { ledger.isReplayed($0) })
+            // Once: neither the change itself nor what was kept does anything any more.
+            let later = log.change("fulfillment.updated", "o", Self.shipment("delivered"), source: "/wms")
+            try await processor.process([later])
+            try await processor.process([first, second])
+            #expect(Self.status(try await scene.state("o")) == "delivered")
+            #expect(try await scene.count(scene.topics.deadLetters) == 5)
+            let kept = try await OrderStore(redis: scene.redis).earlyChanges.read([state.key])
+            #expect(kept == [[]])
+        }
+    }
+
+    @Test func aWorkerThatDiesBesideTheWriteAppliesThemAgainOrNotAtAll() async throws {
+        try await PackagerScene.run { scene in
+            var log = ChangeLog()
+            let processor = try scene.processor()
+            let early = log.change("order.patched", "o", ["statusDescription": "early"], source: "/wms")
+            try await processor.process([early])
+            let order = log.change("order.replaced", "o", ChangeLog.document())
+            try await processor.process([order])
+            let state = try #require(try await scene.state("o"))
+            #expect(state.document.members["statusDescription"] == "early")
+            // As if what was kept had not been forgotten: the order is removed and comes again.
+            let store = OrderStore(redis: scene.redis)
+            try await processor.process([order])
+            #expect(try await scene.state("o")?.version == 1)
+            let record = try #require(EarlyRecord(early).kept)
+            #expect(try await store.earlyChanges.keep([(state.key, [record])]) == [.orderExists])
+        }
+    }
+
+    @Test func whatWasRemovedBeforeTheOrderCameIsNotApplied() async throws {
+        try await PackagerScene.run { scene in
+            var log = ChangeLog()
+            let processor = try scene.processor()
+            let early = log.change("order.patched", "o", ["statusDescription": "early"], source: "/wms")
+            try await processor.process([early])
+            try await processor.process([log.change("order.removed", "o", nil)])
+            try await processor.process([log.change("order.replaced", "o", ChangeLog.document())])
+            #expect(try await scene.state("o")?.document.members["statusDescription"] == nil)
+        }
+    }
+
+    @Test func mergedPartsThatWereLettersMakeTheOrderWithTheLastOne() async throws {
+        try await PackagerScene.run { scene in
+            var log = ChangeLog()
+            let processor = try scene.processor()
+            try await processor.process([log.change("order.merged", "o", ["status": "completed"], source: "/status")])
+            var head = try #require(ChangeLog.document().object)
+            head["status"] = nil
+            try await processor.process([log.change("order.merged", "o", .object(head))])
+            let state = try #require(try await scene.state("o"))
+            #expect(state.document.members["status"] == "completed" && state.contributions?.isEmpty == false)
+        }
+    }
+
+    @Test func whatIsKeptIsBounded() async throws {
+        try await PackagerScene.run { scene in
+            let early = EarlyChanges(redis: scene.redis)
+            let key = try ChangeLog.key("o")
+            let many = (0..<EarlyChanges.limit).map { EarlyChanges.Kept(place: "t/0/\($0)", bytes: [1]) }
+            #expect(try await early.keep([(key, many)]) == [.kept])
+            #expect(try await early.keep([(key, many)]) == [.kept], "again is the same")
+            let more = EarlyChanges.Kept(place: "t/0/99", bytes: [1])
+            guard case .refused? = try await early.keep([(key, [more])]).first else {
+                Issue.record("one more was kept")
+                return
+            }
+            var log = ChangeLog()
+            let large = log.change(
+                "order.patched", "o", ["orderNumber": .string(String(repeating: "x", count: 60_000))])
+            #expect(EarlyRecord(large).kept == nil)
+            let plain = log.change("order.patched", "o", ["orderNumber": "1"])
+            let kept = try #require(EarlyRecord(plain).kept)
+            #expect(EarlyRecord(kept, of: key)?.record.value == plain.value)
+            #expect(EarlyRecord(EarlyChanges.Kept(place: "t/0", bytes: kept.bytes), of: key) == nil)
+        }
+    }
+
+    @Test func whoFindsNoRoomDoesNotWait() {
+        let gauge = PackagerMetrics(factory: NOOPMetricsHandler.instance).unknownOrders
+        let now = ContinuousClock.now
+        let unknown = UnknownOrders(patience: .seconds(60), gauge: gauge)
+        func key(_ number: Int) -> [UInt8] { Array("\(number)".utf8) }
+        for number in 0..<UnknownOrders.keyLimit {
+            #expect(unknown.wait(key(number), bytes: 10, now: now) == .seconds(60))
+        }
+        #expect(unknown.wait(key(-1), bytes: 10, now: now) == nil)
+        #expect(unknown.wait(key(7), bytes: 20, now: now + .seconds(40)) == .seconds(20), "one that waits goes on")
+        #expect(unknown.wait(key(7), bytes: 20, now: now + .seconds(60)) == nil)
+        unknown.forget([key(1), key(2)])
+        #expect(unknown.wait(key(-1), bytes: UnknownOrders.byteLimit, now: now) == nil)
+        #expect(unknown.wait(key(-1), bytes: 10, now: now) == .seconds(60))
+        // Those that never came back, since their partitions left, take no room for ever.
+        #expect(unknown.wait(key(-2), bytes: 10, now: now + .seconds(200)) == .seconds(60))
+        #expect(UnknownOrders(patience: .zero, gauge: gauge).wait(key(1), bytes: 1, now: now) == nil)
+    }
+
+    @Test(.timeLimit(.minutes(3))) func theyOutliveARestartUncommitted() async throws {
+        try await Fleet.run(partitions: 1) { fleet in
+            let update: (type: String, order: String, id: String, data: JSON?) = (
+                "order.patched", "late", "1", ["statusDescription": "early"]
+            )
+            func lag() async throws -> Int64 {
+                try await fleet.admin.lag(group: Packager.group, topic: fleet.topics.orderChanges).values.reduce(0, +)
+            }
+            try await fleet.working([try fleet.member()]) {
+                try await fleet.publish([update, ("order.replaced", "a", "2", ChangeLog.document())])
+                try await eventually("the other order") {
+                    try await OrderStore(redis: fleet.redis).orders([try ChangeLog.key("a")])[0].get() != nil
+                }
+            }
+            #expect(try await lag() == 2, "nothing is committed behind what waits")
+            let next = try fleet.member()
+            try await fleet.working([next]) {
+                try await eventually("it waits") { next.metrics.gauge("waybill_unknown_orders_waiting") == 1 }
+                try await fleet.publish([
+                    ("order.merged", "late", "3", ChangeLog.document())
+                ])
+                try await fleet.settle()
+            }
+            let state = try await OrderStore(redis: fleet.redis).orders([try ChangeLog.key("late")])[0].get()?.state
+            #expect(state?.document.members["status"] == "open")
+            #expect(try await fleet.admin.endOffsets(fleet.topics.deadLetters).values.reduce(0, +) == 0)
+        }
+    }
+}

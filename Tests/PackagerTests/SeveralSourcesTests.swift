@@ -1,0 +1,67 @@
+import Kafka
+import Model
+import Packaging
+import Store
+import TestKit
+import Testing
+
+@testable import Packager
+
+/// Orders that several sources write, and what devices are told, on a real Redis and a broker.
+@Suite struct SeveralSourcesTests {
+    private static let carrier: JSON = [
+        "fulfillments": [["fulfillmentIdentifier": "f1", "fulfillmentType": "shipping", "status": "onTheWay"]]
+    ]
+
+    @Test func whatSourcesContributedOutlivesRedisAndKafka() async throws {
+        try await PackagerScene.run { scene in
+            var log = ChangeLog()
+            let processor = try scene.processor()
+            try await processor.process([log.change("order.merged", "o", ChangeLog.document())])
+            try await processor.process([log.change("order.merged", "o", Self.carrier, source: "/carrier")])
+            let state = try #require(try await scene.state("o"))
+            #expect(state.version == 2 && state.contributions?.isEmpty == false)
+            let record = try #require(try await scene.read(scene.topics.orders, 2).last)
+            let told = try OrderRecord.decode(try #require(record.value)).state(key: state.key)
+            #expect(told == state && record.headers.isEmpty)
+            // A snapshot of the first source, folded by a worker that reads what stands.
+            try await processor.process([log.change("order.merged", "o", ChangeLog.document("3"))])
+            let members = try #require(try await scene.state("o")).document.members
+            #expect(members["orderNumber"] == "3" && members["fulfillments"] == Self.carrier.object?["fulfillments"])
+            // A replacement makes it plain, and what was kept of the parts goes.
+            try await processor.process([log.change("order.replaced", "o", ChangeLog.document())])
+            let plain = try #require(try await scene.state("o"))
+            #expect(plain.contributions == nil && plain.document.members["fulfillments"] == nil)
+        }
+    }
+
+    @Test func whatDevicesAreNotToBeToldOfSaysSo() async throws {
+        try await PackagerScene.run { scene in
+            var log = ChangeLog()
+            let processor = try scene.processor()
+            try await processor.process([log.change("order.replaced", "o", ChangeLog.document())])
+            let silent = log.change("order.patched", "o", ["orderNumber": "2"], isSilent: true)
+            try await processor.process([silent])
+            try await processor.process([log.change("order.announced", "o", nil)])
+            try await processor.process([log.change("order.announced", "o", ["touch": true])])
+            // One that comes again is published again, as silently.
+            try await processor.process([silent])
+            let records = try await scene.read(scene.topics.orders, 5)
+            #expect(records.map { $0.header(OrderRecordHeader.silent) } == [nil, "1", nil, nil, "1"])
+            let versions = try records.map { try OrderRecord.decode($0.value ?? []).version }
+            #expect(versions == [1, 2, 2, 3, 3])
+            #expect(scene.counter("waybill_packages_built_total") == 3)
+        }
+    }
+
+    @Test func aStaticOrderIsServedWithItsToken() async throws {
+        try await PackagerScene.run { scene in
+            var log = ChangeLog()
+            let document = ChangeLog.document(extra: [("webServiceURL", .null)])
+            try await scene.processor().process([log.change("order.replaced", "o", document)])
+            let stored = try #require(try await scene.stored("o"))
+            #expect(stored.state.document.isStatic && !stored.entityTag.isEmpty)
+            #expect(stored.state.token == (try BrandFixture.secrets().token(for: stored.state.key)))
+        }
+    }
+}
