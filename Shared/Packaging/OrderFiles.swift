@@ -104,7 +104,7 @@ enum FilePlace: Hashable {
 
     /// True if only a picture is allowed there, which may also be a URL; receipts and labels may be PDF as well.
     ///
-    /// Source: Wallet Orders §2.6, §2.7; DESIGN §3
+    /// Source: Wallet Orders §2.6, §2.7; Design §3
     var isPicture: Bool {
         switch self {
         case .merchantLogo, .providerLightLogo, .providerDarkLogo, .image, .fulfillmentImage, .returnImage: true

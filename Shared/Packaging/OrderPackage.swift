@@ -2,7 +2,7 @@ import Cryptography
 
 /// A signed package in the spans in which it is stored and served: the archive is head, assets, tail.
 ///
-/// Source: DESIGN §7
+/// Source: Design §7
 public struct OrderPackage: Hashable, Sendable {
     /// The ZIP entries of order.json, manifest.json and signature.
     public let head: [UInt8]

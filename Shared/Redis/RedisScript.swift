@@ -21,7 +21,7 @@ public final class RedisScript: Sendable {
 public struct RedisInvocation: Sendable {
     /// The script to run.
     public let script: RedisScript
-    /// `KEYS`; all in one slot, see DESIGN.md §7.
+    /// `KEYS`; all in one slot, see Design §7.
     public let keys: [String]
     /// `ARGV`
     public let arguments: [RedisArgument]

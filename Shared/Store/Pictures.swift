@@ -6,7 +6,7 @@ public import Redis
 /// A waiting order is in Redis before the offsets of its changes are committed, and stays there until the order was
 /// packaged with the picture or the picture was given up. Bounded: `dueLimit` pictures; waiting orders are orders
 /// stored in Redis.
-/// Source: DESIGN §7
+/// Source: Design §7
 public struct Pictures: Sendable {
     /// Most pictures that are waited for at once.
     static let dueLimit: Int64 = 100_000

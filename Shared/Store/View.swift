@@ -5,7 +5,7 @@ public import Redis
 ///
 /// On a single server there is one place for these marks; in a cluster each master has one, since each may lose its
 /// part alone. The view is complete if it is so in all places.
-/// Source: DESIGN §4, last paragraph
+/// Source: Design §4.3
 public struct View: Sendable {
     /// The Redis that holds the view.
     public let redis: RedisClient

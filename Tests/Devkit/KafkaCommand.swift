@@ -14,7 +14,7 @@ struct KafkaCommand: AsyncParsableCommand {
             every connection is cut and new ones are refused, but stored records remain; SIGUSR2 starts it again.
             """)
 
-    /// Source: DESIGN.md §9
+    /// Source: Design §9
     static let defaultTopics = [
         "waybill.order-changes", "waybill.orders", "waybill.registrations", "waybill.dead-letters",
         "waybill.push-pending",

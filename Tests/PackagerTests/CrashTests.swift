@@ -4,7 +4,7 @@ import Testing
 
 @testable import Packager
 
-/// A worker that is killed between any two steps of DESIGN §4 loses nothing and leaves nothing twice.
+/// A worker that is killed between any two steps of Design §4 loses nothing and leaves nothing twice.
 @Suite struct CrashTests {
     /// Each moment, with the first changes there are and later on, in the middle of orders that stand.
     static let moments = CrashPoint.allCases.flatMap { point in

@@ -46,7 +46,7 @@ import Testing
             let brand = try folder.load()
             let package = try PackageBuilder(brand).build(
                 self.example(Self.examples[0]), signingEpochSeconds: BrandFolder.moment)
-            // DESIGN §7: about 6 kB that differ for each order.
+            // Design §7: about 6 kB that differ for each order.
             #expect(package.head.count + package.tail.count < 6000)
         }
     }

@@ -12,7 +12,7 @@ import Synchronization
 /// servers.
 /// Threads: any. Bounded: one check at a time and `ViewInquiry.limit` requests that wait for it, as long as Redis takes
 /// to answer.
-/// Source: DESIGN §4, last paragraph
+/// Source: Design §4.3
 final class ViewGuard: Sendable {
     /// The most repetitions of a check that was overtaken by a new server.
     private static let lookLimit = 3

@@ -16,7 +16,7 @@ import Kafka
 ///     WAYBILL_STALL_AT=folded          it stops itself (SIGSTOP) until somebody lets it go on (SIGCONT)
 ///     WAYBILL_STALL_AT=folded:1:5.5    the thread that came there stands still for 5.5 s, the others go on
 ///
-/// Source: DESIGN §4, steps 1 to 7
+/// Source: Design §4.1
 enum CrashPoint: CaseIterable, Sendable {
     /// Records are there, nothing was done with them.
     case batchTaken

@@ -12,7 +12,7 @@ import Synchronization
 /// Looks after the view in Redis as long as a packager runs: judges it when something happened to Redis, restores it
 /// from Kafka together with the other packagers, and keeps the tails from which that would begin.
 ///
-/// Source: DESIGN §4, last paragraph
+/// Source: Design §4.3
 final class ViewKeeper: Service {
     /// What readiness waits for.
     static let condition = "view"

@@ -1,6 +1,6 @@
 /// The headers that a record gains when it becomes a dead letter.
 ///
-/// Source: DESIGN.md §3
+/// Source: Design §3
 public enum DeadLetterHeader {
     /// `ChangeFault.Code`
     public static let error = "waybill-error"

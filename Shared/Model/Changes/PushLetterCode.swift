@@ -1,7 +1,7 @@
 /// Why a notification was given up: `waybill-error` of its dead letter.
 ///
 /// Other than `ChangeFault.Code`, such a letter does not hold a record to be put back: it tells who was not told.
-/// Source: DESIGN.md §3
+/// Source: Design §3
 public enum PushLetterCode: String, Hashable, Sendable, CaseIterable {
     /// It failed too often or for too long while others went through.
     case undeliverable = "push-undeliverable"

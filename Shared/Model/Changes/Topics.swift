@@ -1,6 +1,6 @@
 /// The names of Waybill's topics, and of the consumer groups that read them.
 ///
-/// Source: DESIGN.md §3
+/// Source: Design §3
 public struct Topics: Hashable, Sendable {
     /// The prefix of an installation that has a Kafka cluster to itself.
     public static let defaultPrefix = "waybill."

@@ -27,7 +27,7 @@ public struct AppliedPositions: Hashable, Sendable {
     /// Whether a change at this position was seen before.
     ///
     /// A lower offset with a newer timestamp is a topic that was made anew and counts from 0 again.
-    /// Source: DESIGN.md §4 step 2
+    /// Source: Design §4.1, step 2
     public func isRedelivery(_ position: ChangePosition) -> Bool {
         guard let seen = self.position(inPartition: position.partition) else { return false }
         return position.offset <= seen.offset && position.timestampMilliseconds <= seen.timestampMilliseconds

@@ -1,6 +1,6 @@
 /// What an order takes from its brand.
 ///
-/// Source: DESIGN.md §6
+/// Source: Design §6
 public struct BrandRules: Sendable {
     public var orderType: OrderTypeIdentifier
     /// The `merchant` of orders that have none.

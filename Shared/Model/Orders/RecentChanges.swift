@@ -8,7 +8,7 @@ public struct RecentChanges: Hashable, Sendable {
     /// The last applied one is last.
     private var hashes: [UInt64] = []
 
-    /// Changes that are remembered. Source: DESIGN.md §4 step 2
+    /// Changes that are remembered. Source: Design §4.1, step 2
     public static let limit = 32
 
     public init() {}

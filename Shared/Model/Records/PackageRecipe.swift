@@ -1,6 +1,6 @@
 /// What a stored package is made of besides its own parts, enough to tell whether another one would be the same.
 ///
-/// Source: DESIGN.md §3, `waybill.orders`; §7
+/// Source: Design §3, `waybill.orders`; §7
 public struct PackageRecipe: Hashable, Sendable {
     /// Digests of the ZIP entries, 64 lower-case hexadecimal digits each, in the order of the archive.
     public var assets: [String]

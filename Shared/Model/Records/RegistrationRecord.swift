@@ -1,7 +1,7 @@
 /// The value of `waybill.registrations`: where a device wants to hear of an order. The key says which device and order.
 ///
 /// A registration that ended is a tombstone (null value) there and has no record.
-/// Source: DESIGN.md §3
+/// Source: Design §3
 public struct RegistrationRecord: Hashable, Sendable {
     public var pushToken: PushToken
     /// A later registration survives when APNs retires the token as of an earlier moment (Wallet Orders §4.6).

@@ -17,7 +17,7 @@ public struct SettingsError: Error, CustomStringConvertible, Sendable {
 
 /// Reads configuration and records the effective values, so that they can be shown.
 ///
-/// Order: environment, then the file, then the default. Source: DESIGN §8
+/// Order: environment, then the file, then the default. Source: Design §8
 public final class Settings {
     private let reader: ConfigReader
     /// True if the configuration is only checked; errors that a service could live with are then reported too.

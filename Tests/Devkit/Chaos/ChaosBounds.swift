@@ -1,6 +1,6 @@
 /// The capacity of librdkafka's own broker, which silently drops the oldest records beyond it.
 ///
-/// A run that exceeded it would look for records that no longer exist. Source: DESIGN §9; rdkafka_mock.c at v2.0.2: 5
+/// A run that exceeded it would look for records that no longer exist. Source: Design §9; rdkafka_mock.c at v2.0.2: 5
 /// MiB per partition
 struct ChaosBounds: Hashable, Sendable {
     /// Bytes per partition.

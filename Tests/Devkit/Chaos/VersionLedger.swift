@@ -4,7 +4,7 @@ import Model
 /// `waybill.orders` as a compacting broker would keep it, and the checks on the history of its versions.
 ///
 /// A version may be published twice, by a process that died before the commit and by its successor, but then with the
-/// same content, and a higher version is always later by `updatedAt`. Source: DESIGN §4
+/// same content, and a higher version is always later by `updatedAt`. Source: Design §4
 struct VersionLedger {
     /// The current state of an order: its last record; no record after a tombstone.
     struct Entry {

@@ -6,7 +6,7 @@ struct BrokenRecord: Sendable {
     let kind: BrokenChange
     let message: KafkaMessage
 
-    /// The packager accepts changes of up to 1 MiB; larger ones may omit their value. Source: DESIGN §3
+    /// The packager accepts changes of up to 1 MiB; larger ones may omit their value. Source: Design §3
     private static let valueLimit = 1 << 20
 
     /// The differences from the expected letter: the code, a reason that says where to look, and the original record.

@@ -1,7 +1,7 @@
 import Kafka
 import Model
 
-/// The addresses of a stack, as `compose/stack` writes them to `stack.env`. Source: DESIGN §9
+/// The addresses of a stack, as `compose/stack` writes them to `stack.env`. Source: Design §9
 struct StackEnvironment: Sendable {
     let gateway: String
     let kafka: String

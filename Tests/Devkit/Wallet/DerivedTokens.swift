@@ -4,7 +4,7 @@ import Model
 
 /// Authentication tokens as any upstream system computes them at checkout, from the first secret of the file.
 ///
-/// Source: DESIGN.md §5: the first 32 hexadecimal digits of HMAC-SHA256(secret, "<type>/<id>")
+/// Source: Design §5: the first 32 hexadecimal digits of HMAC-SHA256(secret, "<type>/<id>")
 struct DerivedTokens: Sendable {
     private let secret: [UInt8]
 
