@@ -13,8 +13,8 @@ import Store
 /// - `WAYBILL_DEVICE_LOGS` (`on` or `off`, default `off`): logs the messages of devices.
 struct GatewaySettings {
     let listen: ListenAddress
-    let secrets: TokenSecrets
     let brands: BrandLibrary
+    let tokens: TokenAuthority
     /// The path of the web service URL without a slash at its end; empty if it has none.
     let basePath: String
     /// Most devices of one order.
@@ -30,9 +30,9 @@ struct GatewaySettings {
     /// - Throws: `SettingsError` naming key and value.
     init(_ settings: Settings, common: CommonSettings) throws(SettingsError) {
         self.listen = try settings.address(.listen, default: "127.0.0.1:8080")
-        self.secrets = try settings.tokenSecrets()
         let url = try settings.webServiceURL()
         self.brands = try settings.brands(in: common.brands, webServiceURL: url)
+        self.tokens = try settings.tokens(self.brands)
         self.basePath = Self.path(of: url)
         self.deviceLimit = try settings.integer(
             .devicesPerOrder, default: Registrations.deviceLimit, in: Registrations.deviceLimits)

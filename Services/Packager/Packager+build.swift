@@ -38,7 +38,7 @@ extension Packager {
         let producer = try KafkaProducer(
             environment.producing(within: common.shutdownLimit / 2),
             topics: [common.topics.orders, common.topics.deadLetters])
-        let workshops = Workshops(settings.brands.brands, secrets: settings.secrets)
+        let workshops = Workshops(settings.brands.brands, tokens: settings.tokens)
         let wakes = ViewKeeper.Wakes()
         let view = View(redis: redis)
         let watch = ViewWatch(view) { wakes.wake() }
@@ -78,7 +78,9 @@ extension Packager {
             await producer.close()
             await redis.close()
         }
-        let reloader = BrandReloader(settings.brands, environment: environment) { workshops.update($0) }
+        let reloader = BrandReloader(settings.brands, tokens: settings.tokens, environment: environment) {
+            workshops.update($0)
+        }
         let keeper = try Self.keeper(view, wakes, awaited, store, shelf, workshops, settings.brands, environment)
         // Stopped in reverse: the worker closes what it shares with the others.
         let sweeper = AssetSweeper(

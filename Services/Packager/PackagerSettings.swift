@@ -15,16 +15,16 @@ import Packaging
 /// - `WAYBILL_UNKNOWN_ORDER_SECONDS` (0 to 600, default 60): how long an update of an order that is not there yet
 ///   waits for it.
 struct PackagerSettings {
-    let secrets: TokenSecrets
     let brands: BrandLibrary
+    let tokens: TokenAuthority
     let pictures: FetcherConfiguration
     /// How long an update of an order that is not there yet waits for it.
     let unknownOrderPatience: Duration
 
     /// - Throws: `SettingsError` naming key and value.
     init(_ settings: Settings, common: CommonSettings) throws(SettingsError) {
-        self.secrets = try settings.tokenSecrets()
         self.brands = try settings.brands(in: common.brands, webServiceURL: try settings.webServiceURL())
+        self.tokens = try settings.tokens(self.brands)
         self.pictures = try Self.pictures(settings)
         self.unknownOrderPatience = .seconds(try settings.integer(.unknownOrderSeconds, default: 60, in: 0...600))
     }

@@ -11,12 +11,12 @@ final class Workshops: Sendable {
         let workshop: OrderWorkshop
     }
 
-    private let secrets: TokenSecrets
+    private let tokens: TokenAuthority
     private let kept: Mutex<[OrderTypeIdentifier: Kept]>
 
-    init(_ brands: Brands, secrets: TokenSecrets) {
-        self.secrets = secrets
-        self.kept = Mutex(Self.make(brands, [:], secrets))
+    init(_ brands: Brands, tokens: TokenAuthority) {
+        self.tokens = tokens
+        self.kept = Mutex(Self.make(brands, [:], tokens))
     }
 
     /// The workshops as they are now.
@@ -28,12 +28,12 @@ final class Workshops: Sendable {
     /// Follows the brands; a workshop whose brand stayed stays too, with what it remembers.
     func update(_ brands: Brands) {
         let old = self.kept.withLock { $0 }
-        let new = Self.make(brands, old, self.secrets)
+        let new = Self.make(brands, old, self.tokens)
         self.kept.withLock { $0 = new }
     }
 
     private static func make(
-        _ brands: Brands, _ old: [OrderTypeIdentifier: Kept], _ secrets: TokenSecrets
+        _ brands: Brands, _ old: [OrderTypeIdentifier: Kept], _ tokens: TokenAuthority
     ) -> [OrderTypeIdentifier: Kept] {
         var new: [OrderTypeIdentifier: Kept] = [:]
         for type in brands.orderTypes {
@@ -41,7 +41,7 @@ final class Workshops: Sendable {
             if let kept = old[type], kept.brand.isSameLoading(as: brand) {
                 new[type] = kept
             } else {
-                new[type] = Kept(brand: brand, workshop: OrderWorkshop(brand, secrets: secrets))
+                new[type] = Kept(brand: brand, workshop: OrderWorkshop(brand, tokens: tokens))
             }
         }
         return new

@@ -48,7 +48,17 @@ extension Brand {
             push: try Self.push(file, files, chain: certificate + Array("\n".utf8) + issuer, key: key),
             pushOptions: file.pushOptions,
             assets: try files.assets(),
-            pictureHosts: file.pictureHosts)
+            pictureHosts: file.pictureHosts,
+            tokenSecrets: try file.tokenSecrets.map { name throws(BrandError) in try Self.tokenSecrets(name, files) })
+    }
+
+    static func tokenSecrets(_ name: String, _ files: BrandDirectory) throws(BrandError) -> TokenSecrets {
+        let content = try files.file(name)
+        do {
+            return try TokenSecrets(file: content)
+        } catch {
+            throw BrandError(.configuration, "\(files.path)/\(name): \(error.message)")
+        }
     }
 
     private static func push(

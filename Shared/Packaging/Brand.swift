@@ -19,6 +19,8 @@ public struct Brand: Sendable {
     public let assets: [String: Asset]
     /// The hosts that pictures named by URL in orders may come from.
     public let pictureHosts: PictureHosts
+    /// The secrets that its tokens and links are made with; nil if it shares them with other brands.
+    public let tokenSecrets: TokenSecrets?
 
     /// Identifies the certificates that are inside each signature: 32 hexadecimal digits.
     public var signer: String {
@@ -49,7 +51,7 @@ public struct Brands: Sendable {
     private let indices: [OrderTypeIdentifier: Int]
 
     /// - Parameter brands: each order type once.
-    init(_ brands: [Brand]) {
+    public init(_ brands: [Brand]) {
         self.brands = brands.sorted { precedes($0.orderType.rawValue, $1.orderType.rawValue) }
         self.indices = Dictionary(
             self.brands.enumerated().map { ($1.orderType, $0) }, uniquingKeysWith: { first, _ in first })

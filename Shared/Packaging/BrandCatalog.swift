@@ -17,6 +17,8 @@ struct BrandCatalog {
         /// The fingerprint at the last scan.
         var seen: BrandFingerprint?
         var isMissing = false
+        /// What brand.json says while there is no brand.
+        var declaration: BrandFile.Declaration?
     }
 
     /// The seconds after a failure when a brand is retried though its files look the same.
@@ -31,6 +33,15 @@ struct BrandCatalog {
     /// The present failures, sorted by folder.
     var failures: [BrandFailure] {
         self.entries.sorted { precedes($0.key, $1.key) }.compactMap(\.value.failure)
+    }
+
+    /// The secrets of brands that never loaded and have their own.
+    var declaredSecrets: [OrderTypeIdentifier: TokenSecrets] {
+        var secrets: [OrderTypeIdentifier: TokenSecrets] = [:]
+        for entry in self.entries.values where entry.brand == nil {
+            if let declaration = entry.declaration { secrets[declaration.orderType] = declaration.tokenSecrets }
+        }
+        return secrets
     }
 
     /// Processes the result of a scan.
@@ -78,14 +89,15 @@ struct BrandCatalog {
     /// - Parameters:
     ///   - before: the folder's fingerprint before it was read; `after`: that after the reading. If they differ, the
     ///     content may be a mixture of both, and is discarded.
-    ///   - declared: the order type named by brand.json, if the rest cannot be used.
+    ///   - declaration: the part of brand.json that counts if the rest cannot be used.
     mutating func take(
         _ result: Result<Brand, BrandError>, of folder: String, before: BrandFingerprint, after: BrandFingerprint,
-        declared: OrderTypeIdentifier?, nowEpochSeconds now: Int64
+        declaration: BrandFile.Declaration?, nowEpochSeconds now: Int64
     ) -> [BrandEvent] {
         guard var entry = self.entries[folder], before == after else { return [] }
         defer { self.entries[folder] = entry }
         entry.attempt = (before, now)
+        entry.declaration = declaration
         let old = entry.brand
         let error: BrandError
         switch result {
@@ -103,7 +115,7 @@ struct BrandCatalog {
         case .failure(let failure): error = failure
         }
         let failure = BrandFailure(
-            folder: folder, orderType: old?.orderType ?? declared, error: error, isKept: old != nil)
+            folder: folder, orderType: old?.orderType ?? declaration?.orderType, error: error, isKept: old != nil)
         defer { entry.failure = failure }
         return entry.failure == failure ? [] : [.failed(failure)]
     }

@@ -19,6 +19,11 @@ struct BrandDirectory {
         try Self.read("\(self.path)/\(name)", limit: Self.configurationSizeLimit)
     }
 
+    /// The content of a file of secrets, wherever it is.
+    static func secrets(_ path: String) throws(BrandError) -> [UInt8] {
+        try Self.read(path, limit: Self.configurationSizeLimit)
+    }
+
     /// All files below `assets`, by their path relative to it; none if there is no such folder.
     ///
     /// Dot files are skipped: editors and file managers leave them behind. Links are followed as long as they stay in

@@ -6,6 +6,8 @@ struct BrandFile {
     let certificate: String
     let key: String
     let intermediate: String
+    /// Nil for a brand that shares its secrets with others.
+    let tokenSecrets: String?
     let push: Push
     let pushOptions: PushOptions
     let merchant: JSONObject?
@@ -29,6 +31,7 @@ struct BrandFile {
         self.certificate = try root.file("certificate")
         self.key = try root.file("key")
         self.intermediate = try root.file("intermediate")
+        self.tokenSecrets = try root.optionalFile("tokenSecrets")
         var push = try root.members("push")
         self.push = try Self.push(&push)
         self.pushOptions = try Self.pushOptions(&push)
@@ -83,11 +86,22 @@ struct BrandFile {
         }
     }
 
-    /// The order type that a folder's brand.json names, nil if it cannot be read that far.
-    static func declaredOrderType(in folder: String) -> OrderTypeIdentifier? {
-        guard let bytes = try? BrandDirectory(path: folder).file("brand.json"),
-            let name = try? JSON(parsing: bytes).object?["orderTypeIdentifier"]?.string
+    /// What a folder's brand.json names though the brand may not load; nil if it cannot be read that far.
+    ///
+    /// Its secrets are ones that nobody has if they cannot be read: shared ones would be another brand's.
+    static func declaration(in folder: String) -> Declaration? {
+        let files = BrandDirectory(path: folder)
+        guard let bytes = try? files.file("brand.json"), let object = try? JSON(parsing: bytes).object,
+            let name = object["orderTypeIdentifier"]?.string, let type = try? OrderTypeIdentifier(name)
         else { return nil }
-        return try? OrderTypeIdentifier(name)
+        guard object["tokenSecrets"] != nil else { return Declaration(orderType: type, tokenSecrets: nil) }
+        let own = (try? BrandFile(bytes))?.tokenSecrets.flatMap { try? Brand.tokenSecrets($0, files) }
+        return Declaration(orderType: type, tokenSecrets: own ?? .unknown)
+    }
+
+    /// The part of a brand.json that counts while its brand cannot be loaded.
+    struct Declaration {
+        let orderType: OrderTypeIdentifier
+        let tokenSecrets: TokenSecrets?
     }
 }

@@ -10,6 +10,8 @@ public final class BrandLibrary: Sendable {
         var brands: Brands
         /// Order types whose brand was never loaded here, though its brand.json names them.
         var declared: Set<OrderTypeIdentifier>
+        /// The secrets of those that have their own.
+        var declaredSecrets: [OrderTypeIdentifier: TokenSecrets] = [:]
         var failures: [BrandFailure]
     }
 
@@ -48,15 +50,17 @@ public final class BrandLibrary: Sendable {
         self.catalog = Mutex(catalog)
     }
 
-    /// Paths of the private keys that the brands of a directory name, as far as they can be read.
+    /// Paths of the private keys and token secrets that the brands of a directory name, as far as they can be read.
     public static func keyFiles(in directory: String) -> [String] {
         let names = (try? BrandDirectory.names(in: directory)) ?? []
         return names.flatMap { name -> [String] in
             let folder = "\(directory)/\(name)"
             guard let bytes = try? BrandDirectory(path: folder).file("brand.json"), let file = try? BrandFile(bytes)
             else { return [] }
-            guard case .token(let key, _, _) = file.push else { return ["\(folder)/\(file.key)"] }
-            return ["\(folder)/\(file.key)", "\(folder)/\(key)"]
+            var files = [file.key]
+            if case .token(let key, _, _) = file.push { files.append(key) }
+            if let secrets = file.tokenSecrets { files.append(secrets) }
+            return files.map { "\(folder)/\($0)" }
         }
     }
 
@@ -80,6 +84,14 @@ public final class BrandLibrary: Sendable {
         self.current.withLock { $0.brands.serves(orderType) || $0.declared.contains(orderType) }
     }
 
+    /// The secrets that a brand has to itself; nil for one that shares them, and for order types that are not ours.
+    func tokenSecrets(of type: OrderTypeIdentifier) -> TokenSecrets? {
+        self.current.withLock { current in
+            guard let brand = current.brands[type] else { return current.declaredSecrets[type] }
+            return brand.tokenSecrets
+        }
+    }
+
     /// Scans the directory and loads the changes.
     ///
     /// Blocks: it reads files. For a thread that may block.
@@ -98,7 +110,7 @@ public final class BrandLibrary: Sendable {
     private static func current(_ catalog: BrandCatalog) -> Current {
         Current(
             brands: catalog.brands, declared: Set(catalog.failures.compactMap(\.orderType)),
-            failures: catalog.failures)
+            declaredSecrets: catalog.declaredSecrets, failures: catalog.failures)
     }
 
     private static func look(
@@ -118,7 +130,7 @@ public final class BrandLibrary: Sendable {
             }
             events += catalog.take(
                 result, of: folder, before: before, after: BrandFingerprint(folder: path),
-                declared: BrandFile.declaredOrderType(in: path), nowEpochSeconds: now)
+                declaration: BrandFile.declaration(in: path), nowEpochSeconds: now)
         }
         return events
     }

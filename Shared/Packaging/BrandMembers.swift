@@ -71,6 +71,11 @@ struct BrandMembers {
         return text
     }
 
+    /// A path inside the brand's directory; nil if the member is not there.
+    mutating func optionalFile(_ name: String) throws(BrandError) -> String? {
+        self.rest[name] == nil ? nil : try self.file(name)
+    }
+
     /// Ten upper-case letters and digits. Source: Wallet Orders §4.4
     mutating func appleIdentifier(_ name: String) throws(BrandError) -> String {
         let text = try self.string(name)

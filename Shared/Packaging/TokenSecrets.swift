@@ -1,4 +1,5 @@
 import Cryptography
+import Glibc
 public import Model
 
 /// The secrets that authentication tokens are derived from.
@@ -17,6 +18,8 @@ public struct TokenSecrets: Sendable {
 
     /// The first one mints, all of them are accepted.
     private let secrets: [[UInt8]]
+    /// Lines of the file, from 1, whose secrets look as if a person had made them up.
+    public let weakLines: [Int]
 
     /// The secret that new tokens and links are made with.
     var minting: [UInt8] { self.secrets[0] }
@@ -26,6 +29,7 @@ public struct TokenSecrets: Sendable {
     /// - Parameter file: one secret per line; empty lines are ignored.
     public init(file: [UInt8]) throws(Failure) {
         var secrets: [[UInt8]] = []
+        var weakLines: [Int] = []
         for (index, line) in file.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false).enumerated() {
             let secret = line.last == UInt8(ascii: "\r") ? line.dropLast() : line
             guard !secret.isEmpty else { continue }
@@ -33,9 +37,30 @@ public struct TokenSecrets: Sendable {
                 throw Failure(message: "line \(index + 1): a secret must have at least \(Self.shortest) bytes")
             }
             secrets.append(Array(secret))
+            if Self.bits(of: secrets[secrets.count - 1]) < Self.fewestBits { weakLines.append(index + 1) }
         }
         guard !secrets.isEmpty else { throw Failure(message: "the file must have at least one secret, one a line") }
         self.secrets = secrets
+        self.weakLines = weakLines
+    }
+
+    /// A secret that nobody has: nothing is good under it.
+    static var unknown: TokenSecrets { TokenSecrets(random: (0..<32).map { _ in UInt8.random(in: .min ... .max) }) }
+
+    private init(random secret: [UInt8]) {
+        self.secrets = [secret]
+        self.weakLines = []
+    }
+
+    /// Fewest bits of a secret that looks random: 22 characters of base64, which are 128 random bits, measure more.
+    private static let fewestBits = 80.0
+
+    /// Information in a secret, in bits, as far as the frequencies of its bytes tell.
+    private static func bits(of secret: [UInt8]) -> Double {
+        var counts: [UInt8: Double] = [:]
+        for byte in secret { counts[byte, default: 0] += 1 }
+        let length = Double(secret.count)
+        return counts.values.reduce(0) { $0 + $1 * log2(length / $1) }
     }
 
     /// The token of an order that does not bring its own: the first 32 hexadecimal digits of HMAC-SHA256(secret,

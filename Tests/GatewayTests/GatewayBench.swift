@@ -86,19 +86,20 @@ struct GatewayBench: Sendable {
         let reader = PackageReader(redis: redis)
         let views = ViewGuard(View(redis: redis))
         let secrets = try TokenSecrets(file: Array("the first secret of the test\nthe second secret\n".utf8))
+        let tokens = TokenAuthority(secrets)
         let package = PackageEndpoint(
-            reader: reader, views: views, secrets: secrets, cache: AssetCache(limit: 1 << 20), metrics: metrics,
+            reader: reader, views: views, tokens: tokens, cache: AssetCache(limit: 1 << 20), metrics: metrics,
             holding: options.holding)
         let registrations = RegistrationEndpoints(
             reader: reader, views: views, registrations: Registrations(redis: redis),
-            deviceOrders: DeviceOrders(redis: redis, memory: reader.memory), secrets: secrets, producer: producer,
+            deviceOrders: DeviceOrders(redis: redis, memory: reader.memory), tokens: tokens, producer: producer,
             topics: common.topics, metrics: metrics, deviceLimit: options.deviceLimit)
         let compatibility = CompatibilityEndpoints(
             package: package, registrations: registrations, store: OrderStore(redis: redis),
             index: TokenIndex(redis: redis), brands: BrandLibrary(try Self.brands.get()))
         let endpoints = Endpoints(
             basePath: "/apple", brands: BrandLibrary(try Self.brands.get()), package: package,
-            link: LinkEndpoint(package: package, secrets: secrets),
+            link: LinkEndpoint(package: package, tokens: tokens),
             registrations: registrations, log: LogEndpoint(metrics: metrics, logger: logger), metrics: metrics,
             logger: logger, limits: options.limits, compatibility: options.isCompatible ? compatibility : nil)
         var edge = Edge(metrics: EdgeMetrics(factory: environment.metrics))

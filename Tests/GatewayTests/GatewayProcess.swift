@@ -8,7 +8,8 @@ final class GatewayProcess: Sendable {
     private let directory: TemporaryDirectory
     private let reserved: ReservedPort
 
-    init() async throws {
+    /// - Parameter reloadSeconds: the time between two looks at brands and secrets.
+    init(reloadSeconds: Int = 5) async throws {
         self.directory = try TemporaryDirectory("gateway")
         let certificates = try DevelopmentCertificates.make(
             in: self.directory.path("certificates"), orderType: GatewayBench.orderType)
@@ -28,7 +29,7 @@ final class GatewayProcess: Sendable {
                 "WAYBILL_LISTEN": "127.0.0.1:\(self.port)", "WAYBILL_OPERATIONS_LISTEN": "127.0.0.1:0",
                 "WAYBILL_WEB_SERVICE_URL": "https://wallet.example/apple", "WAYBILL_TOKEN_SECRETS": secrets,
                 "WAYBILL_BRANDS": self.directory.path("brands"), "WAYBILL_REDIS_URL": "redis://\(nobody)/0",
-                "WAYBILL_KAFKA_BOOTSTRAP": nobody,
+                "WAYBILL_KAFKA_BOOTSTRAP": nobody, "WAYBILL_BRANDS_RELOAD_SECONDS": "\(reloadSeconds)",
             ])
         try await self.child.line { $0.contains("\"listening\"") && $0.contains(":\(self.port)") }
     }
@@ -44,6 +45,14 @@ final class GatewayProcess: Sendable {
         }
         return kilobytes << 10
     }
+
+    /// Replaces the file of secrets.
+    func write(secrets: String) throws { try self.directory.write("token-secrets", secrets) }
+
+    func hangUp() { self.child.signal(SIGHUP) }
+
+    /// Waits for a line of its log.
+    func line(containing text: String) async throws { try await self.child.line(containing: text) }
 
     func stop() async {
         _ = await self.child.stop()

@@ -95,7 +95,7 @@ import Testing
 
     @Test func requiredKeysAreNamedWithTheirMeaning() throws {
         let settings = try Settings(environment: [:])
-        #expect(throws: SettingsError.self) { _ = try settings.tokenSecrets() }
+        #expect(throws: SettingsError.self) { _ = try settings.tokens(BrandLibrary(Brands([]))) }
         let error = #expect(throws: SettingsError.self) { _ = try settings.webServiceURL() }
         #expect(error?.description == "WAYBILL_WEB_SERVICE_URL: is required: https://… as Wallet will call the gateway")
         for url in ["http://a.example", "https://", "https://a example"] {
@@ -145,11 +145,22 @@ import Testing
             #expect(settings.warnings.isEmpty == isSafe, "\(String(mode, radix: 8))")
             #expect(settings.warnings.allSatisfy { $0.hasPrefix("\(path): ") && !$0.contains("hunter2") })
         }
-        let secrets = try directory.write("secrets", String(repeating: "x", count: 32))
+        let secrets = try directory.write("secrets", String(repeating: "0123456789abcdef", count: 4))
         try FileManager.default.setAttributes([.posixPermissions: 0o644], ofItemAtPath: secrets)
         let settings = try Settings(environment: ["WAYBILL_TOKEN_SECRETS": secrets])
-        _ = try settings.tokenSecrets()
+        _ = try settings.tokens(BrandLibrary(Brands([])))
         #expect(settings.warnings.count == 1)
+    }
+
+    @Test func aSecretThatAPersonMadeUpIsWarnedOf() throws {
+        let directory = try TemporaryDirectory("settings")
+        let secrets = try directory.write(
+            "secrets", "\(String(repeating: "0123456789abcdef", count: 4))\nhunter2hunter2hunter2\n")
+        try FileManager.default.setAttributes([.posixPermissions: 0o600], ofItemAtPath: secrets)
+        let settings = try Settings(environment: ["WAYBILL_TOKEN_SECRETS": secrets])
+        _ = try settings.tokens(BrandLibrary(Brands([])))
+        #expect(settings.warnings.count == 1 && settings.warnings.allSatisfy { $0.contains("line 2") })
+        #expect(settings.warnings.allSatisfy { $0.contains("openssl rand -hex 32") && !$0.contains("hunter2") })
     }
 
     @Test func keysOfBrandsThatEverybodyCanReadAreWarnedOf() throws {

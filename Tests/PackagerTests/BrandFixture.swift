@@ -49,5 +49,7 @@ struct BrandFixture: Sendable {
         return brands
     }
 
-    static func secrets() throws -> TokenSecrets { try TokenSecrets(file: Array(Self.secretsFile.utf8)) }
+    static func tokens() throws -> TokenAuthority {
+        TokenAuthority(try TokenSecrets(file: Array(Self.secretsFile.utf8)))
+    }
 }

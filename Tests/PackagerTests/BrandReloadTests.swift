@@ -134,7 +134,7 @@ import Testing
     @Test func aWorkshopStaysWithItsBrandAndABatchKeepsWhatItBeganWith() throws {
         let renewed = try RenewedBrand()
         let library = try BrandLibrary(directory: renewed.brands, webServiceURL: BrandFixture.webServiceURL)
-        let workshops = Workshops(library.brands, secrets: try BrandFixture.secrets())
+        let workshops = Workshops(library.brands, tokens: try BrandFixture.tokens())
         let type = try OrderTypeIdentifier(BrandFixture.orderType)
         let before = try #require(workshops.current[type])
         try renewed.write(asset: "new.png", SampleFile.png(seed: 40))

@@ -144,7 +144,7 @@ import Testing
     @Test func whatFailsForOneOrderKeepsNoOtherWaiting() async throws {
         try await PackagerScene.run { scene in
             let builder = PackageBuilder(scene.fixture.brand)
-            let workshop = OrderWorkshop(scene.fixture.brand, secrets: try BrandFixture.secrets()) {
+            let workshop = OrderWorkshop(scene.fixture.brand, tokens: try BrandFixture.tokens()) {
                 (order, pictures, now) throws(PackagingError) in
                 if order.object?["orderNumber"] == "unsigned" { throw PackagingError(.signing, "no entropy") }
                 return try builder.build(order, pictures: pictures, signingEpochSeconds: now)

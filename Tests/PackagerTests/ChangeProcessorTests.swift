@@ -56,7 +56,7 @@ import Testing
             #expect(order["orderIdentifier"] == "o")
             #expect(order["updatedAt"] == "2026-01-01T12:00:00Z")
             #expect(order["webServiceURL"] == .string(BrandFixture.webServiceURL))
-            let token = try BrandFixture.secrets().token(for: key)
+            let token = try BrandFixture.tokens().token(for: key)
             #expect(order["authenticationToken"] == .string(token.rawValue))
             #expect(fields[3].text == token.rawValue)
             #expect(fields[4].integer == ChangeLog.noon)

@@ -10,7 +10,7 @@ import Testing
 
 @Suite struct OrderRepackagerTests {
     private func repackager(_ scene: PackagerScene, _ brand: Brand) throws -> OrderRepackager {
-        let workshop = OrderWorkshop(brand, secrets: try BrandFixture.secrets())
+        let workshop = OrderWorkshop(brand, tokens: try BrandFixture.tokens())
         var repackager = OrderRepackager(
             topics: scene.topics, store: OrderStore(redis: scene.redis), producer: scene.producer,
             workshops: { [brand.orderType: workshop] })
@@ -21,7 +21,7 @@ import Testing
     /// Packages orders with a brand, as a change would.
     private func fill(_ scene: PackagerScene, _ brand: Brand, _ orders: [String]) async throws {
         var log = ChangeLog()
-        let workshop = OrderWorkshop(brand, secrets: try BrandFixture.secrets())
+        let workshop = OrderWorkshop(brand, tokens: try BrandFixture.tokens())
         try await scene.processor(workshop: workshop).process(
             orders.map { log.change("order.replaced", $0, ChangeLog.document($0)) })
     }
@@ -103,7 +103,7 @@ import Testing
             #expect(record.recipe.assets == after.assets && record.recipe.entityTag == after.entityTag)
             // The next change goes on from there.
             var log = ChangeLog(offset: 50)
-            try await scene.processor(workshop: OrderWorkshop(try renewed.load(), secrets: try BrandFixture.secrets()))
+            try await scene.processor(workshop: OrderWorkshop(try renewed.load(), tokens: try BrandFixture.tokens()))
                 .process([log.change("order.patched", "a", ["orderNumber": "7"])])
             #expect(try await scene.state("a")?.version == 3)
         }
@@ -120,7 +120,7 @@ import Testing
             var log = ChangeLog()
             var document = ChangeLog.document().object ?? JSONObject()
             document["merchant"] = nil
-            let workshop = OrderWorkshop(old, secrets: try BrandFixture.secrets())
+            let workshop = OrderWorkshop(old, tokens: try BrandFixture.tokens())
             try await scene.processor(workshop: workshop).process([
                 log.change("order.replaced", "a", .object(document))
             ])
@@ -141,7 +141,7 @@ import Testing
         try await PackagerScene.run { scene in
             try await self.fill(scene, old, ["a"])
             var log = ChangeLog(offset: 10)
-            let workshop = OrderWorkshop(old, secrets: try BrandFixture.secrets())
+            let workshop = OrderWorkshop(old, tokens: try BrandFixture.tokens())
             try await scene.processor(workshop: workshop).process([log.change("order.removed", "a", nil)])
             try renewed.renewCertificate()
             try renewed.write(asset: "logo.png", SampleFile.png(seed: 77))
@@ -160,7 +160,7 @@ import Testing
             try await self.fill(scene, old, ["a"])
             try renewed.write(asset: "logo.png", SampleFile.png(seed: 78))
             let brand = try renewed.load()
-            let workshop = OrderWorkshop(brand, secrets: try BrandFixture.secrets())
+            let workshop = OrderWorkshop(brand, tokens: try BrandFixture.tokens())
             let repackager = try self.repackager(scene, brand)
             let key = try ChangeLog.key("a")
             // Writes as fast as it can while the repackager works: each of the two must come through.
@@ -196,7 +196,7 @@ import Testing
             try await self.fill(scene, old, ["a"])
             try renewed.write(asset: "logo.png", SampleFile.png(seed: 79))
             let brand = try renewed.load()
-            let workshop = OrderWorkshop(brand, secrets: try BrandFixture.secrets())
+            let workshop = OrderWorkshop(brand, tokens: try BrandFixture.tokens())
             let key = try ChangeLog.key("a")
             // Without a producer it writes and cannot announce, as if killed in between.
             let cut = OrderRepackager(

@@ -19,7 +19,7 @@ import Testing
         func workshop() throws -> OrderWorkshop {
             let brand = try BrandFixture.shared.get().brand
             let builder = PackageBuilder(brand)
-            return OrderWorkshop(brand, secrets: try BrandFixture.secrets()) {
+            return OrderWorkshop(brand, tokens: try BrandFixture.tokens()) {
                 (order, pictures, now) throws(PackagingError) in
                 self.builds.withLock { $0 += 1 }
                 if order.object?["orderNumber"] == .string(poison) { throw PackagingError(.tooLarge, "6 MB") }

@@ -61,7 +61,7 @@ struct PackagerScene: Sendable {
 
     /// A processor whose clock stands at noon.
     func processor(workshop: OrderWorkshop? = nil) throws -> ChangeProcessor {
-        let workshop = try workshop ?? OrderWorkshop(self.fixture.brand, secrets: try BrandFixture.secrets())
+        let workshop = try workshop ?? OrderWorkshop(self.fixture.brand, tokens: try BrandFixture.tokens())
         var processor = ChangeProcessor(
             topics: self.topics, workshops: [self.fixture.brand.orderType: workshop],
             store: OrderStore(redis: self.redis), registrations: Registrations(redis: self.redis),

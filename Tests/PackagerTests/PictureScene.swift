@@ -36,7 +36,7 @@ struct PictureScene: Sendable {
         try brand.write(
             pictureHosts: ["\(Self.host):\(server.port)", "*.images.example.com:\(server.port)"],
             ignoreQuery: ignoreQuery)
-        let workshop = OrderWorkshop(try brand.load(), secrets: try BrandFixture.secrets())
+        let workshop = OrderWorkshop(try brand.load(), tokens: try BrandFixture.tokens())
         try await PackagerScene.run { scene in
             try await body(
                 PictureScene(

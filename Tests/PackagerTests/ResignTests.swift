@@ -39,7 +39,7 @@ import Testing
     private func fill(_ scene: PackagerScene, _ renewed: RenewedBrand, _ count: Int) async throws -> [OrderKey] {
         try await scene.redis.completeView()
         var log = ChangeLog()
-        let workshop = OrderWorkshop(try renewed.load(), secrets: try BrandFixture.secrets())
+        let workshop = OrderWorkshop(try renewed.load(), tokens: try BrandFixture.tokens())
         try await scene.processor(workshop: workshop).process(
             (0..<count).map { log.change("order.replaced", "o\($0)", ChangeLog.document("\($0)")) })
         // Others' keys, which a run passes over.

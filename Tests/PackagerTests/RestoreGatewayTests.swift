@@ -53,7 +53,7 @@ import Testing
     private struct Requests: Sendable {
         static let body = #"{"pushToken":"ab12"}"#
         let orders: [OrderKey]
-        let secrets: TokenSecrets
+        let tokens: TokenAuthority
         private let type = BrandFixture.orderType
 
         private func order(_ number: Int) -> OrderKey { self.orders[number % self.orders.count] }
@@ -65,7 +65,7 @@ import Testing
                 + "\r\n\r\n" + body
         }
 
-        func token(_ number: Int) -> String { self.secrets.token(for: self.order(number)).rawValue }
+        func token(_ number: Int) -> String { self.tokens.token(for: self.order(number)).rawValue }
         func registration(_ device: Int) throws -> RegistrationKey {
             RegistrationKey(device: try DeviceIdentifier("device-\(device)"), order: self.order(device))
         }
@@ -134,7 +134,7 @@ import Testing
     @Test func nobodyWithTheRightTokenIsRefusedOrToldThatThereIsNothing() async throws {
         try await Fleet.run { fleet in
             let orders = try (0..<Self.count).map { try ChangeLog.key("o\($0)") }
-            let crowd = Crowd(requests: Requests(orders: orders, secrets: try BrandFixture.secrets()))
+            let crowd = Crowd(requests: Requests(orders: orders, tokens: try BrandFixture.tokens()))
             try await fleet.working(try (0..<2).map { _ in try fleet.member() }) {
                 try await fleet.publish(
                     orders.map { ("order.replaced", $0.order.rawValue, "first \($0)", ChangeLog.document("1")) })

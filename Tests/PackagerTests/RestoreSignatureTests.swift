@@ -20,7 +20,7 @@ import Testing
 
         func workshop(_ brand: Brand) throws -> OrderWorkshop {
             let builder = PackageBuilder(brand)
-            return OrderWorkshop(brand, secrets: try BrandFixture.secrets()) {
+            return OrderWorkshop(brand, tokens: try BrandFixture.tokens()) {
                 (order, pictures, seconds) throws(PackagingError) in
                 self.number.withLock { $0 += 1 }
                 return try builder.build(order, pictures: pictures, signingEpochSeconds: seconds)

@@ -117,7 +117,7 @@ import Testing
 
     @Test func aSignatureThatFailsIsTriedAgainAndRefusesNothing() async throws {
         try await PackagerScene.run { scene in
-            let workshop = OrderWorkshop(scene.fixture.brand, secrets: try BrandFixture.secrets()) {
+            let workshop = OrderWorkshop(scene.fixture.brand, tokens: try BrandFixture.tokens()) {
                 (_, _, _) throws(PackagingError) in
                 throw PackagingError(.signing, "no entropy")
             }

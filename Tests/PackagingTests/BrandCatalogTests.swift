@@ -24,7 +24,7 @@ import Testing
         return catalog.take(
             message.map { .failure(BrandError(.file, $0)) } ?? .success(brand), of: folder,
             before: BrandFingerprint(digest: looks), after: BrandFingerprint(digest: after ?? looks),
-            declared: brand.orderType, nowEpochSeconds: now)
+            declaration: BrandFile.Declaration(orderType: brand.orderType, tokenSecrets: nil), nowEpochSeconds: now)
     }
 
     @Test func aChangeIsLoadedWhenItLooksTheSameTwice() throws {

@@ -10,7 +10,7 @@ import Packaging
 /// gets the same answer whether the order exists or not. Source: Wallet Orders §6
 struct LinkEndpoint: Sendable {
     let package: PackageEndpoint
-    let secrets: TokenSecrets
+    let tokens: TokenAuthority
     /// UNIX seconds.
     var now: @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970) }
 
@@ -23,7 +23,8 @@ struct LinkEndpoint: Sendable {
         let isNumber = (1...12).contains(expires.utf8.count) && expires.utf8.allSatisfy { (0x30...0x39).contains($0) }
         let moment = isNumber ? Int64(expires) ?? 0 : 0
         let link = PackageLink(key: key, expiresEpochSeconds: moment)
-        switch link.verdict(signature: signature, secrets: self.secrets, nowEpochSeconds: self.now()) {
+        let secrets = self.tokens.secrets(for: key.orderType)
+        switch link.verdict(signature: signature, secrets: secrets, nowEpochSeconds: self.now()) {
         case .valid:
             return self.package.answer(granted: key, for: request, on: eventLoop).map { Self.inline($0, key) }
         case .expired: return Self.refuse("this link has expired: go back to your order for a new one", eventLoop)

@@ -23,21 +23,21 @@ final class PackageEndpoint: Sendable {
 
     private let reader: PackageReader
     private let views: ViewGuard
-    private let secrets: TokenSecrets
+    private let tokens: TokenAuthority
     private let cache: AssetCache
     private let metrics: GatewayMetrics
     private let holding: Hold
     private let held: Mutex<HoldTable<ClientAddress>>
 
     init(
-        reader: PackageReader, views: ViewGuard, secrets: TokenSecrets, cache: AssetCache, metrics: GatewayMetrics,
+        reader: PackageReader, views: ViewGuard, tokens: TokenAuthority, cache: AssetCache, metrics: GatewayMetrics,
         holding: Hold = Hold()
     ) {
         self.holding = holding
         self.held = Mutex(HoldTable(holding.limits))
         self.reader = reader
         self.views = views
-        self.secrets = secrets
+        self.tokens = tokens
         self.cache = cache
         self.metrics = metrics
     }
@@ -53,10 +53,10 @@ final class PackageEndpoint: Sendable {
         let presence: Presence?
         /// True if no package may be read before the token has been compared.
         var isSuspect = false
+    }
 
-        func opens(_ stamp: PackageReader.Stamp) -> Bool {
-            self.token.map { Authorization.isEqual($0, stamp.token) } ?? true
-        }
+    private func opens(_ fetch: Fetch, _ stored: AuthenticationToken) -> Bool {
+        fetch.token.map { self.tokens.opens($0, fetch.key, stored: stored) } ?? true
     }
 
     /// Receives the answer, on the event loop.
@@ -138,7 +138,7 @@ final class PackageEndpoint: Sendable {
             case .failure(let error): completion(.failure(error))
             case .success(nil): completion(.success(.unknown))
             case .success(let stamp?):
-                guard fetch.opens(stamp) else { return completion(.success(.refused)) }
+                guard self.opens(fetch, stamp.token) else { return completion(.success(.refused)) }
                 self.answer(fetch, stamp, on: eventLoop, completion)
             }
         }
@@ -160,7 +160,7 @@ final class PackageEndpoint: Sendable {
             case .failure(let error): completion(.failure(error))
             case .success(nil): completion(.success(.unknown))
             case .success(let spans?):
-                guard fetch.opens(spans.stamp) else { return completion(.success(.refused)) }
+                guard self.opens(fetch, spans.stamp.token) else { return completion(.success(.refused)) }
                 if let assets = self.cache.entries(list: spans.assetList) {
                     return completion(.success(.answer(Self.package(spans, assets))))
                 }
@@ -222,7 +222,7 @@ final class PackageEndpoint: Sendable {
         _ fetch: Fetch, _ standing: PackageReader.Standing, on eventLoop: any EventLoop,
         _ completion: @escaping Completion
     ) {
-        if let stamp = standing.stamp, fetch.opens(stamp) {
+        if let stamp = standing.stamp, self.opens(fetch, stamp.token) {
             self.answer(fetch, stamp, on: eventLoop) { result in
                 switch result {
                 case .failure(let error): completion(.failure(error))
@@ -235,10 +235,8 @@ final class PackageEndpoint: Sendable {
             completion(.success(.restoring))
         } else if standing.isRemoved {
             // An order that was removed is not being made (DESIGN §3).
-            let isRight = fetch.token.flatMap { token in
-                standing.removedToken.map { Authorization.isEqual(token, $0) }
-            }
-            completion(.success(Self.gone(fetch, isRight: isRight ?? false)))
+            let isRight = standing.removedToken.map { self.opens(fetch, $0) } ?? false
+            completion(.success(Self.gone(fetch, isRight: isRight)))
         } else if standing.stamp != nil {
             completion(.success(.wrongToken))
         } else {
@@ -258,7 +256,7 @@ final class PackageEndpoint: Sendable {
     ///
     /// The fetch right after a payment can arrive before the change went through Kafka. Source: DESIGN §5
     private func await(_ fetch: Fetch, on eventLoop: any EventLoop, _ completion: @escaping Completion) {
-        if let token = fetch.token, !self.secrets.isToken(token, of: fetch.key) {
+        if let token = fetch.token, !self.tokens.isToken(token, of: fetch.key) {
             return completion(.success(.wrongToken))
         }
         self.reader.isGone(fetch.key, on: eventLoop).whenComplete { result in

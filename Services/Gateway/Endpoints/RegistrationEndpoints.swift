@@ -14,7 +14,7 @@ struct RegistrationEndpoints: Sendable {
     let views: ViewGuard
     let registrations: Registrations
     let deviceOrders: DeviceOrders
-    let secrets: TokenSecrets
+    let tokens: TokenAuthority
     let producer: KafkaProducer
     let topics: Topics
     let metrics: GatewayMetrics
@@ -124,10 +124,12 @@ struct RegistrationEndpoints: Sendable {
                 return eventLoop.makeFutureWithTask(act)
             }
             return self.reader.stamp(of: key, on: eventLoop).flatMap { stamp in
-                if let stamp, Authorization.isEqual(token, stamp.token) { return allowed() }
+                if let stamp, self.tokens.opens(token, key, stored: stamp.token) { return allowed() }
                 // The same as for a package: no client is refused for an order that may only be missing here.
                 return self.reader.standing(of: key, on: eventLoop).flatMap { standing in
-                    if let stamp = standing.stamp, Authorization.isEqual(token, stamp.token) { return allowed() }
+                    if let stamp = standing.stamp, self.tokens.opens(token, key, stored: stamp.token) {
+                        return allowed()
+                    }
                     return eventLoop.makeSucceededFuture(self.refusal(of: token, for: key, standing))
                 }
             }
@@ -138,8 +140,8 @@ struct RegistrationEndpoints: Sendable {
         guard standing.isComplete else { return .restoring }
         // A client that has the right token of an order that does not exist is not guessing.
         let isRight =
-            standing.removedToken.map { Authorization.isEqual(token, $0) }
-            ?? (standing.stamp == nil && self.secrets.isToken(token, of: key))
+            standing.removedToken.map { self.tokens.opens(token, key, stored: $0) }
+            ?? (standing.stamp == nil && self.tokens.isToken(token, of: key))
         return isRight ? .unauthorized : .wrongToken
     }
 

@@ -1,6 +1,3 @@
-import Cryptography
-import Model
-
 /// Parses the `Authorization` header of orders.
 ///
 /// Source: Wallet Orders §1.2a: scheme name in any case, exactly one space, the token is the rest
@@ -14,10 +11,5 @@ enum Authorization {
             bytes.extracting(0..<length).isEqualIgnoringCase(scheme)
         else { return nil }
         return String(header.utf8.dropFirst(length + 1))
-    }
-
-    /// Compares in a time that does not depend on the position of the first difference.
-    static func isEqual(_ given: String, _ expected: AuthenticationToken) -> Bool {
-        constantTimeEqual(Array(given.utf8), Array(expected.rawValue.utf8))
     }
 }

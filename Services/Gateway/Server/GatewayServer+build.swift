@@ -22,12 +22,12 @@ extension GatewayServer {
         let reader = PackageReader(redis: redis)
         let views = ViewGuard(View(redis: redis))
         let package = PackageEndpoint(
-            reader: reader, views: views, secrets: settings.secrets, cache: AssetCache(limit: Self.assetCacheBytes),
+            reader: reader, views: views, tokens: settings.tokens, cache: AssetCache(limit: Self.assetCacheBytes),
             metrics: metrics)
-        let link = LinkEndpoint(package: package, secrets: settings.secrets)
+        let link = LinkEndpoint(package: package, tokens: settings.tokens)
         let registrations = RegistrationEndpoints(
             reader: reader, views: views, registrations: Registrations(redis: redis),
-            deviceOrders: DeviceOrders(redis: redis, memory: reader.memory), secrets: settings.secrets,
+            deviceOrders: DeviceOrders(redis: redis, memory: reader.memory), tokens: settings.tokens,
             producer: producer, topics: common.topics, metrics: metrics, deviceLimit: settings.deviceLimit)
         let compatibility = CompatibilityEndpoints(
             package: package, registrations: registrations, store: OrderStore(redis: redis),
@@ -45,7 +45,7 @@ extension GatewayServer {
                 await producer.close()
                 await redis.close()
             })
-        let reloader = BrandReloader(settings.brands, environment: environment)
+        let reloader = BrandReloader(settings.brands, tokens: settings.tokens, environment: environment)
         // It continues to serve whatever is wrong with Redis; the packagers become unready instead.
         let monitor = RedisMonitor(redis, environment, holdsReadiness: false)
         return [reloader, server, monitor] + (edge.certificates.map { [$0] } ?? [])

@@ -67,10 +67,10 @@ struct OrderWorkshop: Sendable {
     /// The `OrderPackage.contentDigest` that `Build` would give, without a signature.
     typealias Digest = @Sendable (JSON, Shown) -> String
 
-    init(_ brand: Brand, secrets: TokenSecrets) {
+    init(_ brand: Brand, tokens: TokenAuthority) {
         let builder = PackageBuilder(brand)
         self.init(
-            brand, secrets: secrets, digest: { builder.contentDigest(of: $0, pictures: $1) },
+            brand, tokens: tokens, digest: { builder.contentDigest(of: $0, pictures: $1) },
             rebuild: { (order, pictures, seal, seconds) throws(PackagingError) in
                 try builder.build(order, pictures: pictures, seal: seal, signingEpochSeconds: seconds)
             },
@@ -83,12 +83,13 @@ struct OrderWorkshop: Sendable {
     ///   - digest: nil when only building tells.
     ///   - rebuild: nil when each package is signed.
     ///   - build: for tests, which need packages that cannot be built.
-    init(_ brand: Brand, secrets: TokenSecrets, digest: Digest? = nil, rebuild: Rebuild? = nil, build: @escaping Build)
-    {
+    init(
+        _ brand: Brand, tokens: TokenAuthority, digest: Digest? = nil, rebuild: Rebuild? = nil, build: @escaping Build
+    ) {
         self.rules = brand.rules
         self.digest = digest
         self.signer = brand.signer
-        self.fold = OrderFold(rules: brand.rules) { secrets.token(for: $0) }
+        self.fold = OrderFold(rules: brand.rules) { tokens.token(for: $0) }
         self.build = build
         self.rebuild = rebuild
         self.pictureHosts = brand.pictureHosts

@@ -84,7 +84,7 @@ struct ResignCommand: AsyncParsableCommand {
         let producer =
             options.isRehearsal
             ? nil : try KafkaProducer(environment.producing(within: common.shutdownLimit / 2))
-        let workshop = OrderWorkshop(brand, secrets: settings.secrets)
+        let workshop = OrderWorkshop(brand, tokens: settings.tokens)
         var repackager = OrderRepackager(
             topics: common.topics, store: OrderStore(redis: redis, view: ViewWatch(View(redis: redis))),
             producer: producer,

@@ -13,6 +13,9 @@ import UnixSignals
 /// version and raises an alarm, in the log once and in the metrics as long as it lasts.
 public final class BrandReloader: Service {
     private let library: BrandLibrary
+    private let tokens: TokenAuthority?
+    /// 1 while the file of shared secrets cannot be used.
+    private let secretsFailed: Meter?
     private let interval: Duration
     private let metrics: BrandMetrics
     private let logger: Logger
@@ -22,12 +25,18 @@ public final class BrandReloader: Service {
     /// Set by SIGHUP until the scan that it requested begins.
     private let isForced = Atomic<Bool>(false)
 
-    /// - Parameter onChange: renews the objects made of brands; it keeps the former object if it cannot.
+    /// - Parameters:
+    ///   - tokens: mints whose shared secrets are watched as well.
+    ///   - onChange: renews the objects made of brands; it keeps the former object if it cannot.
     public init(
-        _ library: BrandLibrary, environment: ServiceEnvironment,
+        _ library: BrandLibrary, tokens: TokenAuthority? = nil, environment: ServiceEnvironment,
         onChange: @escaping @Sendable (Brands) async -> Void = { _ in }
     ) {
         self.library = library
+        self.tokens = tokens
+        self.secretsFailed = tokens.map { _ in
+            Meter(label: "waybill_token_secrets_load_failed", factory: environment.metrics)
+        }
         self.interval = environment.common.brandsReload
         self.metrics = BrandMetrics(factory: environment.metrics)
         self.logger = environment.logger
@@ -69,10 +78,12 @@ public final class BrandReloader: Service {
     /// Scans the directory once.
     private func look() async {
         let isForced = self.isForced.exchange(false, ordering: .relaxed)
-        let events = try? await NIOThreadPool.singleton.runIfActive { [library] in
-            library.look(isForced: isForced, nowEpochSeconds: Int64(time(nil)))
+        let looked = try? await NIOThreadPool.singleton.runIfActive { [library, tokens] in
+            (library.look(isForced: isForced, nowEpochSeconds: Int64(time(nil))), tokens?.look(isForced: isForced))
         }
+        let events = looked?.0
         for event in events ?? [] { self.log(event) }
+        if let event = looked?.1 { self.log(event) }
         if events?.contains(where: \.movesBrands) == true { await self.onChange(self.library.brands) }
         self.account()
     }
@@ -89,6 +100,16 @@ public final class BrandReloader: Service {
                     "brand": "\(certificate.orderType)", "certificate": "\(certificate.use.rawValue)",
                     "days": "\(Int(certificate.days(fromEpochSeconds: now).rounded(.down)))",
                 ])
+        }
+    }
+
+    private func log(_ event: TokenAuthority.Event) {
+        self.secretsFailed?.set(event == .loaded ? 0 : 1)
+        switch event {
+        case .loaded: self.logger.info("token secrets loaded anew")
+        case .failed(let reason):
+            self.logger.error(
+                "token secrets cannot be loaded, the ones before stay in use", metadata: ["error": "\(reason)"])
         }
     }
 

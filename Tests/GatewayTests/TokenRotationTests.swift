@@ -1,0 +1,81 @@
+import Model
+import NIOCore
+import Packaging
+import TestKit
+import Testing
+
+@testable import Gateway
+
+/// Tokens of orders that were packaged under another secret than the one the checkout minted with. One after the other:
+/// each has servers of its own.
+@Suite(.serialized, .timeLimit(.minutes(2))) struct TokenRotationTests {
+    typealias Bench = GatewayBench
+
+    /// The tokens of an order under the first and the second secret of the bench.
+    private func minted(_ order: String) throws -> [String] {
+        try ["the first secret of the test", "the second secret"].map {
+            try TokenSecrets(file: Array($0.utf8)).token(for: Bench.key(order)).rawValue
+        }
+    }
+
+    @Test func aTokenOfAnyPresentSecretOpensAnOrderOfAnother() async throws {
+        try await Bench.with { bench in
+            let push = #"{"pushToken":"ab"}"#
+            for stored in 0...1 {
+                let order = "\(stored)"
+                let tokens = try self.minted(order)
+                try await bench.put(order, token: tokens[stored])
+                let shown = tokens[1 - stored]
+                let package = try await bench.once("GET", bench.package(order), token: shown)
+                #expect(package.status == 200 && package.body == Bench.package)
+                let fresh = try await bench.once(
+                    "GET", bench.package(order), token: shown, ["If-None-Match: \"tag-1\""])
+                #expect(fresh.status == 304)
+                let path = bench.registration("device", order)
+                #expect(try await bench.once("POST", path, token: shown, body: push).status == 201)
+                #expect(try await bench.once("DELETE", path, token: shown).status == 200)
+            }
+        }
+    }
+
+    @Test func aTokenThatAnOrderBroughtIsGoodByItselfAlone() async throws {
+        try await Bench.with { bench in
+            try await bench.put("1")
+            for token in try self.minted("1") {
+                #expect(try await bench.once("GET", bench.package("1"), token: token).status == 401)
+            }
+            let tokens = try self.minted("2")
+            try await bench.put("2", token: tokens[0])
+            let stranger = try TokenSecrets(file: Array("a secret of somebody else".utf8))
+            for token in [stranger.token(for: try Bench.key("2")).rawValue, try self.minted("1")[0]] {
+                #expect(try await bench.once("GET", bench.package("2"), token: token).status == 401)
+            }
+        }
+    }
+
+    @Test func theTokenOfAnotherSecretIsNoGuessForARemovedOrder() async throws {
+        let limits = GatewayLimits(backoff: .init(free: 2, forgiveness: .hours(1), longest: .hours(2), clients: 64))
+        try await Bench.with(.init(limits: limits)) { bench in
+            let tokens = try self.minted("1")
+            try await bench.put("1", token: tokens[0])
+            try await bench.put("1", version: 2, token: tokens[0], isRemoved: true)
+            for _ in 0..<4 {
+                #expect(try await bench.once("GET", bench.package("1"), token: tokens[1]).status == 401)
+                let path = bench.registration("device", "1")
+                #expect(try await bench.once("DELETE", path, token: tokens[1]).status == 401)
+            }
+        }
+    }
+
+    /// The service as a process, whose file of secrets changes.
+    @Test func theFileIsReadAgainWithoutARestart() async throws {
+        let gateway = try await GatewayProcess(reloadSeconds: 3600)
+        try gateway.write(secrets: String(repeating: "0123456789abcdef", count: 4))
+        gateway.hangUp()
+        try await gateway.line(containing: "token secrets loaded anew")
+        try gateway.write(secrets: "short")
+        gateway.hangUp()
+        try await gateway.line(containing: "line 1: a secret must have at least 16 bytes")
+        await gateway.stop()
+    }
+}
