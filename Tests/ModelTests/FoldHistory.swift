@@ -99,8 +99,9 @@ struct FoldHistory {
         var ends = self.committed
         var records: [Record] = []
         for _ in 0..<Int.random(in: 1...8, using: &self.random) {
-            guard let partition = self.partitions.indices.filter({ ends[$0] < self.partitions[$0].count })
-                .randomElement(using: &self.random)
+            guard
+                let partition = self.partitions.indices.filter({ ends[$0] < self.partitions[$0].count })
+                    .randomElement(using: &self.random)
             else { break }
             records.append(self.partitions[partition][ends[partition]])
             ends[partition] += 1
@@ -159,7 +160,8 @@ struct FoldHistory {
             expect(new?.document == old?.document && new?.token == old?.token, "another order under an old version")
             expect(new?.isRemoved == old?.isRemoved, "removed under an old version")
         case .changed, .removed:
-            expect(new?.version == (old?.version ?? 0) + 1, "versions grow by one")
+            let first = OrderState.firstVersion(nowEpochSeconds: self.now)
+            expect(new?.version == old.map { $0.version + 1 } ?? first, "versions grow by one")
             expect(new?.modifiedEpochSeconds ?? 0 > old?.modifiedEpochSeconds ?? 0, "updatedAt does not grow")
             expect(new?.isRemoved == (result.effect == .removed), "removed or not")
             let isAsItWas =
@@ -176,7 +178,8 @@ struct FoldHistory {
     private mutating func change() -> OrderChange {
         self.made += 1
         // One that was sent before comes once more, at an offset of its own.
-        if Int.random(in: 0..<6, using: &self.random) == 0, let copy = self.all.suffix(45).randomElement(using: &self.random)
+        if Int.random(in: 0..<6, using: &self.random) == 0,
+            let copy = self.all.suffix(45).randomElement(using: &self.random)
         {
             return copy
         }

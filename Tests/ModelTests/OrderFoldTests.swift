@@ -1,3 +1,4 @@
+import TestKit
 import Testing
 
 @testable import Model
@@ -35,7 +36,7 @@ import Testing
         let state = try Examples.state(number)
         let order = try Examples.order(number)
         let rules = try Examples.rules(order)
-        #expect(state.version == 1 && !state.isRemoved && state.modifiedEpochSeconds == self.now)
+        #expect(state.version.ordinal == 1 && !state.isRemoved && state.modifiedEpochSeconds == self.now)
         var expected = order.setting(.string(RFC3339.format(epochSeconds: self.now)), "updatedAt")
         // A document without a token gets the derived one, and every order gets the service.
         expected = expected.setting(.string(state.token.rawValue), "authenticationToken")
@@ -148,7 +149,7 @@ import Testing
             ])
         let new = try #require(result.state)
         #expect(result.effect == .changed && result.outcomes == [.applied, .applied, .applied])
-        #expect(new.version == 2 && new.modifiedEpochSeconds == self.now + 1)
+        #expect(new.version.ordinal == 2 && new.modifiedEpochSeconds == self.now + 1)
         let order = JSON.object(new.document.members)
         #expect(order[path: "status"] == "completed" && order[path: "orderNumber"] == "7")
         #expect(order[path: "fulfillments.0.status"] == "delivered" && order[path: "fulfillments.0.carrier"] == nil)
@@ -227,11 +228,11 @@ import Testing
         let state = try Examples.state(1)
         let removed = try self.fold(state, [.removed])
         let tombstone = try #require(removed.state)
-        #expect(removed.effect == .removed && tombstone.isRemoved && tombstone.version == 2)
+        #expect(removed.effect == .removed && tombstone.isRemoved && tombstone.version.ordinal == 2)
         #expect(tombstone.document == .empty && tombstone.modifiedEpochSeconds > state.modifiedEpochSeconds)
         let patched = try self.fold(tombstone, [.patched(["status": "open"]), .removed], from: 2)
         #expect(self.code(patched.outcomes[0]) == .unknownOrder && patched.outcomes[1] == .unchanged)
-        #expect(patched.effect == .advanced && patched.state?.isRemoved == true && patched.state?.version == 2)
+        #expect(patched.effect == .advanced && patched.state?.isRemoved == true && patched.state?.version.ordinal == 2)
         // The first change again: as a redelivery, and as a copy at a later offset.
         let document = OrderDocument(members: try #require(try Examples.order(1).object))
         let first = OrderChange(key: state.key, source: "/oms", id: "first", kind: .replaced(document))
@@ -239,21 +240,21 @@ import Testing
         let again = fold.fold(tombstone, changes: [(.at(0), first), (.at(9), first)], nowEpochSeconds: self.now)
         #expect(again.outcomes == [.skipped(.redelivered), .skipped(.duplicate)] && again.state?.isRemoved == true)
         let back = try self.fold(tombstone, [.replaced(document)], from: 5)
-        #expect(back.effect == .changed && back.state?.version == 3 && back.state?.isRemoved == false)
+        #expect(back.effect == .changed && back.state?.version.ordinal == 3 && back.state?.isRemoved == false)
         #expect(try #require(back.state).modifiedEpochSeconds > tombstone.modifiedEpochSeconds)
     }
 
     @Test func anOrderThatComesAndGoesInOneBatchIsATombstone() throws {
         let document = OrderDocument(members: try #require(try Examples.order(1).object))
         let result = try self.fold(nil, [.replaced(document), .removed])
-        #expect(result.effect == .removed && result.state?.isRemoved == true && result.state?.version == 1)
+        #expect(result.effect == .removed && result.state?.isRemoved == true && result.state?.version.ordinal == 1)
     }
 
     @Test func whatChangesBackIsNoNewVersion() throws {
         let state = try Examples.state(1)
         let result = try self.fold(state, [.patched(["orderNumber": "x"]), .patched(["orderNumber": "FP-20418"])])
         #expect(result.outcomes == [.applied, .applied])
-        #expect(result.effect == .advanced && result.state?.version == 1)
+        #expect(result.effect == .advanced && result.state?.version.ordinal == 1)
         #expect(result.state?.modifiedEpochSeconds == state.modifiedEpochSeconds)
     }
 

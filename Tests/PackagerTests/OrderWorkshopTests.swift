@@ -2,6 +2,7 @@ import Kafka
 import Model
 import Operations
 import Synchronization
+import TestKit
 import Testing
 
 @testable import Packager
@@ -48,7 +49,7 @@ import Testing
         let work = try self.work(try bench.workshop(), records)
         #expect(bench.count == 1)
         #expect(work.effect == .changed)
-        #expect(work.state?.version == 1)
+        #expect(work.state?.version.ordinal == 1)
         #expect(work.state?.document.members["orderNumber"] == "10")
         #expect(work.expectedRevision == 0)
         #expect(work.outcomes == Array(repeating: .applied, count: 10))

@@ -106,7 +106,7 @@ import Testing
                     #expect(state.document.members["fulfillments"]?.array?.count == 1)
                 }
                 let third = try #require(after.states[orders[3]])
-                #expect(third.version == 3 && third.document.members["fulfillments"]?.array?.count == 2)
+                #expect(third.version.ordinal == 3 && third.document.members["fulfillments"]?.array?.count == 2)
                 #expect(try await fleet.admin.endOffsets(fleet.topics.deadLetters).values.reduce(0, +) == 0)
                 try await fleet.verify([orders[0], orders[3], orders[25]])
                 #expect(members.reduce(0) { $0 + $1.metrics.counter("waybill_restores_total") } >= 2)

@@ -6,7 +6,7 @@ extension OrderFold {
     /// - Parameter state: not of a removed order.
     public static func renewed(_ state: OrderState, nowEpochSeconds: Int64) -> OrderState {
         var next = state
-        next.version += next.version < .max ? 1 : 0
+        next.version = Self.version(after: state, nowEpochSeconds)
         next.modifiedEpochSeconds = Self.modification(
             of: state.document, after: state.modifiedEpochSeconds, nowEpochSeconds)
         return next

@@ -196,6 +196,11 @@ public struct OrderFold: Sendable {
         return max(now, last.map { min($0, RFC3339.latest) + 1 } ?? now, created)
     }
 
+    static func version(after state: OrderState?, _ now: Int64) -> Int64 {
+        guard let state else { return OrderState.firstVersion(nowEpochSeconds: now) }
+        return state.version + (state.version < .max ? 1 : 0)
+    }
+
     static func fault(_ violations: [Violation]) -> ChangeFault {
         let shown = violations.prefix(5).map(\.description).joined(separator: "; ")
         let rest = violations.count > 5 ? "; and \(violations.count - 5) more" : ""
@@ -227,7 +232,7 @@ public struct OrderFold: Sendable {
             next.document.keepSerialized()
             next.token = token
             next.isRemoved = work.document == nil
-            next.version += next.version < .max ? 1 : 0
+            next.version = Self.version(after: state, now)
             next.modifiedEpochSeconds = Self.modification(of: next.document, after: state?.modifiedEpochSeconds, now)
             result.effect = next.isRemoved ? .removed : .changed
         } else if let state {

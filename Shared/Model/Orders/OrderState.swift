@@ -6,7 +6,7 @@ public struct OrderState: Hashable, Sendable {
     public var key: OrderKey
     public var document: OrderDocument
     public var token: AuthenticationToken
-    /// Grows by one with each version that is stored, from 1.
+    /// Grows by one with each version that is stored, from `firstVersion`.
     public var version: Int64
     /// The moment of `updatedAt` and of `Last-Modified`; grows by at least a second with each version.
     public var modifiedEpochSeconds: Int64
@@ -30,6 +30,16 @@ public struct OrderState: Hashable, Sendable {
         self.recent = recent
         self.isRemoved = isRemoved
         self.contributions = contributions
+    }
+
+    /// The version of an order of which nothing is known when it is created.
+    ///
+    /// It is above every version that an earlier order of this key had: where the trace of one is gone, a compacted
+    /// topic may still have its records, and restoring goes by the highest version. 2^20 versions fit into a second,
+    /// and 2^53 is reached in the year 2242.
+    public static func firstVersion(nowEpochSeconds: Int64) -> Int64 {
+        let seconds = min(max(nowEpochSeconds, 0), Self.versionRange.upperBound >> 20 - 1)
+        return seconds << 20 + 1
     }
 
     /// The complete order.json, with what Waybill owns and what the brand gives.
