@@ -29,7 +29,7 @@ public struct DetailsGrant: Hashable, Sendable {
     /// Under any of the secrets, in constant time for each. Nil for one that is forged, expired, made for too long, or
     /// bound to another origin: the client does not learn which.
     /// - Parameter origin: that of the page that sent the grant.
-    public init?(verifying text: String, origin: String, secrets: TokenSecrets, nowEpochSeconds: Int64) {
+    public init?(verifying text: String, origin: String, tokens: TokenAuthority, nowEpochSeconds: Int64) {
         let parts = text.utf8.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
         guard text.utf8.count <= Self.textLimit, parts.count == 2, let bytes = Base64URL.decode(parts[0]),
             let message = String(validating: bytes, as: UTF8.self)
@@ -40,6 +40,7 @@ public struct DetailsGrant: Hashable, Sendable {
         }
         self.init(key: key, expiresEpochSeconds: expires, origin: String(fields[2]))
         var isSigned = false
+        let secrets = tokens.secrets(for: key.orderType)
         for secret in secrets.all where constantTimeEqual(Array(parts[1]), self.signature(secret)) { isSigned = true }
         guard isSigned, self.message == message, self.origin == origin, expires > nowEpochSeconds,
             expires - Self.longestSeconds <= nowEpochSeconds

@@ -228,7 +228,8 @@ import Testing
         let grant = DetailsGrant(key: key, expiresEpochSeconds: 1000, origin: Self.origin)
         let old = grant.text(try self.secrets("the second secret\n"))
         func verified(_ text: String, _ origin: String = Self.origin, _ now: Int64 = 900) throws -> DetailsGrant? {
-            DetailsGrant(verifying: text, origin: origin, secrets: try self.secrets(), nowEpochSeconds: now)
+            DetailsGrant(
+                verifying: text, origin: origin, tokens: TokenAuthority(try self.secrets()), nowEpochSeconds: now)
         }
         #expect(try verified(old) == grant)
         #expect(try verified(old, "https://shop.example.com:8443") == nil)

@@ -35,11 +35,14 @@ import Testing
     }
 
     @Test(arguments: [
-        "", " ", "yesterday", "0x2EBC", "1e9", "+1", "1.", ".5", "1.2.3", "1741190531000", "nan", "inf", "-inf", "1e300", "99999999999999999999", "Sun, 06 Nov 1994 08:49:37 PST",
+        "", " ", "yesterday", "0x2EBC", "1e9", "+1", "1.", ".5", "1.2.3", "1741190531000", "nan", "inf", "-inf",
+        "1e300", "99999999999999999999", "Sun, 06 Nov 1994 08:49:37 PST",
         "Sun, 31 Feb 1994 08:49:37 GMT", "Sun, 06 Nov 1994 24:00:00 GMT", "Sun, 06 Nov 94 08:49:37 GMT",
-        "Sun, 06 Nov 1994 08:49:37", "Sun, 06 nov 1994 08:49:37 GMT", "Sunday, 06-Nov-1994 08:49:37 GMT", "Sun Nov 6 1994",
+        "Sun, 06 Nov 1994 08:49:37", "Sun, 06 nov 1994 08:49:37 GMT", "Sunday, 06-Nov-1994 08:49:37 GMT",
+        "Sun Nov 6 1994",
         "Sunday, 06-Nov 08:49:37 GMT", "Sunday, --- 08:49:37 GMT", "Sun, +6 Nov 1994 08:49:37 GMT", "a b c d e f GMT",
-        "Sun, 006 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 8:49:37 GMT", "ü ü ü ü ü GMT", "Sunday, 06-Nov-é 08:49:37 GMT",
+        "Sun, 006 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 8:49:37 GMT", "ü ü ü ü ü GMT",
+        "Sunday, 06-Nov-é 08:49:37 GMT",
     ])
     func junkIsNoDate(text: String) { #expect(HTTPDate.parse(text) == nil) }
 
@@ -77,7 +80,8 @@ import Testing
         #expect(Authorization.token("appleorder abc") == "abc")
         #expect(Authorization.token("APPLEORDER a b") == "a b")
         for header in [
-            nil, "", " ", "AppleOrder", "AppleOrder ", "AppleOrder  abc", "Bearer abc", "ApplePass abc", "abc", " AppleOrder abc",
+            nil, "", " ", "AppleOrder", "AppleOrder ", "AppleOrder  abc", "Bearer abc", "ApplePass abc", "abc",
+            " AppleOrder abc",
             "AppleOrder\tabc", "AppleOrderabc ", "AppleOrder: abc",
         ] { #expect(Authorization.token(header) == nil, "\(header ?? "nil")") }
     }
@@ -86,7 +90,9 @@ import Testing
         let token = try AuthenticationToken("0123456789abcdef")
         let key = try GatewayBench.key("1")
         let tokens = TokenAuthority(try TokenSecrets(file: Array("the only secret of the test".utf8)))
-        for given in ["", "\u{0}", "0123456789abcdeF", "0123456789abcdef ", "0123456789abcdef\u{301}", "é", "0123456789abcde"] {
+        for given in [
+            "", "\u{0}", "0123456789abcdeF", "0123456789abcdef ", "0123456789abcdef\u{301}", "é", "0123456789abcde",
+        ] {
             #expect(!tokens.opens(given, key, stored: token))
         }
         #expect(tokens.opens("0123456789abcdef", key, stored: token))
@@ -118,7 +124,9 @@ import Testing
         #expect(try self.isFresh(["If-Modified-Since": date]))
     }
 
-    @Test(arguments: ["Sun, 06 Nov 1994 08:49:36 GMT", "0", "784111776", "", "junk", "-1", "nan", "Sun, 06 Nov 1994 08:49:37"])
+    @Test(arguments: [
+        "Sun, 06 Nov 1994 08:49:36 GMT", "0", "784111776", "", "junk", "-1", "nan", "Sun, 06 Nov 1994 08:49:37",
+    ])
     func anOlderOrUnreadableDateGetsThePackage(date: String) throws {
         #expect(try !self.isFresh(["If-Modified-Since": date]))
     }

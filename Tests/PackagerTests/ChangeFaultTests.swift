@@ -1,12 +1,12 @@
 import Kafka
 import Model
 import Operations
-@testable import Packaging
 import Redis
 import TestKit
 import Testing
 
 @testable import Packager
+@testable import Packaging
 
 /// Changes that cannot be applied: dead letters, and the ones behind them go on.
 @Suite struct ChangeFaultTests {
@@ -105,7 +105,8 @@ import Testing
             var log = ChangeLog()
             let processor = try scene.processor()
             let batch = [
-                log.change("order.replaced", "o", ChangeLog.document()), log.change("order.patched", "o", ["status": 1]),
+                log.change("order.replaced", "o", ChangeLog.document()),
+                log.change("order.patched", "o", ["status": 1]),
                 log.change("order.exploded", "o", [:]),
             ]
             try await scene.server.everywhere("CONFIG", "SET", "maxmemory", "1")

@@ -172,7 +172,7 @@ import Testing
     @Test func theOrdersThatAreBackAlreadyAreServed() async throws {
         try await Fleet.run { fleet in
             let orders = try (0..<2).map { try ChangeLog.key("o\($0)") }
-            let requests = Requests(orders: orders, secrets: try BrandFixture.secrets())
+            let requests = Requests(orders: orders, tokens: try BrandFixture.tokens())
             let store = OrderStore(redis: fleet.redis)
             let reserved = try ReservedPort()
             defer { reserved.release() }

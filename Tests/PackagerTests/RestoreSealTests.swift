@@ -13,7 +13,7 @@ import Testing
 /// Restored packages: the same bytes without a signature, and a new signature where the old one does not hold.
 @Suite(.timeLimit(.minutes(2))) struct RestoreSealTests {
     private func restorer(_ scene: PackagerScene, _ brand: Brand) throws -> OrderRestorer {
-        let workshop = OrderWorkshop(brand, secrets: try BrandFixture.secrets())
+        let workshop = OrderWorkshop(brand, tokens: try BrandFixture.tokens())
         var restorer = OrderRestorer(
             store: OrderStore(redis: scene.redis), workshops: { [brand.orderType: workshop] },
             isAwaited: { _ in false },
@@ -25,7 +25,7 @@ import Testing
 
     private func fill(_ scene: PackagerScene, _ brand: Brand, _ orders: [String]) async throws {
         var log = ChangeLog()
-        try await scene.processor(workshop: OrderWorkshop(brand, secrets: try BrandFixture.secrets())).process(
+        try await scene.processor(workshop: OrderWorkshop(brand, tokens: try BrandFixture.tokens())).process(
             orders.map { log.change("order.replaced", $0, ChangeLog.document($0)) })
     }
 

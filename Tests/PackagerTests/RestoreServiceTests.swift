@@ -30,7 +30,9 @@ import Testing
     }
 
     /// Runs members around `body` and stops them.
-    private func with(_ fleet: Fleet, _ count: Int, _ body: @Sendable ([Fleet.Member]) async throws -> Void) async throws {
+    private func with(_ fleet: Fleet, _ count: Int, _ body: @Sendable ([Fleet.Member]) async throws -> Void)
+        async throws
+    {
         let members = try (0..<count).map { _ in try fleet.member() }
         try await withThrowingTaskGroup(of: Void.self) { tasks in
             for member in members { tasks.addTask { try await member.group.run() } }
@@ -84,7 +86,10 @@ import Testing
                         for round in 0..<10 {
                             try await fleet.publish(
                                 (20..<40).map {
-                                    ("order.patched", "o\($0)", "l\(round)-\($0)", ["statusDescription": .string("\(round)")])
+                                    (
+                                        "order.patched", "o\($0)", "l\(round)-\($0)",
+                                        ["statusDescription": .string("\(round)")]
+                                    )
                                 })
                         }
                     }
@@ -134,8 +139,13 @@ import Testing
                 let (orders, registrations) = try await self.fill(fleet)
                 try await fleet.server.everywhere("SAVE")
                 try await fleet.publish(
-                    (0..<20).filter { $0 != 7 }.map { ("fulfillment.updated", "o\($0)", "s\($0)", ChangeLog.fulfillment("b")) }
-                        + [("order.replaced", "new", "new", ChangeLog.document("new")), ("order.removed", "o30", "x", nil)])
+                    (0..<20).filter { $0 != 7 }.map {
+                        ("fulfillment.updated", "o\($0)", "s\($0)", ChangeLog.fulfillment("b"))
+                    }
+                        + [
+                            ("order.replaced", "new", "new", ChangeLog.document("new")),
+                            ("order.removed", "o30", "x", nil),
+                        ])
                 try await fleet.settle()
                 let more = try await fleet.register(20, orders: [orders[0]], from: 1000)
                 let all = orders + [try ChangeLog.key("new")]

@@ -1,13 +1,13 @@
 import Foundation
 import Kafka
 import Model
-@testable import Packaging
 import Redis
 import Store
 import TestKit
 import Testing
 
 @testable import Packager
+@testable import Packaging
 
 /// Redis and the broker come and go; several workers write: nothing is lost.
 @Suite struct UpstreamTests {

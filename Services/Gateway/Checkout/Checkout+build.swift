@@ -38,11 +38,11 @@ enum Checkout {
             directory: settings.merchants, loading: settings.loading, isStrict: false, logger: environment.logger)
         let publisher = ChangePublisher(
             producer: producer, patientProducer: patientProducer, group: environment.group, topics: common.topics,
-            brands: settings.brands, secrets: settings.secrets,
+            brands: settings.brands, tokens: settings.tokens,
             metrics: metrics, logger: environment.logger)
         let orders = StandingOrders(
             store: OrderStore(redis: redis), views: ViewGuard(View(redis: redis)), group: environment.group)
-        let mint = OrderDetailsMint(secrets: settings.secrets, webServiceURL: settings.webServiceURL)
+        let mint = OrderDetailsMint(tokens: settings.tokens, webServiceURL: settings.webServiceURL)
         let changes = OrderChangesEndpoint(publisher: publisher, orders: orders)
         let requests = IdempotentRequests(store: RepeatedRequests(redis: redis), logger: environment.logger)
         var calls = FetcherConfiguration()
@@ -77,7 +77,7 @@ enum Checkout {
                 await patientProducer.close()
                 await redis.close()
             })
-        let reloader = BrandReloader(settings.brands, environment: environment)
+        let reloader = BrandReloader(settings.brands, tokens: settings.tokens, environment: environment)
         let monitor = RedisMonitor(redis, environment, holdsReadiness: false)
         return [reloader, merchants, server, monitor] + (edge.certificates.map { [$0] } ?? [])
     }

@@ -18,7 +18,7 @@ import Packaging
 /// - The keys of `EdgeSettings`.
 struct CheckoutSettings {
     let listen: ListenAddress
-    let secrets: TokenSecrets
+    let tokens: TokenAuthority
     /// Without a slash at its end.
     let webServiceURL: String
     let brands: BrandLibrary
@@ -37,10 +37,10 @@ struct CheckoutSettings {
     /// - Throws: `SettingsError` naming key and value.
     init(_ settings: Settings, common: CommonSettings) throws(SettingsError) {
         self.listen = try settings.address(.checkoutListen, default: "127.0.0.1:8085")
-        self.secrets = try settings.tokenSecrets()
         let url = try settings.webServiceURL()
         self.webServiceURL = url.hasSuffix("/") ? String(url.dropLast()) : url
         self.brands = try settings.brands(in: common.brands, webServiceURL: url)
+        self.tokens = try settings.tokens(self.brands)
         self.edge = try EdgeSettings(settings)
         let hasPlayground = try settings.choice(.developmentPlayground, default: Choice.off) == .on
         self.hasPolyfill = try settings.choice(.developmentPolyfill, default: Choice.off) == .on

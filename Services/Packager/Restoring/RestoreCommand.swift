@@ -71,7 +71,7 @@ struct RestoreCommand: AsyncParsableCommand {
         let result: Result<Int?, any Error>
         do {
             result = .success(
-                try await Self.restore(brand, order, settings.secrets, redis, reader, environment, report))
+                try await Self.restore(brand, order, settings.tokens, redis, reader, environment, report))
         } catch {
             result = .failure(error)
         }
@@ -81,13 +81,13 @@ struct RestoreCommand: AsyncParsableCommand {
     }
 
     private static func restore(
-        _ brand: Brand, _ order: OrderIdentifier?, _ secrets: TokenSecrets, _ redis: RedisClient,
+        _ brand: Brand, _ order: OrderIdentifier?, _ tokens: TokenAuthority, _ redis: RedisClient,
         _ reader: KafkaReader, _ environment: ServiceEnvironment,
         _ report: @escaping @Sendable (RestoreProgress) -> Void
     ) async throws -> Int? {
         let type = brand.orderType
         let topic = environment.common.topics.orders
-        let workshop = OrderWorkshop(brand, secrets: secrets)
+        let workshop = OrderWorkshop(brand, tokens: tokens)
         let metrics = RestoreMetrics(factory: environment.metrics)
         let written = WrittenOrders()
         var orders = OrderRestorer(

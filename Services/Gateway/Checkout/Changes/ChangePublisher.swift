@@ -19,14 +19,14 @@ final class ChangePublisher: Sendable {
     private let group: any EventLoopGroup
     private let topics: Topics
     private let brands: BrandLibrary
-    private let secrets: TokenSecrets
+    private let tokens: TokenAuthority
     private let metrics: CheckoutMetrics
     private let logger: Logger
     private let gate = DeliveryGate()
 
     init(
         producer: KafkaProducer, patientProducer: KafkaProducer, group: any EventLoopGroup, topics: Topics,
-        brands: BrandLibrary, secrets: TokenSecrets,
+        brands: BrandLibrary, tokens: TokenAuthority,
         metrics: CheckoutMetrics, logger: Logger
     ) {
         self.producer = producer
@@ -34,7 +34,7 @@ final class ChangePublisher: Sendable {
         self.group = group
         self.topics = topics
         self.brands = brands
-        self.secrets = secrets
+        self.tokens = tokens
         self.metrics = metrics
         self.logger = logger
     }
@@ -49,7 +49,7 @@ final class ChangePublisher: Sendable {
             }
             throw CheckoutFailure.unavailable("the brand of this order type cannot be loaded", retryAfterSeconds: 60)
         }
-        return OrderFold(rules: brand.rules) { [secrets] in secrets.token(for: $0) }
+        return OrderFold(rules: brand.rules) { [tokens] in tokens.token(for: $0) }
     }
 
     /// Refuses a document that would become a dead letter.

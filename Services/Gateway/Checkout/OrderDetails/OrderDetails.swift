@@ -31,11 +31,11 @@ struct OrderDetails: Hashable, Sendable {
 
 /// Makes order details from the token secrets alone: nothing is asked and nothing is stored.
 struct OrderDetailsMint: Sendable {
-    let secrets: TokenSecrets
+    let tokens: TokenAuthority
     /// Without a slash at its end.
     let webServiceURL: String
 
     func details(of key: OrderKey) -> OrderDetails {
-        OrderDetails(key: key, webServiceURL: self.webServiceURL, token: self.secrets.token(for: key))
+        OrderDetails(key: key, webServiceURL: self.webServiceURL, token: self.tokens.token(for: key))
     }
 }

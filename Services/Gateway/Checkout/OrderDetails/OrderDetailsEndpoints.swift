@@ -65,7 +65,8 @@ struct OrderDetailsEndpoints: Sendable {
         }
         let grant = DetailsGrant(key: key, expiresEpochSeconds: self.now() + seconds, origin: origin.description)
         let answer: JSON = [
-            "grant": .string(grant.text(self.mint.secrets)), "expires": .integer(grant.expiresEpochSeconds),
+            "grant": .string(grant.text(self.mint.tokens.secrets(for: key.orderType))),
+            "expires": .integer(grant.expiresEpochSeconds),
         ]
         return .json(.ok, answer.serialized)
     }
@@ -80,7 +81,7 @@ struct OrderDetailsEndpoints: Sendable {
         let link = PackageLink(key: key, expiresEpochSeconds: self.now() + seconds)
         let url =
             "\(self.mint.webServiceURL)/v1/orders/\(key)/package?expires=\(link.expiresEpochSeconds)"
-            + "&signature=\(link.signature(self.mint.secrets))"
+            + "&signature=\(link.signature(self.mint.tokens.secrets(for: key.orderType)))"
         let answer: JSON = ["url": .string(url), "expires": .integer(link.expiresEpochSeconds)]
         return .json(.ok, answer.serialized)
     }
@@ -91,7 +92,7 @@ struct OrderDetailsEndpoints: Sendable {
         let text = try body.requiredText("grant")
         try body.refuseRest()
         let grant = DetailsGrant(
-            verifying: text, origin: origin.description, secrets: self.mint.secrets, nowEpochSeconds: self.now())
+            verifying: text, origin: origin.description, tokens: self.mint.tokens, nowEpochSeconds: self.now())
         guard let grant, merchant.orderTypes.contains(grant.key.orderType) else {
             var failure = CheckoutFailure(.grantRefused, "the grant is not valid for this page")
             failure.offense = .guess

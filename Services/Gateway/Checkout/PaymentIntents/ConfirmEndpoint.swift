@@ -65,7 +65,7 @@ struct ConfirmEndpoint: Sendable {
             return OrderDetails(key: request.key, webServiceURL: url, token: token)
         }
         let derived = self.mint.details(of: request.key)
-        guard let token = request.token, !self.mint.secrets.isToken(token.rawValue, of: request.key) else {
+        guard let token = request.token, !self.mint.tokens.isToken(token.rawValue, of: request.key) else {
             return derived
         }
         guard let state = try await self.orders.state(of: request.key) else {
