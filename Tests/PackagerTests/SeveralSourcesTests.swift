@@ -20,7 +20,7 @@ import Testing
             try await processor.process([log.change("order.merged", "o", ChangeLog.document())])
             try await processor.process([log.change("order.merged", "o", Self.carrier, source: "/carrier")])
             let state = try #require(try await scene.state("o"))
-            #expect(state.version == 2 && state.contributions?.isEmpty == false)
+            #expect(state.version.ordinal == 2 && state.contributions?.isEmpty == false)
             let record = try #require(try await scene.read(scene.topics.orders, 2).last)
             let told = try OrderRecord.decode(try #require(record.value)).state(key: state.key)
             #expect(told == state && record.headers.isEmpty)
@@ -61,7 +61,7 @@ import Testing
             try await scene.processor().process([log.change("order.replaced", "o", document)])
             let stored = try #require(try await scene.stored("o"))
             #expect(stored.state.document.isStatic && !stored.entityTag.isEmpty)
-            #expect(stored.state.token == (try BrandFixture.secrets().token(for: stored.state.key)))
+            #expect(stored.state.token == (try BrandFixture.tokens().token(for: stored.state.key)))
         }
     }
 }
