@@ -3,7 +3,8 @@ public import Model
 
 /// A permission for one page to get the order details of one order for a short while, without a key.
 ///
-/// `base64url("<type>/<id>:<expires>:<origin>") + "." + hex(HMAC-SHA256(secret, "details:<type>/<id>:<expires>:<origin>"))`.
+/// `base64url(message) + "." + hex(HMAC-SHA256(secret, "details:" + message))`, where the message is
+/// `<type>/<id>:<expires>:<origin>`.
 /// The prefix separates grants from links (`link:`) and from tokens, whose messages have no colon, though all are made
 /// with the same secrets. A grant may be used repeatedly: until it expires it returns the same details.
 public struct DetailsGrant: Hashable, Sendable {

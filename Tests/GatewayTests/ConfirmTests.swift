@@ -210,11 +210,14 @@ import Testing
             #expect(try await notify(["patch": ["status": "teleported"]]).code == "order_invalid")
             #expect(try await notify(["patch": [:], "order": [:]]).code == "invalid_parameter")
             #expect(try await notify(["order_identifier": "2"]).status == 404)
-            let types = try await bench.changes(3).map { record in
+            #expect(try await notify([:]).json.object?["version"] == 1)
+            #expect(try await notify(["touch": true]).status == 202)
+            let types = try await bench.changes(5).map { record in
                 try OrderChange.decode(
                     key: record.key, value: record.value, headers: record.headers.map { ($0.name, $0.value) })
             }
-            #expect(types.map(\.key.order.rawValue) == ["1", "1", "1"])
+            #expect(types.map(\.key.order.rawValue) == ["1", "1", "1", "1", "1"])
+            #expect(types.suffix(2).map(\.kind) == [.announced(touch: false), .announced(touch: true)])
         }
     }
 }

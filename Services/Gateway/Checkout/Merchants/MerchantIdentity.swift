@@ -37,8 +37,8 @@ struct MerchantIdentity: Sendable {
             guard let text, text == merchantIdentifier || text.lowercased() == digest else {
                 throw MerchantError(
                     "$.certificate: its extension \(Self.extensionIdentifier) says "
-                        + "\(text.map { "\"\($0)\"" } ?? "no text"), which is neither \"\(merchantIdentifier)\" nor its "
-                        + "SHA-256 \(digest)")
+                        + "\(text.map { "\"\($0)\"" } ?? "no text"), which is neither \"\(merchantIdentifier)\" nor "
+                        + "its SHA-256 \(digest)")
             }
         }
         try Self.checkPair(certificatePEM, keyPEM)

@@ -70,11 +70,8 @@ struct NotifyEndpoint: Sendable {
             guard let state = try await self.orders.state(of: key) else {
                 throw CheckoutFailure(.notFound, "there is no such order")
             }
-            guard let type = ChangeType(rawValue: "waybill.order.announced") else {
-                throw CheckoutFailure(.notImplemented, "an order without a change cannot be announced again")
-            }
             let data: JSONObject = ["touch": .bool(isTouched)]
-            try await self.publisher.publish(OrderEvent(key, type, data, caller: caller))
+            try await self.publisher.publish(OrderEvent(key, .orderAnnounced, data, caller: caller))
             return isTouched ? nil : state.version
         default:
             throw CheckoutFailure(.invalidParameter, "order, patch and fulfillment do not go together")

@@ -9,8 +9,8 @@ struct PageOrigin: Hashable, Sendable, CustomStringConvertible {
     let port: Int
     let isSecure: Bool
 
-    /// - Parameter text: exactly as a browser serializes it. Nil for `null`, for anything with a path, user information,
-    ///   capital letters, or a port that need not be said.
+    /// - Parameter text: exactly as a browser serializes it. Nil for `null`, for anything with a path, user
+    ///   information, capital letters, or a port that need not be said.
     init?(_ text: String) {
         let isSecure = text.hasPrefix("https://")
         guard isSecure || text.hasPrefix("http://") else { return nil }
