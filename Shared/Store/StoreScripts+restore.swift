@@ -126,8 +126,8 @@ extension StoreScripts {
     /// ahead of this one's.
     /// KEYS: as for `write`. ARGV: version, modification second, mode, seconds to keep a removed order, the last
     /// millisecond at which it may be written (0: any), then field, value, …
-    /// Returns 1 if written, 0 if the stored order is as new, or the order was forgotten after this; an error `OOM` when
-    /// Redis is full and the order would grow.
+    /// Returns 1 if written, 0 if the stored order is as new, or the order was forgotten after this; an error `OOM`
+    /// when Redis is full and the order would grow.
     static let restoreOrder = RedisScript(
         Self.put + """
             local version, modified = tonumber(ARGV[1]), tonumber(ARGV[2])

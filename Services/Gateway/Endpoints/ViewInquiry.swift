@@ -46,8 +46,8 @@ struct ViewInquiry: Hashable {
 
     /// The result of a check.
     enum Verdict: Hashable {
-        /// The view was judged for the present servers, or is restored into empty ones: answer from it. While epochs are
-        /// missing, nothing can be said about orders that are.
+        /// The view was judged for the present servers, or is restored into empty ones: answer from it. While epochs
+        /// are missing, nothing can be said about orders that are.
         case confirmed
         /// The view is not complete, or belongs to an earlier state of a server, and may be older than the devices'
         /// versions.
