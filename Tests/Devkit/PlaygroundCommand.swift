@@ -72,18 +72,13 @@ struct PlaygroundCommand: AsyncParsableCommand {
         let own = ["http://127.0.0.1:\(port)", "http://localhost:\(port)"]
         let checkout = try await PlaygroundCheckout.start(
             stack, origins: own + self.origins, gateway: gateway, certificates: certificates, in: scratch)
-        let isComplete = try await checkout.hasMerchantSessions(for: own[0])
         if let env { try self.write(stack, checkout, to: env) }
         let http = try HTTPClient()
         let journal = APNSJournal(admin: stack.apnsAdmin, http: http)
         try await journal.start()
         let world = try PlaygroundWorld(
-            stack: stack, webServiceURL: webServiceURL, journal: journal,
-            page: PlaygroundPage(folder: self.page, checkout: isComplete ? checkout.url : ""),
-            merchant: PlaygroundMerchant(
-                http: HTTPClient(
-                    roots: certificates.root, identity: (certificates.certificate, certificates.key),
-                    reroutes: Dictionary(uniqueKeysWithValues: gateway.ports.map { ($0.key.host, $0.value) }))))
+            stack: stack, webServiceURL: webServiceURL, checkout: checkout, journal: journal, http: http,
+            page: PlaygroundPage(folder: self.page, checkout: checkout.url))
         try await world.run(port: port) { _ in
             Console.line("playground: \(own[0])/playground")
             Console.line("checkout: \(checkout.url)")
@@ -123,8 +118,8 @@ struct PlaygroundWorld: Sendable {
     private let addDevice: AsyncStream<PlaygroundDevice>.Continuation
 
     init(
-        stack: StackEnvironment, webServiceURL: String, journal: APNSJournal, page: PlaygroundPage,
-        merchant: PlaygroundMerchant
+        stack: StackEnvironment, webServiceURL: String, checkout: PlaygroundCheckout, journal: APNSJournal,
+        http: HTTPClient, page: PlaygroundPage
     ) throws {
         let roots = try readFile(stack.roots)
         let board = PlaygroundBoard()
@@ -143,7 +138,7 @@ struct PlaygroundWorld: Sendable {
         }
         let configuration = try stack.kafkaConfiguration()
         self.shop = PlaygroundShop(
-            board: board, producer: try KafkaProducer(configuration),
+            board: board, producer: try KafkaProducer(configuration), checkout: checkout, http: http,
             tokens: try DerivedTokens(file: stack.tokenSecrets), orderType: stack.orderType,
             webServiceURL: webServiceURL)
         let topics = Topics()
@@ -151,7 +146,7 @@ struct PlaygroundWorld: Sendable {
             configuration, group: "playground-\(randomHex(bytes: 8))", topics: [topics.orders, topics.deadLetters])
         (self.devices, self.addDevice) = AsyncStream.makeStream(of: PlaygroundDevice.self)
         self.server = PlaygroundServer(
-            board: board, shop: self.shop, merchant: merchant, page: page, makeDevice: makeDevice,
+            board: board, shop: self.shop, page: page, makeDevice: makeDevice,
             run: { [addDevice] in addDevice.yield($0) })
         self.journal = journal
     }
@@ -171,6 +166,7 @@ struct PlaygroundWorld: Sendable {
 
     /// Serves until SIGINT or SIGTERM, then removes the orders of all sessions.
     func run(port: Int, onReady: @Sendable (Int) -> Void) async throws {
+        var ended: [String] = []
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask {
                 for await _ in await UnixSignalsSequence(trapping: .sigterm, .sigint) { return }
@@ -195,11 +191,12 @@ struct PlaygroundWorld: Sendable {
             onReady(listener.port)
             // The first that ends is the signal, or something that failed.
             let end = await group.nextResult()
-            await listener.stop()
             group.cancelAll()
+            // Their requests that wait are answered.
+            ended = self.server.board.closeAll()
+            await listener.stop()
             try end?.get()
         }
-        let ended = self.server.board.closeAll()
         for identifier in ended { try? await self.shop.remove(self.shop.key(identifier), in: "") }
         self.addDevice.finish()
         self.journal.finish()

@@ -37,8 +37,11 @@ struct PlaygroundVisit: Sendable {
         }
         self.say("opened", "\(self.base)/playground by its routes, since there is no browser")
         var start = ContinuousClock.now
+        guard let service = try Self.object(opened)["service"]?.string else {
+            throw ToolError(.protocol, "opening \(self.base): it names no checkout role")
+        }
         _ = try await self.ask(
-            .POST, "/applepay/validate", cookie,
+            .POST, service + "/applepay/validate", cookie,
             ["validationURL": "https://apple-pay-gateway-cert.apple.com/paymentservices/paymentSession"])
         self.say("validated", "the merchant has a session, made with a client certificate", since: start)
         var document = Self.document(status: "processing")
@@ -73,7 +76,7 @@ struct PlaygroundVisit: Sendable {
     private func ask(
         _ method: HTTPMethod, _ path: String, _ cookie: String, _ body: JSON? = nil
     ) async throws -> JSONObject {
-        var request = HTTPRequest(method: method, url: self.base + path)
+        var request = HTTPRequest(method: method, url: path.hasPrefix("http") ? path : self.base + path)
         request.headers = [("cookie", cookie), ("origin", self.base), ("content-type", "application/json")]
         request.body = body?.serialized ?? []
         return try Self.object(try await self.http.send(request, within: .seconds(30)))

@@ -56,15 +56,6 @@ struct PlaygroundCheckout: Sendable {
 
     func stop() async { await self.child.stop(grace: .seconds(30)) }
 
-    /// False for a gateway whose checkout role makes no merchant sessions.
-    func hasMerchantSessions(for origin: String) async throws -> Bool {
-        let http = try HTTPClient()
-        let response = try await http.send(
-            HTTPRequest(url: self.url + "/applepay/metadata", headers: [("origin", origin)]))
-        await http.close()
-        return response.status == 200
-    }
-
     private func ready(_ url: String) async throws {
         let http = try HTTPClient()
         let end = ContinuousClock.now + .seconds(60)

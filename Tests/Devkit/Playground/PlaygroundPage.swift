@@ -6,7 +6,7 @@ import TestKit
 struct PlaygroundPage: Sendable {
     /// A folder whose files go before those in the program.
     let folder: String?
-    /// The checkout role's URL; empty if its routes are here.
+    /// The checkout role's URL, which the page calls.
     let checkout: String
 
     private static let files: [String: (name: String, type: String, bytes: [UInt8])] = [

@@ -52,33 +52,30 @@ struct PlaygroundReview: Sendable {
 
     /// An order document, by the packager's own rules.
     init(order text: [UInt8], of key: OrderKey, rules: BrandRules, nowEpochSeconds: Int64) {
+        self.init(text) { members in
+            // Any token does: the review is of the document.
+            OrderFold(rules: rules) { _ in AuthenticationToken(derived: String(repeating: "0", count: 32)) }
+                .violations(in: OrderDocument(members: members), of: key, nowEpochSeconds: nowEpochSeconds)
+        }
+    }
+
+    /// A payment request, by the rules of the checkout role.
+    init(paymentRequest text: [UInt8]) {
+        self.init(text) { PaymentRequestValidator.violations(in: .object($0)) }
+    }
+
+    private init(_ text: [UInt8], violations: (JSONObject) -> [Violation]) {
         let review = PlaygroundReview(object: text)
         self.value = review.value
-        guard let value = review.value, let members = value.object, review.problems.isEmpty else {
+        guard let members = review.value?.object else {
             self.problems = review.problems
             return
         }
-        let violations = Self.violations(in: members, of: key, rules: rules, nowEpochSeconds: nowEpochSeconds)
         let places = JSONPlaces(text)
-        self.problems = violations.prefix(100).map { violation in
+        self.problems = violations(members).prefix(100).map { violation in
             Problem(
                 path: violation.path, place: places.place(of: violation.path), message: violation.message,
                 rule: "wallet")
         }
-    }
-
-    private static func violations(
-        in members: JSONObject, of key: OrderKey, rules: BrandRules, nowEpochSeconds: Int64
-    ) -> [Violation] {
-        var order = members
-        order["schemaVersion"] = order["schemaVersion"] ?? 1
-        order["orderType"] = "ecommerce"
-        order["orderTypeIdentifier"] = .string(key.orderType.rawValue)
-        order["orderIdentifier"] = .string(key.order.rawValue)
-        order["webServiceURL"] = .string(rules.webServiceURL)
-        order["authenticationToken"] = "0123456789abcdef"
-        order["updatedAt"] = .string(RFC3339.format(epochSeconds: nowEpochSeconds))
-        return OrderValidator.violations(
-            in: .object(order), allowUnknownMembers: false, nowEpochSeconds: nowEpochSeconds)
     }
 }

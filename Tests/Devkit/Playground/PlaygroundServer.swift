@@ -6,7 +6,6 @@ import TestKit
 struct PlaygroundServer: Sendable {
     let board: PlaygroundBoard
     let shop: PlaygroundShop
-    let merchant: PlaygroundMerchant
     let page: PlaygroundPage
     let makeDevice: @Sendable (_ session: String) throws -> PlaygroundDevice
     /// Runs a device until it ends.
@@ -22,12 +21,8 @@ struct PlaygroundServer: Sendable {
             if request.path == "/" { return FakeServer.Response(302, headers: [("location", "/playground")]) }
             if request.path == "/favicon.ico" { return FakeServer.Response(204) }
             if let file = self.page.response(to: request.path) { return file }
-            if request.path == "/applepay/metadata" { return .json(200, self.merchant.metadata.text) }
         } else if !Self.isOwnOrigin(request) {
             return PlaygroundMerchant.failure(403, "origin_refused", "the request must come from this page")
-        }
-        if request.path == "/applepay/validate", request.method == "POST" {
-            return await self.validateMerchant(request)
         }
         guard request.path.hasPrefix("/playground/") else {
             return PlaygroundMerchant.failure(404, "not_found", "there is nothing here")
@@ -81,19 +76,11 @@ struct PlaygroundServer: Sendable {
                 .map { self.shop.orderDetails($0) }
         }
         let answer: JSON = [
-            "service": .string(self.page.checkout.isEmpty ? "/" : self.page.checkout),
+            "service": .string(self.page.checkout),
             "merchantIdentifier": .string(PlaygroundMerchant.identifier), "next": .array(next),
             "fakes": ["Apple Pay gateway", "APNs", "device"], "wallet": "/playground/wallet",
         ]
         return FakeServer.Response(200, headers: headers, body: answer.serialized)
-    }
-
-    private func validateMerchant(_ request: FakeServer.Request) async -> FakeServer.Response {
-        guard let object = (try? JSON(parsing: request.body))?.object, let url = object["validationURL"]?.string else {
-            return PlaygroundMerchant.failure(400, "missing_parameter", "validationURL is missing")
-        }
-        let host = request.header("host")?.split(separator: ":").first.map(String.init) ?? ""
-        return await self.merchant.session(validationURL: url, domain: host)
     }
 
     // MARK: Orders
@@ -106,6 +93,7 @@ struct PlaygroundServer: Sendable {
     }
 
     private func review(_ kind: String, _ text: String) -> PlaygroundReview {
+        if kind == "paymentRequest" { return PlaygroundReview(paymentRequest: Array(text.utf8)) }
         guard kind == "order", let key = try? self.shop.key("playground") else {
             return PlaygroundReview(object: Array(text.utf8))
         }
@@ -138,14 +126,15 @@ struct PlaygroundServer: Sendable {
                 409, "order_refused",
                 "the identifier is used, or the session has \(PlaygroundBoard.orderLimit) orders: load the page again")
         }
+        let details: JSON
         do {
-            try await self.shop.replace(document, of: key, in: session)
+            details = try await self.shop.create(document, of: key, in: session)
         } catch {
             self.board.drop(identifier, of: session)
-            return PlaygroundMerchant.failure(503, "unavailable", "Kafka does not acknowledge the order")
+            return PlaygroundMerchant.failure(503, "unavailable", "\(error)")
         }
         let answer: JSON = [
-            "status": "success", "orderIdentifier": .string(identifier), "orderDetails": self.shop.orderDetails(key),
+            "status": "success", "orderIdentifier": .string(identifier), "orderDetails": details,
         ]
         return .json(200, answer.text)
     }

@@ -1,11 +1,14 @@
 import Foundation
 import Kafka
 import Model
+import NIOHTTP1
 
 /// The shop's side of the playground: mints order details, publishes changes, waits for what becomes of them.
 struct PlaygroundShop: Sendable {
     let board: PlaygroundBoard
     let producer: KafkaProducer
+    let checkout: PlaygroundCheckout
+    let http: HTTPClient
     let tokens: DerivedTokens
     let orderType: OrderTypeIdentifier
     let webServiceURL: String
@@ -22,6 +25,31 @@ struct PlaygroundShop: Sendable {
             "orderTypeIdentifier": .string(key.orderType.rawValue), "orderIdentifier": .string(key.order.rawValue),
             "webServiceURL": .string(self.webServiceURL), "authenticationToken": .string(self.tokens.token(for: key)),
         ]
+    }
+
+    /// Publishes a new order and gets its details, in one call of the checkout role.
+    func create(_ document: JSON, of key: OrderKey, in session: String) async throws -> JSON {
+        let body: JSON = [
+            "orderTypeIdentifier": .string(key.orderType.rawValue), "orderIdentifier": .string(key.order.rawValue),
+            "order": .object(OrderFile.document(document)),
+        ]
+        let request = HTTPRequest(
+            method: .POST, url: self.checkout.url + "/v1/checkout/order-details",
+            headers: [("authorization", "Bearer \(self.checkout.key)"), ("content-type", "application/json")],
+            body: body.serialized)
+        let start = ContinuousClock.now
+        let response = try await self.http.send(request, within: .seconds(25))
+        var entry = PlaygroundEntry(
+            from: "shop", to: "checkout", title: "Publishes the order and gets its details: \(response.status)",
+            order: key.order.rawValue)
+        entry.exchange = PlaygroundEntry.Exchange(request: request, response: response, duration: .now - start)
+        self.board.note(entry, in: session)
+        let answer = try? JSON(parsing: response.body).object
+        guard response.status == 200, let details = answer?["orderDetails"] else {
+            let message = answer?["error"]?.object?["message"]?.string ?? "status \(response.status)"
+            throw ToolError(.check, "placing the order: \(message)")
+        }
+        return details
     }
 
     /// Publishes the state of an order, and waits for Kafka's acknowledgement.

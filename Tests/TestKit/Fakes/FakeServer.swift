@@ -2,10 +2,11 @@ import NIOCore
 import NIOHTTP1
 import NIOPosix
 import NIOSSL
+import Synchronization
 
 /// An HTTP/1.1 server for stand-ins of other people's services: one function answers, well or as badly as it is told.
 ///
-/// Owner of its event loop. Bounded: bodies up to `bodyLimit`, above it 413; one request at a time on a connection.
+/// Bounded: bodies up to `bodyLimit`, above it 413; one request at a time on a connection.
 public final class FakeServer: Sendable {
     /// TLS with a certificate of its own, and perhaps one of the client.
     public struct TLS: Sendable {
@@ -73,43 +74,39 @@ public final class FakeServer: Sendable {
 
     /// The port on 127.0.0.1.
     public let port: Int
-    private let group: MultiThreadedEventLoopGroup
     private let channel: any Channel
+    private let connections: FakeConnections
 
-    private init(port: Int, group: MultiThreadedEventLoopGroup, channel: any Channel) {
+    private init(port: Int, channel: any Channel, connections: FakeConnections) {
         self.port = port
-        self.group = group
         self.channel = channel
+        self.connections = connections
     }
 
     /// - Parameter port: 0 takes a free one.
     public static func start(port: Int = 0, tls: TLS? = nil, handler: @escaping Handler) async throws -> FakeServer {
         let context = try tls.map(Self.context)
-        let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
-        do {
-            let channel = try await ServerBootstrap(group: group)
-                .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
-                .childChannelOption(.tcpOption(.tcp_nodelay), value: 1)
-                .childChannelInitializer { channel in
-                    channel.eventLoop.makeCompletedFuture {
-                        let pipeline = channel.pipeline.syncOperations
-                        if let context { try pipeline.addHandler(NIOSSLServerHandler(context: context)) }
-                        try pipeline.configureHTTPServerPipeline()
-                        try pipeline.addHandler(FakeServerHandler(handler))
-                    }
+        let connections = FakeConnections()
+        let channel = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+            .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
+            .childChannelOption(.tcpOption(.tcp_nodelay), value: 1)
+            .childChannelInitializer { channel in
+                connections.add(channel)
+                return channel.eventLoop.makeCompletedFuture {
+                    let pipeline = channel.pipeline.syncOperations
+                    if let context { try pipeline.addHandler(NIOSSLServerHandler(context: context)) }
+                    try pipeline.configureHTTPServerPipeline()
+                    try pipeline.addHandler(FakeServerHandler(handler))
                 }
-                .bind(host: "127.0.0.1", port: port).get()
-            return FakeServer(port: channel.localAddress?.port ?? port, group: group, channel: channel)
-        } catch {
-            try? await group.shutdownGracefully()
-            throw error
-        }
+            }
+            .bind(host: "127.0.0.1", port: port).get()
+        return FakeServer(port: channel.localAddress?.port ?? port, channel: channel, connections: connections)
     }
 
     /// Closes every connection.
     public func stop() async {
         try? await self.channel.close()
-        try? await self.group.shutdownGracefully()
+        self.connections.closeAll()
     }
 
     private static func context(_ tls: TLS) throws -> NIOSSLContext {
@@ -122,6 +119,21 @@ public final class FakeServer: Sendable {
             configuration.trustRoots = .file(roots)
         }
         return try NIOSSLContext(configuration: configuration)
+    }
+}
+
+/// The open connections of a server.
+private final class FakeConnections: Sendable {
+    private let channels = Mutex<[ObjectIdentifier: any Channel]>([:])
+
+    func add(_ channel: any Channel) {
+        let name = ObjectIdentifier(channel)
+        self.channels.withLock { $0[name] = channel }
+        channel.closeFuture.whenComplete { _ in _ = self.channels.withLock { $0.removeValue(forKey: name) } }
+    }
+
+    func closeAll() {
+        for channel in self.channels.withLock({ Array($0.values) }) { channel.close(promise: nil) }
     }
 }
 

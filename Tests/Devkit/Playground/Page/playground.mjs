@@ -24,21 +24,15 @@ async function call(method, path, body) {
   return { status: response.status, answer };
 }
 
-/** The problems of a text, from the server; those of a payment request from the polyfill's rules as well. */
+/** The problems of a text, from the server. */
 async function review(kind, text) {
   const { status, answer } = await call("POST", "/playground/validate", { kind, text });
   if (status !== 200) return [{ line: 1, column: 1, path: "$", message: "cannot be checked now: load the page again" }];
-  const problems = answer.problems || [];
-  if (kind === "paymentRequest" && problems.length === 0 && polyfill) {
-    for (const problem of polyfill.problems(JSON.parse(text), 14)) {
-      problems.push(Object.assign({}, problem, placeOf(text, problem.path)));
-    }
-  }
-  return problems;
+  return answer.problems || [];
 }
 
 /** The checkout role's address, without a slash at its end. */
-const service = () => new URL(state.session.service, window.location.href).href.replace(/\/$/, "");
+const service = () => state.session.service.replace(/\/$/, "");
 
 // --- Tabs ---------------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ import { el } from "./editor.mjs";
 /** The first four characters of a secret. */
 const short = (text) => (text.length > 4 ? text.slice(0, 4) + "…" : text);
 const SECRETS = [
-  [/(AppleOrder )(\S+)/g], [/("authenticationToken":\s*")([^"]+)/g], [/("pushToken":\s*")([^"]+)/g],
+  [/(AppleOrder |Bearer )(\S+)/g], [/("authenticationToken":\s*")([^"]+)/g], [/("pushToken":\s*")([^"]+)/g],
   [/("signature":\s*")([^"]+)/g],
 ];
 const mask = (text) => SECRETS.reduce(
