@@ -3,7 +3,7 @@ public import Model
 
 /// One order type with everything needed to package, sign and push its orders.
 ///
-/// Source: DESIGN §6
+/// Source: Design §6
 public struct Brand: Sendable {
     /// The type of its orders.
     public let orderType: OrderTypeIdentifier

@@ -5,7 +5,7 @@ public import Model
 /// The secrets that authentication tokens are derived from.
 ///
 /// Any upstream system that has the first secret can compute an order's token at checkout without asking us.
-/// Source: DESIGN §5
+/// Source: Design §5
 public struct TokenSecrets: Sendable {
     /// The reason why a file of secrets is refused. Never contains a secret.
     public struct Failure: Error, CustomStringConvertible, Sendable {

@@ -3,7 +3,7 @@ import Model
 
 /// The keys of Redis, one constant each.
 ///
-/// Braces are hash tags: all keys of one script are in one slot of a cluster. Source: DESIGN §7
+/// Braces are hash tags: all keys of one script are in one slot of a cluster. Source: Design §7
 enum StoreKeys {
     static func order(_ key: OrderKey) -> String { Self.tagged("waybill:order:{", key) }
     /// Assembled by hand: interpolation costs a microsecond, and this runs for each request of the gateway.

@@ -11,7 +11,7 @@ import Synchronization
 ///
 /// Source: Wallet Orders §1.2a
 final class PackageEndpoint: Sendable {
-    /// The limits on requests that wait for a package being made. Source: DESIGN §5
+    /// The limits on requests that wait for a package being made. Source: Design §5
     struct Hold: Sendable {
         /// Most requests that wait at once.
         var limits = HoldTable<ClientAddress>.Limits()
@@ -203,7 +203,7 @@ final class PackageEndpoint: Sendable {
     /// Decides about a client that apparently cannot be given the order, or that must first prove its right to it.
     ///
     /// While Redis is not known to have everything, a missing order may exist, and a wrong token may be the right one
-    /// of a newer version: no client is refused then. Source: DESIGN §4
+    /// of a newer version: no client is refused then. Source: Design §4
     private func judge(
         _ fetch: Fetch, under generation: UInt64, on eventLoop: any EventLoop, _ completion: @escaping Completion
     ) {
@@ -234,7 +234,7 @@ final class PackageEndpoint: Sendable {
         } else if !standing.isComplete {
             completion(.success(.restoring))
         } else if standing.isRemoved {
-            // An order that was removed is not being made (DESIGN §3).
+            // An order that was removed is not being made (Design §3).
             let isRight = standing.removedToken.map { self.opens(fetch, $0) } ?? false
             completion(.success(Self.gone(fetch, isRight: isRight)))
         } else if standing.stamp != nil {
@@ -254,7 +254,7 @@ final class PackageEndpoint: Sendable {
 
     /// Waits for an order that is probably being made, since the client has its derived token.
     ///
-    /// The fetch right after a payment can arrive before the change went through Kafka. Source: DESIGN §5
+    /// The fetch right after a payment can arrive before the change went through Kafka. Source: Design §5
     private func await(_ fetch: Fetch, on eventLoop: any EventLoop, _ completion: @escaping Completion) {
         if let token = fetch.token, !self.tokens.isToken(token, of: fetch.key) {
             return completion(.success(.wrongToken))

@@ -10,7 +10,7 @@ import Store
 /// Does what a batch of changes asks for, up to the acknowledgement of everything that is published, and answers for
 /// each order by itself: what fails for one order keeps no other waiting.
 ///
-/// Source: DESIGN §4, the seven steps; the worker does the last one
+/// Source: Design §4.1, the seven steps; the worker does the last one
 struct ChangeProcessor: Sendable {
     /// How often an order is read and folded again when another worker wrote in between.
     private static let conflictLimit = 5

@@ -4,7 +4,7 @@ import Model
 /// The content of the records of a batch, before devices are looked up.
 struct PushBatch {
     /// The time after a change within which a new registration still causes a push: a device that registers just after
-    /// a change must not miss it. Source: DESIGN §5
+    /// a change must not miss it. Source: Design §5
     static let registrationWindowSeconds: Int64 = 15 * 60
 
     /// True if a registration came so soon after its order's last change that the device must be notified.

@@ -1,6 +1,6 @@
 /// The `type` of an event.
 ///
-/// Source: DESIGN.md §3
+/// Source: Design §3
 public enum ChangeType: String, Hashable, Sendable, CaseIterable {
     case orderReplaced = "waybill.order.replaced"
     case orderMerged = "waybill.order.merged"

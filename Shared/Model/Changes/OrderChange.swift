@@ -1,7 +1,7 @@
 /// What one event of `waybill.order-changes` says about one order.
 ///
 /// The data is taken as it came: whether the order is valid with it, only the fold can tell.
-/// Source: DESIGN.md §3
+/// Source: Design §3
 public struct OrderChange: Hashable, Sendable {
     /// What is to happen to the order.
     public enum Kind: Hashable, Sendable {

@@ -1,7 +1,7 @@
 /// An order as upstream describes it: order.json without what Waybill owns.
 ///
 /// `schemaVersion` stays in it when it was given, since it is a wish that is honoured.
-/// Source: DESIGN.md §3; Wallet Orders §3.1
+/// Source: Design §3; Wallet Orders §3.1
 public struct OrderDocument: Hashable, Sendable {
     public var members: JSONObject { didSet { self.known = nil } }
     /// The members as JSON, if that was made already.

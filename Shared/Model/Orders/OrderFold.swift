@@ -1,11 +1,11 @@
 /// Folds changes into an order: the decision what an order becomes, without a clock and without I/O.
 ///
-/// Source: DESIGN.md §4 steps 2 to 4
+/// Source: Design §4.1, steps 2 to 4
 public struct OrderFold: Sendable {
     let rules: BrandRules
     let deriveToken: @Sendable (OrderKey) -> AuthenticationToken
 
-    /// - Parameter deriveToken: the token of an order that brought none (DESIGN.md §5).
+    /// - Parameter deriveToken: the token of an order that brought none (Design §5).
     public init(rules: BrandRules, deriveToken: @escaping @Sendable (OrderKey) -> AuthenticationToken) {
         self.rules = rules
         self.deriveToken = deriveToken
@@ -190,7 +190,7 @@ public struct OrderFold: Sendable {
     ///
     /// Wallet refuses what is not newer and HTTP dates have one-second steps, so it grows by a second at least; and an
     /// order is not updated before it was created.
-    /// Source: DESIGN.md §4; Wallet Orders §3.20
+    /// Source: Design §4; Wallet Orders §3.20
     static func modification(of document: OrderDocument, after last: Int64?, _ now: Int64) -> Int64 {
         let created = document.members["createdAt"]?.string.flatMap { RFC3339.instant($0)?.roundedUp } ?? now
         return max(now, last.map { min($0, RFC3339.latest) + 1 } ?? now, created)
@@ -247,7 +247,7 @@ extension JSONObject {
     /// Merges a patch into the element of an array that has an identifier; appends one when there is none.
     ///
     /// - Returns: whether it was appended.
-    /// Source: DESIGN.md §3, `waybill.fulfillment.updated` and `waybill.return.updated`
+    /// Source: Design §3, `waybill.fulfillment.updated` and `waybill.return.updated`
     fileprivate mutating func merge(
         _ patch: JSONObject, intoElementOf array: String, with member: String, _ identifier: String
     ) -> Bool {

@@ -3,7 +3,7 @@
 /// A publisher may send these members (it often has a whole order.json at hand), but they must agree with what Waybill
 /// will write; `updatedAt` is ignored and `authenticationToken` is taken. `"webServiceURL": null` is a wish that is
 /// honoured: see `OrderDocument.isStatic`.
-/// Source: DESIGN.md §3
+/// Source: Design §3
 struct OwnedMembers {
     /// The token that was sent.
     private(set) var token: AuthenticationToken?

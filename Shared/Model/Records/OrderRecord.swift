@@ -1,7 +1,7 @@
 /// The value of `waybill.orders`: one version of an order, enough to make its package again. The key says which order.
 ///
 /// A removed order is a tombstone (null value) there and has no record.
-/// Source: DESIGN.md §3
+/// Source: Design §3
 public struct OrderRecord: Hashable, Sendable {
     public var document: OrderDocument
     public var token: AuthenticationToken

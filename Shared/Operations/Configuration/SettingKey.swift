@@ -1,7 +1,7 @@
 /// A configuration key: its name in the environment and in the file, and its meaning.
 ///
 /// The services' own keys are here too, so that one list has everything that Waybill reads and each service detects a
-/// misspelt key in the file. Source: DESIGN §8
+/// misspelt key in the file. Source: Design §8
 public enum SettingKey: String, CaseIterable, Sendable {
     /// Address of one or more Kafka brokers, `host:port` separated by commas. Default `127.0.0.1:9092`.
     case kafkaBootstrap = "WAYBILL_KAFKA_BOOTSTRAP"

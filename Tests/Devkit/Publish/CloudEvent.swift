@@ -3,7 +3,7 @@ import Model
 
 /// A change in the form published on `waybill.order-changes`.
 ///
-/// Source: DESIGN.md §3; CloudEvents 1.0 with its Kafka protocol binding
+/// Source: Design §3; CloudEvents 1.0 with its Kafka protocol binding
 struct CloudEvent: Sendable {
     /// The types of the README.
     enum ChangeType: String, Sendable, CaseIterable {

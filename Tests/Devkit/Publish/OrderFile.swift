@@ -2,7 +2,7 @@ import Model
 
 /// An order.json converted to an order document: the members that Waybill owns are removed.
 enum OrderFile {
-    /// Set by Waybill. Source: DESIGN.md §3
+    /// Set by Waybill. Source: Design §3
     private static let owned = [
         "schemaVersion", "orderType", "orderTypeIdentifier", "orderIdentifier", "webServiceURL", "updatedAt",
     ]
