@@ -72,7 +72,7 @@ extension CrashScene {
         #expect(zip(modified, modified.dropFirst()).allSatisfy(<), "\(key): updatedAt does not grow: \(modified)")
         // A version that nobody announced died with its worker, or was a removal, which has no number there.
         let removals = records.count { $0.value == nil }
-        let missing = (contents.keys.max() ?? 0) - Int64(contents.count)
+        let missing = (contents.keys.map(\.ordinal).max() ?? 0) - Int64(contents.count)
         #expect(missing <= Int64(repeats + removals), "\(key): \(missing) versions were never published")
     }
 

@@ -52,7 +52,7 @@ import Testing
     }
 
     private func versions(_ fleet: Fleet, _ keys: [OrderKey]) async throws -> [Int64] {
-        try await OrderStore(redis: fleet.redis).standing(keys).compactMap { $0?.version }
+        try await OrderStore(redis: fleet.redis).standing(keys).compactMap { $0?.version.ordinal }
     }
 
     /// The second brand, which can be broken and mended.

@@ -40,7 +40,7 @@ import Testing
                 var seen: [Int] = []
                 try await eventually("complete", within: .seconds(60)) {
                     let versions = try await store.versions(of: orders)
-                    #expect(versions.allSatisfy { $0 == nil || $0 == Int64(Self.rounds) })
+                    #expect(versions.allSatisfy { $0 == nil || $0?.ordinal == Int64(Self.rounds) })
                     // The last ones of the partition come first.
                     if versions.first == .some(nil), let some = versions.firstIndex(where: { $0 != nil }) {
                         seen.append(some)

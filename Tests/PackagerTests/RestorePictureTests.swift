@@ -24,7 +24,7 @@ import Testing
                 try await eventually("nothing is waited for") { try await scene.due() == 0 }
             }
             let before = try #require(try await scene.scene.state("o"))
-            let records = try await scene.scene.read(scene.scene.topics.orders, Int(before.version))
+            let records = try await scene.scene.read(scene.scene.topics.orders, Int(before.version.ordinal))
 
             _ = try await scene.scene.redis.send(RedisCommand("FLUSHALL"))
             let type = try OrderTypeIdentifier(BrandFixture.orderType)
@@ -48,7 +48,7 @@ import Testing
             // Devices are told: what they fetched meanwhile lacks it.
             let after = try #require(try await scene.scene.state("o"))
             #expect(after.version == before.version + 1 && after.modifiedEpochSeconds > before.modifiedEpochSeconds)
-            let last = try await scene.scene.read(scene.scene.topics.orders, Int(before.version) + 1).last
+            let last = try await scene.scene.read(scene.scene.topics.orders, Int(before.version.ordinal) + 1).last
             #expect(try OrderRecord.decode(try #require(last?.value)).version == after.version)
         }
     }

@@ -63,7 +63,7 @@ struct JSONPlaces {
         }
     }
 
-    /// Whatever may follow a number or a word.
+    /// The bytes that may follow a number or a word.
     private static let ends = Set(",]} \n\r\t".utf8)
 
     private mutating func elements(endingWith end: UInt8, _ element: (inout JSONPlaces, Int) -> Void) {
@@ -76,7 +76,10 @@ struct JSONPlaces {
                 self.position += 1
                 self.skipSpace()
             }
+            let before = self.position
             element(&self, index)
+            // In a text that does not parse, an end of the other kind is no value.
+            guard self.position > before else { break }
             index += 1
         }
         self.position += 1
