@@ -2,6 +2,7 @@ import Foundation
 import Kafka
 import Model
 import NIOHTTP1
+import TestKit
 
 /// The shop's side of the playground: mints order details, publishes changes, waits for what becomes of them.
 struct PlaygroundShop: Sendable {
@@ -108,7 +109,7 @@ struct PlaygroundShop: Sendable {
                 order.document = .object(told.document.members)
             }
             entry = PlaygroundEntry(
-                from: "packager", to: "Kafka", title: "Packaged and signed version \(told.version)", order: identifier)
+                from: "packager", to: "Kafka", title: "Packaged and signed version \(told.version.ordinal)", order: identifier)
             detail["version"] = .integer(told.version)
             detail["updatedAt"] = .string(RFC3339.format(epochSeconds: told.modifiedEpochSeconds))
         } else {

@@ -446,7 +446,7 @@ class UpdateBlock {
       this.version = answer.version;
       this.original = text;
       this.say(answer.unchanged ? "Nothing changed, so there is no new version."
-        : `Version ${answer.version} is signed. The device is pushed.`, "good");
+        : `Version ${answer.version % 2 ** 20} is signed. The device is pushed.`, "good");
     } else if (status === 202) {
       this.original = text;
       this.say("Published; the package is still on its way.");
