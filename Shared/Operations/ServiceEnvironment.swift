@@ -23,6 +23,18 @@ public struct ServiceEnvironment: Sendable {
         self.logger = logger
     }
 
+    /// The environment of a command that runs once: its metrics and its readiness are shown nowhere.
+    ///
+    /// - Parameter name: of the program, for its log.
+    public init(command name: String, _ common: CommonSettings) {
+        let logger = Logger(label: name) { label in
+            LineLogHandler(label: label, format: common.logFormat, level: common.logLevel)
+        }
+        self.init(
+            common: common, group: .singleton, metrics: MetricsRegistry(), readiness: Readiness(conditions: []),
+            logger: logger)
+    }
+
     /// The configuration for Kafka, with log lines of librdkafka and errors of the brokers going to the log.
     public var kafka: KafkaConfiguration {
         var configuration = self.common.kafka

@@ -49,12 +49,7 @@ struct ResignCommand: AsyncParsableCommand {
         let common = try CommonSettings(settings)
         let own = try PackagerSettings(settings, common: common)
         if let failure = own.brands.failures.first(where: { $0.orderType == self.brand }) { throw failure.error }
-        let logger = Logger(label: "waybill-packager") { label in
-            LineLogHandler(label: label, format: common.logFormat, level: common.logLevel)
-        }
-        let environment = ServiceEnvironment(
-            common: common, group: .singleton, metrics: MetricsRegistry(), readiness: Readiness(conditions: []),
-            logger: logger)
+        let environment = ServiceEnvironment(command: "waybill-packager", common)
         let line = ProgressLine(head: "\(self.brand): ", file: .standardError)
         let options = ResignRun.Options(rate: self.rate, evenIfCurrent: self.all, isRehearsal: self.dryRun)
         let end = try await Self.resign(self.brand, own, environment, options) { line.show($0, isLast: $1) }
@@ -63,7 +58,7 @@ struct ResignCommand: AsyncParsableCommand {
         case .done: throw ExitCode(2)
         case .stopped: throw ExitCode(3)
         case .gaveUp(let reason):
-            logger.error("given up, run it again to go on", metadata: ["error": "\(reason)"])
+            environment.logger.error("given up, run it again to go on", metadata: ["error": "\(reason)"])
             throw ExitCode(3)
         }
     }

@@ -35,18 +35,13 @@ struct RestoreCommand: AsyncParsableCommand {
         let settings = try Settings(environment: ProcessInfo.processInfo.environment)
         let common = try CommonSettings(settings)
         let own = try PackagerSettings(settings, common: common)
-        let logger = Logger(label: "waybill-packager") { label in
-            LineLogHandler(label: label, format: common.logFormat, level: common.logLevel)
-        }
-        let environment = ServiceEnvironment(
-            common: common, group: .singleton, metrics: MetricsRegistry(), readiness: Readiness(conditions: []),
-            logger: logger)
+        let environment = ServiceEnvironment(command: "waybill-packager", common)
         let line = ProgressLine(head: "\(self.brand): ", file: .standardError)
         let end = try await Self.restore(self.brand, self.order, own, environment) {
             line.show("\($0.percent)% of \($0.total) offsets", isLast: false)
         }
         guard let end else {
-            logger.error("given up: the packagers began to restore, or Redis was emptied; run it again")
+            environment.logger.error("given up: the packagers began to restore, or Redis was emptied; run it again")
             throw ExitCode(3)
         }
         line.show("\(end) orders put back", isLast: true)

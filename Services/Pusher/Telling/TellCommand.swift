@@ -56,12 +56,7 @@ struct TellCommand: AsyncParsableCommand {
 
     func run() async throws {
         let common = try CommonSettings(Settings(environment: ProcessInfo.processInfo.environment))
-        let logger = Logger(label: "waybill-pusher") { label in
-            LineLogHandler(label: label, format: common.logFormat, level: common.logLevel)
-        }
-        let environment = ServiceEnvironment(
-            common: common, group: .singleton, metrics: MetricsRegistry(), readiness: Readiness(conditions: []),
-            logger: logger)
+        let environment = ServiceEnvironment(command: "waybill-pusher", common)
         let now = Int64(Date().timeIntervalSince1970 * 1000)
         let survey = PushLetterSurvey(code: self.code, since: try self.moment(now: now))
         let found = try await survey.read(environment.kafka, topic: common.topics.deadLetters)
