@@ -30,6 +30,18 @@ struct EdgeSettings: Sendable {
         self.proxies = trusted
     }
 
+    /// Warns if secrets travel in clear to an address: neither the gateway nor a named proxy speaks TLS.
+    ///
+    /// - Parameters:
+    ///   - key: names the address.
+    ///   - secrets: the secrets, as the subject of a sentence.
+    func warnIfClear(_ listen: ListenAddress, _ key: SettingKey, secrets: String, _ settings: Settings) {
+        guard self.tls == nil, self.proxies == .none, !listen.isLoopback else { return }
+        settings.warn(
+            "\(key.rawValue)=\(listen): \(secrets) travel in clear; set \(SettingKey.tlsCertificate.rawValue), or name "
+                + "the proxy that speaks TLS in \(SettingKey.trustedProxies.rawValue)")
+    }
+
     private static func tls(
         _ settings: Settings
     ) throws(SettingsError) -> (files: TLSFiles, certificate: ServerCertificate)? {

@@ -39,12 +39,7 @@ struct GatewaySettings {
         self.edge = try EdgeSettings(settings)
         self.logsDevices = try settings.choice(.deviceLogs, default: Choice.off) == .on
         self.isCompatible = try settings.choice(.compatibility, default: Choice.off) == .on
-        if self.edge.tls == nil, self.edge.proxies == .none, !self.listen.isLoopback {
-            settings.warn(
-                "\(SettingKey.listen.rawValue)=\(self.listen): tokens travel in clear; set "
-                    + "\(SettingKey.tlsCertificate.rawValue), or name the proxy that speaks TLS in "
-                    + SettingKey.trustedProxies.rawValue)
-        }
+        self.edge.warnIfClear(self.listen, .listen, secrets: "tokens", settings)
     }
 
     /// The path of a URL that starts with `https://`.

@@ -61,12 +61,7 @@ struct CheckoutSettings {
             settings.warn(
                 "\(SettingKey.merchants.rawValue) is not set: no key is known, and no page may call")
         }
-        if self.edge.tls == nil, self.edge.proxies == .none, !self.listen.isLoopback {
-            settings.warn(
-                "\(SettingKey.checkoutListen.rawValue)=\(self.listen): keys and tokens travel in clear; set "
-                    + "\(SettingKey.tlsCertificate.rawValue), or name the proxy that speaks TLS in "
-                    + SettingKey.trustedProxies.rawValue)
-        }
+        self.edge.warnIfClear(self.listen, .checkoutListen, secrets: "keys and tokens", settings)
     }
 
     private static func applePay(_ settings: Settings) throws(SettingsError) -> FetcherConfiguration {

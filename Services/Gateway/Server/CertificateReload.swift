@@ -4,7 +4,6 @@ import Logging
 import NIOPosix
 import ServiceLifecycle
 import Synchronization
-import UnixSignals
 
 /// The certificate for new connections, reloaded from its files when they change and on SIGHUP.
 ///
@@ -42,16 +41,7 @@ final class CertificateReload: Service {
     var certificate: ServerCertificate { self.state.withLock { $0.certificate } }
 
     func run() async throws {
-        await cancelWhenGracefulShutdown {
-            await withTaskGroup { group in
-                group.addTask {
-                    while (try? await Task.sleep(for: self.interval)) != nil { await self.look(isAsked: false) }
-                }
-                group.addTask {
-                    for await _ in await UnixSignalsSequence(trapping: .sighup) { await self.look(isAsked: true) }
-                }
-            }
-        }
+        await watchFiles(every: self.interval) { await self.look(isAsked: $0) }
     }
 
     /// Checks the files, on a thread that may block.

@@ -1,4 +1,22 @@
 import Glibc
+import ServiceLifecycle
+import UnixSignals
+
+/// Calls `look` at an interval and on SIGHUP, until the graceful shutdown.
+///
+/// - Parameter look: gets true if a reload was requested.
+func watchFiles(every interval: Duration, look: @escaping @Sendable (_ isAsked: Bool) async -> Void) async {
+    await cancelWhenGracefulShutdown {
+        await withTaskGroup { group in
+            group.addTask {
+                while (try? await Task.sleep(for: interval)) != nil { await look(false) }
+            }
+            group.addTask {
+                for await _ in await UnixSignalsSequence(trapping: .sighup) { await look(true) }
+            }
+        }
+    }
+}
 
 /// The attributes by which a change or replacement of a file is detected without reading it.
 struct FileStamp: Hashable, Sendable {

@@ -4,7 +4,6 @@ import Logging
 import NIOPosix
 import ServiceLifecycle
 import Synchronization
-import UnixSignals
 
 /// The merchants as they are now: loaded at the start, looked after while the role runs.
 ///
@@ -57,16 +56,7 @@ final class MerchantLibrary: Service {
 
     func run() async throws {
         for failure in self.entries.withLock({ $0.values.compactMap(\.failure) }) { self.log(failure) }
-        await cancelWhenGracefulShutdown {
-            await withTaskGroup { group in
-                group.addTask {
-                    while (try? await Task.sleep(for: Self.interval)) != nil { await self.look(isAsked: false) }
-                }
-                group.addTask {
-                    for await _ in await UnixSignalsSequence(trapping: .sighup) { await self.look(isAsked: true) }
-                }
-            }
-        }
+        await watchFiles(every: Self.interval) { await self.look(isAsked: $0) }
     }
 
     /// Looks once, on a thread that may wait.
