@@ -14,25 +14,17 @@ public final class ProviderFake: Sendable {
 
     public let conduct = FakeConduct<Fault>()
     private let key: String
-    private let server = Mutex<FakeServer?>(nil)
+    private let listener = FakeListener()
 
     /// - Parameter key: the secret key, `sk_test_…`.
     public init(key: String) { self.key = key }
 
     /// - Returns: the port on 127.0.0.1.
     public func start(port: Int = 0, tls: FakeServer.TLS? = nil) async throws -> Int {
-        let server = try await FakeServer.start(port: port, tls: tls) { [self] request in await self.answer(request) }
-        self.server.withLock { $0 = server }
-        return server.port
+        try await self.listener.start(port: port, tls: tls) { [self] request in await self.answer(request) }
     }
 
-    public func stop() async {
-        let server = self.server.withLock { server in
-            defer { server = nil }
-            return server
-        }
-        await server?.stop()
-    }
+    public func stop() async { await self.listener.stop() }
 
     private func answer(_ request: FakeServer.Request) async -> FakeServer.Answer {
         let fault = self.conduct.take(request)
