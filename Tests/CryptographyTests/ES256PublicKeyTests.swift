@@ -73,7 +73,9 @@ import Testing
                 try ES256PublicKey(pem: bytes(chain.certificates.certificate))
             }
         }
-        for text in ["", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", "-----BEGIN PUBLIC KEY-----"] {
+        for text in [
+            "", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", "-----BEGIN PUBLIC KEY-----",
+        ] {
             #expect(throws: CryptographyError(.malformed, "")) { try ES256PublicKey(pem: Array(text.utf8)) }
         }
     }

@@ -24,7 +24,8 @@ extension BrokenPackage {
         BrokenPackage("a listed file that is not there", .manifestFileMissing, mention: "strip.png", seal: .signature) {
             draft, _ in try draft.manifest("strip.png", .string(SHA256.hex([])))
         },
-        BrokenPackage("digests of Wallet Passes", .manifestDigestSHA1, mention: "SHA-256, 64 digits", seal: .signature) { draft, _ in
+        BrokenPackage("digests of Wallet Passes", .manifestDigestSHA1, mention: "SHA-256, 64 digits", seal: .signature)
+        { draft, _ in
             try draft.manifest("logo.png", "da39a3ee5e6b4b0d3255bfef95601890afd80709")
         },
         BrokenPackage("a digest in capitals", .manifestDigestForm, mention: "lower case", seal: .signature) {

@@ -98,17 +98,19 @@ struct InflateTests {
     }
 
     /// Source: RFC 1951 §3.2.3 to §3.2.7; bits are written from the lowest of each byte on.
-    @Test(arguments: [
-        ([], "ends in the middle"), ([0b111], "block type 3"), ([0b001, 1, 0, 0, 0], "stored block's length"),
-        ([0b001, 2, 0, 0xFD, 0xFF, 65], "ends in the middle"), ([0b001, 0, 0, 0xFF, 0xFF, 9], "behind the last block"),
-        ([0x03, 0x02], "before the first byte"), ([0x1B, 0x03], "length code 286"),
-        ([0x73, 0x04, 0x3E], "distance code 30"), ([0xFD, 0x00, 0x00], "too many codes in a block"),
-        ([0x05, 0xE0, 0x93, 0x24, 0x49, 0x92, 0x24, 0x49, 0x92, 0x00], "code length code has too many"),
-        ([0x05, 0x00, 0x80, 0xC0, 0x5F, 0x1B], "code length code has too many or too few"),
-        ([0x05, 0x00, 0x02, 0x24], "repeated length"),
-        ([0x05, 0x00, 0x80, 0xE4, 0x7F, 0x1B], "without an end code"),
-        ([0x05, 0x00, 0x80, 0xE4, 0xFF, 0x1F], "more lengths than codes"),
-    ] as [([UInt8], String)])
+    @Test(
+        arguments: [
+            ([], "ends in the middle"), ([0b111], "block type 3"), ([0b001, 1, 0, 0, 0], "stored block's length"),
+            ([0b001, 2, 0, 0xFD, 0xFF, 65], "ends in the middle"),
+            ([0b001, 0, 0, 0xFF, 0xFF, 9], "behind the last block"),
+            ([0x03, 0x02], "before the first byte"), ([0x1B, 0x03], "length code 286"),
+            ([0x73, 0x04, 0x3E], "distance code 30"), ([0xFD, 0x00, 0x00], "too many codes in a block"),
+            ([0x05, 0xE0, 0x93, 0x24, 0x49, 0x92, 0x24, 0x49, 0x92, 0x00], "code length code has too many"),
+            ([0x05, 0x00, 0x80, 0xC0, 0x5F, 0x1B], "code length code has too many or too few"),
+            ([0x05, 0x00, 0x02, 0x24], "repeated length"),
+            ([0x05, 0x00, 0x80, 0xE4, 0x7F, 0x1B], "without an end code"),
+            ([0x05, 0x00, 0x80, 0xE4, 0xFF, 0x1F], "more lengths than codes"),
+        ] as [([UInt8], String)])
     func aMalformedBlockIsNamed(_ data: [UInt8], _ reason: String) {
         let error = #expect(throws: ToolError.self) { try Inflate.decompress(data[...], limit: 1000) }
         #expect(error?.message.contains(reason) == true, "\(error?.message ?? "")")

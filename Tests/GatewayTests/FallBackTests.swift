@@ -37,20 +37,34 @@ import Testing
     private static func questions(_ bench: Bench) -> [Question] {
         let body = #"{"pushToken":"aa"}"#
         return [
-            Question(name: "package") { $0.status == 200 && $0["etag"] == "\"tag-2\"" } ask: {
+            Question(name: "package") {
+                $0.status == 200 && $0["etag"] == "\"tag-2\""
+            } ask: {
                 try await bench.once("GET", bench.package("1"), token: Bench.ownToken)
             },
-            Question(name: "condition") { $0.status == 200 && $0["etag"] == "\"tag-2\"" } ask: {
+            Question(name: "condition") {
+                $0.status == 200 && $0["etag"] == "\"tag-2\""
+            } ask: {
                 try await bench.once("GET", bench.package("1"), token: Bench.ownToken, [#"If-None-Match: "tag-1""#])
             },
-            Question(name: "register") { $0.status == 200 || $0.status == 201 } ask: {
+            Question(name: "register") {
+                $0.status == 200 || $0.status == 201
+            } ask: {
                 try await bench.once("POST", bench.registration("e", "2"), token: Bench.ownToken, body: body)
             },
-            Question(name: "unregister") { $0.status == 200 } ask: {
+            Question(name: "unregister") {
+                $0.status == 200
+            } ask: {
                 try await bench.once("DELETE", bench.registration("f", "2"), token: Bench.ownToken)
             },
-            Question(name: "list") { $0.status == 200 } ask: { try await bench.once("GET", bench.list("d")) },
-            Question(name: "new package") { $0.status == 200 } ask: {
+            Question(name: "list") {
+                $0.status == 200
+            } ask: {
+                try await bench.once("GET", bench.list("d"))
+            },
+            Question(name: "new package") {
+                $0.status == 200
+            } ask: {
                 try await bench.once("GET", bench.package("2"), token: Bench.ownToken)
             },
         ]
@@ -77,7 +91,8 @@ import Testing
                 let mayBeRight = !(begin == .doubt && state.phase == .doubt)
                 if isRight && mayBeRight {
                     if begin == state.phase { state.rights[begin, default: [:]][question.name, default: 0] += 1 }
-                } else if answer.status == 503, answer["retry-after"] != nil, begin != .before || state.phase != .before {
+                } else if answer.status == 503, answer["retry-after"] != nil, begin != .before || state.phase != .before
+                {
                     if begin == state.phase { state.refusals[begin, default: [:]][question.name, default: 0] += 1 }
                 } else {
                     let tag = answer["etag"] ?? ""

@@ -26,11 +26,14 @@ import Testing
     }
 
     @Test(arguments: [
-        "", ".", ":", "1", "1.2.3", "1.2.3.4.5", "1.2.3.256", "01.2.3.4", "1.2.3.04", "1.2.3.-4", "1.2.3.+4", " 1.2.3.4",
+        "", ".", ":", "1", "1.2.3", "1.2.3.4.5", "1.2.3.256", "01.2.3.4", "1.2.3.04", "1.2.3.-4", "1.2.3.+4",
+        " 1.2.3.4",
         "1.2.3.4 ", "0x1.2.3.4", "1.2.3.4:80", "1..2.3", "1.2.3.", ":::", "1:::2", "1::2::3", "::1::", "1:2:3:4:5:6:7",
-        "1:2:3:4:5:6:7:8:9", "1:2:3:4::5:6:7:8", "12345::", "g::", "[::1]", "::1%eth0", "fe80::1/64", "1:", ":1", "1:2:",
+        "1:2:3:4:5:6:7:8:9", "1:2:3:4::5:6:7:8", "12345::", "g::", "[::1]", "::1%eth0", "fe80::1/64", "1:", ":1",
+        "1:2:",
         "1.2.3.4::", "::1.2.3.4:1", "::1.2.3", "::1.2.3.4.5", "::1.2.3.400", "1:2:3:4:5:6:7:1.2.3.4", "::é", "1.2.3.é",
-        "localhost", "::\u{0}", "1.2.3.4\u{0}", String(repeating: "1", count: 10_000), String(repeating: ":", count: 10_000),
+        "localhost", "::\u{0}", "1.2.3.4\u{0}", String(repeating: "1", count: 10_000),
+        String(repeating: ":", count: 10_000),
     ])
     func whatIsNoAddressIsRefused(text: String) {
         #expect(IPAddress(text) == nil)
@@ -42,7 +45,8 @@ import Testing
         let letters = Array("0123456789abcdefF::::....x")
         var read = 0
         for _ in 0..<20_000 {
-            let text = String((0..<Int.random(in: 0...12, using: &random)).map { _ in letters.randomElement(using: &random) ?? ":" })
+            let text = String(
+                (0..<Int.random(in: 0...12, using: &random)).map { _ in letters.randomElement(using: &random) ?? ":" })
             let expected = self.reference(text)
             if expected != nil { read += 1 }
             #expect(IPAddress(text)?.bits == expected, "\(text)")

@@ -117,7 +117,8 @@ import Testing
                 ("/v1/orders/\(type)/1/", 404), ("/v1/orders/\(type)/1/packages", 404), ("/v1//orders/\(type)/1", 404),
                 ("/v1/orders/order.com.other/1", 404), ("/v1/orders/../log", 400), ("/v1/orders/\(type)/%", 400),
                 ("/v1/orders/\(type)/%zz", 400), ("/v1/orders/\(type)/%00", 400), ("/v1/orders/\(type)/a%2Fb", 400),
-                ("/v1/orders/\(type)/%ff", 400), ("/v1/orders/x/1", 400), ("/v1/devices/%0d/registrations/\(type)", 400),
+                ("/v1/orders/\(type)/%ff", 400), ("/v1/orders/x/1", 400),
+                ("/v1/devices/%0d/registrations/\(type)", 400),
             ] {
                 let answer = try await bench.once("GET", path, token: Bench.ownToken)
                 #expect(answer.status == status, "\(path)")

@@ -27,8 +27,10 @@ import Testing
             let first = try await bench.once("POST", path, token: Bench.ownToken, body: #"{"pushToken":"aa11"}"#)
             #expect(first.status == 201 && first.body.isEmpty && first["content-length"] == "0")
             #expect(try await written() == 1)
-            #expect(try await bench.once("POST", path, token: Bench.ownToken, body: #"{"pushToken":"aa11"}"#).status == 200)
-            #expect(try await bench.once("POST", path, token: Bench.ownToken, body: #"{"pushToken":"bb22"}"#).status == 200)
+            #expect(
+                try await bench.once("POST", path, token: Bench.ownToken, body: #"{"pushToken":"aa11"}"#).status == 200)
+            #expect(
+                try await bench.once("POST", path, token: Bench.ownToken, body: #"{"pushToken":"bb22"}"#).status == 200)
             #expect(try await self.registered(bench, "1") == ["device/1=bb22"])
             #expect(try await written() == 3)
             for _ in 0..<2 {
@@ -47,8 +49,9 @@ import Testing
                 records += try await consumer.nextBatch(records: 10, bytes: 1 << 20, wait: .milliseconds(300))
             }
             await consumer.close()
-            #expect(records.map { String(decoding: $0.key ?? [], as: UTF8.self) }
-                == Array(repeating: "device/1/\(Bench.orderType)/1", count: 5))
+            #expect(
+                records.map { String(decoding: $0.key ?? [], as: UTF8.self) }
+                    == Array(repeating: "device/1/\(Bench.orderType)/1", count: 5))
             let tokens = try records.map { try $0.value.map { try RegistrationRecord.decode($0).pushToken.rawValue } }
             #expect(tokens == ["aa11", "aa11", "bb22", nil, nil])
         }
@@ -82,7 +85,8 @@ import Testing
                 try await bench.put(order)
                 let path = bench.registration("device", order)
                 #expect(
-                    try await bench.once("POST", path, token: Bench.ownToken, body: #"{"pushToken":"aa"}"#).status == 201)
+                    try await bench.once("POST", path, token: Bench.ownToken, body: #"{"pushToken":"aa"}"#).status
+                        == 201)
             }
             func list(_ tag: String?) async throws -> (status: Int, orders: [String], tag: String) {
                 let answer = try await bench.once("GET", bench.list("device", tag))
@@ -133,7 +137,8 @@ import Testing
             #expect(try await bench.once("GET", bench.package("1"), token: Bench.ownToken).status == 200)
             try bench.broker.setUp()
             let deadline = ContinuousClock.now + .seconds(20)
-            while try await bench.once("POST", path, token: Bench.ownToken, body: #"{"pushToken":"aa"}"#).status != 201 {
+            while try await bench.once("POST", path, token: Bench.ownToken, body: #"{"pushToken":"aa"}"#).status != 201
+            {
                 try #require(ContinuousClock.now < deadline)
             }
         }

@@ -41,10 +41,13 @@ import Testing
     }
 
     @Test(arguments: [
-        "", "/", "*", "v1/log", "/v1", "/v1/", "//", "///v1/log", "/apple", "/applev1/log", "/apple///v1/log", "/other/v1/log",
+        "", "/", "*", "v1/log", "/v1", "/v1/", "//", "///v1/log", "/apple", "/applev1/log", "/apple///v1/log",
+        "/other/v1/log",
         "/v2/log", "/v1/log/", "/v1/logs", "/v1/orders", "/v1/orders/\(type)", "/v1/orders/\(type)/42/", "/v1/devices",
-        "/v1/devices/d/registration/\(type)", "/v1/devices/d/registrations", "/v1/../v1/log", "http://", "http://x", "http:/v1/log",
-        "/v1/devices/d/registrations/\(type)/42/x", "?", "/v1/%6Cogs", "/apple/v1", "/v1/passes/\(type)/42", "http://x?/v1/log",
+        "/v1/devices/d/registration/\(type)", "/v1/devices/d/registrations", "/v1/../v1/log", "http://", "http://x",
+        "http:/v1/log",
+        "/v1/devices/d/registrations/\(type)/42/x", "?", "/v1/%6Cogs", "/apple/v1", "/v1/passes/\(type)/42",
+        "http://x?/v1/log",
     ])
     func elsewhereIsNothing(target: String) {
         #expect(self.route(.GET, target) == .failure(.notFound))
@@ -67,7 +70,8 @@ import Testing
         #expect(try self.route(.GET, "/v1/orders/order%2Ecom.example.shop/4%32").get() == .package(Self.key()))
         let device = "/v1/devices/a%2Fb%20%C3%BC/registrations/\(Self.type)/42"
         #expect(try self.route(.POST, device).get() == .register(Self.registration("a/b ü")))
-        #expect(try self.route(.GET, "/v1/orders/\(Self.type)/..").get() == .package(Self.key("..")), "a name, not a way")
+        #expect(
+            try self.route(.GET, "/v1/orders/\(Self.type)/..").get() == .package(Self.key("..")), "a name, not a way")
     }
 
     @Test(arguments: [
@@ -90,8 +94,10 @@ import Testing
     @Test func theTagIsTakenFromTheQueryHoweverItLooks() throws {
         let path = "/v1/devices/dev/registrations/\(Self.type)"
         for (query, tag) in [
-            ("", ""), ("?", ""), ("?ordersModifiedSince=", ""), ("?ordersModifiedSince", ""), ("?x=1&ordersModifiedSince=2", "2"),
-            ("?ordersModifiedSince=%31%32", "12"), ("?ordersModifiedSince=%ZZ", ""), ("?ordersModifiedSince=a=b", "a=b"),
+            ("", ""), ("?", ""), ("?ordersModifiedSince=", ""), ("?ordersModifiedSince", ""),
+            ("?x=1&ordersModifiedSince=2", "2"),
+            ("?ordersModifiedSince=%31%32", "12"), ("?ordersModifiedSince=%ZZ", ""),
+            ("?ordersModifiedSince=a=b", "a=b"),
             ("?&&=&ordersModifiedSince=3&ordersModifiedSince=4", "3"), ("?ordersModifiedSince=1?2", "1?2"), ("?%", ""),
         ] {
             guard case .changes(_, _, let found) = try self.route(.GET, path + query).get() else {
@@ -104,10 +110,14 @@ import Testing
 
     @Test func noTargetIsATrap() {
         var random = SeededGenerator(seed: 11)
-        let pieces = ["/", "v1", "orders", "%", "%2", "%41", "?", "=", "&", "ü", "\u{301}", "..", Self.type, "http://", "devices",
-            "registrations", "log", " ", "\u{0}", "ordersModifiedSince", "👩‍👩‍👧"]
+        let pieces = [
+            "/", "v1", "orders", "%", "%2", "%41", "?", "=", "&", "ü", "\u{301}", "..", Self.type, "http://", "devices",
+            "registrations", "log", " ", "\u{0}", "ordersModifiedSince", "👩‍👩‍👧",
+        ]
         for _ in 0..<5000 {
-            let target = (0..<Int.random(in: 0...12, using: &random)).map { _ in pieces.randomElement(using: &random) ?? "" }
+            let target = (0..<Int.random(in: 0...12, using: &random)).map { _ in
+                pieces.randomElement(using: &random) ?? ""
+            }
             _ = self.route(.GET, target.joined(), base: Bool.random(using: &random) ? "/v1" : "")
         }
     }

@@ -33,7 +33,8 @@ import Testing
     @Test func aPasswordThatKafkaRefusesIsToldInLogAndReadiness() async throws {
         let doorkeeper = try await KafkaDoorkeeper.start()
         let directory = try TemporaryDirectory("access")
-        let file = try directory
+        let file =
+            try directory
             .write("kafka.properties", doorkeeper.properties(mechanism: "SCRAM-SHA-256", password: "hunter2"))
         let settings = try Settings(environment: [
             "WAYBILL_KAFKA_BOOTSTRAP": doorkeeper.bootstrap, "WAYBILL_KAFKA_PROPERTIES": file,

@@ -10,7 +10,9 @@ import Testing
         try TokenSecrets(file: Array(file.utf8))
     }
 
-    private func verdict(_ expires: Int64, _ signature: String? = nil, at now: Int64 = now) throws -> PackageLink.Verdict {
+    private func verdict(_ expires: Int64, _ signature: String? = nil, at now: Int64 = now) throws
+        -> PackageLink.Verdict
+    {
         let link = PackageLink(key: try self.key.get(), expiresEpochSeconds: expires)
         let secrets = try self.secrets()
         return link.verdict(signature: signature ?? link.signature(secrets), secrets: secrets, nowEpochSeconds: now)
@@ -38,7 +40,9 @@ import Testing
         for other in others {
             #expect(other.verdict(signature: signature, secrets: secrets, nowEpochSeconds: Self.now) == .forged)
         }
-        for forged in ["", "0", String(signature.dropLast()), signature + "0", signature.uppercased(), "é\(signature.dropFirst())"] {
+        for forged in [
+            "", "0", String(signature.dropLast()), signature + "0", signature.uppercased(), "é\(signature.dropFirst())",
+        ] {
             #expect(link.verdict(signature: forged, secrets: secrets, nowEpochSeconds: Self.now) == .forged)
         }
     }

@@ -13,7 +13,9 @@ import Testing
                 _ = try await bench.write(version(order, 1))
                 _ = try await bench.registrations.register(registration("device", order), record("aa"))
             }
-            for tag in ["", "junk", "-1", "1.5", "99999999999999999999999", "9223372036854775807", "2025-03-05", "\u{0}", "٣"] {
+            for tag in [
+                "", "junk", "-1", "1.5", "99999999999999999999999", "9223372036854775807", "2025-03-05", "\u{0}", "٣",
+            ] {
                 let changes = try #require(try await bench.changes(device, tag), "tag \(tag)")
                 #expect(changes.orders.map(\.rawValue) == ["a", "b"])
             }
@@ -108,7 +110,8 @@ import Testing
                 }
                 guard let changes = DeviceOrders.changes(seen, since: since, clock: before) else { return false }
                 since = DeviceOrders.stamp(changes.tag)
-                for index in orders.indices where changes.orders.contains(orders[index]) && !writtenBehind.contains(index) {
+                for index in orders.indices
+                where changes.orders.contains(orders[index]) && !writtenBehind.contains(index) {
                     isUnreported[index] = false
                 }
                 return true
@@ -130,12 +133,16 @@ import Testing
         try await StoreBench.with { bench in
             let device = try DeviceIdentifier("device")
             let orders = (0..<60).map { "o\($0)" }
-            for order in orders { _ = try await bench.registrations.register(registration("device", order), record("aa")) }
+            for order in orders {
+                _ = try await bench.registrations.register(registration("device", order), record("aa"))
+            }
             var random = SeededGenerator(seed: 7)
             var tag = ""
             for round in Int64(1)...3 {
-                let shares = (0..<4).map { writer in orders.enumerated().filter { $0.offset % 4 == writer }.map(\.element) }
-                    .map { $0.shuffled(using: &random) }
+                let shares = (0..<4).map { writer in
+                    orders.enumerated().filter { $0.offset % 4 == writer }.map(\.element)
+                }
+                .map { $0.shuffled(using: &random) }
                 var reported = Set<String>()
                 try await withThrowingTaskGroup(of: Bool.self) { group in
                     for share in shares {

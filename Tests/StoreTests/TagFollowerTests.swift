@@ -110,7 +110,9 @@ import Testing
         try await StoreBench.with { bench in
             let orders = (0..<(2 * DeviceOrders.page + 1)).map { "o\($0)" }
             _ = try await bench.store.write(try orders.map { try version($0, 1) })
-            for order in orders { _ = try await bench.registrations.register(registration("device", order), record("aa")) }
+            for order in orders {
+                _ = try await bench.registrations.register(registration("device", order), record("aa"))
+            }
             let changes = try await bench.changes(DeviceIdentifier("device"))
             #expect(changes?.orders.map(\.rawValue) == orders.sorted())
         }

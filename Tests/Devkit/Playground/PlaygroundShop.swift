@@ -109,7 +109,8 @@ struct PlaygroundShop: Sendable {
                 order.document = .object(told.document.members)
             }
             entry = PlaygroundEntry(
-                from: "packager", to: "Kafka", title: "Packaged and signed version \(told.version.ordinal)", order: identifier)
+                from: "packager", to: "Kafka", title: "Packaged and signed version \(told.version.ordinal)",
+                order: identifier)
             detail["version"] = .integer(told.version)
             detail["updatedAt"] = .string(RFC3339.format(epochSeconds: told.modifiedEpochSeconds))
         } else {

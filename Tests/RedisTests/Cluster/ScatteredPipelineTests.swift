@@ -15,7 +15,9 @@ import Testing
         var executed: [String: Int] = [:]
         var order: [Int: [String]] = [:]
 
-        mutating func run(_ commands: [RedisCommand], at node: NodeAddress, _ random: inout SeededGenerator) -> [RedisValue] {
+        mutating func run(_ commands: [RedisCommand], at node: NodeAddress, _ random: inout SeededGenerator)
+            -> [RedisValue]
+        {
             var isAsking = false
             return commands.map { command in
                 if command == RedisCommand("ASKING") {
