@@ -115,10 +115,10 @@ extension Packager {
 }
 
 extension BrandLibrary {
-    /// Why changes of an order type that has no workshop wait; nil if no brand is there for it.
+    /// Returns the reason why changes of an order type without a workshop wait; nil if there is no brand for it.
     ///
-    /// A brand that fails counts by the order type that it had, that its brand.json declares, or that its folder is
-    /// named for.
+    /// A brand that fails is found by the order type that it had or that its brand.json declares, or by the name of its
+    /// folder.
     func reasonToAwait(_ type: OrderTypeIdentifier) -> String? {
         if let failure = self.failures.first(where: { $0.orderType == type || $0.folder == type.rawValue }) {
             return "brand \(failure.label) cannot be loaded: \(failure.error)"

@@ -2,23 +2,23 @@ import Fetch
 import Operations
 import Packaging
 
-/// What the packager reads besides `CommonSettings`.
+/// The settings of the packager besides `CommonSettings`.
 ///
 /// ## Configuration keys
 /// - `WAYBILL_TOKEN_SECRETS` (path, required): the secrets that authentication tokens are derived from.
-/// - `WAYBILL_WEB_SERVICE_URL` (https URL, required): stands in each order.
+/// - `WAYBILL_WEB_SERVICE_URL` (https URL, required): written into each order.
 /// - `WAYBILL_PICTURE_ROOTS` (path, default the system's roots): PEM file with the roots that the certificates of
 ///   picture hosts must lead to.
 /// - `WAYBILL_DEVELOPMENT_PICTURE_ADDRESSES` (IP addresses separated by commas, default none): addresses that pictures
-///   are fetched from although they are not public. Never in production: who writes orders could reach what listens
-///   there.
-/// - `WAYBILL_UNKNOWN_ORDER_SECONDS` (0 to 600, default 60): how long an update of an order that is not there yet
-///   waits for it.
+///   are fetched from although they are not public. Never in production: anybody who writes orders could reach the
+///   services there.
+/// - `WAYBILL_UNKNOWN_ORDER_SECONDS` (0 to 600, default 60): the time that an update waits for an order that does not
+///   exist yet.
 struct PackagerSettings {
     let brands: BrandLibrary
     let tokens: TokenAuthority
     let pictures: FetcherConfiguration
-    /// How long an update of an order that is not there yet waits for it.
+    /// The time that an update waits for an order that does not exist yet.
     let unknownOrderPatience: Duration
 
     /// - Throws: `SettingsError` naming key and value.

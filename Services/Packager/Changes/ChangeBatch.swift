@@ -21,17 +21,17 @@ struct ChangeBatch {
         var changes: [(record: KafkaRecord, change: OrderChange)]
         /// The number of changes at the front that came before the order was there: each has its dead letter.
         var letters = 0
-        /// Where the changes stood that are kept for this order: those in front, and some that come again.
+        /// The places of the changes that Redis keeps for this order: those at the front, and any that come again.
         var kept: Set<String> = []
     }
 
-    /// Whose an order type is.
+    /// The state of an order type's brand.
     enum Standing: Hashable, Sendable {
         /// Its brand is loaded.
         case served
         /// There is a brand that cannot be loaded now, for this reason.
         case awaited(String)
-        /// Nobody's.
+        /// There is no brand.
         case unknown
     }
 

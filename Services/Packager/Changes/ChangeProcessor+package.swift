@@ -5,7 +5,7 @@ import Store
 
 /// Steps 2 to 4: folding, validating and signing on all cores.
 extension ChangeProcessor {
-    /// How far an order came.
+    /// The progress of an order through folding and signing.
     private enum Step: Sendable {
         case packaged(Passage)
         /// Its package wants pictures that have to be looked up first.

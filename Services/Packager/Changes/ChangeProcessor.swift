@@ -12,7 +12,7 @@ import Store
 ///
 /// Source: Design §4.1, the seven steps; the worker does the last one
 struct ChangeProcessor: Sendable {
-    /// How often an order is read and folded again when another worker wrote in between.
+    /// The number of times that an order is read, folded and written while other workers write it in between.
     private static let conflictLimit = 5
 
     let topics: Topics
@@ -23,9 +23,9 @@ struct ChangeProcessor: Sendable {
     let producer: KafkaProducer
     let metrics: PackagerMetrics
     let logger: Logger
-    /// Where pictures that orders name by URL are found; nil leaves them out.
+    /// The source of pictures that orders name by URL; nil leaves them out.
     var shelf: PictureShelf?
-    /// Why an order type without a workshop is waited for; nil if it is nobody's, and its changes are dead letters.
+    /// The reason to wait for an order type without a workshop; nil if it has no brand: its changes are dead letters.
     var awaited: @Sendable (OrderTypeIdentifier) -> String? = { _ in nil }
     /// True if the orders of a type are still to be restored; no brand can do anything about them before.
     var isRestoring: @Sendable (OrderTypeIdentifier) -> Bool = { _ in false }
@@ -58,7 +58,7 @@ struct ChangeProcessor: Sendable {
         self.deadLetters = DeadLetterOffice(topics: topics, producer: producer, metrics: metrics, logger: logger)
     }
 
-    /// Why something is not done; trying again is safe at any point.
+    /// The reason why something was not done; trying again is safe at any point.
     struct NotDone: Error, CustomStringConvertible {
         let description: String
     }
@@ -67,7 +67,7 @@ struct ChangeProcessor: Sendable {
     final class Passage: Sendable {
         let order: ChangeBatch.Order
         let work: OrderWork
-        /// What to write, and what to publish unless the order is removed; made on all cores.
+        /// The write, and the record to publish unless the order is removed; made on all cores.
         let write: OrderStore.Write?
         let record: [UInt8]?
         var place: Int { self.order.place }

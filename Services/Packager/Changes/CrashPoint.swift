@@ -66,7 +66,7 @@ enum CrashPoint: CaseIterable, Sendable {
 }
 
 #if DEBUG
-    /// What the environment wants to happen at one moment.
+    /// The action that the environment requests at one moment.
     private final class CrashPlan: Sendable {
         static let crash = CrashPlan("WAYBILL_CRASH_AT", signal: SIGKILL)
         static let stall = CrashPlan("WAYBILL_STALL_AT", signal: SIGSTOP)
@@ -74,7 +74,7 @@ enum CrashPoint: CaseIterable, Sendable {
         private let point: CrashPoint
         private let signal: Int32
         private let seconds: Double?
-        /// How often the moment is still to come.
+        /// The number of times that the moment must still come before the action.
         private let count: Mutex<Int>
 
         /// - Returns: nil when the variable is not there or says nothing that makes sense.

@@ -9,8 +9,8 @@ import Store
 struct EarlyRecord: Sendable {
     let record: KafkaRecord
 
-    /// Where it stood, `topic/partition/offset`, and all but the key, which is the order's; nil for one that is too
-    /// large to be kept.
+    /// The record as Redis keeps it: its place, `topic/partition/offset`, and all but the key, which is the order's;
+    /// nil if it is too large.
     var kept: EarlyChanges.Kept? {
         let json: JSON = [
             "headers": .array(

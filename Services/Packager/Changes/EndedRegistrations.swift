@@ -28,7 +28,7 @@ struct EndedRegistrations: Sendable {
     /// A registration that ends.
     private struct Ended: Sendable {
         let key: RegistrationKey
-        /// What was read of it.
+        /// The record that was read.
         let record: RegistrationRecord
         /// The tombstone's.
         var stamp: RegistrationStamp

@@ -6,7 +6,7 @@ import Store
 /// The changes of one order, folded and packaged: what is to be written and said.
 struct OrderWork: Sendable {
     let key: OrderKey
-    /// What was read; nil for a new order.
+    /// The order as it was read; nil for a new one.
     let stored: OrderStore.StoredOrder?
     /// The state after the changes; nil if there is none still.
     var state: OrderState?
@@ -34,7 +34,7 @@ struct OrderWork: Sendable {
 /// The changes of one order, folded and not packaged yet.
 struct FoldedOrder: Sendable {
     let key: OrderKey
-    /// What was read; nil for a new order.
+    /// The order as it was read; nil for a new one.
     let stored: OrderStore.StoredOrder?
     let changes: [(ChangePosition, OrderChange)]
     let result: FoldResult
@@ -44,7 +44,7 @@ struct FoldedOrder: Sendable {
     let pictureKeys: [PictureKey]
 }
 
-/// What makes packages of one brand's orders, on any number of threads at once.
+/// Makes packages of one brand's orders, on any number of threads at once.
 struct OrderWorkshop: Sendable {
     private let rules: BrandRules
     private let fold: OrderFold
@@ -55,7 +55,7 @@ struct OrderWorkshop: Sendable {
     /// The brand's assets as ready ZIP entries, by digest.
     let entries: [AssetDigest: [UInt8]]
 
-    /// Where pictures of the brand's orders may come from.
+    /// The hosts that pictures of the brand's orders may come from.
     let pictureHosts: PictureHosts
 
     /// Pictures that were fetched, by what identifies them.
@@ -186,12 +186,12 @@ struct OrderWorkshop: Sendable {
         }
     }
 
-    /// What has to be done so that a stored order stands there as the brand would package it now.
+    /// Finds the action that makes a stored order match what the brand would package at present.
     ///
     /// - Parameters:
     ///   - stored: not removed.
     ///   - pictures: those that were fetched.
-    ///   - evenIfCurrent: sign also what has nothing to gain from it.
+    ///   - evenIfCurrent: also sign an order that gains nothing from it.
     /// - Throws: `PackagingError` `.signing`, which is not the order's fault.
     func renew(
         _ stored: OrderStore.StoredOrder, pictures: Shown = [:], evenIfCurrent: Bool = false, nowEpochSeconds: Int64
@@ -290,7 +290,7 @@ extension OrderRecord {
 }
 
 extension OrderStore.StoredPackage {
-    /// What is stored of a package.
+    /// The parts of a package that are stored.
     init(_ package: OrderPackage) {
         self.init(
             head: package.head, assets: package.assets.map(\.rawValue), tail: package.tail,
@@ -299,7 +299,7 @@ extension OrderStore.StoredPackage {
 }
 
 extension OrderWork {
-    /// What to write; nil when nothing moved.
+    /// The write to Redis; nil if there is nothing to store.
     var write: OrderStore.Write? {
         guard let state = self.state else { return nil }
         switch self.effect {
@@ -318,13 +318,14 @@ extension OrderWork {
         }
     }
 
-    /// Whether the version is to be published: it is new, or its publication may have been lost.
+    /// True if the version is to be published: it is new, its publication may have been lost, or a change announces it
+    /// once more.
     var isTold: Bool {
         self.state != nil
             && (self.effect == .changed || self.effect == .removed || self.wasRedelivered || self.isAnnounced)
     }
 
-    /// Whether what is to be published stands in Redis already and was not packaged here: only there its seal is.
+    /// True if the version to publish is already in Redis and was not packaged here, so that only Redis has its seal.
     var stands: Bool { self.isTold && self.package == nil && self.state?.isRemoved == false }
 
     /// The record for `waybill.orders`; nil for a removed order, whose record is a tombstone, and for one that was not

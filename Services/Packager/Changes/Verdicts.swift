@@ -1,6 +1,6 @@
 import Operations
 
-/// What becomes of each piece of a batch's work: done, unless it was said that it must be tried again.
+/// The outcome of each piece of a batch's work: done, unless it must wait or be tried again.
 struct Verdicts: Sendable {
     /// In the order of the work.
     private(set) var outcomes: [KeyedWork.Outcome]

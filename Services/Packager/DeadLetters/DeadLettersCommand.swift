@@ -17,7 +17,7 @@ struct DeadLettersCommand: AsyncParsableCommand {
             """,
         subcommands: [ListLettersCommand.self, ShowLetterCommand.self, ReplayLettersCommand.self])
 
-    /// What the commands share: settings, a log and the topic.
+    /// The settings, the log and the topic that the commands share.
     struct Desk {
         let environment: ServiceEnvironment
         let reader: KafkaReader

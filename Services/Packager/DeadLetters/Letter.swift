@@ -4,12 +4,12 @@ import Model
 
 /// A record of `waybill.dead-letters` as it is read back.
 struct Letter: Hashable, Sendable {
-    /// What a record of the topic is.
+    /// The kinds of records in the topic.
     enum Reading: Sendable {
         case letter(Letter)
         /// The letter of this identity was put back.
         case note(UInt64)
-        /// Nothing of ours.
+        /// Neither of them.
         case other
     }
 
@@ -46,7 +46,7 @@ struct Letter: Hashable, Sendable {
         return String(validating: key, as: UTF8.self) ?? "base64:\(Data(key).base64EncodedString())"
     }
 
-    /// Where the change stood, nil when the header does not say so.
+    /// The position of the change in its topic; nil if the header does not give it.
     var source: LetterPosition? {
         let parts = self.origin.split(separator: "/")
         return parts.count < 3 ? nil : LetterPosition(parts.suffix(2).joined(separator: "/"))
@@ -70,7 +70,7 @@ struct Letter: Hashable, Sendable {
     /// published again would be a rollback.
     var isPush: Bool { PushLetterCode.isOne(self.code) }
 
-    /// What a notification's letter says.
+    /// The content of a notification's letter.
     ///
     /// Source: `push-letter.schema.json`
     var notification: JSONObject? {
@@ -100,9 +100,9 @@ struct Letter: Hashable, Sendable {
                 + [KafkaHeader(name: DeadLetterHeader.replay, text: letter)])
     }
 
-    /// What is written beside the letter once the change is acknowledged, so that it is not put back twice.
+    /// The note that is written after the letter once the change is acknowledged, so that it is not put back twice.
     ///
-    /// In the letters' own topic and partition: it needs no other store, stands behind its letter and is deleted
+    /// It is in the letters' own topic and partition: so it needs no other store, follows its letter and is deleted
     /// after it.
     func note(_ topics: Topics) -> KafkaMessage {
         KafkaMessage(

@@ -1,8 +1,8 @@
 import Kafka
 
-/// What a walk through all letters remembers of those that are meant: doubles folded, what was put back marked.
+/// The letters that a walk through the topic selects: doubles are folded, and those that were put back are marked.
 ///
-/// Some 100 bytes a letter, so a million take 100 MB; values are read again where they are needed.
+/// A letter takes some 100 bytes, so a million take 100 MB; values are read again where they are needed.
 struct LetterLedger: Sendable {
     /// More letters that match are refused.
     static let limit = 2_000_000
@@ -14,7 +14,7 @@ struct LetterLedger: Sendable {
         var position: LetterPosition
         var milliseconds: Int64
         let order: UInt64
-        /// Where the change stood.
+        /// The position of the change in its topic.
         let source: LetterPosition?
         let code: Int
         let isOmitted: Bool
@@ -82,7 +82,7 @@ struct LetterLedger: Sendable {
 
     func isReplayed(_ entry: Entry) -> Bool { self.notes.contains(entry.identity) }
 
-    /// How many letters there are of each code, the most frequent one first.
+    /// The number of letters of each code, the most frequent code first.
     var counts: [(code: String, letters: Int, replayed: Int)] {
         var counts = self.codes.map { (code: $0, letters: 0, replayed: 0) }
         for entry in self.entries {

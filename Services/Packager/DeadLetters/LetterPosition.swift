@@ -1,4 +1,4 @@
-/// Where a letter stands in `waybill.dead-letters`: `partition/offset`.
+/// A position in a topic, `partition/offset`: that of a letter in `waybill.dead-letters`, or that of its change.
 struct LetterPosition: Hashable, Comparable, Sendable, CustomStringConvertible {
     let partition: Int32
     let offset: Int64

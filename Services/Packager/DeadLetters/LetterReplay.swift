@@ -12,7 +12,7 @@ import Synchronization
 /// letters in hand.
 /// Bounded: some dozen letters are in memory at once.
 final class LetterReplay: Service {
-    /// What has been done.
+    /// The counts of letters by outcome.
     struct Tally: Hashable, Sendable {
         var total = 0
         var replayed = 0
@@ -32,7 +32,7 @@ final class LetterReplay: Service {
         }
     }
 
-    /// How it ended.
+    /// The result of a replay.
     enum End: Hashable, Sendable {
         case done(Tally)
         /// Told to stop; the next run goes on.
@@ -43,7 +43,8 @@ final class LetterReplay: Service {
 
     /// Letters that are read and sent at once.
     private static let chunk = 64
-    /// How often something is tried that Kafka does not take: half a minute in all, besides the waits for deliveries.
+    /// The number of times that something is tried that Kafka does not take: some 20 s in all, besides the waits for
+    /// deliveries.
     private static let attemptLimit = 10
 
     /// The greatest age of knowledge about removals.
@@ -79,7 +80,7 @@ final class LetterReplay: Service {
         self.tally = Mutex(Tally(total: plan.entries.count))
     }
 
-    /// How it ended; nil as long as it goes on.
+    /// The result; nil until the replay ends.
     var end: End? { self.outcome.withLock { $0 } }
 
     func run() async throws {

@@ -2,12 +2,12 @@ import Foundation
 import Kafka
 import Model
 
-/// What people and programs are shown of letters.
+/// The text and JSON in which letters are shown to people and programs.
 ///
 /// Keys, reasons and values come from anybody who may write to Kafka, so control characters, which a terminal would
 /// obey, are shown as escapes.
 enum LetterText {
-    /// What a list shows of a letter.
+    /// The parts of a letter that a list shows.
     struct Line: Sendable {
         let position: LetterPosition
         let milliseconds: Int64
@@ -29,7 +29,7 @@ enum LetterText {
     /// Widths of the columns before the last.
     private static let widths = [12, 20, 23, 40]
 
-    /// What becomes of who was not told.
+    /// The consequence for a device that was not notified.
     static let pushAdvice = "the next change of any of the device's orders tells it of all that it missed"
 
     static let head = Self.columns(["LETTER", "TIME", "CODE", "ORDER", "REASON"])
@@ -125,7 +125,7 @@ enum LetterText {
         return .object(JSONObject(members))
     }
 
-    /// What `replay` would do with the letter, as far as can be told without the order.
+    /// Says what `replay` would do with the letter, as far as that can be known without the order.
     static func verdict(_ letter: Letter, isReplayed: Bool, topics: Topics) -> String {
         if letter.isPush { return "cannot be put back, as it is a notification and no change: \(self.pushAdvice)" }
         if letter.isOmitted { return "cannot be put back: its value was too large to be kept, see the origin" }

@@ -67,7 +67,7 @@ struct LetterTopic: Sendable {
         return found.withLock { $0 }
     }
 
-    /// What to read of each partition so that all positions are met.
+    /// The ranges to read of each partition so that they contain all positions.
     static func runs(_ positions: [LetterPosition]) -> [[KafkaBounds]] {
         var runs: [[KafkaBounds]] = []
         for position in positions.sorted() {

@@ -29,9 +29,9 @@ struct RemovalLedger: Sendable {
 
     /// Of the topic of changes when the letters were chosen, by partition.
     private let bounds: [Int32: KafkaBounds]
-    /// Up to where it was read, where it was.
+    /// The end of the part that was read of each partition; a partition that was not read has none.
     private var ends: [Int32: Int64] = [:]
-    /// Where the change of each letter was, by the letter's place.
+    /// The position of each letter's change, by the letter's own position.
     private let sources: [LetterPosition: LetterPosition]
     private var orders: [UInt64: Order] = [:]
 

@@ -8,11 +8,12 @@ import Store
 
 /// Gets one picture and packages the orders anew that wait for it.
 struct PictureErrand: Sendable {
-    /// How long a worker has a picture; renewed while it is at it.
+    /// The time for which a worker owns a picture; renewed while it works on it.
     static let lease: Duration = .seconds(60)
     /// When to look again whether a version is written that is about to be.
     private static let soon: Duration = .seconds(1)
-    /// How long a version may be about to be written. After that its changes come again and find the picture.
+    /// The longest time to wait for a version that is about to be written, in seconds. After it, the version's changes
+    /// come again and find the picture.
     static let patienceSeconds: Int64 = 15 * 60
     /// Orders that are packaged at once.
     private static let orderCount = 50
@@ -22,7 +23,7 @@ struct PictureErrand: Sendable {
     let fetcher: Fetcher
     /// Packages orders anew where that makes a difference, and announces the new versions.
     let repackage: @Sendable ([OrderKey]) async throws -> Void
-    /// Where pictures of an order type may come from, as the brands are now.
+    /// Returns the hosts that pictures of an order type may come from, with the present brands.
     let hosts: @Sendable (OrderTypeIdentifier) -> PictureHosts
     let metrics: PictureMetrics
     let logger: Logger
@@ -52,14 +53,14 @@ struct PictureErrand: Sendable {
         try await self.pictures.finish(claim, dismissing: false, otherwiseAgainAfter: Self.soon)
     }
 
-    /// What was not had: nil when it was not about the picture.
+    /// A failed fetch; the reason is nil if the picture is not the cause.
     private struct Failure: Error {
         let reason: PictureFailure?
         let retryAfterSeconds: Int64?
         let message: String
     }
 
-    /// Where the picture is: as the order says it that came to wait last, whose signature holds longest.
+    /// The URL to fetch: the one from the order that began to wait last, since its signature is valid longest.
     private func url(of key: PictureKey) async throws -> String {
         let waiting = try await self.pictures.waiting(for: key, from: "0").orders
         return waiting.max { $0.sinceEpochSeconds < $1.sinceEpochSeconds }?.url ?? key.url

@@ -1,6 +1,6 @@
 import Fetch
 
-/// Why a picture was not had: the reasons that metrics and logs name.
+/// The reasons for a failure to get a picture, as metrics and logs name them.
 enum PictureFailure: String, CaseIterable, Sendable {
     case url = "url"
     case hostNotAllowed = "host_not_allowed"
@@ -15,7 +15,7 @@ enum PictureFailure: String, CaseIterable, Sendable {
     case connection = "connection"
     case tls = "tls"
 
-    /// Whether asking again soon may help.
+    /// True if it may help to ask again soon.
     var isTemporary: Bool {
         switch self {
         case .serverError, .timeout, .connection, .tls: true

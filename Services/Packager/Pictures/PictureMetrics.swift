@@ -1,6 +1,6 @@
 import CoreMetrics
 
-/// What the metrics say about pictures from URLs.
+/// The metrics of pictures from URLs.
 struct PictureMetrics: Sendable {
     /// Pictures that were fetched, anew or unchanged.
     let fetched: Counter

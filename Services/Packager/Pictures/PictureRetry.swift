@@ -1,14 +1,14 @@
-/// When a picture that was not had is asked for again.
+/// The schedule of retries for a picture that could not be fetched.
 ///
-/// What is about the moment: exponential from two seconds to an hour, for about two and a half hours. What is about the
-/// picture (not there yet, no picture, a host that is not allowed): after a minute, ten minutes, an hour and six hours,
-/// since people upload pictures late and correct mistakes. After that who waits is sent away, and the picture rests
-/// until somebody names it again later.
+/// After a temporary failure: exponential from two seconds to an hour, for about two hours. After a failure of the
+/// picture itself (not there yet, no picture, a host that is not allowed): after a minute, ten minutes, an hour and six
+/// hours, since people upload pictures late and correct mistakes. After that the orders no longer wait for the picture,
+/// and it rests until an order names it again later.
 struct PictureRetry: Sendable {
-    /// What a second of the table is; tests make it short.
+    /// The length of a second in the schedule; tests make it short.
     var second: Duration = .seconds(1)
 
-    /// What is to be done after a failure.
+    /// The action after a failure.
     enum Step: Hashable, Sendable {
         case again(after: Duration)
         case giveUp(restSeconds: Int64)

@@ -5,13 +5,13 @@ import Store
 
 /// Finds the pictures of orders that are being packaged, and sees to it that those that are missing come.
 struct PictureShelf: Sendable {
-    /// How long a picture is shown without asking whether it still is the same.
+    /// The time that a picture is used without asking whether it has changed, in seconds.
     static let freshSeconds: Int64 = 24 * 3600
 
     let pictures: Pictures
     let metrics: PictureMetrics
 
-    /// What was found for some orders.
+    /// The pictures that were found for some orders.
     struct Found: Sendable {
         /// By order type and what identifies them.
         var shown: [OrderTypeIdentifier: OrderWorkshop.Shown] = [:]
@@ -37,7 +37,7 @@ struct PictureShelf: Sendable {
         let version: Int64
         /// All that the order names.
         let urls: [String]
-        /// What its package lacks.
+        /// The URLs of the pictures that its package lacks.
         let missing: [String]
         /// Of its brand.
         let hosts: PictureHosts
@@ -79,7 +79,7 @@ struct PictureShelf: Sendable {
 }
 
 extension PictureFile {
-    /// What stands in Redis; nil if it is damaged.
+    /// Reads the record in Redis; nil if it is damaged.
     init?(_ content: PictureRecord.Content) {
         self.init(
             name: content.name, contentDigest: content.contentDigest, asset: content.asset,
@@ -88,7 +88,7 @@ extension PictureFile {
 }
 
 extension PictureRecord.Content {
-    /// What is to stand in Redis.
+    /// The record for Redis.
     init(_ file: PictureFile) {
         self.init(
             name: file.name, contentDigest: file.contentDigest, asset: file.asset.rawValue,

@@ -68,7 +68,7 @@ struct PictureWorker: Service {
         await self.fetcher.close()
     }
 
-    /// What is due; nothing when Redis is away, which is tried again.
+    /// Claims pictures that are due; none after a failure of Redis, which is tried again.
     private func claim(_ limit: Int) async -> [Pictures.Claim] {
         guard limit > 0 else { return [] }
         do {
@@ -95,7 +95,7 @@ struct PictureWorker: Service {
         }
     }
 
-    /// How many more pictures may be taken in hand.
+    /// The number of further pictures that may be worked on at once.
     private final class Slots: Sendable {
         private let left: Mutex<Int>
         init(_ count: Int) { self.left = Mutex(count) }

@@ -1,7 +1,7 @@
 import Model
 import Packaging
 
-/// What has to be done about a stored order so that it stands there as its brand would package it now.
+/// The action that makes a stored order match what its brand would package at present.
 enum OrderRenewal: Sendable {
     /// Nothing.
     case current

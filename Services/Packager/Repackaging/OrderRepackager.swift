@@ -13,10 +13,10 @@ import Store
 /// Trying again is safe at any point. A version whose announcement was cut off is marked in Redis, so the next attempt
 /// announces it.
 struct OrderRepackager: Sendable {
-    /// How often an order is taken up again that somebody else wrote in between.
+    /// The number of times that an order is read again because somebody else wrote it in between.
     private static let conflictLimit = 10
 
-    /// What became of an order.
+    /// The outcome for one order.
     enum Outcome: Hashable, Sendable {
         /// It stands there as it would be packaged now.
         case current
@@ -36,7 +36,7 @@ struct OrderRepackager: Sendable {
     let producer: KafkaProducer?
     /// The brands' workshops as they are now.
     let workshops: @Sendable () -> [OrderTypeIdentifier: OrderWorkshop]
-    /// Where pictures that orders name by URL are found; nil leaves them out.
+    /// The source of pictures that orders name by URL; nil leaves them out.
     var shelf: PictureShelf?
     /// Milliseconds since 1970.
     var now: @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970 * 1000) }

@@ -1,13 +1,14 @@
 import Model
 import Store
 
-/// How far a run through all orders of a brand has come: what is remembered in Redis and shown to people.
+/// The progress of a run through all orders of a brand, kept in Redis and shown to people.
 struct ResignProgress: Hashable, Sendable {
-    /// What the run is for: the brand as it is, and which packages are meant. Another purpose begins anew.
+    /// The purpose of the run: the brand in its present state, and the packages that are meant. A run for another
+    /// purpose starts from the beginning.
     let purpose: String
     /// The Redis that the cursor belongs to.
     let server: String
-    /// Where to go on; nil at the beginning.
+    /// The position to continue from; nil at the beginning.
     var cursor: String?
     /// Orders that were there when the run began.
     let total: Int

@@ -10,7 +10,7 @@ import Synchronization
 /// Beside a running fleet, and any number of times: what is done is skipped. A graceful shutdown ends it behind the
 /// orders in hand; how far it came stands in Redis, where the next run goes on, also after a kill.
 final class ResignRun: Service {
-    /// How a run ended.
+    /// The result of a run.
     enum End: Hashable, Sendable {
         case done(ResignProgress)
         /// Told to stop; the next run goes on.
@@ -21,7 +21,7 @@ final class ResignRun: Service {
 
     /// Orders that are packaged at once.
     private static let chunk = 50
-    /// How often something is tried that an upstream does not take: half a minute in all.
+    /// The number of times that something is tried that an upstream does not take: some 20 s in all.
     private static let attemptLimit = 10
     /// Refused orders that are named in the log.
     private static let namedLimit = 100
@@ -59,7 +59,7 @@ final class ResignRun: Service {
         self.report = report
     }
 
-    /// How the run ended; nil as long as it goes on, and when it failed altogether.
+    /// The result of the run; nil while it goes on, and if it failed altogether.
     var end: End? { self.outcome.withLock { $0 } }
 
     func run() async throws {

@@ -11,8 +11,8 @@ import Store
 /// after each acknowledgement, and published again until it is what was published last: a write that comes behind that
 /// reading is published behind our record by the one who wrote it.
 struct VersionAnnouncement: Sendable {
-    /// How often what stands is published before it is left to the next attempt. Each time means that the order changed
-    /// within the milliseconds of an acknowledgement.
+    /// The number of times that the present version is published before it is left to the next attempt. Each repetition
+    /// means that the order changed within the milliseconds of an acknowledgement.
     private static let limit = 20
 
     let topics: Topics
@@ -43,7 +43,8 @@ struct VersionAnnouncement: Sendable {
         throw ChangeProcessor.NotDone(description: "announcing \(open.count) orders: they change all the time")
     }
 
-    /// What stands of some orders. One that is gone altogether ends the attempt; the next one will not see it any more.
+    /// Reads the present state of some orders. One that is gone altogether ends the attempt; the next one no longer
+    /// sees it.
     private func read(_ keys: [OrderKey]) async throws -> [OrderStore.StoredOrder] {
         try await self.store.orders(keys).map { result in
             guard let stored = try result.get() else {

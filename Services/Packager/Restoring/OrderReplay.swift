@@ -19,7 +19,7 @@ struct OrderReplay {
     }
 
     private(set) var items: [(item: Item, offset: Int64)] = []
-    /// Where records stand that are none of ours, and why.
+    /// The places of records that cannot be read, with the reasons.
     private(set) var unreadable: [(origin: String, reason: String)] = []
 
     init(_ records: [KafkaRecord]) {
@@ -48,7 +48,7 @@ struct OrderReplay {
     }
 }
 
-/// What the tombstone of a removed order carries, so that its restored trace keeps version, token and positions.
+/// The content of a removed order's tombstone, so that its restored trace keeps version, token and positions.
 enum RemovedOrder {
     static let header = "waybill-removed"
 

@@ -17,7 +17,7 @@ struct OrderRestorer: Sendable {
     let store: OrderStore
     /// The brands' workshops as they are now.
     let workshops: @Sendable () -> [OrderTypeIdentifier: OrderWorkshop]
-    /// Whether there is a brand for an order type that cannot be loaded now, or that another packager has.
+    /// Returns true if an order type has a brand that cannot be loaded at present, or that another packager has.
     let isAwaited: @Sendable (OrderTypeIdentifier) -> Bool
     let shelf: PictureShelf?
     let metrics: RestoreMetrics
@@ -47,15 +47,15 @@ struct OrderRestorer: Sendable {
         let urls: [String]
     }
 
-    /// Whether all of the records are to be seen in Redis, or something newer is.
+    /// Returns true if Redis has everything of the records, or something newer.
     ///
     /// - Parameter awaited: types of which orders may be missing.
-    /// Throws whatever type: with a typed throw the optimizer of Swift 6.3.1 crashes where this is inlined.
+    /// The errors are untyped: with a typed throw the optimizer of Swift 6.3.1 crashes where this is inlined.
     func stand(_ records: [KafkaRecord], but awaited: Set<OrderTypeIdentifier> = []) async throws -> Bool {
         let items = OrderReplay(records).items.map(\.item).filter { !awaited.contains($0.key.orderType) }
         let workshops = self.workshops()
         for (item, standing) in zip(items, try await self.store.standing(items.map(\.key))) {
-            // What would not be put back is not missed.
+            // An order that would not be put back may be missing.
             guard workshops[item.key.orderType] != nil || self.isAwaited(item.key.orderType) else { continue }
             if !Self.stands(item, standing) { return false }
         }

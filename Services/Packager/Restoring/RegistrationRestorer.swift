@@ -13,9 +13,9 @@ struct RegistrationRestorer: Sendable {
     let metrics: RestoreMetrics
     let logger: Logger
 
-    /// Whether all of the records are to be seen in Redis, or something newer is.
+    /// Returns true if Redis has everything of the records, or something newer.
     ///
-    /// Throws whatever type: with a typed throw the optimizer of Swift 6.3.1 crashes where this is inlined.
+    /// The errors are untyped: with a typed throw the optimizer of Swift 6.3.1 crashes where this is inlined.
     func stand(_ records: [KafkaRecord]) async throws -> Bool {
         try await self.registrations.stand(Self.items(records).items).allSatisfy(\.self)
     }

@@ -20,7 +20,7 @@ struct RestoreMetrics: Sendable {
     let refused: Counter
     /// Orders that wait for their brand to load.
     let waiting: Gauge
-    /// How often a view was found to be incomplete or fallen back.
+    /// The number of restores begun because a view was incomplete or had fallen back.
     let restores: Counter
 
     init(factory: any MetricsFactory) {

@@ -2,9 +2,10 @@ import Kafka
 import Model
 import Store
 
-/// What has to be read: both compacted topics, from where Redis certainly has everything to where they end.
+/// The records to read: both compacted topics, from the offsets up to which Redis certainly has everything to their
+/// ends.
 enum RestorePlan {
-    /// How a partition is called in tails and jobs.
+    /// The name of a partition in tails and jobs.
     static func name(_ topic: String, _ partition: Int32) -> String { "\(topic)/\(partition)" }
 
     /// The partition of a name.

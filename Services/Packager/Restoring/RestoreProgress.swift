@@ -1,7 +1,7 @@
 import Model
 import Store
 
-/// How far all packagers together have come with a restoring, and how fast they are.
+/// The progress of all packagers together in a restore, and their rate.
 struct RestoreProgress {
     /// Over which time the rate is measured.
     static let window: Duration = .seconds(15)

@@ -12,7 +12,7 @@ import Store
 /// the beginning.
 /// Bounded: twelve jobs at once, each with one range of at most 2 MiB in memory and what `KafkaReader` reads ahead.
 struct RestoreRun: Sendable {
-    /// How long a job is somebody's who is not heard of.
+    /// The time for which a job stays with a worker that gives no sign of life.
     static let lease: Duration = .seconds(15)
     /// Jobs in hand at once: while some package, others wait for Kafka and Redis. Beginning to read a partition and
     /// leaving it takes some 200 ms, nearly all of it waiting for librdkafka's threads.
@@ -24,7 +24,7 @@ struct RestoreRun: Sendable {
     /// Most records of a chunk, and most bytes.
     static let chunkRecords = 500
     static let chunkBytes = 2 << 20
-    /// How often the end of a partition is looked at again before the job counts as done.
+    /// The most times that the end of a partition is checked again before the job counts as done.
     private static let endLimit = 3
     private static let idle: Duration = .milliseconds(250)
     let plan: String
@@ -145,7 +145,7 @@ struct RestoreRun: Sendable {
             return try await self.board.giveBack(job, of: self.plan, by: owner, pause: .zero)
         }
         for _ in 0..<Self.endLimit {
-            // What was under way when the job began has come by now.
+            // Records that were on their way when the job began have arrived.
             guard let bounds = try await self.bounds(of: job), bounds.end > job.to else { break }
             job.to = bounds.end
             try await self.readForwards(&job, topic, partition, owner, to: job.to)

@@ -5,9 +5,9 @@ import Store
 /// An order stands in Redis before it is published; a registration is published first, and stands there within seconds.
 /// So what was the end half a minute ago is certain now, if the view has been the same all the time.
 struct TailSamples {
-    /// How old an end must be: longer than any request takes.
+    /// The least age of an end that counts: longer than any request takes.
     static let lag: Duration = .seconds(30)
-    /// How often ends are looked at; with `lag` it bounds what is remembered.
+    /// The time between two samples of the ends; with `lag` it bounds the number of samples that are kept.
     static let interval: Duration = .seconds(5)
 
     private struct Sample {
@@ -18,7 +18,7 @@ struct TailSamples {
     private var epochs: [String?] = []
     private var samples: [Sample] = []
 
-    /// Whether it is time to look again.
+    /// True if it is time for the next sample.
     func isDue(at now: ContinuousClock.Instant) -> Bool {
         self.samples.last.map { now - $0.at >= Self.interval } ?? true
     }
@@ -32,7 +32,7 @@ struct TailSamples {
     ) -> [String: Int64]? {
         let epochs = places.map(\.epoch)
         if epochs != self.epochs {
-            // What was seen under another view says nothing about this one.
+            // Ends that were seen under another view say nothing about this one.
             self.epochs = epochs
             self.samples = []
         }

@@ -1,6 +1,6 @@
 import Store
 
-/// What is to be thought of the view, from what stands in Redis about it.
+/// A judgement of the view, made from its marks in Redis.
 enum ViewJudgement: Hashable, Sendable {
     /// Nothing happened since somebody judged it.
     case complete

@@ -14,13 +14,13 @@ import Synchronization
 ///
 /// Source: Design §4.3
 final class ViewKeeper: Service {
-    /// What readiness waits for.
+    /// The name of the condition that readiness waits for.
     static let condition = "view"
-    /// How often it looks without being asked.
+    /// The time between two looks that nobody asked for.
     private static let interval: Duration = .seconds(1)
     /// Between two looks while the view is not complete.
     private static let pause: Duration = .milliseconds(10)
-    /// How often progress is logged.
+    /// The time between two lines about progress in the log.
     private static let logInterval: Duration = .seconds(5)
 
     private let view: View
@@ -58,7 +58,8 @@ final class ViewKeeper: Service {
         (self.wakes, self.waker) = (wakes.stream, wakes.continuation)
     }
 
-    /// How others ask for a look, made before the keeper. One place: who asks during a look gets one more.
+    /// The means by which others ask for a look, made before the keeper. It holds one request: a request during a look
+    /// leads to one more look.
     struct Wakes: Sendable {
         fileprivate let stream: AsyncStream<Void>
         fileprivate let continuation: AsyncStream<Void>.Continuation
@@ -193,9 +194,10 @@ final class ViewKeeper: Service {
         self.metrics.viewComplete.record(0)
     }
 
-    /// Whether Redis has all that was published since it certainly had everything.
+    /// Returns true if Redis has everything that was published after the last moment at which it certainly had
+    /// everything.
     ///
-    /// Under load that concerns every partition, so as many are read at once as in restoring.
+    /// Under load this concerns every partition, so as many are read at once as in a restore.
     private func verify(_ places: [View.Place]) async throws -> Bool {
         let awaited = Self.awaited(places)
         var open = RestorePlan.jobs(try await self.bounds(), tails: places.map(\.tails)).filter { !$0.isDone }[...]
@@ -251,7 +253,7 @@ final class ViewKeeper: Service {
             registrations: self.registrations, metrics: self.metrics, logger: self.logger
         ) { self.report($0) }
         guard let jobs = try await run.run() else { return }
-        // What nobody has a brand for is not awaited.
+        // Orders of a type for which no packager has a brand, loaded or not, are not awaited.
         try? await self.fleet.announce()
         let types = jobs.reduce(into: Set<OrderTypeIdentifier>()) { $0.formUnion($1.awaited?.types ?? []) }
             .filter { self.orders.isKnown($0) }
