@@ -47,7 +47,7 @@ public enum Base64URL {
                 bits &= (1 << count) - 1
             }
         }
-        // What is left of the last character stands for nothing.
+        // The remaining bits of the last character encode nothing, so they must be zero.
         return bits == 0 ? bytes : nil
     }
 }

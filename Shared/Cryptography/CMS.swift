@@ -2,9 +2,9 @@ import CCrypto
 
 /// Verifying detached signatures, as a Wallet would.
 public enum CMS {
-    /// What a signature that holds says about itself.
+    /// The facts in a valid signature about its signer and its time.
     public struct SignerInfo: Hashable, Sendable {
-        /// Who signed.
+        /// The signer's certificate.
         public let signer: Certificate
         /// All certificates inside the signature, the signer's among them.
         public let certificates: [Certificate]

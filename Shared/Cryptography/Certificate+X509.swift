@@ -52,7 +52,7 @@ extension Certificate {
     }
 }
 
-/// What an `i2d_…` function writes; empty if it fails.
+/// The output of an `i2d_…` function; empty if it fails.
 func encoded(_ write: (UnsafeMutablePointer<UnsafeMutablePointer<UInt8>?>?) -> Int32) -> [UInt8] {
     let length = write(nil)
     guard length > 0 else { return [] }

@@ -1,10 +1,10 @@
-/// What stands in a certificate, read once and kept as plain values.
+/// The content of a certificate, read once and kept as plain values.
 public struct Certificate: Hashable, Sendable {
     /// The certificate itself. Source: RFC 5280 §4.1
     public let der: [UInt8]
-    /// Whom it names, last part first: `C=US,OU=TEAM123456,CN=…,UID=order.com.example.shop`. Source: RFC 2253
+    /// The name of its holder, last part first: `C=US,OU=TEAM123456,CN=…,UID=order.com.example.shop`. Source: RFC 2253
     public let subject: String
-    /// Who signed it, in the same form.
+    /// The name of its issuer, in the same form.
     public let issuer: String
     /// The UID of the subject: in an order type's certificate the order type identifier. Source: Wallet Orders §7
     public let userIdentifier: String?
@@ -18,7 +18,7 @@ public struct Certificate: Hashable, Sendable {
     public let subjectKeyIdentifier: [UInt8]?
     /// The name of the key that signed it, if it has that extension. Source: RFC 5280 §4.2.1.1
     public let authorityKeyIdentifier: [UInt8]?
-    /// What its key may be used for, as dotted object identifiers. Source: RFC 5280 §4.2.1.12
+    /// The purposes that its key may be used for, as dotted object identifiers. Source: RFC 5280 §4.2.1.12
     public let extendedKeyUsages: [String]
     /// The extensions by dotted object identifier, in the order of the certificate, with their DER.
     let extensions: [Extension]
@@ -47,13 +47,13 @@ extension Certificate {
         try self.init(X509Object(der: der, name: "the certificate"))
     }
 
-    /// Whether the key may be used for a purpose.
+    /// Returns true if the key may be used for a purpose.
     /// - Parameter objectIdentifier: dotted, such as `1.2.840.113635.100.4.19`.
     public func hasExtendedKeyUsage(_ objectIdentifier: String) -> Bool {
         self.extendedKeyUsages.contains(objectIdentifier)
     }
 
-    /// Whether an extension is there, whatever its value.
+    /// Returns true if the certificate has an extension, with any value.
     public func hasExtension(_ objectIdentifier: String) -> Bool {
         self.extensions.contains { $0.objectIdentifier == objectIdentifier }
     }

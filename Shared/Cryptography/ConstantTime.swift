@@ -1,8 +1,8 @@
 import CCrypto
 
-/// Whether two byte strings are equal, in a time that tells nothing about where they differ.
+/// Returns true if two byte strings are equal, in a time that does not depend on the place of a difference.
 ///
-/// The lengths are no secret: different ones are answered at once.
+/// The lengths are not secret: if they differ, the answer is immediate.
 /// Source: openssl CRYPTO_memcmp(3)
 public func constantTimeEqual(_ a: [UInt8], _ b: [UInt8]) -> Bool {
     guard a.count == b.count else { return false }

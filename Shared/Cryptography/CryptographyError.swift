@@ -1,6 +1,6 @@
 import CCrypto
 
-/// Why a cryptographic operation was refused or failed, in a sentence for the person who has to mend it.
+/// The refusal or failure of a cryptographic operation, in a sentence for the person who has to fix it.
 ///
 /// Two errors are equal when their codes are.
 public struct CryptographyError: Error, Hashable, Sendable, CustomStringConvertible {
@@ -22,9 +22,9 @@ public struct CryptographyError: Error, Hashable, Sendable, CustomStringConverti
         case library
     }
 
-    /// What happened, for programs.
+    /// The kind of failure, for programs.
     public let code: Code
-    /// What happened, for people: the action, the reason, what to do. Never contains key material.
+    /// The message for people: the action, the reason, the remedy. Never contains key material.
     public let message: String
 
     /// - Parameter message: gerund and reason, such as `"reading the certificate: not PEM"`.

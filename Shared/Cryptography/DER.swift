@@ -37,7 +37,7 @@ enum DER {
         }
     }
 
-    /// How many bytes tag and length take.
+    /// The number of bytes that tag and length take.
     static func headerSize(length: Int) -> Int {
         length < 0x80 ? 2 : 2 + (Int.bitWidth - length.leadingZeroBitCount + 7) / 8
     }

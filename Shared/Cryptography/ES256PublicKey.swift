@@ -19,8 +19,8 @@ public final class ES256PublicKey: Sendable {
         self.key = Mutex(key)
     }
 
-    /// Whether a signature in the form of JSON web tokens (r and s, 32 bytes each, big end first) is of this message
-    /// by this key. Bytes that are no signature are not.
+    /// Returns true if a signature in the form of JSON web tokens (r and s, 32 bytes each, big-endian) is of this
+    /// message and by this key. For bytes that are no signature it returns false.
     public func isValid(_ signature: [UInt8], for message: [UInt8]) -> Bool {
         guard signature.count == 64 else { return false }
         let der = DER.element(

@@ -20,13 +20,13 @@ struct PrivateKey: ~Copyable {
 
     deinit { unsafe EVP_PKEY_free(self.raw) }
 
-    /// Whether it is an RSA key.
+    /// True if it is an RSA key.
     var isRSA: Bool { unsafe EVP_PKEY_is_a(self.raw, "RSA") == 1 }
 
     /// Bits of the modulus, or of the curve.
     var bits: Int { Int(unsafe EVP_PKEY_get_bits(self.raw)) }
 
-    /// Whether it is a key on the curve P-256.
+    /// True if it is a key on the curve P-256.
     var isP256: Bool { unsafe isKeyOnP256(self.raw) }
 
     /// Lends the pointer. It must not leave the closure.

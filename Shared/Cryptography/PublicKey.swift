@@ -27,14 +27,14 @@ struct PublicKey: ~Copyable {
 
     deinit { unsafe EVP_PKEY_free(self.raw) }
 
-    /// Whether it is a key on the curve P-256.
+    /// True if it is a key on the curve P-256.
     var isP256: Bool { unsafe isKeyOnP256(self.raw) }
 
     /// Lends the pointer. It must not leave the closure.
     func withRaw<Result>(_ body: (OpaquePointer) -> Result) -> Result { unsafe body(self.raw) }
 }
 
-/// Whether a key is an elliptic one on the curve P-256.
+/// Returns true if a key is an elliptic one on the curve P-256.
 func isKeyOnP256(_ key: OpaquePointer) -> Bool {
     guard unsafe EVP_PKEY_is_a(key, "EC") == 1 else { return false }
     return unsafe withUnsafeTemporaryAllocation(of: CChar.self, capacity: 64) { buffer in

@@ -53,7 +53,7 @@ struct SignedDataTemplate: Sendable {
             + Self.attribute(4, DER.element(DER.octetString, messageDigest))
     }
 
-    /// What is hashed and signed: the attributes as a SET, not with the tag they have in the structure.
+    /// The bytes to hash and sign: the attributes as a SET, not with the tag that they have in the structure.
     ///
     /// Source: RFC 5652 §5.4
     static func signedBytes(_ attributes: [UInt8]) -> [UInt8] { DER.element(DER.set, attributes) }

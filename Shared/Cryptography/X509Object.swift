@@ -13,7 +13,7 @@ struct X509Object: ~Copyable {
             unsafe PEM_read_bio_X509(bio, nil, refusePassword, nil)
         }
         guard let parsed = unsafe parsed else {
-            // What Apple's portal hands out is DER, which begins with the tag of a sequence.
+            // Apple's portal gives DER, which begins with the tag of a sequence.
             let isDER = pem.first == DER.sequence
             throw CryptographyError.drained(
                 .malformed,

@@ -17,7 +17,7 @@ struct BrandCatalog {
         /// The fingerprint at the last scan.
         var seen: BrandFingerprint?
         var isMissing = false
-        /// What brand.json says while there is no brand.
+        /// The part of brand.json that counts while there is no brand.
         var declaration: BrandFile.Declaration?
     }
 

@@ -86,9 +86,9 @@ struct BrandFile {
         }
     }
 
-    /// What a folder's brand.json names though the brand may not load; nil if it cannot be read that far.
+    /// Reads the part of a folder's brand.json that counts if the brand does not load; nil if that part is unreadable.
     ///
-    /// Its secrets are ones that nobody has if they cannot be read: shared ones would be another brand's.
+    /// If its secrets cannot be read, they are ones that nobody has: the shared secrets would be another brand's.
     static func declaration(in folder: String) -> Declaration? {
         let files = BrandDirectory(path: folder)
         guard let bytes = try? files.file("brand.json"), let object = try? JSON(parsing: bytes).object,

@@ -8,7 +8,7 @@ import Synchronization
 /// another. All other brands share the secrets of one file. Both may change while a service runs; each call takes them
 /// as they are then.
 public final class TokenAuthority: Sendable {
-    /// What a look at the shared file led to.
+    /// The result of a look at the shared file.
     public enum Event: Hashable, Sendable {
         /// Other secrets are in use.
         case loaded

@@ -9,7 +9,7 @@ public struct EarlyChanges: Sendable {
     public static let limit = 32
     /// Most bytes of a record that is kept.
     public static let recordLimit = 64 << 10
-    /// How long they are kept, in seconds: as Kafka keeps the dead letters by default.
+    /// The time that they are kept, in seconds: as long as Kafka keeps the dead letters by default.
     public static let seconds: Int64 = 7 * 24 * 3600
 
     /// A record as its owner encodes it.
@@ -24,7 +24,7 @@ public struct EarlyChanges: Sendable {
         }
     }
 
-    /// What became of changes that are to be kept.
+    /// The result of keeping an order's changes.
     public enum Keeping: Hashable, Sendable {
         case kept
         /// The order is there by now, or was there: nothing was kept.

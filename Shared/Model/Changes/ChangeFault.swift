@@ -1,6 +1,6 @@
-/// Why a change cannot be applied: what a dead letter tells.
+/// The reason why a change cannot be applied, as in the headers of its dead letter.
 public struct ChangeFault: Error, Hashable, Sendable, CustomStringConvertible {
-    /// What went wrong, for programs: the header `waybill-error`.
+    /// The kind of fault, for programs: the header `waybill-error`.
     public enum Code: String, Hashable, Sendable, CaseIterable {
         /// The value is longer than `OrderChange.valueLimit`.
         case valueTooLarge = "value-too-large"
@@ -28,7 +28,7 @@ public struct ChangeFault: Error, Hashable, Sendable, CustomStringConvertible {
         case unknownOrderType = "unknown-order-type"
         /// No package can be made of the order. Given by the packager.
         case invalidPackage = "invalid-package"
-        /// What stands in Redis of the order cannot be understood. Given by the packager.
+        /// The state of the order in Redis cannot be understood. Given by the packager.
         case corruptState = "corrupt-state"
     }
 

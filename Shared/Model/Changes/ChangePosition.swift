@@ -1,4 +1,4 @@
-/// Where a change stood in `waybill.order-changes`.
+/// The position of a change in `waybill.order-changes`.
 public struct ChangePosition: Hashable, Sendable {
     public var partition: Int32
     public var offset: Int64

@@ -32,7 +32,7 @@ struct CloudEvent {
         }
     }
 
-    /// How an attribute is called towards people.
+    /// The name of an attribute in messages to people.
     func path(_ attribute: String) -> String { self.isBinary ? "header ce_\(attribute)" : "$.\(attribute)" }
 
     /// - Parameter isDashed: whether the record has the headers of the binding for HTTP.
@@ -97,7 +97,7 @@ struct CloudEvent {
         }
     }
 
-    /// What both modes have in common: attributes that are checked before the data is looked at.
+    /// Reads the parts that both modes have: the attributes are checked before the data is read.
     private init(
         isBinary: Bool, value: (String) throws(ChangeFault) -> JSON?, data: () throws(ChangeFault) -> JSON?
     ) throws(ChangeFault) {

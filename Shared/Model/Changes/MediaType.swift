@@ -1,12 +1,12 @@
-/// Whether a media type, parameters aside, is `type`, or `type` with a suffix when `type` has none.
+/// Returns true if a media type, without its parameters, is `type`, or `type` with a suffix if `type` has none.
 ///
-/// Source: RFC 9110 §8.3.1: types are compared without case, parameters stand behind a semicolon.
+/// Source: RFC 9110 §8.3.1: types are compared without case, parameters follow a semicolon.
 func isMediaType(_ text: String, _ type: String) -> Bool {
     let essence = mediaTypeEssence(text)
     return essence == type || (!type.contains("+") && essence.hasPrefix("\(type)+"))
 }
 
-/// Whether the data of an event with this content type is JSON in UTF-8.
+/// Returns true if the data of an event with this content type is JSON in UTF-8.
 ///
 /// Source: CloudEvents 1.0.2 §3.1, `datacontenttype`; RFC 6839 §3.1 for the suffix `+json`
 func isJSONMediaType(_ text: String) -> Bool {

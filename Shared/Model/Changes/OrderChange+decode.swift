@@ -137,7 +137,7 @@ extension Substring {
     }
 }
 
-/// What is repeated to a person of a text they sent: its beginning. Counted in scalars, as a character has no limit.
+/// The beginning of a text that a person sent, to repeat in a message. Counted in scalars, as a character has no limit.
 func clipped(_ text: String) -> String {
     text.utf8.count <= 60 ? text : "\(String(text.unicodeScalars.prefix(60)))…"
 }

@@ -1,9 +1,9 @@
-/// What one event of `waybill.order-changes` says about one order.
+/// The content of one event of `waybill.order-changes` about one order.
 ///
-/// The data is taken as it came: whether the order is valid with it, only the fold can tell.
+/// The data is not checked against the order: only the fold can tell if the order is valid with it.
 /// Source: Design §3
 public struct OrderChange: Hashable, Sendable {
-    /// What is to happen to the order.
+    /// The kind of change to the order.
     public enum Kind: Hashable, Sendable {
         /// The document becomes the order's state. It may still hold what Waybill owns; the fold takes that out.
         case replaced(OrderDocument)

@@ -1,6 +1,7 @@
-/// Why a notification was given up: `waybill-error` of its dead letter.
+/// The reason why a notification was given up: `waybill-error` of its dead letter.
 ///
-/// Other than `ChangeFault.Code`, such a letter does not hold a record to be put back: it tells who was not told.
+/// Unlike the letters of `ChangeFault.Code`, such a letter holds no record to put back: it names the device that was
+/// not notified.
 /// Source: Design §3
 public enum PushLetterCode: String, Hashable, Sendable, CaseIterable {
     /// It failed too often or for too long while others went through.
@@ -14,6 +15,6 @@ public enum PushLetterCode: String, Hashable, Sendable, CaseIterable {
     /// No brand is loaded for the order type.
     case brandMissing = "push-brand-missing"
 
-    /// Whether a letter's code, perhaps of another version's pusher, is one of these.
+    /// Returns true if a letter's code is one of these, or one that only another version's pusher has.
     public static func isOne(_ code: String) -> Bool { code.hasPrefix("push-") }
 }

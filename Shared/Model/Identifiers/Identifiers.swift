@@ -1,4 +1,4 @@
-/// Why a text cannot be an identifier, in a sentence for the person who sent it.
+/// The reason why a text cannot be an identifier, in a sentence for the person who sent it.
 public struct IdentifierError: Error, Hashable, Sendable, CustomStringConvertible {
     public let description: String
 }
@@ -13,7 +13,7 @@ public struct OrderTypeIdentifier: Hashable, Sendable, CustomStringConvertible {
     /// - Parameter text: reverse DNS, at least two labels of ASCII letters, digits and hyphens, at most 255 bytes.
     public init(_ text: String) throws(IdentifierError) {
         var dots = 0
-        // Where an empty label would show: at the start and behind a dot.
+        // True at the start and after a dot: a dot or the end of the text would make an empty label there.
         var isLabelEmpty = true
         var isValid = text.utf8.count <= identifierLengthLimit
         for byte in text.utf8 {
@@ -35,7 +35,7 @@ public struct OrderTypeIdentifier: Hashable, Sendable, CustomStringConvertible {
     }
 }
 
-/// What names an order within its type. Never shown to people.
+/// The identifier of an order within its type. Never shown to people.
 ///
 /// Source: Wallet Orders §1.1; `order.schema.json`, `orderIdentifier`
 public struct OrderIdentifier: Hashable, Sendable, CustomStringConvertible {
@@ -53,7 +53,7 @@ public struct OrderIdentifier: Hashable, Sendable, CustomStringConvertible {
     }
 }
 
-/// What names an order everywhere: the key of Kafka records and the hash tag of Redis keys.
+/// The identifier of an order everywhere: the key of Kafka records and the hash tag of Redis keys.
 public struct OrderKey: Hashable, Sendable, CustomStringConvertible {
     public let orderType: OrderTypeIdentifier
     public let order: OrderIdentifier
@@ -77,7 +77,7 @@ public struct OrderKey: Hashable, Sendable, CustomStringConvertible {
     public var description: String { "\(self.orderType.rawValue)/\(self.order.rawValue)" }
 }
 
-/// What names and authenticates a device towards the list of changed orders. A secret: never logged.
+/// The identifier of a device, which also authenticates it for the list of changed orders. A secret: never logged.
 ///
 /// Source: Wallet Orders §1.1
 public struct DeviceIdentifier: Hashable, Sendable, CustomStringConvertible {
@@ -96,7 +96,7 @@ public struct DeviceIdentifier: Hashable, Sendable, CustomStringConvertible {
     }
 }
 
-/// Where APNs delivers to. A secret: never logged.
+/// The address of a device at APNs. A secret: never logged.
 ///
 /// Source: Wallet Orders §1.1: an opaque hexadecimal string of no promised length
 public struct PushToken: Hashable, Sendable, CustomStringConvertible {
@@ -112,7 +112,7 @@ public struct PushToken: Hashable, Sendable, CustomStringConvertible {
     }
 }
 
-/// What a device shows to fetch an order. A secret: never logged.
+/// The token with which a device fetches an order. A secret: never logged.
 ///
 /// Source: Wallet Orders §1.1
 public struct AuthenticationToken: Hashable, Sendable, CustomStringConvertible {
@@ -137,7 +137,7 @@ public struct AuthenticationToken: Hashable, Sendable, CustomStringConvertible {
     }
 }
 
-/// What a device's registration for an order is called: the key of `waybill.registrations`.
+/// The identifier of a device's registration for an order: the key of `waybill.registrations`.
 public struct RegistrationKey: Hashable, Sendable {
     public let device: DeviceIdentifier
     public let order: OrderKey

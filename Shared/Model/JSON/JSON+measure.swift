@@ -17,7 +17,7 @@ extension JSON {
         return size
     }
 
-    /// Whether arrays and objects nest to more than this many levels.
+    /// Returns true if arrays and objects nest to more than this many levels.
     func isDeeper(than levels: Int) -> Bool {
         switch self {
         case .null, .bool, .number, .string: false

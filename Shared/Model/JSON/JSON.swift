@@ -27,7 +27,7 @@ extension JSON {
 }
 
 extension String {
-    /// Whether both are the same UTF-8, where `==` also takes canonically equivalent characters for equal.
+    /// Returns true if both are the same UTF-8; `==` also takes canonically equivalent characters for equal.
     fileprivate func hasSameBytes(as other: String) -> Bool {
         let left = self.utf8.span
         let right = other.utf8.span
@@ -134,7 +134,7 @@ public struct JSONObject: Hashable, Sendable {
         }
     }
 
-    /// Where a member belongs among those before it, which are sorted: behind those of its name.
+    /// The index at which a member belongs among those before it, which are sorted: after those of its name.
     private func place(of index: Int) -> Int {
         let members = self.members.span
         if members[index - 1].name < members[index].name { return index }
@@ -169,7 +169,7 @@ public struct JSONObject: Hashable, Sendable {
         }
     }
 
-    /// Where the member of a name stands, or where it would be inserted.
+    /// The index of the member of a name, or the index at which it would be inserted.
     private func index(of name: String) -> (index: Int, exists: Bool) {
         let members = self.members.span
         var low = 0

@@ -15,7 +15,7 @@ struct JSONOutput: ~Copyable {
 
     deinit { unsafe self.start.deallocate() }
 
-    /// What was written.
+    /// The bytes that were written.
     var bytes: [UInt8] { unsafe [UInt8](UnsafeBufferPointer(start: self.start, count: self.count)) }
 
     /// One byte of punctuation.

@@ -1,16 +1,16 @@
-/// Why bytes are not JSON, and where.
+/// The reason why bytes are not JSON, and the place.
 public struct JSONError: Error, Hashable, Sendable, CustomStringConvertible {
     public enum Code: Hashable, Sendable { case syntax, invalidUTF8, duplicateName, tooDeep }
     public let code: Code
     public let message: String
-    /// Where it was noticed, in bytes from the start.
+    /// The place at which it was noticed, in bytes from the start.
     public let offset: Int
 
     public var description: String { "\(self.message) (at byte \(self.offset))" }
 }
 
 extension JSON {
-    /// How deep arrays and objects may nest. An order document needs six levels.
+    /// The depth to which arrays and objects may nest. An order document needs six levels.
     public static let depthLimit = 32
 
     /// Parses one JSON text.
@@ -124,7 +124,7 @@ private struct JSONParser {
         }
     }
 
-    /// Where a member stands for the second time, in an object that was read before.
+    /// The position of a name's second occurrence in an object that was read before.
     private mutating func second(
         _ wanted: String, _ bytes: Span<UInt8>, from start: Int, depth: Int
     ) throws(JSONError) -> Int {

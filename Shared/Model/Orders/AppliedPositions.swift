@@ -1,4 +1,5 @@
-/// How far an order has seen its sources: what tells redelivered and late changes from new ones.
+/// The last position of each partition and the last number of each source that an order has seen: they tell redelivered
+/// and late changes from new ones.
 public struct AppliedPositions: Hashable, Sendable {
     private struct Source: Hashable, Sendable {
         let name: String
@@ -19,12 +20,12 @@ public struct AppliedPositions: Hashable, Sendable {
 
     public var isEmpty: Bool { self.partitions.isEmpty && self.sources.isEmpty }
 
-    /// Where the last change of a partition stood, or nil when none of it was seen.
+    /// The position of the last change of a partition; nil if none of it was seen.
     public func position(inPartition partition: Int32) -> ChangePosition? {
         self.partitions.last { $0.partition == partition }
     }
 
-    /// Whether a change at this position was seen before.
+    /// Returns true if a change at this position was seen before.
     ///
     /// A lower offset with a newer timestamp is a topic that was made anew and counts from 0 again.
     /// Source: Design §4.1, step 2
@@ -50,7 +51,7 @@ public struct AppliedPositions: Hashable, Sendable {
         if self.partitions.count > Self.limit { self.partitions.removeFirst() }
     }
 
-    /// Whether a change of this source with a higher number was applied before. An equal number is not lower.
+    /// Returns true if a change of this source with a higher number was applied before. An equal number is not lower.
     public func isOutOfSequence(source: String, sequence: String) -> Bool {
         guard let seen = self.sources.last(where: { $0.name == source }) else { return false }
         return isLowerNumber(sequence, than: seen.sequence)

@@ -1,4 +1,4 @@
-/// What an order takes from its brand.
+/// The parts of an order that come from its brand.
 ///
 /// Source: Design §6
 public struct BrandRules: Sendable {
@@ -9,7 +9,7 @@ public struct BrandRules: Sendable {
     public var returnInfo: JSONObject?
     /// The `changeNotifications` of orders that have none; nil leaves them without, which Wallet takes for `enabled`.
     public var changeNotifications: ChangeNotifications?
-    /// Whether members that Wallet Orders does not know are let through.
+    /// True if members that Wallet Orders does not know are let through.
     public var passUnknownMembers: Bool
     /// `https://…` as Wallet will call it.
     public var webServiceURL: String

@@ -1,4 +1,4 @@
-/// Whether Wallet itself tells the customer of a change: `changeNotifications` of order.json.
+/// The choice of whether Wallet itself notifies the customer of a change: `changeNotifications` of order.json.
 ///
 /// Source: Wallet Orders §3.1
 public enum ChangeNotifications: String, Hashable, Sendable, CaseIterable {

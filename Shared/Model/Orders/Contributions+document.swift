@@ -26,11 +26,11 @@ extension Contributions {
         return (OrderDocument(members: members), withheld)
     }
 
-    /// What one source says at a place of the order.
+    /// The value of one source at a place of the order.
     private struct Voice {
         let value: JSON
         let moments: Moments
-        /// What the source owns from here on.
+        /// The paths that the source owns from this place down.
         let claim: OwnedPaths.Claim
         let source: String
         /// Nobody else owns this place.

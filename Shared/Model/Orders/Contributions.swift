@@ -24,7 +24,7 @@
 ///
 /// Bounded: `limit` sources, and all parts together are no larger than a document may be.
 public struct Contributions: Hashable, Sendable {
-    /// What one source wrote.
+    /// The part that one source wrote.
     struct Part: Hashable, Sendable {
         /// Empty for the document that was there before.
         let source: String

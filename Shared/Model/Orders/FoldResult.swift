@@ -1,6 +1,6 @@
-/// What a fold makes of an order.
+/// The result of a fold of an order.
 public struct FoldResult: Hashable, Sendable {
-    /// What is to be done with the state.
+    /// The action that the state needs.
     public enum Effect: Hashable, Sendable {
         /// Nothing moved: there is nothing to store.
         case none
@@ -31,9 +31,9 @@ public struct FoldResult: Hashable, Sendable {
     }
 }
 
-/// What became of one change.
+/// The outcome of one change.
 public enum ChangeOutcome: Hashable, Sendable {
-    /// Why a change was passed over.
+    /// The reason why a change was skipped.
     public enum Skip: Hashable, Sendable {
         /// Its position was dealt with before.
         case redelivered

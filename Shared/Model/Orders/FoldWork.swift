@@ -21,7 +21,7 @@ struct FoldWork {
     var outcomes: [ChangeOutcome] = []
     /// Changes of an order that was never there, in the order in which they came.
     var early: [Item] = []
-    /// Whether a change was applied.
+    /// True if a change wrote or removed the document.
     var isTouched = false
     /// A new version is to be made, whatever changed.
     var isRenewed = false
@@ -43,7 +43,7 @@ struct FoldWork {
         self.modified = state?.modifiedEpochSeconds
     }
 
-    /// Why a change is passed over, if it is.
+    /// Returns the reason to skip a change, or nil.
     func skip(_ change: OrderChange) -> ChangeOutcome.Skip? {
         if self.recent.contains(source: change.source, id: change.id) { return .duplicate }
         guard let sequence = change.sequence else { return nil }

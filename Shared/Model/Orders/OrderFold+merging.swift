@@ -46,7 +46,7 @@ extension OrderFold {
             let fault = Self.unknownOrder(change.key, lacks: violations)
             for item in work.early { work.outcomes[item.index] = .refused(fault) }
         } catch {
-            // What came before it was in order so far.
+            // The changes before it were valid so far.
             work.early.removeLast()
             work.outcomes[item.index] = .refused(error)
         }

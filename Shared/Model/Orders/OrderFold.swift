@@ -11,7 +11,7 @@ public struct OrderFold: Sendable {
         self.deriveToken = deriveToken
     }
 
-    /// How far a future `createdAt` may lie ahead: clocks differ, but `updatedAt` must not be before it.
+    /// The most seconds that `createdAt` may lie in the future: clocks differ, but `updatedAt` must not be before it.
     static let futureLimitSeconds: Int64 = 86_400
 
     /// Folds all changes of one order into one new state.
@@ -55,7 +55,7 @@ public struct OrderFold: Sendable {
             self.take(item, &work, now)
             if isNew, work.token != nil { self.takeEarly(&work, after: change.source, now) }
         case .removed:
-            // What came before it is not for an order that may come later.
+            // Changes from before the removal are not for an order that may come later.
             work.early = []
             self.take(item, &work, now)
         case .merged, .patched, .fulfillmentUpdated, .returnUpdated, .announced:
@@ -207,7 +207,7 @@ public struct OrderFold: Sendable {
         return ChangeFault(code: .invalidOrder, reason: "the order would not be valid: \(shown)\(rest)")
     }
 
-    /// What is to be stored and what it means, from what the changes made of the state.
+    /// Makes the result, with the state to store, from the work after all changes.
     private func result(of work: FoldWork, from state: OrderState?, key: OrderKey?, _ now: Int64) -> FoldResult {
         guard let key = state?.key ?? key, let token = work.token else {
             // Never seen, and none of the changes made an order of it.

@@ -1,8 +1,8 @@
-/// What Waybill owns of an order, taken out of what a publisher sent.
+/// The members of an order that Waybill owns, taken out of the data that a publisher sent.
 ///
 /// A publisher may send these members (it often has a whole order.json at hand), but they must agree with what Waybill
-/// will write; `updatedAt` is ignored and `authenticationToken` is taken. `"webServiceURL": null` is a wish that is
-/// honoured: see `OrderDocument.isStatic`.
+/// will write; `updatedAt` is ignored and `authenticationToken` is taken. `"webServiceURL": null` is a request that
+/// is honoured: see `OrderDocument.isStatic`.
 /// Source: Design §3
 struct OwnedMembers {
     /// The token that was sent.

@@ -35,7 +35,7 @@ public struct OwnedPaths: Hashable, Sendable {
         }
     }
 
-    /// What is owned, member by member.
+    /// The owned paths as a tree, member by member.
     struct Claim {
         var isOwned = false
         var members: [String: Claim] = [:]

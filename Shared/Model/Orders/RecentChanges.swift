@@ -15,7 +15,7 @@ public struct RecentChanges: Hashable, Sendable {
 
     public var isEmpty: Bool { self.hashes.isEmpty }
 
-    /// Whether the change is among those remembered.
+    /// Returns true if the change is among those remembered.
     public func contains(source: String, id: String) -> Bool { self.hashes.contains(Self.hash(source, id)) }
 
     /// Remembers a change that was applied; beyond the limit the oldest one is forgotten.

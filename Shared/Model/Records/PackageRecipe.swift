@@ -1,4 +1,4 @@
-/// What a stored package is made of besides its own parts, enough to tell whether another one would be the same.
+/// The parts of a stored package besides its own, enough to tell if another one would be the same.
 ///
 /// Source: Design §3, `waybill.orders`; §7
 public struct PackageRecipe: Hashable, Sendable {

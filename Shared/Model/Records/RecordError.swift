@@ -1,4 +1,4 @@
-/// Why bytes that Waybill itself once wrote cannot be read, in a sentence with the JSON path.
+/// The reason why bytes that Waybill itself once wrote cannot be read, in a sentence with the JSON path.
 ///
 /// Holds no values: records hold tokens.
 public struct RecordError: Error, Hashable, Sendable, CustomStringConvertible {

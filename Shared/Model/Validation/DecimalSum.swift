@@ -11,7 +11,7 @@ struct DecimalSum {
     /// - Parameter text: already checked with `isDecimal`.
     mutating func add(_ text: String) { self.add(text, sign: 1) }
 
-    /// Whether the sum is this number.
+    /// Returns true if the sum is this number.
     func equals(_ text: String) -> Bool {
         var difference = self
         difference.add(text, sign: -1)

@@ -29,7 +29,7 @@ struct MemberSchema: Sendable {
     }
 }
 
-/// What a value must look like.
+/// The required shape of a value.
 enum Shape: Sendable {
     case text(TextFormat)
     case choice([String])

@@ -3,12 +3,12 @@
 /// Every violation is found in one pass, so that a publisher mends them together.
 /// Source: `order.schema.json`; Wallet Orders §3.20
 public enum OrderValidator {
-    /// What image members may say.
+    /// The values that image members may have.
     public enum Images: Hashable, Sendable {
-        /// The name of a file in the package: what the finished order.json may say (`order.schema.json`).
+        /// The name of a file in the package, as in a finished order.json (`order.schema.json`).
         case files
-        /// That, or an `https` URL: what a document may say (`order-document.schema.json`). A fold checks this way; the
-        /// packager makes files of URLs or leaves the members out.
+        /// A file name or an `https` URL, as in a document (`order-document.schema.json`). A fold checks with this
+        /// value; the packager makes files of URLs or leaves the members out.
         case filesAndURLs
     }
 

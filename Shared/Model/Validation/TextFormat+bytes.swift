@@ -90,7 +90,7 @@ func isURL(_ bytes: Span<UInt8>) -> Bool {
     return !isWeb(bytes, colon) || hasHost(bytes, colon)
 }
 
-/// Whether the scheme is `http` or `https`.
+/// Returns true if the scheme is `http` or `https`.
 private func isWeb(_ bytes: Span<UInt8>, _ colon: Int) -> Bool {
     guard colon == 4 || colon == 5 else { return false }
     return bytes[0] | 0x20 == UInt8(ascii: "h") && bytes[1] | 0x20 == UInt8(ascii: "t")

@@ -1,4 +1,4 @@
-/// What a string must look like.
+/// The required format of a string.
 ///
 /// Source: `order.schema.json`, `$defs`
 enum TextFormat: Sendable {
@@ -58,7 +58,7 @@ enum TextFormat: Sendable {
         }
     }
 
-    /// What is expected, for messages.
+    /// The expected format in words, for messages.
     func expectation(images: OrderValidator.Images) -> String {
         switch self {
         case .any: "a string"
@@ -90,7 +90,7 @@ enum TextFormat: Sendable {
         }
     }
 
-    /// Whether a wrong value may be repeated in messages: those that tell of a person or are secrets are not.
+    /// True if messages may repeat a wrong value. Those that concern a person or are secrets are not repeated.
     var isShown: Bool {
         switch self {
         case .any, .filled, .url, .httpsURL, .email, .token, .base64, .shortLabel: false

@@ -11,8 +11,8 @@ struct ValidationWalk {
     /// An amount is in another currency.
     private(set) var isMixedInCurrency = false
 
-    /// How deep an order may nest where unknown members are let through: well below what the parser takes, so that
-    /// records that hold an order can be read back.
+    /// The depth to which an order may nest if unknown members are let through: well below what the parser takes, so
+    /// that records that hold an order can be read back.
     private static let depthLimit = 24
 
     init(of root: JSONObject, allowUnknownMembers: Bool, images: OrderValidator.Images, currency: String?) {

@@ -84,7 +84,7 @@ public enum SettingKey: String, CaseIterable, Sendable {
     case pictureRoots = "WAYBILL_PICTURE_ROOTS"
     /// Addresses from which pictures are fetched although they are not public, separated by commas. For development.
     case developmentPictureAddresses = "WAYBILL_DEVELOPMENT_PICTURE_ADDRESSES"
-    /// How long an update of an order that is not there yet waits for it, in seconds, 0 to 600. Default 60.
+    /// The time that an update waits for an order that does not exist yet, in seconds, 0 to 600. Default 60.
     case unknownOrderSeconds = "WAYBILL_UNKNOWN_ORDER_SECONDS"
     /// The address of `/livez`, `/readyz` and `/metrics`, `host:port`. Default `127.0.0.1:9090`.
     case operationsListen = "WAYBILL_OPERATIONS_LISTEN"
