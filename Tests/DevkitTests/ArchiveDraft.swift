@@ -19,7 +19,7 @@ struct ArchiveDraft {
         var extra: [UInt8] = []
         /// UNIX mode, 0 for none.
         var mode: UInt32 = 0
-        /// Whether the sizes stand behind the data.
+        /// True if checksum and sizes come after the data.
         var hasDescriptor = false
         /// Bytes in front of the local header that belong to nothing.
         var before: [UInt8] = []
@@ -37,7 +37,7 @@ struct ArchiveDraft {
     var before: [UInt8] = []
     var behind: [UInt8] = []
     var comment: [UInt8] = []
-    /// What the end record says there are more than there are.
+    /// The number of entries by which the end record counts too many.
     var countTooMany = 0
     /// Bytes that are cut off at the end.
     var cut = 0

@@ -4,13 +4,13 @@ import Testing
 
 /// A good package with one thing spoilt, and what must be said of it.
 struct BrokenPackage: Sendable, CustomTestStringConvertible {
-    /// What is made anew after the change, so that only the change is wrong.
+    /// The parts that are made again after the change, so that only the change is wrong.
     enum Seal: Sendable { case all, signature, nothing }
 
     let name: String
     /// All that must be found, in any order.
     let codes: [ViolationCode]
-    /// What the place or the sentence of one of them must have in it.
+    /// The text that the place or the sentence of one of them must contain.
     let mention: String
     let seal: Seal
     let change: @Sendable (inout PackageDraft, PackageStage) throws -> Void

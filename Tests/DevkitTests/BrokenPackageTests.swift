@@ -31,7 +31,8 @@ struct BrokenPackageTests {
         #expect(found.contains { $0.description.contains(broken.mention) }, "\(found)")
     }
 
-    /// What the cases spoil is good before: written by the tests' own archive writer and signed anew.
+    /// Without a change, the package of the cases is good: the tests' own archive writer made it, and it is signed
+    /// again.
     @Test(arguments: [SignatureCheck.cryptography, .openssl], [BrokenPackage.Seal.all, .signature, .nothing])
     func withoutTheChangeAPackagePasses(_ check: SignatureCheck, _ seal: BrokenPackage.Seal) async throws {
         let whole = BrokenPackage("nothing", mention: "", seal: seal) { _, _ in }

@@ -4,7 +4,7 @@ import TestKit
 
 @testable import Devkit
 
-/// What the tests of the replay share.
+/// The constants and orders that the tests of the replay share.
 enum Orders {
     /// A constant of the right form.
     static let type = (try? OrderTypeIdentifier("order.com.example.shop"))!

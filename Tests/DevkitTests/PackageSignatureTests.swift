@@ -11,7 +11,7 @@ struct PackageSignatureTests {
 
     init() throws { self.stage = try PackageStage.shared.get() }
 
-    /// What is found with another signature, whoever does the arithmetic.
+    /// Returns the violations that another signature causes, and expects the same ones from our check and from openssl.
     private func codes(
         _ signature: [UInt8], roots: [UInt8]? = nil, later: Int64 = 0
     ) async throws -> [ViolationCode] {
@@ -102,7 +102,7 @@ struct PackageSignatureTests {
         let type: [UInt8] = [0x2A, 0x86, 0x48, 0x86, 0xF7, 0x0D, 0x01, 0x09, 0x05]
         let place = try #require(signature.indices.dropLast(8).last { signature[$0..<$0 + 9].elementsEqual(type) })
         signature[place + 8] = 0x0D
-        // What is signed is another thing then, too.
+        // The change is inside the signed bytes, so the signature is wrong, too.
         #expect(try await self.codes(signature) == [.signingTimeMissing, .signatureWrong])
     }
 

@@ -174,7 +174,7 @@ struct PackageStage: Sendable {
         return try directory.read("signature")
     }
 
-    /// What the verifier says of a package.
+    /// The violations that the verifier finds in a package.
     /// - Parameter later: seconds between the signing and the look at it.
     func violations(
         _ package: [UInt8], check: SignatureCheck = .cryptography, roots: [UInt8]? = nil, later: Int64 = 0

@@ -47,7 +47,7 @@ import Testing
             #expect(kinds[kind, default: 0] == (count + BrokenChange.allCases.count - 1 - kind.rawValue) / 10)
         }
         #expect(plan.steps.filter { $0.broken != nil }.allSatisfy { $0.placed == nil })
-        // What is not broken is the same with and without.
+        // The messages that are not broken are the same with and without broken ones.
         #expect(plan.steps.filter { $0.broken == nil }.map(\.message) == Self.plan(broken: 0).steps.map(\.message))
     }
 

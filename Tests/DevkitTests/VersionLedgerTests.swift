@@ -4,7 +4,7 @@ import Testing
 
 @testable import Devkit
 
-/// What the history of `waybill.orders` and its end say about versions is judged right.
+/// The history of versions in `waybill.orders`, and its last records, are judged correctly.
 @Suite struct VersionLedgerTests {
     static let key = "order.com.example.shop/o-1"
 

@@ -71,7 +71,7 @@ import Testing
             }
             let made = self.packages(bench)
             #expect(made < 100, "\(made) answers of 300 kB for nobody")
-            // What was asked is answered when the client comes back to it.
+            // The requests made are answered when the client reads again.
             try await flood.startReading()
             for _ in 0..<(made + 20) { #expect(try await flood.response().body.count == Bench.package.count) }
             await flood.close()

@@ -4,7 +4,7 @@ import Testing
 
 @testable import Gateway
 
-/// What clients do that no Wallet would. One after the other: each has servers of its own.
+/// Clients that do what no Wallet would. Serialized: each test has servers of its own.
 @Suite(.serialized, .timeLimit(.minutes(2))) struct ConnectionTests {
     typealias Bench = GatewayBench
 

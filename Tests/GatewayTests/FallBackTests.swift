@@ -8,15 +8,14 @@ import Testing
 
 @testable import Gateway
 
-/// What the gateway says while Redis is started again, perhaps with an older copy of its data, under requests that do
-/// not stop.
+/// The gateway's answers while Redis is restarted, perhaps with an older copy of its data, and requests keep coming.
 @Suite(.serialized, .timeLimit(.minutes(3))) struct FallBackTests {
     typealias Bench = GatewayBench
 
     /// By itself a server that waits for its disk answers before it has written.
     private static let savingAtOnce = ["--appendonly", "yes", "--appendfsync", "no"]
 
-    /// What is going on while a request is made.
+    /// The state of Redis at the moment of a request.
     private enum Phase: Hashable, Sendable {
         case before
         /// Redis is away, or coming back.
@@ -70,7 +69,7 @@ import Testing
         ]
     }
 
-    /// What was answered, by question.
+    /// The answers, counted by question.
     private final class Record: Sendable {
         struct State {
             var phase = Phase.before
@@ -160,7 +159,7 @@ import Testing
         #expect(record.wrong.isEmpty, "\(record.wrong.count): \(record.wrong.prefix(10))")
     }
 
-    /// What the older copy does not have.
+    /// Puts the data that the older copy does not have.
     private static func putNewest(_ bench: Bench) async throws {
         try await bench.put("1", version: 2)
         try await bench.put("2")

@@ -42,23 +42,23 @@ struct GatewayBench: Sendable {
         var holding = PackageEndpoint.Hold()
         var idleLimit = GatewayServer.idleLimit
         var limits = GatewayLimits()
-        /// Where what the gateway logs is written as well.
+        /// Takes the gateway's log; nil discards it.
         var journal: LogJournal?
         /// Changes what stands in front of the endpoints.
         var edge: @Sendable (inout Edge) -> Void = { _ in }
         /// Ends the server by cancellation instead of a graceful shutdown.
         var isCancelled = false
-        /// How long Redis may take; more than a machine needs that does other things too.
+        /// The time that Redis may take; more than a machine needs that also does other things.
         var redisDeadline = Duration.seconds(2)
-        /// What Redis is started with.
+        /// The arguments with which Redis is started.
         var redisArguments: [String] = []
         /// Starts a cluster instead of a server.
         var isCluster = false
         /// Most devices of one order.
         var deviceLimit = Registrations.deviceLimit
-        /// Whether Redis counts as having all orders.
+        /// True if Redis counts as having all orders.
         var isComplete = true
-        /// Whether the routes of the compatible dialect are there.
+        /// True if the gateway has the routes of the compatible dialect.
         var isCompatible = false
     }
 
@@ -153,7 +153,7 @@ struct GatewayBench: Sendable {
 
     static func key(_ order: String) throws -> OrderKey { try OrderKey("\(orderType)/\(order)") }
 
-    /// What a package is made of here; digests name assets that `put` stores.
+    /// The parts of a package in these tests; the digests name assets that `put` stores.
     static let head = Array("PK head ".utf8) + Array(0...255)
     static let assets: [(digest: String, entry: [UInt8])] = [
         ("aa", Array("asset one\r\n\r\n".utf8)), ("bb", [0, 255]), ("cc", [UInt8](repeating: 9, count: 300_000)),
@@ -183,7 +183,7 @@ struct GatewayBench: Sendable {
     /// The token that an order has if it brings none.
     func derived(_ order: String) throws -> String { self.secrets.token(for: try Self.key(order)).rawValue }
     var metricsText: String { self.metrics.text }
-    /// Why the gateway is not ready.
+    /// The reasons why the gateway is not ready.
     var reasons: [String] { self.readiness.reasons }
     func stop() { self.trigger.triggerGracefulShutdown() }
 

@@ -35,7 +35,7 @@ final class HTTP2Wire {
     private var decoder = HPACKDecoder(allocator: ByteBufferAllocator(), maxDynamicTableSize: 4096)
     /// The settings that the server announced.
     private(set) var announced: [UInt16: UInt32] = [:]
-    /// What came of each stream that was not asked for yet.
+    /// The headers of each stream that have arrived and that no caller has asked for yet.
     private var heads: [UInt32: HPACKHeaders] = [:]
     /// Bytes that the server takes on the connection, as far as `send(body:)` knows. Source: RFC 9113 §6.9.2
     private var room = 65_535
@@ -163,7 +163,7 @@ final class HTTP2Wire {
     }
 }
 
-/// What came instead of an answer.
+/// An event that came instead of an answer.
 struct RawConnectionFailure: Error, CustomStringConvertible {
     let description: String
 }

@@ -7,7 +7,7 @@ import Testing
 
 @testable import Gateway
 
-/// What the gateway says of what Redis does not have while it may not have everything.
+/// The gateway's answers about data that Redis lacks while it may not have everything.
 @Suite(.serialized, .timeLimit(.minutes(2))) struct IncompleteViewTests {
     typealias Bench = GatewayBench
 
@@ -30,7 +30,7 @@ import Testing
                 #expect(answer.status == 503 && answer["retry-after"] == "10", "\(method) \(path): \(answer.status)")
                 #expect(method == "HEAD" || answer.text.contains("restored"))
             }
-            // What stands is served as ever: Redis is the one that it was.
+            // An order that Redis has is served as always: Redis is the same server as before.
             #expect(try await bench.once("GET", bench.package("1"), token: Bench.ownToken).status == 200)
             let registered = try await bench.once(
                 "POST", bench.registration("d", "1"), token: Bench.ownToken, body: #"{"pushToken":"aa"}"#)

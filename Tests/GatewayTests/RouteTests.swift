@@ -19,7 +19,7 @@ import Testing
         }
     }
 
-    /// What stands in front of `/v1`, and the base path that makes it right.
+    /// Prefixes before `/v1`, each with the base path that makes it right.
     @Test(arguments: [
         ("", ""), ("/", ""), ("", "/apple"), ("/", "/apple"), ("/apple", "/apple"), ("/apple/", "/apple"),
         ("/a/b", "/a/b"), ("/a/b/", "/a/b"), ("http://x.example:8080", ""), ("https://x/apple", "/apple"),

@@ -20,7 +20,7 @@ enum TLSSupport {
 
     static var now: Int64 { Int64(Date().timeIntervalSince1970) }
 
-    /// What a client trusts and offers.
+    /// The context of a client, with the roots that it trusts and the protocols and versions that it offers.
     static func client(_ protocols: [String], versions: ClosedRange<Int> = 12...13) throws -> NIOSSLContext {
         var configuration = TLSConfiguration.makeClientConfiguration()
         configuration.trustRoots = .file(try Self.made.get().first.root)

@@ -132,7 +132,7 @@ private struct SessionLife {
             if end.isComplete, answer != end.status {
                 self.surprises.append("stream \(end.stream): \(end.status ?? 0), not \(answer ?? 0)")
             }
-            // What is called unprocessed will be sent again.
+            // A request that is reported as unprocessed will be sent again.
             if end.errorCode == .refusedStream, !end.isComplete, answer != nil {
                 self.surprises.append("stream \(end.stream) was answered and is called refused")
             }

@@ -6,7 +6,7 @@ struct CommitScheduleTests {
     private let now = ContinuousClock.now
     private let positions = [KafkaPosition(topic: "t", partition: 0, offset: 1)]
 
-    /// What is to be committed, if anything is.
+    /// The request to commit, if the step is one.
     private func request(_ step: CommitSchedule.Step) -> CommitSchedule.Request? {
         if case .commit(let request) = step { request } else { nil }
     }

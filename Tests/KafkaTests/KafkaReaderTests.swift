@@ -6,7 +6,7 @@ import Testing
 
 @Suite(.timeLimit(.minutes(1)))
 struct KafkaReaderTests {
-    /// What a read handed out.
+    /// The batches that a read delivered.
     private final class Hand: Sendable {
         private let held = Mutex<[[KafkaRecord]]>([])
         var batches: [[KafkaRecord]] { self.held.withLock { $0 } }

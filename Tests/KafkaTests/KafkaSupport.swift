@@ -14,7 +14,7 @@ func configuration(
         bootstrap: broker.bootstrap, properties: broker.properties.merging(properties) { $1 }, onEvent: onEvent)
 }
 
-/// What a handle told, for tests to wait on.
+/// The events of a handle, for tests to wait for.
 final class EventLog: Sendable {
     private let events = Mutex<[KafkaEvent]>([])
 

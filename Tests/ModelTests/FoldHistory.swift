@@ -12,11 +12,11 @@ struct FoldHistory {
         let change: OrderChange
     }
 
-    /// What is wrong; empty is right.
+    /// The faults found; empty if all is right.
     var faults: [String] = []
-    /// What happened how often.
+    /// The number of times that each event happened.
     private(set) var seen: [String: Int] = [:]
-    /// What stands in Redis.
+    /// The state in Redis.
     private(set) var stored: OrderState?
     /// Was given the changes that were taken into what stands, each record once, in the order in which they came.
     private var reference = OrderFoldReference()
@@ -82,7 +82,7 @@ struct FoldHistory {
             self.note("crash before the commit")
             try self.write(result, batch)
         case 2 where self.generation < 2 && self.steps > 5:
-            // What was not read is gone, offsets count from 0, and the group begins at the beginning.
+            // Records that were not read are gone, offsets count from 0, and the group begins at the beginning.
             self.note("topic made anew")
             self.generation += 1
             self.fill()

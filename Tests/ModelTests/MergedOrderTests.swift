@@ -230,7 +230,7 @@ import Testing
     }
 }
 
-/// What is said of devices beside the order itself.
+/// The parts of a result that concern devices: silence, announcements, and static orders.
 @Suite struct TellingTests {
     private func fold(_ state: OrderState?, _ changes: [OrderChange], from offset: Int64 = 5) throws -> FoldResult {
         let numbered = changes.enumerated().map { (ChangePosition.at(offset + Int64($0)), $1) }
@@ -250,7 +250,7 @@ import Testing
         let alone = try self.fold(state, [silent])
         #expect(alone.effect == .changed && alone.isSilent && alone.state?.version == state.version + 1)
         #expect(try !self.fold(state, [silent, loud]).isSilent)
-        // What says nothing new tells nobody, and what comes again may have told nobody.
+        // A change without news notifies nobody. A redelivered one may not have notified anybody yet.
         let same = try self.change("3", .patched(["status": state.document.members["status"] ?? .null]))
         #expect(try self.fold(state, [silent, same]).isSilent)
         #expect(try !self.fold(self.fold(state, [loud]).state, [loud]).isSilent)

@@ -1,10 +1,10 @@
 @testable import Model
 
-/// What changes make of an order, written to be read: it knows nothing of positions, versions, batches and workers.
+/// The effect of changes on an order, written to be read: it knows nothing of positions, versions, batches and workers.
 struct OrderFoldReference {
     /// The order's members, nil when there is no order.
     private(set) var order: JSON?
-    /// What was given last, nil when the derived one holds.
+    /// The last token that was given; nil if the derived one is in use.
     var token: String?
     private var wasSeen = false
     private var applied: [String] = []

@@ -26,7 +26,7 @@ import Testing
         }
     }
 
-    /// What a producer gets wrong: each must be refused.
+    /// Mistakes of producers: each must be refused.
     private static func brokenOrders() throws -> [SchemaCase] {
         let number = JSON.number(JSONNumber(checked: "149.4"))
         let required = [

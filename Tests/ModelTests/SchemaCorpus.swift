@@ -10,14 +10,14 @@ struct SchemaCase {
     let schema: String
     let name: String
     let instance: JSON
-    /// What both must say; nil when it only matters that they agree.
+    /// The verdict that both must give; nil if they only have to agree.
     let isValid: Bool?
 
     /// The key of example 1, which the document and event cases are about.
     static var key: OrderKey { get throws { try Examples.key(try Examples.order(1)) } }
 }
 
-/// What the Swift code says about the cases.
+/// The verdict of the Swift code on the cases.
 struct SwiftJudge {
     private let key: OrderKey
     private let fold: OrderFold

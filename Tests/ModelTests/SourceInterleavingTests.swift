@@ -166,7 +166,7 @@ private struct SourceLife {
         var crashes = 0
         while index < records.count {
             let end = min(records.count, index + Int.random(in: 1...3, using: &self.random))
-            // What came before the order was there waits, or is a letter: it comes again in front of the rest.
+            // A change from before the order existed waits, or has a letter: it comes again before the rest.
             var batch = waiting + records[index..<end]
             if self.stored != nil, Int.random(in: 0...4, using: &self.random) == 0 {
                 // Offsets that were not committed: some come again, each partition from an earlier place on.

@@ -13,7 +13,7 @@ final class CommitWitness: Sendable {
 
     private let state = Mutex(State())
 
-    /// What one member tells.
+    /// The means by which one member reports its events.
     struct Member: Sendable {
         let number: Int
         let witness: CommitWitness
@@ -59,6 +59,6 @@ final class CommitWitness: Sendable {
 
     func member(_ number: Int) -> Member { Member(number: number, witness: self) }
     var faults: [String] { self.state.withLock { $0.faults } }
-    /// How often a member committed.
+    /// The number of times that a member committed.
     func count(of number: Int) -> Int { self.state.withLock { $0.commits[number] ?? 0 } }
 }

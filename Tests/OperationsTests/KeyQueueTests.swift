@@ -92,7 +92,7 @@ struct KeyQueueTests {
         #expect(queue.delayedCount == 0, "nothing is wrong with it")
         queue.add([self.record("a", 1)])
         #expect(self.shown(queue.next()) == ["a:0,1"])
-        // What comes while it is in work counts as well.
+        // A record that comes while the key is in work counts as well.
         queue.add([self.record("a", 2)])
         queue.awaits(key, until: Self.start + .seconds(60))
         #expect(self.shown(queue.next()) == ["a:0,1,2"])

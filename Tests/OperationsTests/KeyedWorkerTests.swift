@@ -26,7 +26,7 @@ import Testing
             self.directory = try TemporaryDirectory("keyed-worker")
         }
 
-        /// What a process has for itself.
+        /// Makes the environment that a process has for itself.
         func environment(
             _ properties: [String: String] = [:], instance: String? = nil, ledger: CommitWitness.Member? = nil
         ) throws -> ServiceEnvironment {

@@ -78,7 +78,7 @@ import Testing
                 "age_seconds_bucket{x=\"a\",le=\"0.001\"}": 2, "age_seconds_bucket{x=\"a\",le=\"60.0\"}": 6,
                 "age_seconds_bucket{x=\"a\",le=\"3600.0\"}": 7, "age_seconds_bucket{x=\"a\",le=\"+Inf\"}": 8,
             ])
-        // What is no timer stays what it is.
+        // A metric that is not a histogram keeps its kind.
         Counter(label: "c_total", factory: registry).increment()
         registry.durations("c_total", bounds: [1]).record(seconds: [1])
         #expect(try self.series(registry)["c_total"] == 1)

@@ -9,7 +9,7 @@ import Testing
 
 @testable import Operations
 
-/// What the settings say of who we are, to Redis and to Kafka, against servers that want to know.
+/// The credentials in the settings, for Redis and for Kafka, with servers that require them.
 @Suite(.timeLimit(.minutes(1))) struct UpstreamAccessTests {
     /// Keeps what is logged.
     private final class Lines: Sendable {

@@ -9,7 +9,7 @@ import Testing
 
 @testable import Packager
 
-/// What becomes of changes, on a real Redis and a broker.
+/// The results of changes, with a real Redis and a broker.
 @Suite struct ChangeProcessorTests {
     /// Opens an archive, checks it against its manifest, prints order.json and leaves manifest and signature behind.
     private static let inspect = """

@@ -68,7 +68,7 @@ struct CrashChange: Sendable {
             if !apply(change) { refused.append(change) }
             guard seen, !waiting.isEmpty else { continue }
             for other in waiting {
-                // What the source of the new order sent before it, it has overtaken.
+                // The new order supersedes the changes that its source sent before it.
                 if other.source == change.source || apply(other) { early.append(other) } else { refused.append(other) }
             }
             waiting = []
@@ -147,7 +147,7 @@ struct CrashChange: Sendable {
 struct CrashHistory {
     private var random: SeededGenerator
     private var count = 0
-    /// What has come so far.
+    /// The changes so far.
     private(set) var log: [CrashChange] = []
 
     /// Orders that come and go; the last ones go for good, one with each part.

@@ -7,7 +7,7 @@ import Testing
 
 @testable import Packager
 
-/// What must hold when everything is over, however often workers died.
+/// The conditions that must hold at the end, no matter how often workers died.
 extension CrashScene {
     /// Compares Redis, the compacted topic, the dead letters and the registrations with what the changes mean.
     ///

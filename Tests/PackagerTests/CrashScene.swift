@@ -20,7 +20,7 @@ final class CrashScene: Sendable {
     private let producer: KafkaProducer
     /// Has read all that the workers publish.
     private let witness: KafkaConsumer
-    /// What it has read, by place.
+    /// The records that the witness has read, by place.
     private let seen = Mutex<[String: KafkaRecord]>([:])
     private let directory: TemporaryDirectory
     private let settings: [String: String]
@@ -52,7 +52,8 @@ final class CrashScene: Sendable {
             "WAYBILL_BRANDS": try BrandFixture.shared.get().write(into: self.directory),
             "WAYBILL_TOKEN_SECRETS": try self.directory.write("secrets", BrandFixture.secretsFile),
             "WAYBILL_WEB_SERVICE_URL": BrandFixture.webServiceURL,
-            // What comes before its order is a letter at once, and is applied with it all the same.
+            // A change that comes before its order becomes a letter at once, and is applied with the order all the
+            // same.
             "WAYBILL_UNKNOWN_ORDER_SECONDS": "0",
             "WAYBILL_OPERATIONS_LISTEN": "127.0.0.1:0", "WAYBILL_LOG_FORMAT": "text",
         ]
@@ -144,7 +145,7 @@ final class CrashScene: Sendable {
         }
     }
 
-    /// How many changes the packagers have committed.
+    /// The number of changes that the packagers have committed.
     func committed() async throws -> Int64 {
         try await self.admin.committed(group: Packager.group, topic: self.topics.orderChanges).values.reduce(0, +)
     }

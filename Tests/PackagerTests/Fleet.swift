@@ -60,7 +60,7 @@ struct Fleet: Sendable {
         var metrics: MetricsRegistry { self.environment.metrics }
     }
 
-    /// What a packager or a gateway of this fleet is told.
+    /// Makes the settings for a packager or a gateway of this fleet.
     func settings(_ more: [String: String] = [:]) throws -> [String: String] {
         let quick = KafkaBroker.quick.map { "\($0)=\($1)\n" }.joined()
         return [

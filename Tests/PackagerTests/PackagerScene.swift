@@ -78,7 +78,7 @@ struct PackagerScene: Sendable {
         return try #require(results.first).get()
     }
 
-    /// How many records a topic has.
+    /// The number of records in a topic.
     func count(_ topic: String) async throws -> Int64 {
         try await self.admin.endOffsets(topic).values.reduce(0, +)
     }

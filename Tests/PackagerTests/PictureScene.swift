@@ -126,7 +126,7 @@ struct PictureScene: Sendable {
         }
     }
 
-    /// What Wallet would get, checked by `unzip` and `openssl`: order.json and the digests of the files beside it.
+    /// The package that Wallet would get, checked by `unzip` and `openssl`: order.json and the files of its pictures.
     func package(_ order: String) async throws -> (order: JSONObject, files: [String: [UInt8]]) {
         let archive = try #require(try await StoredArchive.read(try ChangeLog.key(order), from: self.scene.redis))
         _ = try archive.verify(root: self.brand.root)
@@ -146,7 +146,7 @@ struct PictureScene: Sendable {
         try await self.package(order).order["lineItems"]?.array?.map { $0.object?["image"]?.string } ?? []
     }
 
-    /// What is left to do, as Redis has it.
+    /// The number of pictures that are still due, as Redis has it.
     func due() async throws -> Int64 {
         try await self.scene.redis.send(RedisCommand("ZCARD", "waybill:picture:due:{pictures}")).integer ?? -1
     }

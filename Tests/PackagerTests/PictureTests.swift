@@ -305,7 +305,7 @@ import Testing
     @Test func whoIsFasterThanTheVersionWaitsForIt() async throws {
         try await PictureScene.run { scene in
             try scene.server.answer("/a", .init(SampleFile.png(seed: 1)))
-            // What a packager does first; the picture arrives before it writes.
+            // A packager does this first; the picture arrives before it writes.
             let key = PictureKey(orderType: try OrderTypeIdentifier(BrandFixture.orderType), url: scene.url("/a"))
             let waiting = Pictures.Waiting(
                 order: try ChangeLog.key("o"), version: OrderState.firstVersion(nowEpochSeconds: ChangeLog.noon),
@@ -339,7 +339,7 @@ import Testing
 }
 
 extension PictureScene {
-    /// How often pictures were not had for a reason.
+    /// The number of failures to get a picture for one reason.
     func failures(_ reason: String) -> Int64 {
         self.scene.counter("waybill_picture_failures_total{reason=\"\(reason)\"}")
     }

@@ -11,8 +11,8 @@ final class RenewedBrand: Sendable {
     var path: String { self.directory.path("brands/shop") }
     var root: String { self.directory.path("certificates/root.pem") }
 
-    /// What each begins with. Keys take a processor a second, and tests that make their own all at once would hold up
-    /// all others, which wait for answers meanwhile.
+    /// The files that each brand begins with. Keys keep a processor busy for a second: tests that all made their own at
+    /// once would delay the other tests, which wait for answers meanwhile.
     private static let template = Result {
         let directory = try TemporaryDirectory("brand-template")
         let certificates = try DevelopmentCertificates.make(

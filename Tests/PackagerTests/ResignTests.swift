@@ -48,7 +48,7 @@ import Testing
         return try (0..<count).map { try ChangeLog.key("o\($0)") }
     }
 
-    /// How many orders are signed by whom.
+    /// The number of orders by signer.
     private func signers(_ scene: PackagerScene, _ keys: [OrderKey]) async throws -> [String: Int] {
         try await OrderStore(redis: scene.redis).orders(keys).reduce(into: [:]) { counts, result in
             counts[try #require(try result.get()).signer, default: 0] += 1
@@ -174,7 +174,7 @@ import Testing
             let check = try self.start(scene, renewed, ["--check-config"])
             #expect(try await check.exit(within: .seconds(20)) == .code(0))
             #expect(check.output.contains("WAYBILL_BRANDS_RELOAD_SECONDS=5"))
-            // What a service could live with is an error when the configuration is only checked.
+            // A fault that a service could live with is an error when the configuration is only checked.
             try FileManager.default.copyItem(atPath: renewed.path, toPath: renewed.brands + "/twin")
             let strict = try self.start(scene, renewed, ["--check-config"])
             #expect(try await strict.exit(within: .seconds(20)) == .code(1))

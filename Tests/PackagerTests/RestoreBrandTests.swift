@@ -12,7 +12,7 @@ import Testing
 
 @testable import Packager
 
-/// What is restored of orders whose brand is not there.
+/// Restoring orders whose brand is not there.
 @Suite(.timeLimit(.minutes(2))) struct RestoreBrandTests {
     private static let second = "order.com.example.second"
 

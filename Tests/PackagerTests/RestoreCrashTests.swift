@@ -13,7 +13,7 @@ import Testing
 @Suite(.timeLimit(.minutes(3))) struct RestoreCrashTests {
     private static let count = 900
 
-    /// What stands before Redis is emptied, put there by a packager that has left.
+    /// The content before Redis is emptied, put there by a packager that has stopped.
     private struct Filled {
         let orders: [OrderKey]
         let registrations: [RegistrationKey]
@@ -32,7 +32,7 @@ import Testing
             orders: orders, registrations: registrations, content: try await fleet.content(orders, registrations))
     }
 
-    /// Who has jobs in hand that are not done.
+    /// The processes that own jobs that are not done.
     private func owners(_ fleet: Fleet) async throws -> Set<String> {
         let reply = try await fleet.redis.send(RedisCommand("HVALS", "waybill:view:2:ranges:{jobs}"))
         // <from>:<to>:<done>:<lease>:<owner>, the owner beginning with 32 letters that its process has alone.

@@ -9,14 +9,14 @@ import Testing
 
 @testable import Packager
 
-/// What devices with the right tokens are told by a real gateway while Redis is emptied and restored under load.
+/// The answers of a real gateway to devices with the right tokens, while Redis is emptied and restored under load.
 @Suite(.timeLimit(.minutes(2))) struct RestoreGatewayTests {
     private static let count = 80
 
     /// A device that keeps asking, one request after the other.
     private final class Asker: Sendable {
         let name: String
-        /// How often each status came.
+        /// The number of answers with each status.
         private let statuses = Mutex<[Int: Int]>([:])
         private let isOver = Flag()
 
@@ -49,7 +49,7 @@ import Testing
         }
     }
 
-    /// What devices ask for, by number; each order has devices of its own.
+    /// The requests of devices, by number; each order has devices of its own.
     private struct Requests: Sendable {
         static let body = #"{"pushToken":"ab12"}"#
         let orders: [OrderKey]

@@ -5,7 +5,7 @@ import Testing
 
 @testable import Packager
 
-/// What restoring decides, without a server.
+/// The decisions of restoring, without a server.
 @Suite struct RestorePlanTests {
     private func place(_ epoch: String?, isHere: Bool = true, plan: String? = nil) -> View.Place {
         View.Place(epoch: epoch, isHere: isHere, plan: plan)

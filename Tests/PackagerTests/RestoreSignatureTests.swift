@@ -11,7 +11,7 @@ import Testing
 
 @testable import Packager
 
-/// What restoring signs, and what it does not.
+/// The packages that restoring signs, and those that it does not.
 @Suite(.timeLimit(.minutes(2))) struct RestoreSignatureTests {
     /// Counts the signatures of the brand.
     private final class Signatures: Sendable {

@@ -25,7 +25,7 @@ import Testing
             let took = ContinuousClock.now - start
             #expect(took >= .seconds(2) && took < .seconds(8), "\(took)")
             #expect(worker.output.contains("not stopped in time, given up"))
-            // What it had in hand comes to the next one.
+            // The next worker gets the work that this one had in hand.
             let next = try scene.worker()
             try await scene.caughtUp(next)
             #expect(await next.stop(grace: .seconds(20)) == .code(0))

@@ -4,7 +4,8 @@ import TestKit
 import Testing
 
 @Suite struct AssetNameTests {
-    /// What an order names, and what order.json says then; nil when it is left out.
+    /// Packages an order that names an image and a label. Returns the names in order.json; nil for one that is left
+    /// out.
     private func said(_ folder: BrandFolder, _ image: String, label: String? = nil) throws -> (JSON?, JSON?) {
         let brand = try folder.load()
         var order: JSONObject = ["lineItems": [["image": .string(image)]]]

@@ -5,7 +5,7 @@ import Testing
 
 @testable import Packaging
 
-/// What is loaded, kept and dropped, decided without a file.
+/// The decisions about brands to load, keep and drop, without a file.
 @Suite struct BrandCatalogTests {
     private static let brand = Result { try BrandFolder.with { try $0.load() } }
     private static let noon: Int64 = 1_767_268_800

@@ -4,11 +4,11 @@ import Packaging
 import TestKit
 import Testing
 
-/// What loading finds out about certificates before Wallet does.
+/// Faults of certificates that loading finds before Wallet does.
 @Suite struct BrandCertificateTests {
     private static let orderType = "order.com.example.shop"
 
-    /// What loading says against the certificates.
+    /// The message with which loading refuses the certificates.
     private func refusal(_ folder: BrandFolder) -> String {
         let error = #expect(throws: BrandError.self) { try folder.load() }
         #expect(error?.code == .certificate)

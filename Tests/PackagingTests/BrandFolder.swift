@@ -67,7 +67,7 @@ struct BrandFolder {
         return "\(self.path)/\(name)"
     }
 
-    /// What a Python program says.
+    /// The output of a Python program.
     static func python(_ script: String, _ arguments: String...) throws -> JSON {
         try JSON(parsing: Array(Program.run("python3", ["-c", script] + arguments).utf8))
     }
@@ -84,7 +84,7 @@ func archive(_ package: OrderPackage, _ brand: Brand) throws -> [UInt8] {
 /// A package names an asset that its brand does not have.
 struct ArchiveError: Error {}
 
-/// What Python reads out of an archive: names in order, digests by name, the contents of manifest and order.
+/// The content of an archive as Python reads it: names in order, digests by name, the contents of manifest and order.
 struct ReadArchive {
     let names: [String]
     let manifest: JSONObject

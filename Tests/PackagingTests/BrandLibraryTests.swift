@@ -66,7 +66,7 @@ import Testing
             #expect(after.pushOptions.collapseIdentifier == "orders")
             #expect(after.pushOptions.expirationEpochSeconds(nowEpochSeconds: 1000) == 4600)
             #expect(after.push == before.push)
-            // What cannot be used keeps what was good.
+            // If the new configuration cannot be used, the last good one stays.
             object["push"] = ["authentication": "certificate", "priority": 10]
             try Data(JSON.object(object).serialized).write(to: URL(filePath: brands + "/shop/brand.json"))
             _ = self.look(library, isForced: true)
@@ -153,7 +153,7 @@ import Testing
             let library = try self.library(brands)
             #expect(library.brands.orderTypes == [type])
             #expect(library.failures.map(\.label) == [other.rawValue])
-            // What was packaged before can be served.
+            // Packages that were made before can be served.
             #expect(library.serves(other) && library.brands[other] == nil)
             try FileManager.default.removeItem(atPath: brands + "/shop")
             let error = #expect(throws: BrandError.self) { try self.library(brands) }
@@ -181,7 +181,7 @@ import Testing
             try folder.write("brand.json", JSON.object(object).serialized)
             let fourth = try folder.load()
             #expect(fourth.stamp != third.stamp)
-            // How devices are told is no part of a package.
+            // The settings for pushes are no part of a package.
             object["push"] = ["authentication": "certificate", "type": "alert", "priority": 10]
             try folder.write("brand.json", JSON.object(object).serialized)
             #expect(try folder.load().stamp == fourth.stamp)

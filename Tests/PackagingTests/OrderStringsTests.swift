@@ -49,7 +49,7 @@ import Testing
         #expect(try OrderStrings(parsing: []).encoded == [])
     }
 
-    /// What is written says the same when it is read again, and is written the same again.
+    /// A file that was written has the same content when it is read again, and is written the same again.
     @Test func whatIsWrittenIsReadBack() throws {
         var random = SeededGenerator(seed: 7)
         let signs = Array("ab\"\\\n\r\t/*;= é€😀\u{7F}\u{1}\u{2028}'")

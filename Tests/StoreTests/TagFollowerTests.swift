@@ -10,7 +10,7 @@ import Testing
 
 /// A device that follows nothing but tags. One after the other: each has a server of its own.
 @Suite(.serialized, .timeLimit(.minutes(2))) struct TagFollowerTests {
-    /// What a device knows: it asks what changed, and fetches that.
+    /// The knowledge of a device: it asks which orders changed, and fetches those.
     struct Device {
         let identifier: DeviceIdentifier
         var tag = ""

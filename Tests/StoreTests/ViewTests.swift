@@ -6,7 +6,7 @@ import Testing
 
 @testable import Store
 
-/// Whether the view is complete, and who may say so.
+/// The completeness of the view, and the rules for declaring it complete.
 @Suite(.serialized, .timeLimit(.minutes(2))) struct ViewTests {
     private func complete(_ view: View, _ epoch: String = "one", tails: [String: Int64] = [:]) async throws {
         let plan = try #require(try await view.begin("plan", seen: try await view.look()))

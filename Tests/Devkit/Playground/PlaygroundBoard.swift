@@ -71,7 +71,7 @@ final class PlaygroundBoard: Sendable {
     /// Ends all sessions.
     func closeAll() -> [String] { self.sessions.withLock { Array($0.keys) }.flatMap { self.close($0) } }
 
-    /// Whether there is such a session; it counts as used now.
+    /// Returns true if there is such a session, and notes that it is in use.
     func touch(_ name: String) -> Bool {
         self.sessions.withLock { sessions in
             sessions[name]?.lastUse = Date()

@@ -25,7 +25,7 @@ final class PlaygroundDevice: Sendable {
         (self.work, self.continuation) = AsyncStream.makeStream(of: Work.self, bufferingPolicy: .bufferingOldest(100))
     }
 
-    /// What the browser hands over after a payment.
+    /// Takes the order details that the browser hands over after a payment.
     func take(order: String, token: String) { self.continuation.yield(.details(order: order, token: token)) }
 
     /// Ends `run`.
@@ -93,7 +93,7 @@ final class PlaygroundDevice: Sendable {
         return entry
     }
 
-    /// What the device shows, newest first.
+    /// The orders that the device shows, newest first.
     func shown() async -> JSON {
         var orders: [(updated: String, json: JSON)] = []
         for identifier in await self.wallet.orderIdentifiers {

@@ -28,7 +28,7 @@ struct CloudEvent: Sendable {
     var sequence: String?
     /// No device is told of the change.
     var isSilent = false
-    /// What the source of a merged document alone writes, with commas between the names.
+    /// The paths that only the source of a merged document writes, separated by commas.
     var owns: String?
     var data: JSON?
 

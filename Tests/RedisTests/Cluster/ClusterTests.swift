@@ -20,7 +20,7 @@ import Testing
         return configuration
     }
 
-    /// How often the nodes answered with this error.
+    /// The number of times that the masters answered with this error.
     private func count(_ error: String, in cluster: RedisCluster) async throws -> Int {
         var sum = 0
         for master in cluster.masters {

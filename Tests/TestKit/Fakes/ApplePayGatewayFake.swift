@@ -16,7 +16,7 @@ public final class ApplePayGatewayFake: Sendable {
         }
     }
 
-    /// How it fails when it is told to.
+    /// The ways in which it fails when it is told to.
     public enum Fault: String, Hashable, Sendable, CaseIterable {
         /// 400 and 417 with a `statusMessage`; 500.
         case malformed, unregistered, broken

@@ -22,7 +22,7 @@ public final class FakeConduct<Fault: Sendable>: Sendable {
         }
     }
 
-    /// What came so far, in order.
+    /// The requests so far, in order.
     public var requests: [FakeServer.Request] { self.state.withLock(\.requests) }
 
     /// Notes a request.

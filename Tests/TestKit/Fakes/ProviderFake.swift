@@ -6,7 +6,7 @@ import Synchronization
 ///
 /// Source: Checkout §2.13
 public final class ProviderFake: Sendable {
-    /// How it fails when it is told to.
+    /// The ways in which it fails when it is told to.
     public enum Fault: String, Hashable, Sendable, CaseIterable {
         /// 402; 500; an answer that is no JSON; the end of the connection after the body; no answer for a minute.
         case declined, broken, html, reset, silent

@@ -8,7 +8,7 @@ import Synchronization
 /// Strict about the signature and its time, known baskets, idempotency keys, and payment tokens that come twice.
 /// Source: Checkout §2.8, §2.9
 public final class ShopFake: Sendable {
-    /// How it fails when it is told to.
+    /// The ways in which it fails when it is told to.
     public enum Fault: String, Hashable, Sendable, CaseIterable {
         /// The payment is declined.
         case decline
@@ -150,7 +150,7 @@ public final class ShopFake: Sendable {
         }
     }
 
-    /// What is wrong with `Waybill-Signature`; nil if it is right.
+    /// The fault of `Waybill-Signature`; nil if it is right.
     static func signatureFault(
         _ request: FakeServer.Request, secret: [UInt8], nowEpochSeconds now: Int64
     ) -> String? {
