@@ -11,6 +11,7 @@ struct Devkit: AsyncParsableCommand {
             BrandCommand.self,
             CertificatesCommand.self,
             ChaosCommand.self,
+            CheckoutLoadCommand.self,
             DemoCommand.self,
             FakesCommand.self,
             KafkaCommand.self,

@@ -109,7 +109,7 @@ struct PlaygroundVisit: Sendable {
         throw ToolError(.timeout, "waiting for \(order) in the device: it does not show \(status)")
     }
 
-    private static func document(status: String) -> JSON {
+    static func document(status: String) -> JSON {
         let now = RFC3339.format(epochSeconds: Int64(Date().timeIntervalSince1970) / 3600 * 3600)
         return [
             "orderNumber": "FP-20418", "createdAt": .string(now), "status": "open",

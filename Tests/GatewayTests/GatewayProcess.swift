@@ -35,16 +35,7 @@ final class GatewayProcess: Sendable {
     }
 
     /// Resident memory in bytes.
-    func residentBytes() throws -> Int {
-        let path = "/proc/\(self.child.processIdentifier)/status"
-        let status = try String(contentsOfFile: path, encoding: .utf8)
-        let line = status.split(separator: "\n").first { $0.hasPrefix("VmRSS:") }
-        let words = (line ?? "").split(whereSeparator: \.isWhitespace)
-        guard words.count == 3, let kilobytes = Int(words[1]) else {
-            throw RawConnectionFailure(description: "no VmRSS in \(path)")
-        }
-        return kilobytes << 10
-    }
+    func residentBytes() throws -> Int { try self.child.residentBytes() }
 
     /// Replaces the file of secrets.
     func write(secrets: String) throws { try self.directory.write("token-secrets", secrets) }

@@ -109,6 +109,16 @@ public final class ChildProcess: Sendable {
         }
     }
 
+    /// Resident memory in bytes.
+    public func residentBytes() throws -> Int {
+        let path = "/proc/\(self.processIdentifier)/status"
+        let status = try String(contentsOfFile: path, encoding: .utf8)
+        let line = status.split(separator: "\n").first { $0.hasPrefix("VmRSS:") }
+        let words = (line ?? "").split(whereSeparator: \.isWhitespace)
+        guard words.count == 3, let kilobytes = Int(words[1]) else { throw Failure(description: "no VmRSS in \(path)") }
+        return kilobytes << 10
+    }
+
     /// Ends the program: SIGTERM, and SIGKILL if it still runs after the grace period. Works in a cancelled task.
     @discardableResult
     public func stop(grace: Duration = .seconds(5)) async -> Exit {

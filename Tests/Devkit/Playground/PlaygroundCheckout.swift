@@ -11,14 +11,27 @@ struct PlaygroundCheckout: Sendable {
     let key: String
     private let child: ChildProcess
 
+    /// Resident memory of the role in bytes; 0 if it has ended.
+    var residentBytes: Int { (try? self.child.residentBytes()) ?? 0 }
+
+    /// A shop's own service.
+    struct Upstream: Sendable {
+        let url: String
+        let secret: String
+        /// PEM file with the root of its certificate.
+        let roots: String
+    }
+
     /// Starts `waybill-gateway checkout`, which is beside this program.
     /// - Parameters:
     ///   - origins: of pages that may call.
     ///   - gateway: stands in for Apple's.
+    ///   - upstream: takes payments; nil for a shop without a service.
+    ///   - environment: further settings.
     ///   - directory: gets the merchant.
     static func start(
         _ stack: StackEnvironment, origins: [String], gateway: ApplePayGatewayFake, certificates: DevelopmentMerchant,
-        in directory: TemporaryDirectory
+        upstream: Upstream? = nil, environment others: [String: String] = [:], in directory: TemporaryDirectory
     ) async throws -> PlaygroundCheckout {
         let key = "sk_test_" + randomHex(bytes: 16)
         let merchant = directory.path("merchants/playground")
@@ -26,8 +39,16 @@ struct PlaygroundCheckout: Sendable {
         for (source, name) in [(certificates.certificate, "identity.pem"), (certificates.key, "identity-key.pem")] {
             try FileManager.default.copyItem(atPath: source, toPath: "\(merchant)/\(name)")
         }
-        try Data(Self.merchant(stack.orderType, origins: origins, key: key).serialized).write(
-            to: URL(filePath: merchant + "/merchant.json"))
+        var members = Self.merchant(stack.orderType, origins: origins, key: key)
+        if let upstream {
+            try Data(upstream.secret.utf8).write(to: URL(filePath: merchant + "/secret"))
+            try FileManager.default.copyItem(atPath: upstream.roots, toPath: merchant + "/upstream.pem")
+            members["upstream"] = [
+                "url": .string(upstream.url), "secret": "secret", "addresses": ["127.0.0.1"], "roots": "upstream.pem",
+                "takesPayments": true,
+            ]
+        }
+        try Data(JSON.object(members).serialized).write(to: URL(filePath: merchant + "/merchant.json"))
         guard let brands = stack.brands, let webServiceURL = stack.webServiceURL else {
             throw ToolError(.input, "reading the stack's file: BRANDS or WEB_SERVICE_URL is missing")
         }
@@ -46,6 +67,7 @@ struct PlaygroundCheckout: Sendable {
         ]
         environment["WAYBILL_KAFKA_PROPERTIES"] = stack.kafkaProperties
         environment["WAYBILL_REDIS_URL"] = stack.redis
+        environment.merge(others) { $1 }
         let program = URL(filePath: CommandLine.arguments[0]).deletingLastPathComponent()
             .appending(path: "waybill-gateway").path
         let child = try ChildProcess(program, ["checkout"], environment: environment)
@@ -69,7 +91,7 @@ struct PlaygroundCheckout: Sendable {
     }
 
     /// The content of `merchant.json`.
-    private static func merchant(_ orderType: OrderTypeIdentifier, origins: [String], key: String) -> JSON {
+    private static func merchant(_ orderType: OrderTypeIdentifier, origins: [String], key: String) -> JSONObject {
         let type = JSON.string(orderType.rawValue)
         let empty = JSON.object(JSONObject())
         return [

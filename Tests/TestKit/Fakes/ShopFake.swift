@@ -12,7 +12,7 @@ public final class ShopFake: Sendable {
     public enum Fault: String, Hashable, Sendable, CaseIterable {
         /// The payment is declined.
         case decline
-        /// No answer for a minute; the end of the connection after the body was read; an answer after 3 s; 500.
+        /// No answer for a minute; the end of the connection after the body was read; an answer after `slowness`; 500.
         case silent, reset, slow, broken
         /// A basket, or an order, that is not valid.
         case invalidBasket = "invalid-basket"
@@ -31,6 +31,7 @@ public final class ShopFake: Sendable {
     private let paymentRequest: JSON
     private let baskets: Set<String>
     private let order: JSON
+    private let slowness: Duration
     private let book = Mutex(Book())
     private let listener = FakeListener()
 
@@ -38,11 +39,15 @@ public final class ShopFake: Sendable {
     ///   - secret: signs what the checkout role sends.
     ///   - baskets: the identifiers that are known.
     ///   - order: the document of every order that is paid.
-    public init(secret: String, baskets: Set<String>, paymentRequest: JSON, order: JSON) {
+    ///   - slowness: the time that a `slow` answer takes.
+    public init(
+        secret: String, baskets: Set<String>, paymentRequest: JSON, order: JSON, slowness: Duration = .seconds(3)
+    ) {
         self.secret = Array(secret.utf8)
         self.baskets = baskets
         self.paymentRequest = paymentRequest
         self.order = order
+        self.slowness = slowness
     }
 
     /// - Returns: the port on 127.0.0.1.
@@ -63,7 +68,7 @@ public final class ShopFake: Sendable {
             try? await Task.sleep(for: .seconds(60))
             return .closed
         case .reset: return .closed
-        case .slow: try? await Task.sleep(for: .seconds(3))
+        case .slow: try? await Task.sleep(for: self.slowness)
         case .broken: return .response(Self.failure(500, "told to fail"))
         case nil, .decline, .invalidBasket, .invalidOrder: break
         }

@@ -1,0 +1,115 @@
+import Foundation
+import Model
+import NIOHTTP1
+import Synchronization
+
+/// Customers of a shop: each one comes at its time, however long the others take.
+struct CheckoutLoad: Sendable {
+    /// The outcome for one customer: the time that counts, and a word for how it ended.
+    struct Outcome: Sendable {
+        let duration: Duration
+        let end: String
+    }
+
+    let checkout: PlaygroundCheckout
+    /// The URL of the gateway that devices fetch from.
+    let gateway: String
+    let origins: [String]
+    let http: HTTPClient
+
+    /// Runs `count` customers at a rate.
+    /// - Returns: percentiles in microseconds, the counts of how they ended, the most memory of the checkout role.
+    func run(
+        _ count: Int, rate: Int, _ customer: @escaping @Sendable (Int) async throws -> Outcome
+    ) async throws -> JSON {
+        let megabytes = Mutex<Int64>(0)
+        async let _: Void = {
+            repeat {
+                megabytes.withLock { $0 = max($0, self.residentMegabytes) }
+            } while (try? await Task.sleep(for: .milliseconds(250))) != nil
+        }()
+        let outcomes = try await withThrowingTaskGroup(of: Outcome.self) { group in
+            let start = ContinuousClock.now
+            for number in 0..<count {
+                try await Task.sleep(until: start + .seconds(1) * number / rate)
+                group.addTask { try await customer(number) }
+            }
+            return try await group.reduce(into: []) { $0.append($1) }
+        }
+        return Self.report(outcomes, megabytes: megabytes.withLock { $0 })
+    }
+
+    private static func report(_ outcomes: [Outcome], megabytes: Int64) -> JSON {
+        let sorted = outcomes.map(\.duration.microseconds).sorted()
+        var ends: [String: Int64] = [:]
+        for outcome in outcomes { ends[outcome.end, default: 0] += 1 }
+        func percentile(_ part: Double) -> JSON {
+            .integer(sorted[min(sorted.count - 1, Int(Double(sorted.count) * part))])
+        }
+        return [
+            "p50": percentile(0.5), "p99": percentile(0.99), "most": .integer(sorted.last ?? 0),
+            "ends": .object(JSONObject(ends.sorted { $0.key < $1.key }.map { ($0.key, .integer($0.value)) })),
+            "megabytes": .integer(megabytes),
+        ]
+    }
+
+    /// Resident memory of the checkout role, in MB.
+    var residentMegabytes: Int64 { Int64(self.checkout.residentBytes >> 20) }
+
+    // MARK: The customers
+
+    /// A merchant session, as a page asks for it when the sheet opens.
+    func session(_ number: Int) async throws -> Outcome {
+        let start = ContinuousClock.now
+        let response = try await self.ask(
+            "/applepay/validate", number,
+            ["validationURL": "https://apple-pay-gateway-cert.apple.com/paymentservices/paymentSession"])
+        return Outcome(duration: .now - start, end: "\(response.status)")
+    }
+
+    /// An authorised payment, and the device's first fetch, which counts if there is one.
+    /// - Parameter name: distinguishes runs: with the number it is the transaction's identifier.
+    func payment(_ name: String, _ number: Int, isFetched: Bool) async throws -> Outcome {
+        // The shop names the order by the first twelve letters.
+        let digits = String(number)
+        let transaction = name.prefix(5) + "-" + String(repeating: "0", count: 6 - digits.count) + digits
+        let paid = ContinuousClock.now
+        let response = try await self.ask(
+            "/applepay/payment", number,
+            [
+                "basketIdentifier": "basket",
+                "payment": [
+                    "token": [
+                        "transactionIdentifier": .string(String(transaction)),
+                        "paymentData": ["data": .string(String(repeating: "A", count: 3000)), "version": "EC_v1"],
+                    ],
+                    "shippingContact": ["givenName": "Ada", "postalCode": "EC4M 7RF"],
+                ],
+            ])
+        let answer = try? JSON(parsing: response.body).object
+        guard response.status == 200, let details = answer?["orderDetails"]?.object,
+            let type = details["orderTypeIdentifier"]?.string, let order = details["orderIdentifier"]?.string,
+            let token = details["authenticationToken"]?.string
+        else { return Outcome(duration: .now - paid, end: "payment \(response.status)") }
+        guard isFetched else { return Outcome(duration: .now - paid, end: "200") }
+        let completed = ContinuousClock.now
+        let package = try await self.http.send(
+            HTTPRequest(
+                url: "\(self.gateway)/v1/orders/\(type)/\(order)",
+                headers: [("authorization", "AppleOrder \(token)")]))
+        let isPackage = package.header("content-type") == "application/vnd.apple.finance.order"
+        return Outcome(
+            duration: .now - completed, end: package.status == 200 && !isPackage ? "no package" : "\(package.status)")
+    }
+
+    /// Each customer has an address of its own.
+    private func ask(_ path: String, _ number: Int, _ body: JSON) async throws -> HTTPResponse {
+        var request = HTTPRequest(method: .POST, url: self.checkout.url + path)
+        request.headers = [
+            ("origin", self.origins[number % self.origins.count]), ("content-type", "application/json"),
+            ("x-forwarded-for", "198.18.\(number >> 8 & 0xFF).\(number & 0xFF)"),
+        ]
+        request.body = body.serialized
+        return try await self.http.send(request, within: .seconds(60))
+    }
+}

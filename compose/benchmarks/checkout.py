@@ -1,0 +1,76 @@
+"""Measures the checkout role under load; started by compose/bench."""
+
+import argparse
+import json
+import signal
+import subprocess
+import sys
+
+from report import Report
+from stack import Failure, Stack
+
+# Merchant sessions a second, payments a second, and the seconds of a shop that is slow.
+SESSION_RATE, PAYMENT_RATE, SLOW_SECONDS = 200, 100, 24
+# Payments that wait at once, each with its connection to the shop.
+SLOW = PAYMENT_RATE * SLOW_SECONDS
+
+
+class CheckoutBench:
+    def __init__(self, arguments):
+        self.arguments = arguments
+        self.stack = Stack(arguments.root, arguments.dir)
+
+    def run(self):
+        arguments = self.arguments
+        ended = subprocess.run(
+            [f"{arguments.bin}/waybill-dev", "checkout-load", "--stack", f"{arguments.dir}/stack.env",
+             "--session-rate", str(SESSION_RATE), "--sessions", str(SESSION_RATE * arguments.seconds),
+             "--rate", str(PAYMENT_RATE), "--payments", str(arguments.orders),
+             "--slow-payments", str(SLOW + PAYMENT_RATE * arguments.seconds), "--upstream-seconds", str(SLOW_SECONDS)],
+            stdout=subprocess.PIPE, text=True)
+        if ended.returncode:
+            raise Failure("waybill-dev checkout-load failed")
+        return self.tell(json.loads(ended.stdout.splitlines()[-1]))
+
+    def tell(self, loads):
+        sessions, payments, slow = loads["sessions"], loads["payments"], loads["slowPayments"]
+        report, failed = Report(), 0
+        report.figure("checkout.session_p99_ms", sessions["p99"] / 1000)
+        report.figure("checkout.first_fetch_p99_ms", payments["p99"] / 1000, 150, "at most")
+        report.figure("checkout.slow_payment_added_p99_ms", slow["p99"] / 1000 - SLOW_SECONDS * 1000)
+        report.figure("checkout.idle_mb", loads["idleMegabytes"])
+        report.figure("checkout.slow_payments_mb", slow["megabytes"])
+        names = {
+            "sessions": f"merchant sessions, {SESSION_RATE} a second",
+            "payments": f"payments, {PAYMENT_RATE} a second, to the package in the device",
+            "slowPayments": f"payments, {PAYMENT_RATE} a second, {SLOW_SECONDS} s at the shop",
+        }
+        for name, text in names.items():
+            load = loads[name]
+            ends = ", ".join(f"{end}: {count:,}" for end, count in load["ends"].items())
+            report.note(
+                f"{text}: {ends}; p50 {load['p50'] / 1000:.1f} ms, most {load['most'] / 1000:.1f} ms, "
+                f"{load['megabytes']} MB at most")
+            failed += sum(count for end, count in load["ends"].items() if end != "200")
+        report.figure("checkout.failed", failed, 0, "at most")
+        report.show()
+        return 1 if failed else 0
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--dir", required=True)
+    parser.add_argument("--root", required=True)
+    parser.add_argument("--bin", required=True)
+    parser.add_argument("--orders", type=int, default=2000)
+    parser.add_argument("--seconds", type=int, default=20)
+    # As an error, so that what was started is stopped on the way out.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        return CheckoutBench(parser.parse_args()).run()
+    except (Failure, OSError) as failure:
+        print(f"bench: {failure}", file=sys.stderr)
+        return 1
+
+
+sys.exit(main())
