@@ -17,7 +17,7 @@ struct PlaygroundCommand: AsyncParsableCommand {
             """)
 
     @Option(help: "The stack.env of a running stack; without it one is started.") var stack: String?
-    @Option(help: "The folder of the project, for compose/stack.") var root = "."
+    @Option(help: "The folder of the project, for compose/stack and the JSON Schemas.") var root = "."
     @Option(help: "The page's port on 127.0.0.1; 0 takes a free one.") var port = 8090
     @Option(
         name: .customLong("origin"),
@@ -78,7 +78,8 @@ struct PlaygroundCommand: AsyncParsableCommand {
         try await journal.start()
         let world = try PlaygroundWorld(
             stack: stack, webServiceURL: webServiceURL, checkout: checkout, journal: journal, http: http,
-            page: PlaygroundPage(folder: self.page, checkout: checkout.url))
+            page: PlaygroundPage(
+                folder: self.page, checkout: checkout.url, schemas: self.root + "/Shared/Model/Schemas"))
         try await world.run(port: port) { _ in
             Console.line("playground: \(own[0])/playground")
             Console.line("checkout: \(checkout.url)")

@@ -104,8 +104,18 @@ import Testing
         await #expect(throws: ToolError.self) { _ = try await http.send(Self.request()) }
         scene.fake.conduct.fail(.huge)
         #expect(try await http.send(Self.request()).body.count > 65_536)
+        scene.fake.conduct.fail(.html)
+        #expect(try await http.send(Self.request()).header("content-type") == "text/html")
+        scene.fake.conduct.fail(.slow)
+        let start = ContinuousClock.now
         #expect(try await http.send(Self.request()).status == 200)
-        #expect(scene.fake.conduct.requests.count == 7)
+        #expect(.now - start >= .seconds(3))
+        scene.fake.conduct.fail(.silent)
+        await #expect { _ = try await http.send(Self.request(), within: .milliseconds(300)) } throws: {
+            ($0 as? ToolError)?.code == .timeout
+        }
+        #expect(try await http.send(Self.request()).status == 200)
+        #expect(scene.fake.conduct.requests.count == 10)
         await http.close()
         await scene.fake.stop()
     }

@@ -33,7 +33,57 @@ import Testing
     private func shop() -> ShopFake {
         ShopFake(
             secret: Self.secret, baskets: ["b1"], paymentRequest: ["total": ["label": "Shop", "amount": "1.00"]],
-            order: ["status": "open"])
+            order: ["status": "open"], slowness: .milliseconds(200))
+    }
+
+    @Test func theShopFailsAsItIsTold() async throws {
+        let shop = self.shop()
+        let port = try await shop.start()
+        let http = try HTTPClient()
+        shop.conduct.fail(.broken)
+        #expect(try await http.send(Self.request(.GET, port, "/baskets/b1")).status == 500)
+        shop.conduct.fail(.slow)
+        let start = ContinuousClock.now
+        #expect(try await http.send(Self.request(.GET, port, "/baskets/b1")).status == 200)
+        #expect(.now - start >= .milliseconds(200))
+        shop.conduct.fail(.silent)
+        await #expect {
+            _ = try await http.send(Self.request(.GET, port, "/baskets/b1"), within: .milliseconds(300))
+        } throws: { ($0 as? ToolError)?.code == .timeout }
+        shop.conduct.fail(.invalidBasket)
+        let basket = try await http.send(Self.request(.GET, port, "/baskets/b1"))
+        let request = try JSON(parsing: basket.body).object?["paymentRequest"] ?? .null
+        #expect(!PaymentRequestValidator.violations(in: request).isEmpty)
+        shop.conduct.fail(.invalidOrder)
+        let paid = try await http.send(Self.request(.POST, port, "/payments", body: Self.payment("t9"), key: "t9"))
+        #expect(try JSON(parsing: paid.body).object?["order"]?.object?["status"] == "teleported")
+        #expect(try await http.send(Self.request(.GET, port, "/baskets/b1")).status == 200)
+        await http.close()
+        await shop.stop()
+    }
+
+    @Test func theProviderFailsAsItIsTold() async throws {
+        let provider = ProviderFake(key: "sk_test_1")
+        let port = try await provider.start()
+        let http = try HTTPClient()
+        var request = HTTPRequest(
+            method: .POST, url: "http://127.0.0.1:\(port)/v1/payment_intents/pi_1/confirm",
+            body: Array(#"{"payment_method":"pm_1"}"#.utf8))
+        request.headers = [("content-type", "application/json"), ("authorization", "Bearer sk_test_1")]
+        for (fault, status) in [(ProviderFake.Fault.broken, 500), (.declined, 402), (.html, 200)] {
+            provider.conduct.fail(fault)
+            let answer = try await http.send(request)
+            #expect(answer.status == status && (answer.header("content-type") == "text/html") == (fault == .html))
+        }
+        provider.conduct.fail(.reset)
+        await #expect(throws: ToolError.self) { _ = try await http.send(request) }
+        provider.conduct.fail(.silent)
+        await #expect { _ = try await http.send(request, within: .milliseconds(300)) } throws: {
+            ($0 as? ToolError)?.code == .timeout
+        }
+        #expect(try await http.send(request).status == 200)
+        await http.close()
+        await provider.stop()
     }
 
     @Test func onlyWhatIsSignedInTimeIsTaken() async throws {

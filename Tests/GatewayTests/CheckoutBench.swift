@@ -108,16 +108,48 @@ struct CheckoutBench: Sendable {
         }
         do {
             try await child.line { $0.contains("\"listening\"") && $0.contains(":\(reserved.number)") }
-            try await body(
-                CheckoutBench(
-                    port: reserved.number, operationsPort: operations.number, broker: broker, directory: directory,
-                    child: child, secrets: try TokenSecrets(file: Array(Self.secretsText.utf8)),
-                    redis: redis))
+            let bench = CheckoutBench(
+                port: reserved.number, operationsPort: operations.number, broker: broker, directory: directory,
+                child: child, secrets: try TokenSecrets(file: Array(Self.secretsText.utf8)), redis: redis)
+            try await body(bench)
+            if child.exit == nil { try await bench.expectNoTraces(hasKafka: options.hasKafka) }
         } catch {
             await clean()
             throw error
         }
         await clean()
+    }
+
+    // MARK: Hygiene
+
+    /// Stands in payment tokens and contacts of tests.
+    static let marker = "MARKED-PAYMENT-TOKEN"
+    /// The postal code of contacts of tests.
+    static let postalCode = "EC4M 7RF"
+
+    /// The parts of payments that a text shows.
+    static func traces(in text: String) -> [String] { [Self.marker, Self.postalCode].filter(text.contains) }
+
+    /// No payment token and no contact stays in the log, the metrics, Kafka or Redis.
+    private func expectNoTraces(hasKafka: Bool) async throws {
+        #expect(Self.traces(in: self.child.output) == [])
+        let metrics = try await RawConnection.once(
+            port: self.operationsPort, "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        #expect(metrics.status == 200 && Self.traces(in: metrics.text) == [])
+        let count = hasKafka ? try await self.published() : 0
+        for record in count > 0 ? try await self.changes(Int(count)) : [] {
+            #expect(Self.traces(in: String(decoding: record.value ?? [], as: UTF8.self)) == [])
+            #expect(Self.traces(in: "\(record.headers)") == [])
+        }
+        guard let redis = self.redis else { return }
+        try await Self.withClient(redis) { redis in
+            // A compressed dump would hide a text.
+            _ = try await redis.send(RedisCommand("CONFIG", "SET", "rdbcompression", "no"))
+            for key in (try await redis.send(RedisCommand("KEYS", "*")).array ?? []).compactMap(\.text) {
+                let value = try await redis.send(RedisCommand("DUMP", .string(key))).text ?? ""
+                #expect(Self.traces(in: key + value) == [])
+            }
+        }
     }
 
     /// Asks Redis as the packager would.

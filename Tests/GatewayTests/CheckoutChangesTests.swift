@@ -29,6 +29,10 @@ import Testing
                 ("POST", path + "/fulfillments/f%2F1", fulfillment, .fulfillmentUpdated),
                 ("POST", path + "/returns/r1", #"{"status":"open"}"#, .returnUpdated),
                 ("DELETE", path, nil, .orderRemoved),
+                ("POST", path + "/merge", #"{"owns":["status"],"status":"completed"}"#, .orderMerged),
+                ("POST", path + "/announce", nil, .orderAnnounced),
+                ("POST", path + "/announce?silent=false", #"{"touch":true}"#, .orderAnnounced),
+                ("PATCH", path + "?silent=true", #"{"status":"completed"}"#, .orderPatched),
             ]
             var identifiers: [String] = []
             for (index, (method, path, body, type)) in rows.enumerated() {
@@ -51,6 +55,10 @@ import Testing
                         identifier: "f/1",
                         ["fulfillmentIdentifier": "f/1", "fulfillmentType": "shipping", "status": "open"]))
             #expect(changes[4].kind == .removed)
+            #expect(changes[5].kind == .merged(["status": "completed"], owns: try OwnedPaths(["status"], path: "owns")))
+            #expect(changes[6].kind == .announced(touch: false))
+            #expect(changes[7].kind == .announced(touch: true))
+            #expect(changes.map(\.isSilent) == Array(repeating: false, count: 8) + [true])
         }
     }
 
@@ -74,6 +82,16 @@ import Testing
                     == "scope_missing")
             let type = "/v1/checkout/orders/\(Bench.otherType)/1"
             #expect(try await bench.call("PUT", type, body: CheckoutDetailsTests.document).status == 403)
+            let refusals: [(String, String?, Int)] = [
+                ("/merge", #"{"owns":"status."}"#, 400), ("/merge", #"{"status":"opened"}"#, 422),
+                ("/merge?silent=yes", "{}", 400), ("/announce", #"{"touch":1}"#, 400),
+                ("/announce", #"{"more":1}"#, 400), ("/other", "{}", 404),
+            ]
+            for (path, body, status) in refusals {
+                let answer = try await bench.call("POST", Self.order("1") + path, body: body)
+                #expect(answer.status == status, "\(path) \(answer.text)")
+            }
+            #expect(try await bench.call("POST", Self.order("2") + "/announce").status == 404)
             let get = try await bench.call("GET", Self.order("1"))
             #expect(get.status == 405 && get["allow"] == "PUT, PATCH, DELETE")
             #expect(try await bench.published() == 0)

@@ -22,7 +22,7 @@ import Testing
     }
 
     static func details(_ more: String = "") -> String {
-        "payment_method=pm_1&apple_pay_order_details[order_type_identifier]=\(Bench.orderType)"
+        "payment_method=\(Bench.marker)&apple_pay_order_details[order_type_identifier]=\(Bench.orderType)"
             + "&apple_pay_order_details[order_identifier]=1234" + more
     }
 
@@ -48,10 +48,10 @@ import Testing
                     "id": "pi_123", "object": "payment_intent", "forwarded": false, "apple_pay_order_details": snake,
                     "order_details": camel,
                 ])
-            let json = JSON.object(["payment_method": "pm_1", "applePayOrderDetails": camel])
+            let json = JSON.object(["payment_method": .string(Bench.marker), "applePayOrderDetails": camel])
             let other = try await bench.call("POST", Self.path, body: json.text)
             #expect(other.json == answer.json, "\(other.text)")
-            let bare = try await bench.call("POST", Self.path, [Self.form], body: "payment_method=pm_1")
+            let bare = try await bench.call("POST", Self.path, [Self.form], body: "payment_method=\(Bench.marker)")
             #expect(bare.json == ["id": "pi_123", "object": "payment_intent", "forwarded": false])
         }
     }
@@ -160,7 +160,7 @@ import Testing
                 let again = try await confirm([Self.form, "Idempotency-Key: k1"])
                 #expect(again.body == good.body && provider.seen.count == 1)
                 let seen = try #require(provider.seen.first)
-                #expect(seen.body == "payment_method=pm_1&amount=1%2B1" && seen.method == "POST")
+                #expect(seen.body == "payment_method=\(Bench.marker)&amount=1%2B1" && seen.method == "POST")
                 #expect(seen.headers["authorization"] == "Basic c2tfdGVzdF9wcm92aWRlcjo=")
                 #expect(seen.headers["content-type"] == "application/x-www-form-urlencoded")
                 #expect(seen.headers["idempotency-key"] == "k1")

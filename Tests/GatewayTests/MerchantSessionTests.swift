@@ -14,9 +14,12 @@ import Testing
     static let production = "https://apple-pay-gateway.apple.com/paymentservices/startSession"
     static let sandbox = "https://apple-pay-gateway-cert.apple.com/paymentservices/paymentSession"
 
-    static func options(_ apple: AppleSessions, _ members: JSONObject = [:]) throws -> Bench.Options {
+    /// - Parameter days: that the identity certificate is good for.
+    static func options(
+        _ apple: AppleSessions, _ members: JSONObject = [:], days: Int = 60
+    ) throws -> Bench.Options {
         let digest = SHA256.hex(Array(Self.merchant.utf8))
-        let identity = try AppleSessions.identity(Self.merchant, extension: digest, named: "shop")
+        let identity = try AppleSessions.identity(Self.merchant, extension: digest, days: days, named: "shop")
         var options = Bench.Options()
         options.environment = apple.environment
         options.files = [
@@ -32,11 +35,12 @@ import Testing
     }
 
     static func with(
-        _ members: JSONObject = [:], _ body: @escaping @Sendable (Bench, AppleSessions) async throws -> Void
+        _ members: JSONObject = [:], days: Int = 60,
+        _ body: @escaping @Sendable (Bench, AppleSessions) async throws -> Void
     ) async throws {
         let apple = try await AppleSessions.start()
         do {
-            try await Bench.with(try Self.options(apple, members)) { try await body($0, apple) }
+            try await Bench.with(try Self.options(apple, members, days: days)) { try await body($0, apple) }
         } catch {
             await apple.stop()
             throw error
@@ -48,6 +52,20 @@ import Testing
         _ bench: Bench, _ body: String, origin: String = Bench.origin
     ) async throws -> RawConnection.Response {
         try await bench.once("POST", "/applepay/validate", ["Origin: \(origin)"], body: body)
+    }
+
+    @Test func aCertificateThatEndsSoonAndAKeyThatEverybodyCanReadAreNamed() async throws {
+        try await Self.with(days: 9) { bench, _ in
+            try await bench.child.line { $0.contains("certificate ends soon") && $0.contains(#""days":"8""#) }
+            try await bench.child.line { $0.contains("key.pem: everybody on this machine can read this secret") }
+            let metrics = try await RawConnection.once(
+                port: bench.operationsPort, "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            let line = metrics.text.split(separator: "\n").first {
+                $0.hasPrefix("waybill_merchant_certificate_expires_days{merchant=\"shop\"} ")
+            }
+            let days = line?.split(separator: " ").last.flatMap { Double($0) } ?? 0
+            #expect(days > 8.9 && days <= 9)
+        }
     }
 
     @Test func aSessionComesFromTheHostThatTheBrowserNames() async throws {

@@ -73,8 +73,19 @@ class Visitor:
         self.page.click("document.querySelector('#update-button')")
         self.page.wait(f"{self.inside('update', '.verdict')}.textContent.includes('is signed')")
 
+    def press(self, name, text):
+        self.page.click(
+            f"[...{self.block(name)}.querySelectorAll('.action button')].find((one) => one.textContent === '{text}')")
+
+    def all_titles(self, name):
+        return f"[...{self.block(name)}.querySelectorAll('.entries .title')].map((one) => one.textContent)"
+
     def titles(self, name):
-        return self.page.evaluate(f"[...{self.block(name)}.querySelectorAll('.entries .title')].map((one) => one.textContent)")
+        return self.page.evaluate(self.all_titles(name))
+
+    def wait_titles(self, name, title, count=1):
+        """Until the transcript has this line so many times."""
+        self.page.wait(f"{self.all_titles(name)}.filter((one) => one === '{title}').length >= {count}")
 
     def screenshots(self, folder, name):
         """The whole page at the widths of a desk and of a phone, light and dark."""

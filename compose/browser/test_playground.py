@@ -2,8 +2,10 @@
 
 Screenshots go to WAYBILL_SCREENSHOTS, if that is set.
 """
+import json
 import os
 import unittest
+import urllib.request
 
 import chromium
 import shop as shops
@@ -35,6 +37,7 @@ class PlaygroundTests(unittest.TestCase):
             self.assertEqual(visitor.in_device(receipt), "Completed")
             self.assertEqual(visitor.in_device(visitor.pay("order")), "Processing")
             page.wait(f"document.querySelector('.orders input[value=\"{receipt}\"]').disabled")
+            visitor.wait_titles("receipt", "A receipt: it names no web service, so there is nothing to register for")
         self.assertEqual(page.complaints, [])
 
     def test_an_update_arrives_in_the_device(self):
@@ -61,6 +64,22 @@ class PlaygroundTests(unittest.TestCase):
             for name, tab in (("order", "Transcript"), ("update", "Source")):
                 visitor.tab(name, tab)
             visitor.screenshots(folder, "playground-tabs")
+
+    def test_the_devices_are_pushed_again(self):
+        visitor = self.visit()
+        order = visitor.pay("order")
+        visitor.in_device(order)
+        visitor.select(order)
+        pushes = visitor.titles("update").count("Pushed: something changed")
+        visitor.press("update", "Push again")
+        visitor.page.wait(f"{visitor.inside('update', '.verdict')}.textContent.startsWith('The devices are pushed again')")
+        visitor.wait_titles("update", "Pushed: something changed", pushes + 1)
+        self.assertIn("Has the devices pushed again: 202", visitor.titles("update"))
+
+    def test_the_schemas_can_be_had(self):
+        for name in ("order", "payment-request"):
+            with urllib.request.urlopen(f"{URL}/{name}.schema.json", timeout=10) as response:
+                self.assertIn(f"/{name}.schema.json", json.load(response)["$id"])
 
     def test_an_invalid_text_is_marked_and_turns_the_button_off(self):
         visitor = self.visit()

@@ -35,7 +35,8 @@ enum Checkout {
         let redis = RedisClient(common.redis, eventLoopGroup: environment.group)
         let metrics = CheckoutMetrics(factory: environment.metrics)
         let merchants = try MerchantLibrary(
-            directory: settings.merchants, loading: settings.loading, isStrict: false, logger: environment.logger)
+            directory: settings.merchants, loading: settings.loading, isStrict: false, metrics: metrics,
+            logger: environment.logger)
         let publisher = ChangePublisher(
             producer: producer, patientProducer: patientProducer, group: environment.group, topics: common.topics,
             brands: settings.brands, tokens: settings.tokens,

@@ -47,6 +47,16 @@ struct CheckoutMetrics: Sendable {
         }
     }
 
+    /// - Parameters:
+    ///   - merchant: the name of one that is configured.
+    ///   - days: until its identity certificate ends; nil if it has none.
+    func certificateEnds(merchant: String, days: Double?) {
+        let meter = Meter(
+            label: "waybill_merchant_certificate_expires_days", dimensions: [("merchant", merchant)],
+            factory: self.factory)
+        if let days { meter.set(days) } else { meter.destroy() }
+    }
+
     /// - Parameter merchant: the name of a merchant that is configured; nil for none.
     func answered(_ route: Route, merchant: String?, _ status: HTTPResponseStatus, nanoseconds: Int64) {
         self.durations[route]?.recordNanoseconds(nanoseconds)

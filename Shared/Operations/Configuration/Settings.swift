@@ -153,12 +153,18 @@ public final class Settings {
     public func warn(_ text: String) { self.warnings.append(text) }
 
     /// Warns if every user of the machine can read a file with a secret.
+    public func checkSecrecy(of path: String) {
+        guard let warning = Self.secrecyWarning(of: path) else { return }
+        self.warn(warning)
+    }
+
+    /// The warning about a file with a secret that every user of the machine can read; nil if it is fine.
     ///
     /// A group may read it: Kubernetes gives secrets in this way to a pod that does not run as root.
-    public func checkSecrecy(of path: String) {
+    public static func secrecyWarning(of path: String) -> String? {
         var status = stat()
-        guard unsafe stat(path, &status) == 0, status.st_mode & S_IROTH != 0 else { return }
-        self.warn("\(path): everybody on this machine can read this secret; take that right away: chmod o-r")
+        guard unsafe stat(path, &status) == 0, status.st_mode & S_IROTH != 0 else { return nil }
+        return "\(path): everybody on this machine can read this secret; take that right away: chmod o-r"
     }
 
     private func remember(_ key: SettingKey, _ value: String?) {

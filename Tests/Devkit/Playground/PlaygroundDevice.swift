@@ -62,6 +62,11 @@ final class PlaygroundDevice: Sendable {
         await self.wallet.add(order: order, token: token)
         let report = try await self.wallet.firstFetch(order, within: .seconds(30))
         self.note(self.verified(report, order, "First version in Wallet"))
+        guard report.order?.object?["webServiceURL"] != nil else {
+            let title = "A receipt: it names no web service, so there is nothing to register for"
+            self.note(PlaygroundEntry(from: "device", to: "device", title: title, order: order))
+            return
+        }
         _ = try await self.wallet.register(order)
         self.registered.withLock { _ = $0.insert(order) }
         // A change between the fetch and the registration comes without a push.

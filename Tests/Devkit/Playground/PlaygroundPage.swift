@@ -8,7 +8,10 @@ struct PlaygroundPage: Sendable {
     let folder: String?
     /// The checkout role's URL, which the page calls.
     let checkout: String
+    /// The folder with the JSON Schemas that the page offers.
+    let schemas: String
 
+    private static let schemaNames: Set = ["order.schema.json", "payment-request.schema.json"]
     private static let files: [String: (name: String, type: String, bytes: [UInt8])] = [
         "/playground": ("playground.html", "text/html; charset=utf-8", PackageResources.playground_html),
         "/playground/playground.css": ("playground.css", "text/css; charset=utf-8", PackageResources.playground_css),
@@ -33,6 +36,10 @@ struct PlaygroundPage: Sendable {
     func response(to path: String) -> FakeServer.Response? {
         if let file = (BrowserFile.all + [.polyfill]).first(where: { $0.path == path }) {
             return self.response(file.bytes, file.contentType)
+        }
+        let name = String(path.dropFirst("/playground/".count))
+        if Self.schemaNames.contains(name), path == "/playground/\(name)" {
+            return (try? readFile("\(self.schemas)/\(name)")).map { self.response($0, "application/schema+json") }
         }
         guard let file = Self.files[path] else { return nil }
         let own = self.folder.flatMap { try? readFile("\($0)/\(file.name)") }

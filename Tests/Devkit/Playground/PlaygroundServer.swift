@@ -37,6 +37,7 @@ struct PlaygroundServer: Sendable {
         case ("POST", 2, "orders"): return await self.create(request, session)
         case ("GET", 3, "orders"): return self.show(parts[2], session)
         case ("PUT", 3, "orders"): return await self.update(parts[2], request, session)
+        case ("POST", 4, "orders") where parts[3] == "notify": return await self.announce(parts[2], session)
         case ("DELETE", 3, "orders"): return await self.remove(parts[2], session)
         case ("POST", 2, "wallet"): return self.handOver(request, session)
         case ("GET", 2, "transcript"): return await self.transcript(request, session)
@@ -128,7 +129,7 @@ struct PlaygroundServer: Sendable {
         }
         let details: JSON
         do {
-            details = try await self.shop.create(document, of: key, in: session)
+            details = try await self.shop.create(order, of: key, in: session)
         } catch {
             self.board.drop(identifier, of: session)
             return PlaygroundMerchant.failure(503, "unavailable", "\(error)")
@@ -179,6 +180,21 @@ struct PlaygroundServer: Sendable {
             }
         }
         return .json(202, #"{"message":"still on its way"}"#)
+    }
+
+    private func announce(_ identifier: String, _ session: String) async -> FakeServer.Response {
+        guard let order = self.board.order(identifier, of: session), !order.isRemoved,
+            let key = try? self.shop.key(identifier)
+        else { return Self.unknown }
+        guard self.board.mayUpdate(session) else {
+            return PlaygroundMerchant.failure(429, "rate_limited", "two updates a second are the limit")
+        }
+        do {
+            try await self.shop.announce(key, in: session)
+        } catch {
+            return PlaygroundMerchant.failure(503, "unavailable", "\(error)")
+        }
+        return .json(202, "{}")
     }
 
     private func remove(_ identifier: String, _ session: String) async -> FakeServer.Response {
@@ -234,6 +250,7 @@ struct PlaygroundServer: Sendable {
     private static func json(_ order: PlaygroundBoard.Order, document: Bool = false) -> JSON {
         var object: JSONObject = [
             "orderIdentifier": .string(order.identifier), "version": .integer(order.version),
+            "ordinal": .integer(order.version.ordinal),
             "isReceipt": .bool(order.isReceipt), "isRemoved": .bool(order.isRemoved),
             "updatedAt": .string(RFC3339.format(epochSeconds: order.updatedAtEpochSeconds)),
             "orderNumber": order.document.object?["orderNumber"] ?? .null,

@@ -29,28 +29,53 @@ struct PlaygroundShop: Sendable {
     }
 
     /// Publishes a new order and gets its details, in one call of the checkout role.
-    func create(_ document: JSON, of key: OrderKey, in session: String) async throws -> JSON {
-        let body: JSON = [
-            "orderTypeIdentifier": .string(key.orderType.rawValue), "orderIdentifier": .string(key.order.rawValue),
-            "order": .object(OrderFile.document(document)),
-        ]
+    ///
+    /// A receipt is a static order: its order.json names no web service. Source: Wallet Orders §3.6
+    func create(_ order: PlaygroundBoard.Order, of key: OrderKey, in session: String) async throws -> JSON {
+        var document = OrderFile.document(order.document)
+        if order.isReceipt { document["webServiceURL"] = .null }
+        let answer = try await self.ask(
+            "/v1/checkout/order-details", "Publishes the order and gets its details",
+            [
+                "orderTypeIdentifier": .string(key.orderType.rawValue), "orderIdentifier": .string(key.order.rawValue),
+                "order": .object(document),
+            ], of: key, in: session)
+        guard let details = answer["orderDetails"] else {
+            throw ToolError(.check, "placing the order: the answer has no order details")
+        }
+        return details
+    }
+
+    /// Has the devices of an order pushed again, without a new version.
+    func announce(_ key: OrderKey, in session: String) async throws {
+        _ = try await self.ask(
+            "/v1/apple_pay/order_tracking/notify", "Has the devices pushed again",
+            [
+                "order_type_identifier": .string(key.orderType.rawValue),
+                "order_identifier": .string(key.order.rawValue),
+            ], of: key, in: session)
+    }
+
+    /// Sends one request to the checkout role, with the shop's key.
+    private func ask(
+        _ path: String, _ title: String, _ body: JSON, of key: OrderKey, in session: String
+    ) async throws -> JSONObject {
         let request = HTTPRequest(
-            method: .POST, url: self.checkout.url + "/v1/checkout/order-details",
+            method: .POST, url: self.checkout.url + path,
             headers: [("authorization", "Bearer \(self.checkout.key)"), ("content-type", "application/json")],
             body: body.serialized)
         let start = ContinuousClock.now
         let response = try await self.http.send(request, within: .seconds(25))
         var entry = PlaygroundEntry(
-            from: "shop", to: "checkout", title: "Publishes the order and gets its details: \(response.status)",
-            order: key.order.rawValue)
+            from: "shop", to: "checkout", title: "\(title): \(response.status)", order: key.order.rawValue)
         entry.exchange = PlaygroundEntry.Exchange(request: request, response: response, duration: .now - start)
         self.board.note(entry, in: session)
         let answer = try? JSON(parsing: response.body).object
-        guard response.status == 200, let details = answer?["orderDetails"] else {
+        guard (200...202).contains(response.status), let answer else {
             let message = answer?["error"]?.object?["message"]?.string ?? "status \(response.status)"
-            throw ToolError(.check, "placing the order: \(message)")
+            throw ToolError(.check, "\(title): \(message)")
         }
-        return details
+        return answer
     }
 
     /// Publishes the state of an order, and waits for Kafka's acknowledgement.

@@ -5,8 +5,9 @@ import NIOHTTP1
 
 /// The plain way in for shops without Kafka: each change that the topic takes, by HTTP.
 ///
-/// `PUT`, `PATCH`, `DELETE /v1/checkout/orders/{type}/{id}`, `POST …/fulfillments/{id}` and `…/returns/{id}`. 202 when
-/// all in-sync replicas have the change, with the identifier of its event.
+/// `PUT`, `PATCH`, `DELETE /v1/checkout/orders/{type}/{id}`, `POST …/merge`, `…/announce`, `…/fulfillments/{id}` and
+/// `…/returns/{id}`; with `?silent=true` no device is pushed. 202 when all in-sync replicas have the change, with the
+/// identifier of its event.
 struct OrderChangesEndpoint: Sendable {
     let publisher: ChangePublisher
     let orders: StandingOrders
@@ -26,19 +27,13 @@ struct OrderChangesEndpoint: Sendable {
         let fold = try self.publisher.fold(of: key.orderType)
         let data = try Self.data(of: request, type, identifier)
         let event = OrderEvent(
-            key, type, data, caller: caller, idempotencyKey: try IdempotencyKey.read(request.fields))
-        switch (type, data) {
-        case (.orderReplaced, let document?): try self.publisher.check(document, of: key)
-        case (.orderRemoved, _), (_, nil): break
-        case (_, let patch?):
-            let kind: OrderChange.Kind =
-                switch type {
-                case .fulfillmentUpdated: .fulfillmentUpdated(identifier: identifier ?? "", patch)
-                case .returnUpdated: .returnUpdated(identifier: identifier ?? "", patch)
-                default: .patched(patch)
-                }
-            let change = OrderChange(key: key, source: event.source, id: event.id, kind: kind)
-            try await self.review(change, fold)
+            key, type, data, caller: caller, idempotencyKey: try IdempotencyKey.read(request.fields),
+            isSilent: try Self.isSilent(request))
+        let change = try event.change()
+        switch change.kind {
+        case .replaced(let document): try self.publisher.check(document.members, of: key)
+        case .removed: break
+        case .merged, .patched, .fulfillmentUpdated, .returnUpdated, .announced: try await self.review(change, fold)
         }
         try await self.publisher.publish(event)
         let answer: JSON = [
@@ -61,6 +56,15 @@ struct OrderChangesEndpoint: Sendable {
         }
     }
 
+    /// True if no device is to be pushed.
+    private static func isSilent(_ request: Request) throws(CheckoutFailure) -> Bool {
+        switch RequestTarget(request.target).parameter("silent") {
+        case "true": return true
+        case nil, "false": return false
+        case _?: throw CheckoutFailure(.invalidParameter, "must be true or false", param: "silent")
+        }
+    }
+
     private static func data(
         of request: Request, _ type: ChangeType, _ identifier: String?
     ) throws(CheckoutFailure) -> JSONObject? {
@@ -70,6 +74,7 @@ struct OrderChangesEndpoint: Sendable {
             }
             return nil
         }
+        if type == .orderAnnounced, request.body.readableBytes == 0 { return nil }
         let media = request.fields[.contentType].map(RequestBody.essence)
         guard media == "application/json" || (media == "application/merge-patch+json" && type != .orderReplaced) else {
             throw CheckoutFailure(.unsupportedMediaType, "the body must be application/json")

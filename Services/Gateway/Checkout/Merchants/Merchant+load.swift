@@ -33,6 +33,7 @@ extension Merchant {
         _ json: JSON, directory: String, name: String, _ loading: Loading, _ now: Int64
     ) throws(MerchantError) {
         var file = try MerchantMembers(json, path: "$")
+        var secretFiles: [String] = []
         self.name = name
         self.merchantIdentifier = try file.requiredText("merchantIdentifier")
         guard Self.isMerchantIdentifier(self.merchantIdentifier) else {
@@ -40,7 +41,7 @@ extension Merchant {
         }
         self.displayName = try file.requiredText("displayName")
         guard self.displayName.count <= 64 else { throw file.wrong("displayName", "may have 64 characters at most") }
-        self.identity = try Self.identity(&file, directory, self.merchantIdentifier, now)
+        self.identity = try Self.identity(&file, directory, self.merchantIdentifier, now, &secretFiles)
         self.environments = try file.choices("environments", default: [.production])
         self.regions = try file.choices("regions", default: [.global])
         self.hasLegacyHosts = try file.flag("legacyHosts")
@@ -61,8 +62,8 @@ extension Merchant {
         }
         self.pages = try Self.pages(&file, directory, loading)
         self.payment = try Self.payment(&file)
-        self.upstream = try Self.upstream(&file, directory)
-        self.confirmation = try Self.confirmation(&file, directory)
+        self.upstream = try Self.upstream(&file, directory, &secretFiles)
+        self.confirmation = try Self.confirmation(&file, directory, &secretFiles)
         self.foreignWebServices = try file.texts("foreignWebServices") ?? []
         for url in self.foreignWebServices where !Self.isWebServiceURL(url) {
             throw file.wrong(
@@ -70,6 +71,7 @@ extension Merchant {
         }
         self.keys = try Self.keys(&file, Set(self.orderTypes))
         try file.refuseRest()
+        self.secretFiles = secretFiles
     }
 
     /// Source: Apple Pay on the Web, "Configuring your environment"
@@ -96,7 +98,8 @@ extension Merchant {
     }
 
     private static func identity(
-        _ file: inout MerchantMembers, _ directory: String, _ merchant: String, _ now: Int64
+        _ file: inout MerchantMembers, _ directory: String, _ merchant: String, _ now: Int64,
+        _ secretFiles: inout [String]
     ) throws(MerchantError) -> MerchantIdentity? {
         let (certificate, key) = (try file.file("certificate"), try file.file("key"))
         guard let certificate, let key else {
@@ -104,6 +107,7 @@ extension Merchant {
             if key != nil { throw file.wrong("key", "wants certificate beside it") }
             return nil
         }
+        secretFiles.append("\(directory)/\(key)")
         return try MerchantIdentity(
             certificatePEM: Self.content("\(directory)/\(certificate)", certificate),
             keyPEM: Self.content("\(directory)/\(key)", key), merchantIdentifier: merchant, nowEpochSeconds: now)
@@ -169,12 +173,13 @@ extension Merchant {
     }
 
     private static func upstream(
-        _ file: inout MerchantMembers, _ directory: String
+        _ file: inout MerchantMembers, _ directory: String, _ secretFiles: inout [String]
     ) throws(MerchantError) -> Upstream? {
         guard var members = try file.object("upstream") else { return nil }
         let url = try members.requiredText("url")
         guard Self.isWebServiceURL(url) else { throw members.wrong("url", "must be an absolute https URL") }
         guard let secret = try members.file("secret") else { throw members.wrong("secret", "give the name of a file") }
+        secretFiles.append("\(directory)/\(secret)")
         let upstream = Upstream(
             url: url.hasSuffix("/") ? String(url.dropLast()) : url,
             secret: try Self.secret("\(directory)/\(secret)", secret), addresses: try Self.addresses(&members),
@@ -184,7 +189,7 @@ extension Merchant {
     }
 
     private static func confirmation(
-        _ file: inout MerchantMembers, _ directory: String
+        _ file: inout MerchantMembers, _ directory: String, _ secretFiles: inout [String]
     ) throws(MerchantError) -> Confirmation {
         guard var members = try file.object("confirm") else { return .record }
         switch try members.text("mode") ?? "record" {
@@ -199,6 +204,7 @@ extension Merchant {
             guard let secret = try members.file("authorization") else {
                 throw members.wrong("authorization", "give the name of a file with the value of Authorization")
             }
+            secretFiles.append("\(directory)/\(secret)")
             let line = try Self.secret("\(directory)/\(secret)", secret)
             let provider = Confirmation.Provider(
                 url: url, authorization: String(decoding: line, as: UTF8.self),

@@ -88,6 +88,8 @@ struct Merchant: Sendable {
     let keys: [APIKey]
     /// True if the playground may make orders of its types.
     let isPlayground: Bool
+    /// Files that hold its secrets, by their paths.
+    let secretFiles: [String]
 }
 
 /// All merchants, by what requests show.

@@ -2,13 +2,15 @@ import FoundationEssentials
 import Glibc
 import Logging
 import NIOPosix
+import Operations
 import ServiceLifecycle
 import Synchronization
 
 /// The merchants as they are now: loaded at the start, looked after while the role runs.
 ///
 /// A merchant that fails keeps its last good state; the others go on. Files are read on a thread that may wait, one
-/// look at a time. A change counts once it was seen twice alike, or at once on SIGHUP.
+/// look at a time. A change counts once it was seen twice alike, or at once on SIGHUP. A certificate that ends within
+/// 30 days is named in the log once a day.
 final class MerchantLibrary: Service {
     /// The time between two looks at the directory.
     static let interval = Duration.seconds(5)
@@ -22,19 +24,24 @@ final class MerchantLibrary: Service {
     private let directory: String?
     private let loading: Merchant.Loading
     private let logger: Logger
+    private let metrics: CheckoutMetrics?
     private let entries: Mutex<[String: Entry]>
     private let current: Mutex<Merchants>
+    /// The last day, since 1970, on which a merchant's certificate was named; 0 for none.
+    private let warned = Mutex<[String: Int64]>([:])
 
     /// - Parameters:
     ///   - directory: one sub-directory a merchant; nil for none.
-    ///   - isStrict: whether one that fails stops the start, as for `--check-config`.
+    ///   - isStrict: true if one that fails stops the start, as for `--check-config`.
+    ///   - metrics: get the days that certificates have left.
     /// - Throws: `MerchantError` when the directory cannot be read, or all that is in it fails.
     init(
-        directory: String?, loading: Merchant.Loading, isStrict: Bool, logger: Logger
+        directory: String?, loading: Merchant.Loading, isStrict: Bool, metrics: CheckoutMetrics? = nil, logger: Logger
     ) throws(MerchantError) {
         self.directory = directory
         self.loading = loading
         self.logger = logger
+        self.metrics = metrics
         var entries: [String: Entry] = [:]
         if let directory {
             for name in try Self.names(in: directory) {
@@ -56,6 +63,8 @@ final class MerchantLibrary: Service {
 
     func run() async throws {
         for failure in self.entries.withLock({ $0.values.compactMap(\.failure) }) { self.log(failure) }
+        for merchant in self.merchants.all { self.checkSecrecy(of: merchant) }
+        self.checkCertificates(nowEpochSeconds: Int64(time(nil)))
         await watchFiles(every: Self.interval) { await self.look(isAsked: $0) }
     }
 
@@ -66,6 +75,7 @@ final class MerchantLibrary: Service {
 
     private func lookNow(isAsked: Bool) {
         guard let directory = self.directory else { return }
+        defer { self.checkCertificates(nowEpochSeconds: Int64(time(nil))) }
         guard let names = try? Self.names(in: directory), !names.isEmpty else {
             return self.logger.error("the directory of merchants is empty or cannot be read, all merchants are kept")
         }
@@ -87,6 +97,7 @@ final class MerchantLibrary: Service {
                 }
                 entries[name] = entry
                 if isDue, let failure = entry.failure { self.log(failure) }
+                if isDue, let merchant = entry.merchant { self.checkSecrecy(of: merchant) }
             }
             guard isChanged else { return nil }
             Self.refuseShared(&entries)
@@ -100,6 +111,32 @@ final class MerchantLibrary: Service {
     private func log(_ failure: MerchantError) {
         self.logger.error(
             "merchant cannot be loaded, its last good state goes on", metadata: ["error": "\(failure)"])
+    }
+
+    private func checkSecrecy(of merchant: Merchant) {
+        for warning in merchant.secretFiles.compactMap(Settings.secrecyWarning(of:)) {
+            self.logger.warning("\(warning)", metadata: ["merchant": "\(merchant.name)"])
+        }
+    }
+
+    /// Source: Checkout §2.1: warn 30 days before the end
+    private func checkCertificates(nowEpochSeconds now: Int64) {
+        let ends = self.merchants.all.map { ($0.name, $0.identity?.notAfterEpochSeconds) }
+        self.warned.withLock { warned in
+            for name in warned.keys where !ends.contains(where: { $0.0 == name }) {
+                self.metrics?.certificateEnds(merchant: name, days: nil)
+                warned[name] = nil
+            }
+            for (name, end) in ends {
+                self.metrics?.certificateEnds(merchant: name, days: end.map { Double($0 - now) / 86_400 })
+                warned[name] = warned[name] ?? 0
+                guard let end, end - now < 30 * 86_400, warned[name] != now / 86_400 else { continue }
+                warned[name] = now / 86_400
+                self.logger.warning(
+                    "the merchant identity certificate ends soon: renew it",
+                    metadata: ["merchant": "\(name)", "days": "\((end - now) / 86_400)"])
+            }
+        }
     }
 
     private static func load(_ entry: inout Entry, _ name: String, _ directory: String, _ loading: Merchant.Loading) {

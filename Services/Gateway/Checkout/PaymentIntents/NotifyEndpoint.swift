@@ -56,14 +56,13 @@ struct NotifyEndpoint: Sendable {
             try await self.publisher.publish(OrderEvent(key, .orderReplaced, document, caller: caller))
             return nil
         case (nil, let patch?, nil):
-            try await self.publish(key, .orderPatched, patch, .patched(patch), caller, fold)
+            try await self.publish(OrderEvent(key, .orderPatched, patch, caller: caller), fold)
             return nil
         case (nil, nil, let fulfillment?):
-            guard let identifier = fulfillment["fulfillmentIdentifier"]?.string, !identifier.isEmpty else {
+            guard fulfillment["fulfillmentIdentifier"]?.string?.isEmpty == false else {
                 throw CheckoutFailure(.missingParameter, "is required", param: "fulfillment[fulfillmentIdentifier]")
             }
-            let kind = OrderChange.Kind.fulfillmentUpdated(identifier: identifier, fulfillment)
-            try await self.publish(key, .fulfillmentUpdated, fulfillment, kind, caller, fold)
+            try await self.publish(OrderEvent(key, .fulfillmentUpdated, fulfillment, caller: caller), fold)
             return nil
         case (nil, nil, nil):
             let isTouched = try members.flag("touch")
@@ -78,12 +77,8 @@ struct NotifyEndpoint: Sendable {
         }
     }
 
-    private func publish(
-        _ key: OrderKey, _ type: ChangeType, _ data: JSONObject, _ kind: OrderChange.Kind, _ caller: Caller,
-        _ fold: OrderFold
-    ) async throws(CheckoutFailure) {
-        let event = OrderEvent(key, type, data, caller: caller)
-        try await self.changes.review(OrderChange(key: key, source: event.source, id: event.id, kind: kind), fold)
+    private func publish(_ event: OrderEvent, _ fold: OrderFold) async throws(CheckoutFailure) {
+        try await self.changes.review(try event.change(), fold)
         try await self.publisher.publish(event)
     }
 }

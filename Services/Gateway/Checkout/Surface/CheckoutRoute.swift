@@ -12,7 +12,7 @@ enum CheckoutRoute: Hashable, Sendable {
     case grants
     /// `POST /v1/checkout/links`
     case links
-    /// `PUT`, `PATCH`, `DELETE /v1/checkout/orders/{type}/{id}`
+    /// `PUT`, `PATCH`, `DELETE /v1/checkout/orders/{type}/{id}`, and `POST …/merge` and `…/announce`
     case order(OrderKey, ChangeType)
     /// `POST /v1/checkout/orders/{type}/{id}/fulfillments/{fulfillment}`, and `…/returns/{return}` alike
     case part(OrderKey, ChangeType, identifier: String)
@@ -111,6 +111,11 @@ enum CheckoutRoute: Hashable, Sendable {
                 .put: .orderReplaced, .patch: .orderPatched, .delete: .orderRemoved,
             ]
             guard let type = types[method] else { throw Self.notAllowed("PUT, PATCH, DELETE") }
+            return .order(try Self.key(path[2], path[3]), type)
+        case 5 where path[0] == "checkout" && path[1] == "orders":
+            let types: [String: ChangeType] = ["merge": .orderMerged, "announce": .orderAnnounced]
+            guard let type = types[path[4]] else { throw Self.nothing }
+            try Self.require(method == .post, "POST")
             return .order(try Self.key(path[2], path[3]), type)
         case 6 where path[0] == "checkout" && path[1] == "orders":
             let types: [String: ChangeType] = ["fulfillments": .fulfillmentUpdated, "returns": .returnUpdated]

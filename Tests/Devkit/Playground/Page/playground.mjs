@@ -141,7 +141,7 @@ class CreateBlock {
       "Payment request": "The payment sheet asks for this.",
       "Order details": "The page hands this to the browser. Type, identifier and token are the server's; the address may be edited.",
       "Order": this.isReceipt
-        ? "The document that the shop publishes. This playground offers no updates of it, as of a receipt; Waybill still writes the web service's address into its order.json."
+        ? "The document that the shop publishes, as a receipt: with \"webServiceURL\": null its order.json names no web service, and no device registers."
         : "The document that the shop publishes. Waybill adds the type, the identifiers, the address, the token and updatedAt.",
     };
     this.note = el("p", { class: "note" });
@@ -341,12 +341,13 @@ class UpdateBlock {
     for (const name of Object.keys(examples.quickChanges)) {
       this.quick.append(el("button", { type: "button", onclick: () => this.edit(name) }, name));
     }
+    this.again = el("button", { class: "plain-button", type: "button", onclick: () => this.pushAgain() }, "Push again");
     this.update = el("button", { class: "primary", type: "button", id: "update-button", disabled: true, onclick: () => this.send() }, "Update");
     this.remove = el("button", { class: "plain-button", type: "button", onclick: () => this.removeOrder() }, "Remove the order");
     this.verdict = el("p", { class: "verdict", role: "status" });
     this.work = el(
       "div", { hidden: true }, this.quick, this.editor.element,
-      el("div", { class: "action" }, this.update, this.remove, this.verdict));
+      el("div", { class: "action" }, this.update, this.again, this.remove, this.verdict));
     this.source = new SourcePanel(() => {
       const document = this.editor.json;
       if (!this.selected || !document) return undefined;
@@ -446,17 +447,23 @@ class UpdateBlock {
       this.version = answer.version;
       this.original = text;
       this.say(answer.unchanged ? "Nothing changed, so there is no new version."
-        : `Version ${answer.version % 2 ** 20} is signed. The device is pushed.`, "good");
+        : `Version ${answer.ordinal} is signed. The device is pushed.`, "good");
     } else if (status === 202) {
       this.original = text;
       this.say("Published; the package is still on its way.");
     } else if (status === 409) {
       this.version = answer.order.version;
-      this.say(`Somebody else changed this order: it is at version ${answer.order.version}. Update again to overwrite it.`, "bad");
+      this.say(`Somebody else changed this order: it is at version ${answer.order.ordinal}. Update again to overwrite it.`, "bad");
     } else {
       this.say((answer.error && answer.error.message) || "The order is not valid.", "bad");
     }
     this.changed();
+  }
+
+  async pushAgain() {
+    const { status, answer } = await call("POST", `/playground/orders/${this.selected}/notify`);
+    if (status === 202) this.say("The devices are pushed again. They find the version that they have.", "good");
+    else this.say((answer.error && answer.error.message) || "The devices cannot be pushed now.", "bad");
   }
 
   async removeOrder() {
