@@ -1,13 +1,11 @@
 """Measures the checkout role under load; started by compose/bench."""
 
-import argparse
 import json
-import signal
 import subprocess
-import sys
 
 from report import Report
 from stack import Failure, Stack
+from subject import run
 
 # Merchant sessions a second, payments a second, and the seconds of a shop that is slow.
 SESSION_RATE, PAYMENT_RATE, SLOW_SECONDS = 200, 100, 24
@@ -57,20 +55,5 @@ class CheckoutBench:
         return 1 if failed else 0
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--dir", required=True)
-    parser.add_argument("--root", required=True)
-    parser.add_argument("--bin", required=True)
-    parser.add_argument("--orders", type=int, default=2000)
-    parser.add_argument("--seconds", type=int, default=20)
-    # As an error, so that what was started is stopped on the way out.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    try:
-        return CheckoutBench(parser.parse_args()).run()
-    except (Failure, OSError) as failure:
-        print(f"bench: {failure}", file=sys.stderr)
-        return 1
-
-
-sys.exit(main())
+if __name__ == "__main__":
+    run(CheckoutBench, bin=str, orders=2000, seconds=20)

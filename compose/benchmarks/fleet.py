@@ -1,18 +1,15 @@
 """Measures one, two and four packagers on one topic; started by compose/bench."""
 
-import argparse
 import os
-import signal
-import sys
 import threading
 import time
 
-import confluent_kafka
 
 import plot
 from orders import Documents, add_assets
 from report import Report
 from stack import Failure, Stack, cpu_seconds
+from subject import run
 from workers import Crew
 
 FLEETS = (1, 2, 4)
@@ -200,19 +197,5 @@ class FleetBench:
         self.report.note(f"plot: {os.path.abspath(self.arguments.svg)}")
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--dir", required=True)
-    parser.add_argument("--root", required=True)
-    parser.add_argument("--orders", type=int, default=20000)
-    parser.add_argument("--svg", default="waybill-fleet.svg")
-    # As an error, so that what was started is stopped on the way out.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    try:
-        return FleetBench(parser.parse_args()).run()
-    except (Failure, OSError, confluent_kafka.KafkaException) as failure:
-        print(f"bench: {failure}", file=sys.stderr)
-        return 1
-
-
-sys.exit(main())
+if __name__ == "__main__":
+    run(FleetBench, orders=20000, svg="waybill-fleet.svg")

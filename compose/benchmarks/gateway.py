@@ -1,10 +1,7 @@
 """Measures the gateway beside its peers; started by compose/bench."""
 
-import argparse
 import os
-import signal
 import statistics
-import sys
 import time
 
 import idle
@@ -14,6 +11,7 @@ from load import Load
 from peers import Peers
 from report import Report
 from stack import Failure, Publisher, Stack, example, picture
+from subject import run
 
 ORDERS = 2000
 TOKEN = "waybill-bench-waybill-bench-0000"
@@ -176,20 +174,5 @@ class GatewayBench:
         self.report.figure("gateway.rss_mb", started / 1024, 64, "at most")
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--dir", required=True)
-    parser.add_argument("--root", required=True)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--connections", type=int, default=64)
-    parser.add_argument("--seconds", type=int, default=4)
-    # As an error, so that what was started is stopped on the way out.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    try:
-        return GatewayBench(parser.parse_args()).run()
-    except (Failure, OSError) as failure:
-        print(f"bench: {failure}", file=sys.stderr)
-        return 1
-
-
-sys.exit(main())
+if __name__ == "__main__":
+    run(GatewayBench, rounds=5, connections=64, seconds=4)

@@ -1,9 +1,7 @@
 """Measures what a well-behaved client notices of hostile ones; started by compose/bench."""
 
-import argparse
 import json
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -13,6 +11,7 @@ import urllib.request
 from client import Connection
 from report import Report
 from stack import Failure, Publisher, Stack, cpu_seconds, example, resident_kb
+from subject import run
 
 ORDERS = 200
 TOKEN = "waybill-bench-waybill-bench-0000"
@@ -153,18 +152,5 @@ class HostileBench:
         report.show()
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--dir", required=True)
-    parser.add_argument("--root", required=True)
-    parser.add_argument("--minutes", type=float, default=10)
-    # As an error, so that what was started is stopped on the way out.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    try:
-        return HostileBench(parser.parse_args()).run()
-    except (Failure, OSError) as failure:
-        print(f"bench: {failure}", file=sys.stderr)
-        return 1
-
-
-sys.exit(main())
+if __name__ == "__main__":
+    run(HostileBench, minutes=10.0)

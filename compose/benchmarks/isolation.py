@@ -1,20 +1,17 @@
 """Measures what a brand whose changes wait costs the others; started by compose/bench."""
 
-import argparse
 import os
-import signal
 import statistics
 import subprocess
-import sys
 import time
 
-import confluent_kafka
 
 import latency
 import memory
 from orders import Documents, add_assets
 from report import Report
 from stack import Failure, Publisher, Stack
+from subject import run
 from workers import Crew
 
 RATE = 100
@@ -167,19 +164,5 @@ class IsolationBench:
                 raise Failure(f"order {order} of the brand that waited is not at {last!r}")
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    for name in ("--dir", "--root", "--bin"):
-        parser.add_argument(name, required=True)
-    parser.add_argument("--seconds", type=int, default=15)
-    parser.add_argument("--waiting", type=int, default=1_000_000)
-    # As an error, so that what was started is stopped on the way out.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    try:
-        return IsolationBench(parser.parse_args()).run()
-    except (Failure, OSError, subprocess.CalledProcessError, confluent_kafka.KafkaException) as failure:
-        print(f"bench: {failure}", file=sys.stderr)
-        return 1
-
-
-sys.exit(main())
+if __name__ == "__main__":
+    run(IsolationBench, bin=str, seconds=15, waiting=1_000_000)

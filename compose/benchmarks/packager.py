@@ -1,15 +1,11 @@
 """Measures the packager beside the bare signature and its peers; started by compose/bench."""
 
-import argparse
 import json
 import os
-import signal
 import statistics
 import subprocess
-import sys
 import time
 
-import confluent_kafka
 
 import latency
 import memory
@@ -18,6 +14,7 @@ import signing
 from orders import Documents, add_assets
 from report import Report
 from stack import Failure, Redis, Stack, cpu_seconds, machine_seconds
+from subject import run
 from workers import TOPIC, Crew
 
 # Packages that the openssl program signs in a round, and what the Python packager is given of the round's changes.
@@ -228,23 +225,5 @@ class PackagerBench:
             self.report.note(text)
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--dir", required=True)
-    parser.add_argument("--root", required=True)
-    parser.add_argument("--bin", required=True)
-    parser.add_argument("--python", required=True, help="one that has the packages of packager/requirements.txt")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--orders", type=int, default=4000)
-    parser.add_argument("--seconds", type=int, default=10)
-    parser.add_argument("--profile", action="store_true")
-    # As an error, so that what was started is stopped on the way out.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    try:
-        return PackagerBench(parser.parse_args()).run()
-    except (Failure, OSError, confluent_kafka.KafkaException) as failure:
-        print(f"bench: {failure}", file=sys.stderr)
-        return 1
-
-
-sys.exit(main())
+if __name__ == "__main__":
+    run(PackagerBench, bin=str, python=str, rounds=5, orders=4000, seconds=10, profile=False)

@@ -1,20 +1,17 @@
 """Measures the pusher beside HTTP/2's own limit and its peers; started by compose/bench."""
 
-import argparse
 import json
 import os
-import signal
 import statistics
 import subprocess
-import sys
 import time
 
-import confluent_kafka
 
 import pushing
 from nghttpd import AUTHORIZATION, TOPIC, Nghttpd
 from report import Report
 from stack import Failure, Stack, resident_kb
+from subject import run
 
 STREAMS, MANY_STREAMS = 100, 1000
 # As many devices as notifications are in hand at once, so that hardly one is told for two records; each record tells 4.
@@ -163,22 +160,5 @@ class PusherBench:
         self.report.note(measured.text)
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--dir", required=True)
-    parser.add_argument("--root", required=True)
-    parser.add_argument("--bin", required=True)
-    parser.add_argument("--python", required=True, help="one that has the packages of pusher/requirements.txt")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--notifications", type=int, default=200_000)
-    parser.add_argument("--seconds", type=int, default=10)
-    # As an error, so that what was started is stopped on the way out.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    try:
-        return PusherBench(parser.parse_args()).run()
-    except (Failure, OSError, subprocess.SubprocessError, confluent_kafka.KafkaException) as failure:
-        print(f"bench: {failure}", file=sys.stderr)
-        return 1
-
-
-sys.exit(main())
+if __name__ == "__main__":
+    run(PusherBench, bin=str, python=str, rounds=5, notifications=200_000, seconds=10)

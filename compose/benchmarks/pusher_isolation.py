@@ -1,12 +1,9 @@
 """Measures what a brand that cannot be told costs the others at the pusher; started by compose/bench."""
 
-import argparse
 import json
 import os
-import signal
 import statistics
 import subprocess
-import sys
 import time
 import urllib.request
 
@@ -14,6 +11,7 @@ import confluent_kafka
 
 from report import Report
 from stack import Failure, Stack, edit_command
+from subject import run
 
 RATE = 100
 TYPE = "order.com.example.troubled"
@@ -172,21 +170,5 @@ class PusherIsolationBench:
             return answer.read()
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    for name in ("--dir", "--root", "--bin"):
-        parser.add_argument(name, required=True)
-    parser.add_argument("--seconds", type=int, default=15)
-    parser.add_argument("--waiting", type=int, default=200_000)
-    parser.add_argument("--minutes", type=float, default=10)
-    # As an error, so that what was started is stopped on the way out.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    try:
-        return PusherIsolationBench(parser.parse_args()).run()
-    except (Failure, OSError, subprocess.CalledProcessError, confluent_kafka.KafkaException) as failure:
-        print(f"bench: {failure}", file=sys.stderr)
-        return 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    run(PusherIsolationBench, bin=str, seconds=15, waiting=200_000, minutes=10.0)

@@ -1,11 +1,8 @@
 """Measures how soon Redis is filled again after it was emptied; started by compose/bench."""
 
-import argparse
 import json
 import os
-import signal
 import statistics
-import sys
 import time
 
 import confluent_kafka
@@ -13,6 +10,7 @@ import confluent_kafka
 from orders import Documents, add_assets
 from report import Report
 from stack import Failure, Stack, cpu_seconds, machine_seconds
+from subject import run
 from workers import Crew
 
 FLEETS = (1, 2)
@@ -161,19 +159,5 @@ class RestoreBench:
                 self.report.note(f"{count} packager(s), {what}: {loss.seconds:.2f} s; processors: {shares}")
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--dir", required=True)
-    parser.add_argument("--root", required=True)
-    parser.add_argument("--orders", type=int, default=20000)
-    parser.add_argument("--registrations", type=int, default=50000)
-    # As an error, so that what was started is stopped on the way out.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    try:
-        return RestoreBench(parser.parse_args()).run()
-    except (Failure, OSError, confluent_kafka.KafkaException) as failure:
-        print(f"bench: {failure}", file=sys.stderr)
-        return 1
-
-
-sys.exit(main())
+if __name__ == "__main__":
+    run(RestoreBench, orders=20000, registrations=50000)
