@@ -25,10 +25,12 @@ public struct ServiceEnvironment: Sendable {
 
     /// The environment of a command that runs once: its metrics and its readiness are shown nowhere.
     ///
+    /// The log goes to standard error, since standard output is for what was asked.
+    ///
     /// - Parameter name: of the program, for its log.
     public init(command name: String, _ common: CommonSettings) {
         let logger = Logger(label: name) { label in
-            LineLogHandler(label: label, format: common.logFormat, level: common.logLevel)
+            LineLogHandler(label: label, format: common.logFormat, level: common.logLevel, toStandardError: true)
         }
         self.init(
             common: common, group: .singleton, metrics: MetricsRegistry(), readiness: Readiness(conditions: []),

@@ -192,10 +192,10 @@ import Testing
         #expect(matches { $0.type = "order.com.example" } && !matches { $0.type = "order.com" })
         #expect(matches { $0.since = 1500 } && !matches { $0.since = 1501 })
         #expect(matches { $0.until = 1501 } && !matches { $0.until = 1500 })
-        #expect(LetterFilter.moment("2h", nowMilliseconds: 10_000_000) == 2_800_000)
-        #expect(LetterFilter.moment("1970-01-01T00:00:05Z", nowMilliseconds: 0) == 5000)
+        #expect(RFC3339.moment("2h", nowMilliseconds: 10_000_000) == 2_800_000)
+        #expect(RFC3339.moment("1970-01-01T00:00:05Z", nowMilliseconds: 0) == 5000)
         for text in ["", "h", "2w", "-1h", "99999999999999999999d", "1000001d", "yesterday"] {
-            #expect(LetterFilter.moment(text, nowMilliseconds: 0) == nil)
+            #expect(RFC3339.moment(text, nowMilliseconds: 0) == nil)
         }
     }
 

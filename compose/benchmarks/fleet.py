@@ -4,7 +4,6 @@ import os
 import threading
 import time
 
-
 import plot
 from orders import Documents, add_assets
 from report import Report

@@ -5,7 +5,6 @@ import statistics
 import subprocess
 import time
 
-
 import latency
 import memory
 from orders import Documents, add_assets

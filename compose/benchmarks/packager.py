@@ -6,7 +6,6 @@ import statistics
 import subprocess
 import time
 
-
 import latency
 import memory
 import sampling

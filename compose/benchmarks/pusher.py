@@ -6,7 +6,6 @@ import statistics
 import subprocess
 import time
 
-
 import pushing
 from nghttpd import AUTHORIZATION, TOPIC, Nghttpd
 from report import Report

@@ -26,13 +26,7 @@ struct DeadLettersCommand: AsyncParsableCommand {
         /// - Throws: `SettingsError` or `KafkaError` naming what is wrong.
         init(_ values: [String: String] = ProcessInfo.processInfo.environment) throws {
             let common = try CommonSettings(Settings(environment: values))
-            let logger = Logger(label: "waybill-packager") { label in
-                LineLogHandler(
-                    label: label, format: common.logFormat, level: common.logLevel, toStandardError: true)
-            }
-            self.environment = ServiceEnvironment(
-                common: common, group: .singleton, metrics: MetricsRegistry(), readiness: Readiness(conditions: []),
-                logger: logger)
+            self.environment = ServiceEnvironment(command: "waybill-packager", common)
             self.reader = try KafkaReader(self.environment.kafka)
             self.letters = LetterTopic(reader: self.reader, topic: common.topics.deadLetters)
         }
@@ -85,7 +79,7 @@ struct LetterChoice: ParsableArguments {
 
     private static func moment(_ name: String, _ text: String?, _ now: Int64) throws -> Int64? {
         guard let text else { return nil }
-        guard let moment = LetterFilter.moment(text, nowMilliseconds: now) else {
+        guard let moment = RFC3339.moment(text, nowMilliseconds: now) else {
             throw ValidationError("\(name) \(text): must be as 2025-03-05T16:02:11Z, or 90s, 30m, 6h, 2d")
         }
         return moment

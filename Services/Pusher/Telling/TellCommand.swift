@@ -48,7 +48,7 @@ struct TellCommand: AsyncParsableCommand {
 
     private func moment(now: Int64) throws -> Int64? {
         guard let since else { return nil }
-        guard let moment = PushLetterSurvey.moment(since, nowMilliseconds: now) else {
+        guard let moment = RFC3339.moment(since, nowMilliseconds: now) else {
             throw ValidationError("--since \(since): must be as 2025-03-05T16:02:11Z, or 90s, 30m, 6h, 2d")
         }
         return moment

@@ -38,9 +38,12 @@ public struct OrderState: Hashable, Sendable {
     /// topic may still have its records, and restoring goes by the highest version. 2^20 versions fit into a second,
     /// and 2^53 is reached in the year 2242.
     public static func firstVersion(nowEpochSeconds: Int64) -> Int64 {
-        let seconds = min(max(nowEpochSeconds, 0), Self.versionRange.upperBound >> 20 - 1)
-        return seconds << 20 + 1
+        let seconds = min(max(nowEpochSeconds, 0), Self.versionRange.upperBound >> Self.ordinalBits - 1)
+        return seconds << Self.ordinalBits + 1
     }
+
+    /// The low bits of a version, which count an order's versions from 1; the others are its first one's second.
+    public static let ordinalBits = 20
 
     /// The complete order.json, with what Waybill owns and what the brand gives.
     ///

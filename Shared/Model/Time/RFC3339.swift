@@ -141,3 +141,17 @@ public enum RFC3339 {
         return (year, month, dayOfYear - (153 * shifted + 2) / 5 + 1)
     }
 }
+
+extension RFC3339 {
+    /// A point in time as a person types it: RFC 3339, or the time since then as 90s, 30m, 6h or 2d.
+    ///
+    /// - Returns: milliseconds since 1970; nil for anything else.
+    public static func moment(_ text: String, nowMilliseconds: Int64) -> Int64? {
+        if let seconds = RFC3339.parse(text) { return seconds * 1000 }
+        let units: [Character: Int64] = ["s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000]
+        guard let last = text.last, let unit = units[last], let count = Int64(text.dropLast()),
+            (0...1_000_000).contains(count)
+        else { return nil }
+        return nowMilliseconds - count * unit
+    }
+}
