@@ -87,18 +87,18 @@ extension OrderStore {
         RedisEncodedArguments(
             [
                 OrderField.token, .version, .modified, .document, .sources, .recent, .etag, .assets, .revision, .signer,
-                .content, .unannounced, .contributions,
+                .content, .unannounced, .contributions, .told,
             ].map { .string($0.rawValue) }))
 
     private static func sight(_ key: OrderKey, _ reply: RedisValue) -> Sight {
         if case .error(let message) = reply {
             return .read(.failure(StoreError("reading order \(key)", reply: message)))
         }
-        guard let values = reply.array, values.count == 13 || values.count == 14 else {
-            return .read(.failure(StoreError(.corrupt, "reading order \(key): thirteen fields were expected")))
+        guard let values = reply.array, values.count == 14 || values.count == 15 else {
+            return .read(.failure(StoreError(.corrupt, "reading order \(key): fourteen fields were expected")))
         }
         if case .integer(let size) = values[3] { return .large(bytes: Int(clamping: size)) }
-        if values.count == 14, values[13].integer == 1 { return .early }
+        if values.count == 15, values[14].integer == 1 { return .early }
         return .read(Self.stored(key, values))
     }
 
@@ -117,7 +117,7 @@ extension OrderStore {
                 StoredOrder(
                     state: state, revision: revision, entityTag: values[6].text ?? "", assets: assets,
                     signer: values[9].text ?? "", content: values[10].text ?? "", unannounced: values[11].text ?? "",
-                    documentBytes: document.count + (values[12].bytes?.count ?? 0)))
+                    told: values[13].text ?? "", documentBytes: document.count + (values[12].bytes?.count ?? 0)))
         } catch {
             return .failure(StoreError(.corrupt, "reading order \(key): \(error)"))
         }

@@ -28,4 +28,26 @@ extension OrderStore {
         for case .error(let message) in replies { throw StoreError(what, reply: message) }
         return replies.map(\.bytes)
     }
+
+    /// Notes that the records of versions were acknowledged, each if it still stands.
+    ///
+    /// - Parameter told: the version that was published; nil notes nothing.
+    /// - Returns: as `versions(of:)`, the versions that stand.
+    /// - Throws: as `versions(of:)`.
+    public func noteTold(_ orders: [(key: OrderKey, told: Int64?)]) async throws(StoreError) -> [Int64?] {
+        let what = "noting versions that were told"
+        let replies: [RedisValue]
+        do {
+            replies = try await self.redis.evaluate(
+                orders.map {
+                    RedisInvocation(
+                        StoreScripts.told, keys: [StoreKeys.order($0.key)],
+                        arguments: [$0.told.map { .integer($0) } ?? ""])
+                })
+        } catch {
+            throw StoreError(what, error)
+        }
+        for case .error(let message) in replies { throw StoreError(what, reply: message) }
+        return replies.map(\.integer)
+    }
 }

@@ -44,8 +44,13 @@ public struct OrderStore: Sendable {
         public var content = ""
         /// The version whose announcement is not known to be done, empty if there is none.
         public var unannounced = ""
+        /// The version whose record was acknowledged last, empty if that is not known.
+        public var told = ""
         /// Bytes of its document in Redis.
         public var documentBytes = 0
+
+        /// True if the version that stands is known to be published, and so is all that devices are to be told of it.
+        public var isTold: Bool { self.told == String(self.state.version) }
     }
 
     /// Reads some orders.
@@ -85,6 +90,8 @@ public struct OrderStore: Sendable {
             case signature(StoredPackage)
             /// The same version; only the applied positions advanced.
             case positions
+            /// The same as `positions`; the version does not count as told until it is published again.
+            case positionsToTell
             /// The order is removed; only the data that idempotence needs stays, for a week.
             case removal
         }
@@ -176,14 +183,17 @@ public struct OrderStore: Sendable {
         write.assets.isEmpty ? 0 : begun.epochMilliseconds + self.timing.write.wholeMilliseconds
     }
 
-    /// Removes the marks of announced versions, each unless another one was set meanwhile.
+    /// Removes the marks of announced versions, each unless another one was set meanwhile, and notes which versions
+    /// are told, each if it still stands.
     ///
-    /// - Parameter marks: as read from `StoredOrder.unannounced`.
-    public func settle(_ marks: [(key: OrderKey, mark: String)]) async throws(StoreError) {
-        guard !marks.isEmpty else { return }
-        let invocations = marks.map {
+    /// - Parameter orders: each with its mark as read from `StoredOrder.unannounced`, empty if there is none, and with
+    ///   the version that was published; nil if something before it may still have to be told of.
+    public func settle(_ orders: [(key: OrderKey, mark: String, told: Int64?)]) async throws(StoreError) {
+        guard !orders.isEmpty else { return }
+        let invocations = orders.map {
             RedisInvocation(
-                StoreScripts.settle, keys: [StoreKeys.order($0.key)], arguments: [.string($0.mark)])
+                StoreScripts.settle, keys: [StoreKeys.order($0.key)],
+                arguments: [.string($0.mark), $0.told.map { .integer($0) } ?? ""])
         }
         do {
             for case .error(let message) in try await self.redis.evaluate(invocations) {
@@ -277,7 +287,7 @@ extension OrderStore.Write {
     public var assets: [String] {
         switch self.content {
         case .version(let package), .unannouncedVersion(let package), .signature(let package): package.assets
-        case .positions, .removal: []
+        case .positions, .positionsToTell, .removal: []
         }
     }
 
@@ -285,8 +295,8 @@ extension OrderStore.Write {
     var mode: String {
         switch self.content {
         case .version, .unannouncedVersion: "version"
-        // Both leave the rest of the hash, and the stamp, unchanged.
-        case .positions, .signature: "positions"
+        // They leave the rest of the hash, and the stamp, unchanged.
+        case .positions, .positionsToTell, .signature: "positions"
         case .removal: "removal"
         }
     }
@@ -310,6 +320,7 @@ extension OrderStore.Write {
         }
         switch self.content {
         case .positions: return applied
+        case .positionsToTell: return applied + [(.told, "")]
         case .signature(let package): return fields(package)
         case .removal: return applied + version + [(.removed, "1")]
         case .version(let package): return applied + version + fields(package) + parts

@@ -94,7 +94,7 @@ struct DeviceTag: Hashable, Sendable {
 enum OrderField: String {
     /// The authentication token that fetches the order.
     case token
-    /// Counts the states that were packaged, from 1.
+    /// Counts the states that were packaged, from `OrderState.firstVersion`.
     case version
     /// Modification second, UNIX epoch: `updatedAt` and `Last-Modified`.
     case modified
@@ -125,6 +125,8 @@ enum OrderField: String {
     /// A version that was written by a process other than the owner of the order's partition, and whose record on
     /// `waybill.orders` is not acknowledged yet.
     case unannounced
+    /// The version whose record on `waybill.orders` was acknowledged last; empty while it has to be published again.
+    case told
     /// `1` if the order was removed and only the data that idempotence needs is left.
     case removed
 }

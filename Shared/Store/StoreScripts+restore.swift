@@ -151,7 +151,8 @@ extension StoreScripts {
             local now = time[1] * 1000000 + time[2]
             local fields = {
               'revision', string.format('%.0f', math.max(now, revision + 1)),
-              'stamp', string.format('%.0f', math.max(now, (modified + 1) * 1000000, last + 1))
+              'stamp', string.format('%.0f', math.max(now, (modified + 1) * 1000000, last + 1)),
+              'told', ARGV[1]
             }
             return put(fields, 6, unannounced, isTrace, ARGV[3] == 'removal' and ARGV[4])
             """)

@@ -96,16 +96,30 @@ enum StoreScripts {
         local values = redis.call('HMGET', KEYS[1], unpack(ARGV, 2))
         local size = values[4] and #values[4] + #(values[13] or '')
         if size and size > tonumber(ARGV[1]) then values[4], values[13] = size, false end
-        if not values[2] then values[14] = redis.call('EXISTS', KEYS[2]) end
+        if not values[2] then values[15] = redis.call('EXISTS', KEYS[2]) end
         return values
         """)
 
-    /// Removes the mark of an order whose version is announced, unless another one was set meanwhile.
+    /// Removes the mark of an order whose version is announced, unless another one was set meanwhile, and notes that
+    /// the record of a version is acknowledged, if that version stands. A Redis that is full may do without the note.
     ///
-    /// KEYS: the order. ARGV: the mark. Returns 1 if it was removed, else 0.
+    /// KEYS: the order. ARGV: the mark or nothing, the version or nothing.
     static let settle = RedisScript(
         """
-        if redis.call('HGET', KEYS[1], 'unannounced') ~= ARGV[1] then return 0 end
-        return redis.call('HDEL', KEYS[1], 'unannounced')
+        local standing = redis.call('HMGET', KEYS[1], 'unannounced', 'version')
+        if standing[1] and standing[1] == ARGV[1] then redis.call('HDEL', KEYS[1], 'unannounced') end
+        if standing[2] and standing[2] == ARGV[2] then redis.pcall('HSET', KEYS[1], 'told', ARGV[2]) end
+        return 1
+        """)
+
+    /// Notes that the record of a version is acknowledged, if that version stands. A Redis that is full may do without.
+    ///
+    /// KEYS: the order. ARGV: the version or nothing.
+    /// Returns the version that stands.
+    static let told = RedisScript(
+        """
+        local version = redis.call('HGET', KEYS[1], 'version')
+        if version and version == ARGV[1] then redis.pcall('HSET', KEYS[1], 'told', version) end
+        return version
         """)
 }

@@ -9,6 +9,8 @@ struct ChangeLog {
     /// Noon of 2026-01-01, UTC.
     static let noon: Int64 = 1_767_268_800
 
+    var cluster = ""
+    var topic = Self.topic
     var partition: Int32 = 0
     var offset: Int64 = 0
     var timestamp: Int64 = Self.noon * 1000
@@ -41,8 +43,8 @@ struct ChangeLog {
     mutating func record(key: String?, value: [UInt8]?, headers: [KafkaHeader] = []) -> KafkaRecord {
         defer { self.offset += 1 }
         return KafkaRecord(
-            topic: Self.topic, partition: self.partition, offset: self.offset, timestampMilliseconds: self.timestamp,
-            key: key.map { Array($0.utf8) }, value: value, headers: headers)
+            cluster: self.cluster, topic: self.topic, partition: self.partition, offset: self.offset,
+            timestampMilliseconds: self.timestamp, key: key.map { Array($0.utf8) }, value: value, headers: headers)
     }
 
     /// A CloudEvent in structured mode.

@@ -78,6 +78,12 @@ struct PackagerScene: Sendable {
         return try #require(results.first).get()
     }
 
+    /// Leaves an order as a worker does that dies before it knows whether its record was acknowledged.
+    func forgetTold(_ order: String) async throws {
+        let key = "waybill:order:{\(try ChangeLog.key(order))}"
+        _ = try await self.redis.send(RedisCommand("HDEL", .string(key), "told"))
+    }
+
     /// The number of records in a topic.
     func count(_ topic: String) async throws -> Int64 {
         try await self.admin.endOffsets(topic).values.reduce(0, +)

@@ -115,6 +115,7 @@ import Testing
             let change = log.change("order.replaced", "o", ChangeLog.document())
             let processor = try scene.processor()
             try await processor.process([change])
+            try await scene.forgetTold("o")
             try await processor.process([change])
             let seals = try await scene.read(scene.topics.orders, 2).map {
                 try OrderRecord.decode(try #require($0.value)).seal

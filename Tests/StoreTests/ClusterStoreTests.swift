@@ -82,8 +82,12 @@ import Testing
         let unannounced = OrderStore.Write(
             state: try state("o1", version: 2), expectedRevision: 1, content: .unannouncedVersion(somePackage))
         #expect(try await bench.write(unannounced) == .written)
-        try await bench.store.settle([(try key("o1"), "2")])
-        #expect(try await bench.store.orders([key("o1")])[0].get()?.unannounced == "")
+        try await bench.store.settle([(try key("o1"), "2", 2)])
+        let settled = try #require(try await bench.store.orders([key("o1")])[0].get())
+        #expect(settled.unannounced == "" && settled.isTold)
+        #expect(try await bench.store.noteTold([(key("o2"), 7), (key("o3"), 1), (key("o4"), nil)]) == [1, 1, 1])
+        let told = try await bench.store.orders([key("o2"), key("o3"), key("o4")]).map { try $0.get()?.isTold }
+        #expect(told == [false, true, false])
         #expect(try await bench.write(removal("o2", 2)) == .written)
         #expect(try await bench.reader.standing(of: key("o2"), on: bench.loop).get().isRemoved)
         #expect(try await bench.reader.spans(of: key("o1"), on: bench.loop).get()?.head.readableBytes == 256)

@@ -73,6 +73,7 @@ struct ChangeBatch {
 extension ChangePosition {
     init(_ record: KafkaRecord) {
         self.init(
-            partition: record.partition, offset: record.offset, timestampMilliseconds: record.timestampMilliseconds)
+            partition: record.partition, offset: record.offset, timestampMilliseconds: record.timestampMilliseconds,
+            origin: ChangeOrigin(cluster: record.cluster, topic: record.topic))
     }
 }

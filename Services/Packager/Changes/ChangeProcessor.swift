@@ -306,7 +306,8 @@ struct ChangeProcessor: Sendable {
     private func settle(_ told: [Passage], _ verdicts: inout Verdicts) async {
         guard !told.isEmpty else { return }
         do {
-            let standing = try await self.store.versions(of: told.map(\.work.key))
+            let standing = try await self.store.noteTold(
+                told.map { ($0.work.key, $0.work.settles ? $0.work.state?.version : nil) })
             let overtaken = zip(told, standing).filter { $0.work.state?.version != $1 }.map(\.0.work.key)
             guard !overtaken.isEmpty else { return }
             self.metrics.overtaken.increment(by: overtaken.count)

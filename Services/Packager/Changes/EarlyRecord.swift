@@ -13,6 +13,7 @@ struct EarlyRecord: Sendable {
     /// nil if it is too large.
     var kept: EarlyChanges.Kept? {
         let json: JSON = [
+            "cluster": .string(self.record.cluster),
             "headers": .array(
                 self.record.headers.map { [.string($0.name), $0.value.map { .string(Self.text($0)) } ?? .null] }),
             "timestamp": .integer(self.record.timestampMilliseconds),
@@ -37,8 +38,9 @@ struct EarlyRecord: Sendable {
             headers.append(KafkaHeader(name: name, value: Self.bytes(pair[1])))
         }
         self.record = KafkaRecord(
-            topic: String(parts[0]), partition: partition, offset: offset, timestampMilliseconds: timestamp,
-            key: Array(key.description.utf8), value: Self.bytes(json["value"] ?? .null), headers: headers)
+            cluster: json["cluster"]?.string ?? "", topic: String(parts[0]), partition: partition, offset: offset,
+            timestampMilliseconds: timestamp, key: Array(key.description.utf8),
+            value: Self.bytes(json["value"] ?? .null), headers: headers)
     }
 
     private static func text(_ bytes: [UInt8]) -> String { Data(bytes).base64EncodedString() }

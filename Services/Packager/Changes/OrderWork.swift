@@ -307,7 +307,9 @@ extension OrderWork {
         case .advanced:
             // An order that has never been written cannot move on without its first version.
             guard self.stored != nil else { return nil }
-            return OrderStore.Write(state: state, expectedRevision: self.expectedRevision, content: .positions)
+            return OrderStore.Write(
+                state: state, expectedRevision: self.expectedRevision,
+                content: self.isAnnounced ? .positionsToTell : .positions)
         case .removed:
             return OrderStore.Write(state: state, expectedRevision: self.expectedRevision, content: .removal)
         case .changed:
@@ -318,12 +320,23 @@ extension OrderWork {
         }
     }
 
-    /// True if the version is to be published: it is new, its publication may have been lost, or a change announces it
-    /// once more.
+    /// True if the version is to be published: it is new, its publication may have been lost, or a change
+    /// announces it once more.
+    ///
+    /// A change that was seen before and whose version is known to be published says nothing new, however many come
+    /// again: a group whose offsets were reset makes nobody publish all orders. A tombstone reaches no device, and the
+    /// registrations of its order may still have to be ended.
     var isTold: Bool {
-        self.state != nil
-            && (self.effect == .changed || self.effect == .removed || self.wasRedelivered || self.isAnnounced)
+        guard let state = self.state else { return false }
+        if self.effect == .changed || self.effect == .removed || self.isAnnounced { return true }
+        return self.wasRedelivered && (state.isRemoved || !(self.stored?.isTold ?? false))
     }
+
+    /// True if nothing that devices are to be told of is left once the version is published.
+    ///
+    /// A silent version says nothing of the one before it: if the record of that one is not known to be published, the
+    /// change that comes again for its sake still has to be.
+    var settles: Bool { !self.isSilent || (self.stored?.isTold ?? true) }
 
     /// True if the version to publish is already in Redis and was not packaged here, so that only Redis has its seal.
     var stands: Bool { self.isTold && self.package == nil && self.state?.isRemoved == false }

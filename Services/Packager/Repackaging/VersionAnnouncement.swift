@@ -29,12 +29,15 @@ struct VersionAnnouncement: Sendable {
             // A version that came meanwhile may be one to be told of.
             try await self.publish(open, silent: round == 0 ? silent : [])
             var moved: [OrderStore.StoredOrder] = []
-            var settled: [(key: OrderKey, mark: String)] = []
+            var settled: [(key: OrderKey, mark: String, told: Int64?)] = []
             for (published, standing) in zip(open, try await self.read(open.map(\.state.key))) {
-                if standing.state.version != published.state.version {
+                let (key, version) = (standing.state.key, standing.state.version)
+                if version != published.state.version {
                     moved.append(standing)
-                } else if !standing.unannounced.isEmpty {
-                    settled.append((standing.state.key, standing.unannounced))
+                } else {
+                    // A silent record tells nobody of what may have been lost before it.
+                    let isTold = round > 0 || !silent.contains(key)
+                    settled.append((key, standing.unannounced, isTold ? version : nil))
                 }
             }
             try await self.store.settle(settled)

@@ -1,5 +1,6 @@
 import CRDKafka
 import Dispatch
+import Glibc
 import Synchronization
 
 /// The sole owner of one `rd_kafka_t *` and of the object that its callbacks write to.
@@ -17,6 +18,8 @@ final class KafkaHandle: @unchecked Sendable {  // tidy: the pointer is constant
     /// +1, released only after `rd_kafka_destroy` returned, when no callback can run.
     private let callbacks: Unmanaged<KafkaCallbacks>
     private let gate = Mutex(Gate())
+    /// The identifier that was told last, so that not every question makes its own string.
+    private let known = Mutex("")
     private let empty = DispatchSemaphore(value: 0)
 
     /// - Throws: `.configuration` naming the property that librdkafka refuses.
@@ -62,6 +65,19 @@ final class KafkaHandle: @unchecked Sendable {  // tidy: the pointer is constant
             if isLast { self.empty.signal() }
         }
         return try unsafe body(self.raw)
+    }
+
+    /// The identifier of the cluster, from what brokers told last; empty if they told none. Does not wait.
+    ///
+    /// Source: rdkafka.h, rd_kafka_clusterid
+    func cluster(_ raw: OpaquePointer) -> String {
+        guard let text = unsafe rd_kafka_clusterid(raw, 0) else { return "" }
+        defer { unsafe rd_kafka_mem_free(raw, text) }
+        return self.known.withLock { known in
+            let isSame = unsafe known.withCString { unsafe strcmp($0, text) == 0 }
+            if !isSame { known = unsafe String(cString: text) }
+            return known
+        }
     }
 
     /// Waits for the calls in progress, then destroys. Blocks: only on a thread of the wrapper. Once.

@@ -138,11 +138,13 @@ final class ConsumerThread: Sendable {
     /// Waits for a first record, then takes all that librdkafka has, up to the limits of the buffer.
     private func poll(_ milliseconds: Int32) {
         var wait = milliseconds
+        var cluster: String?
         try? unsafe self.handle.use { raw throws(KafkaError) in
             while let message = unsafe rd_kafka_consumer_poll(raw, wait) {
                 let isFull: Bool
                 if unsafe message.pointee.err == RD_KAFKA_RESP_ERR_NO_ERROR {
-                    let record = unsafe KafkaRecord(message, topics: self.topics)
+                    if cluster == nil { cluster = unsafe self.handle.cluster(raw) }
+                    let record = unsafe KafkaRecord(message, cluster: cluster ?? "", topics: self.topics)
                     isFull = self.state.withLock { $0.take(record) }
                     if self.isRefused.load(ordering: .relaxed) { self.granted(record.topic) }
                 } else {

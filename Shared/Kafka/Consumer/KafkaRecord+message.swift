@@ -5,8 +5,10 @@ extension KafkaRecord {
     /// Copies a record out of librdkafka; the message remains the caller's.
     ///
     /// A tombstone is a null payload without an error. Source: rdkafka.h, rd_kafka_message_t
-    /// - Parameter topics: likely names, so that not every record makes its own string.
-    init(_ message: UnsafeMutablePointer<rd_kafka_message_t>, topics: [String]) {
+    /// - Parameters:
+    ///   - cluster: the identifier of the cluster that it comes from.
+    ///   - topics: likely names, so that not every record makes its own string.
+    init(_ message: UnsafeMutablePointer<rd_kafka_message_t>, cluster: String, topics: [String]) {
         let name = unsafe rd_kafka_topic_name(message.pointee.rkt)
         var topic = topics.first { known in
             unsafe known.withCString { known in unsafe name.map { unsafe strcmp(known, $0) == 0 } ?? false }
@@ -14,7 +16,7 @@ extension KafkaRecord {
         if topic == nil { topic = unsafe name.map { unsafe String(cString: $0) } }
         let timestamp = unsafe rd_kafka_message_timestamp(message, nil)
         unsafe self.init(
-            topic: topic ?? "", partition: message.pointee.partition, offset: message.pointee.offset,
+            cluster: cluster, topic: topic ?? "", partition: message.pointee.partition, offset: message.pointee.offset,
             timestampMilliseconds: timestamp,
             key: Self.bytes(message.pointee.key, message.pointee.key_len),
             value: Self.bytes(message.pointee.payload, message.pointee.len), headers: Self.headers(message))

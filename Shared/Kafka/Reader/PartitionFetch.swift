@@ -73,6 +73,7 @@ final class PartitionFetch: @unchecked Sendable {  // tidy: the pointer is const
         var records: [KafkaRecord] = []
         var size = 0
         var wait = Self.tick
+        var cluster: String?
         try unsafe self.handle.use { raw throws(KafkaError) in
             // Serves the callbacks for errors.
             _ = unsafe rd_kafka_poll(raw, 0)
@@ -87,7 +88,8 @@ final class PartitionFetch: @unchecked Sendable {  // tidy: the pointer is const
                     continue
                 }
                 guard try progress.takes(unsafe message.pointee.offset) else { continue }
-                let record = unsafe KafkaRecord(message, topics: [self.topic])
+                if cluster == nil { cluster = unsafe self.handle.cluster(raw) }
+                let record = unsafe KafkaRecord(message, cluster: cluster ?? "", topics: [self.topic])
                 size += record.size
                 records.append(record)
             }

@@ -1,5 +1,7 @@
 /// One record of a partition.
 public struct KafkaRecord: Hashable, Sendable {
+    /// The identifier of the cluster; empty where the cluster does not tell it.
+    public let cluster: String
     public let topic: String
     public let partition: Int32
     public let offset: Int64
@@ -15,9 +17,10 @@ public struct KafkaRecord: Hashable, Sendable {
     var assignment: UInt64 = 0
 
     public init(
-        topic: String, partition: Int32, offset: Int64, timestampMilliseconds: Int64, key: [UInt8]?,
-        value: [UInt8]?, headers: [KafkaHeader] = []
+        cluster: String = "", topic: String, partition: Int32, offset: Int64, timestampMilliseconds: Int64,
+        key: [UInt8]?, value: [UInt8]?, headers: [KafkaHeader] = []
     ) {
+        self.cluster = cluster
         self.topic = topic
         self.partition = partition
         self.offset = offset

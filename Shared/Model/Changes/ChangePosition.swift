@@ -1,13 +1,56 @@
-/// The position of a change in `waybill.order-changes`.
+/// The position of a change in a topic of changes.
 public struct ChangePosition: Hashable, Sendable {
     public var partition: Int32
     public var offset: Int64
     /// The record's timestamp. Tells a redelivery from a topic that was made anew and counts from 0 again.
     public var timestampMilliseconds: Int64
+    /// The topic and its cluster; offsets of one say nothing about those of another.
+    public var origin: ChangeOrigin
 
-    public init(partition: Int32, offset: Int64, timestampMilliseconds: Int64) {
+    public init(
+        partition: Int32, offset: Int64, timestampMilliseconds: Int64, origin: ChangeOrigin = .unknown
+    ) {
         self.partition = partition
         self.offset = offset
         self.timestampMilliseconds = timestampMilliseconds
+        self.origin = origin
     }
+}
+
+/// Names a topic of changes on one Kafka cluster, in 64 bits: the FNV-1a hash of the cluster's identifier, a slash and
+/// the topic's name.
+public struct ChangeOrigin: Hashable, Sendable {
+    /// Of positions that were noted without an origin.
+    public static let unknown = ChangeOrigin(hash: 0)
+
+    private let hash: UInt64
+
+    private init(hash: UInt64) { self.hash = hash }
+
+    /// - Parameter cluster: empty where the cluster does not tell its identifier.
+    public init(cluster: String, topic: String) {
+        var hash = FNV1a()
+        for byte in cluster.utf8 { hash.take(byte) }
+        hash.take(UInt8(ascii: "/"))
+        for byte in topic.utf8 { hash.take(byte) }
+        self.init(hash: hash.value)
+    }
+
+    /// 16 hexadecimal digits.
+    var text: String {
+        let digits = String(self.hash, radix: 16)
+        return String(repeating: "0", count: 16 - digits.utf8.count) + digits
+    }
+
+    /// - Returns: unknown for what is no text of an origin.
+    init(text: String?) {
+        self.init(hash: text.flatMap { $0.utf8.count == 16 ? UInt64($0, radix: 16) : nil } ?? 0)
+    }
+}
+
+/// The 64-bit hash FNV-1a, byte after byte. Source: FNV-1a with its published offset basis and prime
+struct FNV1a {
+    private(set) var value: UInt64 = 0xCBF2_9CE4_8422_2325
+
+    mutating func take(_ byte: UInt8) { self.value = (self.value ^ UInt64(byte)) &* 0x0000_0100_0000_01B3 }
 }

@@ -13,7 +13,8 @@ public struct AppliedPositions: Hashable, Sendable {
 
     /// Partitions and sources that are remembered, each; the one untouched for longest gives way.
     ///
-    /// An order has one partition unless the topic was made anew with another number of partitions.
+    /// An order has one partition of each topic of changes, and one more for each time that it moved: to another
+    /// cluster, or since the topic has more partitions.
     public static let limit = 16
 
     public init() {}
@@ -21,8 +22,17 @@ public struct AppliedPositions: Hashable, Sendable {
     public var isEmpty: Bool { self.partitions.isEmpty && self.sources.isEmpty }
 
     /// The position of the last change of a partition; nil if none of it was seen.
-    public func position(inPartition partition: Int32) -> ChangePosition? {
-        self.partitions.last { $0.partition == partition }
+    ///
+    /// - Parameter origin: nil takes that of the topic whose change came last.
+    public func position(inPartition partition: Int32, of origin: ChangeOrigin? = nil) -> ChangePosition? {
+        guard let origin else { return self.partitions.last { $0.partition == partition } }
+        return self.index(ofPartition: partition, of: origin).map { self.partitions[$0] }
+    }
+
+    /// A position that was noted without an origin may be of any.
+    private func index(ofPartition partition: Int32, of origin: ChangeOrigin) -> Int? {
+        self.partitions.lastIndex { $0.partition == partition && $0.origin == origin }
+            ?? self.partitions.lastIndex { $0.partition == partition && $0.origin == .unknown }
     }
 
     /// Returns true if a change at this position was seen before.
@@ -30,7 +40,7 @@ public struct AppliedPositions: Hashable, Sendable {
     /// A lower offset with a newer timestamp is a topic that was made anew and counts from 0 again.
     /// Source: Design §4.1, step 2
     public func isRedelivery(_ position: ChangePosition) -> Bool {
-        guard let seen = self.position(inPartition: position.partition) else { return false }
+        guard let seen = self.position(inPartition: position.partition, of: position.origin) else { return false }
         return position.offset <= seen.offset && position.timestampMilliseconds <= seen.timestampMilliseconds
     }
 
@@ -41,7 +51,7 @@ public struct AppliedPositions: Hashable, Sendable {
     public mutating func advance(to position: ChangePosition) {
         guard !self.isRedelivery(position) else { return }
         var next = position
-        if let index = self.partitions.lastIndex(where: { $0.partition == position.partition }) {
+        if let index = self.index(ofPartition: position.partition, of: position.origin) {
             let seen = self.partitions.remove(at: index)
             if position.offset > seen.offset {
                 next.timestampMilliseconds = max(seen.timestampMilliseconds, position.timestampMilliseconds)
@@ -64,12 +74,16 @@ public struct AppliedPositions: Hashable, Sendable {
         if self.sources.count > Self.limit { self.sources.removeFirst() }
     }
 
-    /// `{"partitions": [[partition, offset, milliseconds], …], "sequences": [[source, sequence], …]}`
+    /// `{"partitions": [[partition, offset, milliseconds, origin], …], "sequences": [[source, sequence], …]}`; an
+    /// origin that is unknown is left out.
     public var json: JSON {
         [
             "partitions": .array(
                 self.partitions.map {
-                    [.integer(Int64($0.partition)), .integer($0.offset), .integer($0.timestampMilliseconds)]
+                    let numbers: [JSON] = [
+                        .integer(Int64($0.partition)), .integer($0.offset), .integer($0.timestampMilliseconds),
+                    ]
+                    return .array($0.origin == .unknown ? numbers : numbers + [.string($0.origin.text)])
                 }),
             "sequences": .array(self.sources.map { [.string($0.name), .string($0.sequence)] }),
         ]
@@ -90,7 +104,9 @@ public struct AppliedPositions: Hashable, Sendable {
                     "\(path).partitions[\(index)] must be three integers: partition, offset and milliseconds")
             }
             self.partitions.append(
-                ChangePosition(partition: partition, offset: offset, timestampMilliseconds: timestamp))
+                ChangePosition(
+                    partition: partition, offset: offset, timestampMilliseconds: timestamp,
+                    origin: ChangeOrigin(text: numbers.count > 3 ? numbers[3].string : nil)))
         }
         for (index, entry) in try object.array("sequences").enumerated() {
             guard let texts = entry.array, texts.count >= 2, let name = texts[0].string,

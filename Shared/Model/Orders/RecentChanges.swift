@@ -56,13 +56,11 @@ public struct RecentChanges: Hashable, Sendable {
         }
     }
 
-    /// Source: FNV-1a, 64 bit, with its published offset basis and prime.
     private static func hash(_ source: String, _ id: String) -> UInt64 {
-        var hash: UInt64 = 0xCBF2_9CE4_8422_2325
-        func take(_ byte: UInt8) { hash = (hash ^ UInt64(byte)) &* 0x0000_0100_0000_01B3 }
-        for byte in source.utf8 { take(byte) }
-        take(0)
-        for byte in id.utf8 { take(byte) }
-        return hash
+        var hash = FNV1a()
+        for byte in source.utf8 { hash.take(byte) }
+        hash.take(0)
+        for byte in id.utf8 { hash.take(byte) }
+        return hash.value
     }
 }

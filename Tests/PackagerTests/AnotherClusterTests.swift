@@ -1,0 +1,132 @@
+import Kafka
+import Model
+import Packaging
+import Redis
+import Store
+import TestKit
+import Testing
+
+@testable import Packager
+
+/// Changes that come from another cluster, and ones that all come again.
+@Suite(.timeLimit(.minutes(2))) struct AnotherClusterTests {
+    @Test func changesOfAnotherClusterAreAppliedWhateverTheirOffsetsAndTimestamps() async throws {
+        try await PackagerScene.run { scene in
+            let processor = try scene.processor()
+            var east = ChangeLog(cluster: "east", offset: 5000)
+            let before = [
+                east.change("order.replaced", "o", ChangeLog.document("1")),
+                east.change("order.patched", "o", ["orderNumber": "2"]),
+            ]
+            try await processor.process(before)
+            var west = ChangeLog(cluster: "west", timestamp: (ChangeLog.noon - 86_400) * 1000)
+            let after = west.change("order.patched", "o", ["orderNumber": "3"])
+            try await processor.process([after])
+            #expect(try await scene.state("o")?.document.members["orderNumber"] == "3")
+            // Both come again, and the first cluster's once more under the mirror's name and offsets.
+            var mirror = ChangeLog(cluster: "west", topic: "east.waybill.order-changes", offset: 70)
+            let mirrored = before.map { record in
+                mirror.record(key: record.keyText, value: record.value, headers: record.headers)
+            }
+            try await processor.process([after])
+            try await processor.process(before + mirrored)
+            let state = try #require(try await scene.state("o"))
+            #expect(state.document.members["orderNumber"] == "3" && state.version.ordinal == 2)
+            #expect(try await scene.count(scene.topics.orders) == 2)
+        }
+    }
+
+    /// The group lost its offsets: everything comes again.
+    @Test func aTopicThatIsReadFromItsBeginningPublishesNothingAgain() async throws {
+        try await PackagerScene.run { scene in
+            let processor = try scene.processor()
+            var log = ChangeLog()
+            let names = (0..<20).map { "o\($0)" }
+            let first = names.map { log.change("order.replaced", $0, ChangeLog.document("1")) }
+            let second = names.map { log.change("order.patched", $0, ["orderNumber": "2"]) }
+            try await processor.process(first)
+            try await processor.process(second)
+            #expect(try await scene.count(scene.topics.orders) == 40)
+            try await processor.process(first + second)
+            try await processor.process(second)
+            #expect(try await scene.count(scene.topics.orders) == 40)
+            #expect(scene.counter("waybill_changes_skipped_total") == 60)
+            // Of one it is not known whether its record was acknowledged.
+            try await scene.forgetTold("o3")
+            try await processor.process(first + second)
+            #expect(try await scene.count(scene.topics.orders) == 41)
+            try await processor.process(first + second)
+            #expect(try await scene.count(scene.topics.orders) == 41)
+        }
+    }
+
+    /// A processor whose publications are lost with it.
+    private func dying(_ scene: PackagerScene) throws -> (ChangeProcessor, KafkaProducer) {
+        let nowhere = try KafkaProducer(
+            KafkaConfiguration(bootstrap: "127.0.0.1:1", properties: ["message.timeout.ms": "100"]))
+        let whole = try scene.processor()
+        var processor = ChangeProcessor(
+            topics: whole.topics, workshops: whole.workshops, store: whole.store, registrations: whole.registrations,
+            producer: nowhere, metrics: whole.metrics, logger: whole.logger)
+        processor.now = whole.now
+        return (processor, nowhere)
+    }
+
+    @Test func anAnnouncementThatWasLostIsPublishedWhenItComesAgain() async throws {
+        try await PackagerScene.run { scene in
+            let processor = try scene.processor()
+            let (dying, nowhere) = try self.dying(scene)
+            var log = ChangeLog()
+            try await processor.process([log.change("order.replaced", "o", ChangeLog.document())])
+            let announced = log.change("order.announced", "o", nil)
+            await #expect(throws: ChangeProcessor.NotDone.self) { try await dying.process([announced]) }
+            #expect(try await scene.stored("o")?.isTold == false)
+            try await processor.process([announced])
+            #expect(try await scene.count(scene.topics.orders) == 2)
+            try await processor.process([announced])
+            #expect(try await scene.count(scene.topics.orders) == 2, "once it is published, no more")
+            #expect(try await scene.read(scene.topics.orders, 2).allSatisfy { $0.headers.isEmpty })
+            await nowhere.close()
+        }
+    }
+
+    /// Another topic's silent change may be published before the change comes again whose publication was lost.
+    @Test func aSilentVersionDoesNotStandForOneThatWasLost() async throws {
+        try await PackagerScene.run { scene in
+            let processor = try scene.processor()
+            let (dying, nowhere) = try self.dying(scene)
+            var log = ChangeLog()
+            try await processor.process([log.change("order.replaced", "o", ChangeLog.document())])
+            let loud = log.change("order.patched", "o", ["orderNumber": "2"])
+            await #expect(throws: ChangeProcessor.NotDone.self) { try await dying.process([loud]) }
+            var back = ChangeLog(topic: "back-fill")
+            let silent = back.change("order.patched", "o", ["statusDescription": "old"], source: "/old", isSilent: true)
+            try await processor.process([silent])
+            try await processor.process([loud])
+            try await processor.process([loud, silent])
+            let records = try await scene.read(scene.topics.orders, 3)
+            #expect(records.map { $0.header(OrderRecordHeader.silent) } == [nil, "1", nil])
+            #expect(try await scene.count(scene.topics.orders) == 3)
+            await nowhere.close()
+        }
+    }
+
+    @Test func aRestoredOrderIsKnownToBePublished() async throws {
+        try await PackagerScene.run { scene in
+            let workshop = OrderWorkshop(scene.fixture.brand, tokens: try BrandFixture.tokens())
+            let processor = try scene.processor(workshop: workshop)
+            var log = ChangeLog()
+            let change = log.change("order.replaced", "o", ChangeLog.document("1"))
+            try await processor.process([change])
+            let records = try await scene.read(scene.topics.orders, 1)
+            _ = try await scene.redis.send(RedisCommand("FLUSHALL"))
+            let type = scene.fixture.brand.orderType
+            let restorer = OrderRestorer(
+                store: OrderStore(redis: scene.redis), workshops: { [type: workshop] }, isAwaited: { _ in false },
+                shelf: nil, metrics: RestoreMetrics(factory: scene.metrics), logger: processor.logger)
+            #expect(try await restorer.restore(records) == nil)
+            try await processor.process([change])
+            #expect(try await scene.count(scene.topics.orders) == 1)
+        }
+    }
+}
