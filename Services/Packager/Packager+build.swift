@@ -16,8 +16,7 @@ extension Packager {
     /// A change has up to 1 MiB and so has an order; escapes, what stands beside it, and the headers of a dead letter
     /// may make more of it.
     static func needs(_ topics: Topics) -> [KafkaTopicNeed] {
-        [
-            KafkaTopicNeed(topics.orderChanges, isRead: true),
+        topics.orderChangeSources.filter { !Topics.isPattern($0) }.map { KafkaTopicNeed($0, isRead: true) } + [
             KafkaTopicNeed(
                 topics.orders, isRead: true, isWritten: true, isCompacted: true, messageBytes: 1 << 20,
                 largestBytes: 4 << 20),
@@ -68,7 +67,8 @@ extension Packager {
             brands.groups(served: workshops.orderTypes, restoring: awaited.current)
         }
         let worker = try KeyedWorker(
-            group: common.topics.group(of: Self.group), topics: [common.topics.orderChanges], environment: environment,
+            group: common.topics.group(of: Self.group), topics: common.topics.orderChangeSources,
+            environment: environment,
             limits: limits, groups: groups, onCommit: CrashPoint.commits
         ) { [processor] works in
             var processor = processor

@@ -40,6 +40,31 @@ import Testing
         #expect(common.instance(of: group) == member)
     }
 
+    @Test func changesMayComeFromSeveralTopics() throws {
+        func topics(_ text: String?) throws -> Topics {
+            try CommonSettings(
+                Settings(environment: text.map { ["WAYBILL_ORDER_CHANGE_TOPICS": $0] } ?? [:])
+            ).topics
+        }
+        #expect(try topics(nil) == Topics())
+        #expect(try topics(nil).orderChangeSources == ["waybill.order-changes"])
+        let several = try topics("orders.changed, ^[a-z]+\\.orders\\.changed$")
+        #expect(several.orderChanges == "orders.changed")
+        #expect(several.orderChangeSources == ["orders.changed", "^[a-z]+\\.orders\\.changed$"])
+    }
+
+    @Test(arguments: [
+        ("^.*order-changes", "at least one name"), ("a,a", "each once"), ("a,,b", "no topic's name"),
+        ("a b", "no topic's name"), ("waybill.orders", "what Waybill makes"), ("a,^(", "no regular expression"),
+        ("a,^waybill\\..*", "matches waybill.orders"), ("a,^.*push", "matches waybill.push-pending"),
+    ])
+    func topicsOfChangesThatCannotBeAreRefused(_ text: String, _ problem: String) {
+        let error = #expect(throws: SettingsError.self) {
+            _ = try CommonSettings(Settings(environment: ["WAYBILL_ORDER_CHANGE_TOPICS": text]))
+        }
+        #expect(error?.description.contains(problem) == true, "\(error?.description ?? "")")
+    }
+
     @Test func aMistypedVariableIsToldWithTheKeyThatWasMeant() {
         let found = UnknownVariable.all(in: [
             "WAYBILL_LOG_LEVL": "debug", "WAYBILL_SOMETHING_ELSE_ALTOGETHER": "1", "WAYBILL_CONFIG": "", "HOME": "/",

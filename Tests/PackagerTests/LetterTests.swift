@@ -136,6 +136,23 @@ import Testing
         #expect(plan.entries.map(\.position.offset) == [40] && plan.removed == 1 && plan.left == 1)
     }
 
+    @Test func ofAnotherTopicOnlyLettersOfStandingOrdersGoBack() throws {
+        var letters = LetterLedger(LetterFilter(), changes: "c")
+        for (offset, origin) in [(1, "other/3/20"), (2, "c/3/21"), (3, "other/3/90")] {
+            letters.take(Letter.read(self.record(Int64(offset), origin: origin)))
+        }
+        let entries = letters.entries
+        #expect(entries.map(\.isElsewhere) == [true, false, true])
+        var ledger = RemovalLedger([KafkaBounds(partition: 3, first: 10, end: 50)], entries)
+        #expect(entries.map(ledger.isCertain) == [false, true, false])
+        #expect(entries.map(ledger.verdict) == [.unknown, .stands, .unknown])
+        ledger.take(
+            order: KafkaRecord(
+                topic: "o", partition: 3, offset: 1, timestampMilliseconds: 0, key: Array("order.com.example/1".utf8),
+                value: [1]))
+        #expect(entries.map(ledger.verdict) == [.stands, .stands, .stands])
+    }
+
     @Test func aLetterWithoutItsValueCannotGoBackButATombstoneCan() throws {
         let omitted = self.record(1, value: nil, headers: [KafkaHeader(name: DeadLetterHeader.omitted, text: "x")])
         let plan = ReplayPlan(self.ledger([omitted, self.record(2, value: nil, origin: "c/3/8")]))

@@ -28,7 +28,8 @@ struct DeadLettersCommand: AsyncParsableCommand {
             let common = try CommonSettings(Settings(environment: values))
             self.environment = ServiceEnvironment(command: "waybill-packager", common)
             self.reader = try KafkaReader(self.environment.kafka)
-            self.letters = LetterTopic(reader: self.reader, topic: common.topics.deadLetters)
+            self.letters = LetterTopic(
+                reader: self.reader, topic: common.topics.deadLetters, changes: common.topics.orderChanges)
         }
 
         var topics: Topics { self.environment.common.topics }

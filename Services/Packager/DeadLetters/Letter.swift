@@ -52,6 +52,12 @@ struct Letter: Hashable, Sendable {
         return parts.count < 3 ? nil : LetterPosition(parts.suffix(2).joined(separator: "/"))
     }
 
+    /// The topic that the change stood on, nil when the header does not say so.
+    var sourceTopic: String? {
+        let parts = self.origin.split(separator: "/")
+        return parts.count < 3 ? nil : parts.dropLast(2).joined(separator: "/")
+    }
+
     /// Tells this letter from all others, but not from its doubles: a worker that is killed between sending a letter
     /// and committing makes another of the same record.
     ///

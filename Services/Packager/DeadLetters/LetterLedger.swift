@@ -16,6 +16,8 @@ struct LetterLedger: Sendable {
         let order: UInt64
         /// The position of the change in its topic.
         let source: LetterPosition?
+        /// True if it stood on another topic, of which no removals are known.
+        var isElsewhere = false
         let code: Int
         let isOmitted: Bool
         let isPush: Bool
@@ -32,7 +34,13 @@ struct LetterLedger: Sendable {
     private(set) var isOverfull = false
     let filter: LetterFilter
 
-    init(_ filter: LetterFilter) { self.filter = filter }
+    /// The topic of changes; nil takes all sources for places of it.
+    private let changes: String?
+
+    init(_ filter: LetterFilter, changes: String? = nil) {
+        self.filter = filter
+        self.changes = changes
+    }
 
     mutating func take(_ reading: Letter.Reading) {
         switch reading {
@@ -59,10 +67,12 @@ struct LetterLedger: Sendable {
             return
         }
         self.byIdentity[identity] = Int32(self.entries.count)
+        let isElsewhere = self.changes.map { letter.sourceTopic != nil && letter.sourceTopic != $0 } ?? false
         self.entries.append(
             Entry(
                 identity: identity, position: letter.position, milliseconds: letter.record.timestampMilliseconds,
-                order: letter.orderHash, source: letter.source, code: self.index(of: letter.code),
+                order: letter.orderHash, source: isElsewhere ? nil : letter.source, isElsewhere: isElsewhere,
+                code: self.index(of: letter.code),
                 isOmitted: letter.isOmitted, isPush: letter.isPush))
     }
 

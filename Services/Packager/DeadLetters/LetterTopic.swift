@@ -13,6 +13,8 @@ struct LetterTopic: Sendable {
 
     let reader: KafkaReader
     let topic: String
+    /// The topic that changes are put back on.
+    var changes: String?
 
     /// Goes through all letters that are there now, or those of one partition.
     ///
@@ -25,7 +27,7 @@ struct LetterTopic: Sendable {
                 throw KafkaError(.outOfRange, "reading \(self.topic)/\(position): there is no such letter")
             }
         }
-        let ledger = Mutex(LetterLedger(filter))
+        let ledger = Mutex(LetterLedger(filter, changes: self.changes))
         try await Self.spread(bounds) { bounds in
             try await self.reader.read(
                 self.topic, partition: bounds.partition, from: bounds.first, to: bounds.end, records: 1000,

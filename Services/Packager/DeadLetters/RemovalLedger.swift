@@ -113,6 +113,7 @@ struct RemovalLedger: Sendable {
         if let gone = order.goneMilliseconds, gone >= entry.milliseconds { return .removed }
         if order.isThere || order.goneMilliseconds != nil { return .stands }
         // A place that the topic never had is of another topic, of which nothing is known.
+        if entry.isElsewhere { return .unknown }
         guard let source = entry.source, let bounds = self.bounds[source.partition], source.offset < bounds.first
         else { return .stands }
         return .unknown

@@ -120,7 +120,8 @@ struct ReplayLettersCommand: AsyncParsableCommand {
         if plan.unknown > 0 {
             lines.append(
                 "\(plan.unknown) are left out, as nobody can tell whether their orders were removed since: the changes "
-                    + "behind them are not kept any more, and the orders do not stand; publish them again if they shall"
+                    + "behind them are not kept any more, or stood on another topic than the first, and the orders do "
+                    + "not stand; publish them again if they shall"
             )
         }
         return lines.joined(separator: "\n")

@@ -7,8 +7,11 @@ public struct Topics: Hashable, Sendable {
 
     /// The beginning of all names.
     public let prefix: String
-    /// Changes from upstream, key `<type>/<id>`.
+    /// Changes from upstream, key `<type>/<id>`: the topic that Waybill itself puts changes on.
     public let orderChanges: String
+    /// All topics that changes are taken from: names, and patterns that begin with `^`. The first name is
+    /// `orderChanges`.
+    public let orderChangeSources: [String]
     /// Compacted: the version that stands of each order, key `<type>/<id>`.
     public let orders: String
     /// Compacted: registrations of devices, key `<device>/<type>/<id>`.
@@ -18,15 +21,25 @@ public struct Topics: Hashable, Sendable {
     /// Compacted: who could not be told of a change yet, key `PendingPushKey`.
     public let pushPending: String
 
-    /// - Parameter prefix: what all names begin with, its separator included.
-    public init(prefix: String = Topics.defaultPrefix) {
+    /// - Parameters:
+    ///   - prefix: what all names begin with, its separator included.
+    ///   - orderChanges: the topics that changes are taken from, names and patterns; none: `<prefix>order-changes`.
+    public init(prefix: String = Topics.defaultPrefix, orderChanges: [String] = []) {
         self.prefix = prefix
-        self.orderChanges = "\(prefix)order-changes"
+        let first = orderChanges.first { !Self.isPattern($0) }
+        self.orderChanges = first ?? "\(prefix)order-changes"
+        self.orderChangeSources = orderChanges.isEmpty ? [self.orderChanges] : orderChanges
         self.orders = "\(prefix)orders"
         self.registrations = "\(prefix)registrations"
         self.deadLetters = "\(prefix)dead-letters"
         self.pushPending = "\(prefix)push-pending"
     }
+
+    /// True for what stands for several topics: a regular expression that begins with `^`.
+    public static func isPattern(_ name: String) -> Bool { name.utf8.first == UInt8(ascii: "^") }
+
+    /// The topics that hold what Waybill makes of changes; none of them may be taken for a topic of changes.
+    public var made: [String] { [self.orders, self.registrations, self.deadLetters, self.pushPending] }
 
     /// The consumer group of a service: its own name, with any other prefix than the default in front of it.
     ///

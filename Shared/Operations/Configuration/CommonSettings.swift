@@ -1,3 +1,4 @@
+import Foundation
 public import Kafka
 public import Logging
 public import Model
@@ -29,7 +30,7 @@ public struct CommonSettings: Sendable {
         guard prefix.utf8.count <= 200, prefix.utf8.allSatisfy(Self.isTopicCharacter) else {
             throw SettingsError(.topicPrefix, value: prefix, "may have letters, digits, '.', '_' and '-' only")
         }
-        self.topics = Topics(prefix: prefix)
+        self.topics = Topics(prefix: prefix, orderChanges: try Self.orderChangeTopics(settings, prefix: prefix))
         self.groupInstance = settings.text(.groupInstance)
         if let name = self.groupInstance,
             name.isEmpty || name.utf8.count > 200 || !name.utf8.allSatisfy(Self.isTopicCharacter)
@@ -45,6 +46,48 @@ public struct CommonSettings: Sendable {
         self.logFormat = try settings.choice(.logFormat, default: .json)
         self.shutdownLimit = .seconds(try settings.integer(.shutdownSeconds, default: 20, in: 1...600))
     }
+
+    /// The topics of changes, each name and pattern checked.
+    ///
+    /// A pattern may match no topic that Waybill writes: each of its records would become a dead letter there, which
+    /// would be a change again.
+    private static func orderChangeTopics(_ settings: Settings, prefix: String) throws(SettingsError) -> [String] {
+        guard let text = settings.text(.orderChangeTopics) else { return [] }
+        let names = text.split(separator: ",", omittingEmptySubsequences: false).map {
+            $0.trimmingCharacters(in: .whitespaces)
+        }
+        func wrong(_ problem: String) -> SettingsError { SettingsError(.orderChangeTopics, value: text, problem) }
+        guard names.count <= Self.orderChangeTopicLimit, Set(names).count == names.count else {
+            throw wrong("at most \(Self.orderChangeTopicLimit) topics, each once")
+        }
+        guard names.contains(where: { !Topics.isPattern($0) }) else {
+            throw wrong("at least one name: replayed letters and changes from the checkout role go to the first one")
+        }
+        for name in names {
+            let made = Topics(prefix: prefix).made
+            guard Topics.isPattern(name) else {
+                guard (1...249).contains(name.utf8.count), name.utf8.allSatisfy(Self.isTopicCharacter) else {
+                    throw wrong("\"\(name)\" is no topic's name: letters, digits, '.', '_' and '-', at most 249")
+                }
+                guard !made.contains(name) else { throw wrong("\(name) has what Waybill makes of changes") }
+                continue
+            }
+            let pattern: NSRegularExpression
+            do {
+                pattern = try NSRegularExpression(pattern: name)
+            } catch {
+                throw wrong("\"\(name)\" is no regular expression")
+            }
+            let matched = made.first {
+                pattern.firstMatch(in: $0, range: NSRange($0.startIndex..., in: $0)) != nil
+            }
+            if let matched { throw wrong("\"\(name)\" matches \(matched), which has what Waybill makes of changes") }
+        }
+        return names
+    }
+
+    /// Most names and patterns.
+    private static let orderChangeTopicLimit = 32
 
     /// The worker's name in a consumer group; nil: an ordinary member.
     ///

@@ -12,6 +12,9 @@ public enum SettingKey: String, CaseIterable, Sendable {
     case groupInstance = "WAYBILL_GROUP_INSTANCE"
     /// The prefix of all topics. Default `waybill.`.
     case topicPrefix = "WAYBILL_TOPIC_PREFIX"
+    /// Topics that changes are taken from, names or patterns that begin with `^`, separated by commas. Default
+    /// `<prefix>order-changes`.
+    case orderChangeTopics = "WAYBILL_ORDER_CHANGE_TOPICS"
     /// `redis://` or `rediss://`, with user and password if needed. Secret. Default `redis://127.0.0.1:6379/0`.
     case redisURL = "WAYBILL_REDIS_URL"
     /// Path of a file whose first line is the Redis password. Default none.
