@@ -87,7 +87,10 @@ extension Packager {
             sweep: AssetSweep(watch), metrics: AssetMetrics(factory: environment.metrics), logger: environment.logger)
         let monitor = RedisMonitor(redis, environment, holdsReadiness: true)
         let earlier = EarlierFormatSweep(view, logger: environment.logger)
-        return [reloader, worker, pictures, keeper, sweeper, monitor, earlier]
+        let partitions = PartitionWatch(
+            topics: [common.topics.orders, common.topics.registrations], counts: PartitionCounts(redis: redis),
+            environment: environment)
+        return [reloader, worker, pictures, keeper, sweeper, monitor, earlier, partitions]
     }
 
     /// Makes what looks after the view.

@@ -7,7 +7,9 @@ struct Packager: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "waybill-packager",
         abstract: "Turns order changes on Kafka into signed packages in Redis.",
-        subcommands: [RunCommand.self, ResignCommand.self, RestoreCommand.self, DeadLettersCommand.self],
+        subcommands: [
+            RunCommand.self, ResignCommand.self, RekeyCommand.self, RestoreCommand.self, DeadLettersCommand.self,
+        ],
         defaultSubcommand: RunCommand.self)
 }
 

@@ -88,6 +88,9 @@ public struct OrderStore: Sendable {
             case unannouncedVersion(StoredPackage)
             /// The same version in a package with a new signature. Devices need not be notified.
             case signature(StoredPackage)
+            /// The same package under another version, marked as unannounced until `settle`. Devices need not know; it
+            /// counts as told if the one before it did.
+            case renumbered(isTold: Bool)
             /// The same version; only the applied positions advanced.
             case positions
             /// The same as `positions`; the version does not count as told until it is published again.
@@ -287,7 +290,7 @@ extension OrderStore.Write {
     public var assets: [String] {
         switch self.content {
         case .version(let package), .unannouncedVersion(let package), .signature(let package): package.assets
-        case .positions, .positionsToTell, .removal: []
+        case .positions, .positionsToTell, .renumbered, .removal: []
         }
     }
 
@@ -296,7 +299,7 @@ extension OrderStore.Write {
         switch self.content {
         case .version, .unannouncedVersion: "version"
         // They leave the rest of the hash, and the stamp, unchanged.
-        case .positions, .positionsToTell, .signature: "positions"
+        case .positions, .positionsToTell, .renumbered, .signature: "positions"
         case .removal: "removal"
         }
     }
@@ -321,6 +324,9 @@ extension OrderStore.Write {
         switch self.content {
         case .positions: return applied
         case .positionsToTell: return applied + [(.told, "")]
+        case .renumbered(let isTold):
+            let version = RedisArgument.string(String(self.state.version))
+            return [(.version, version), (.unannounced, version)] + parts + (isTold ? [(.told, version)] : [])
         case .signature(let package): return fields(package)
         case .removal: return applied + version + [(.removed, "1")]
         case .version(let package): return applied + version + fields(package) + parts

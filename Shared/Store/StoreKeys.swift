@@ -55,6 +55,9 @@ enum StoreKeys {
     /// A hash: the owner of the asset sweep, or the time when it is due.
     static let sweep = "waybill:assets:{sweep}"
 
+    /// A hash: topic -> its partitions when all its keys lay where they belong.
+    static let partitions = "waybill:{partitions}"
+
     // Keys of the view as a whole: one of each on a single server, one of each on every master of a cluster. The number
     // is the format of all keys: a view of another format counts as missing. See `EarlierFormat`.
 

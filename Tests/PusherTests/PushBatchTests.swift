@@ -56,6 +56,19 @@ import Testing
         #expect(self.batch([silent, self.changed("a"), silent]).changed.map(\.records) == [[1]])
     }
 
+    @Test func aRegistrationThatMovedToAnotherPartitionSaysNothing() throws {
+        let key = "device/order.com.example.shop/a"
+        let topic = self.topics.registrations
+        let registered = self.record(topic, key, try self.registration(1).encoded)
+        let moved = [nil, try self.registration(2).encoded].map { value in
+            KafkaRecord(
+                topic: topic, partition: 0, offset: 1, timestampMilliseconds: 0, key: Array(key.utf8), value: value,
+                headers: [KafkaHeader(name: OrderRecordHeader.silent, text: "1")])
+        }
+        #expect(self.batch(moved).isEmpty)
+        #expect(self.batch([registered] + moved).registered.values.map(\.record) == [0])
+    }
+
     @Test func theLastWordAboutARegistrationCounts() throws {
         let key = "device/order.com.example.shop/a"
         let topic = self.topics.registrations

@@ -42,6 +42,7 @@ struct PushBatch {
                 self.staleCount += 1
                 continue
             }
+            if record.headers.contains(where: { $0.name == OrderRecordHeader.silent }) { continue }
             do {
                 // Without a key, or with one that is not text, a record names nothing.
                 let key = String(validating: record.key ?? [], as: UTF8.self) ?? ""
@@ -52,7 +53,6 @@ struct PushBatch {
                     }
                 } else {
                     let order = try OrderKey(key)
-                    if record.headers.contains(where: { $0.name == OrderRecordHeader.silent }) { continue }
                     if record.value == nil {
                         // A removed order has no devices to notify.
                         if let place = places[order] { self.changed[place].records = [] }

@@ -52,7 +52,8 @@ final class ProducerThread: Sendable {
                     unsafe Self.lend(message.value) { value, valueSize in
                         unsafe crdkafka_produce(
                             raw, message.topic, message.partition ?? RD_KAFKA_PARTITION_UA, key, keySize,
-                            UnsafeMutableRawPointer(mutating: value), valueSize, headers, slot)
+                            UnsafeMutableRawPointer(mutating: value), valueSize, headers,
+                            message.timestampMilliseconds ?? 0, slot)
                     }
                 }
                 guard code != RD_KAFKA_RESP_ERR_NO_ERROR else { return }

@@ -1,6 +1,6 @@
 extension OrderState {
     /// Versions that are read back; below 2^53 so that any JSON reader keeps them exact.
-    static let versionRange: ClosedRange<Int64> = 1...(1 << 53)
+    public static let versionRange: ClosedRange<Int64> = 1...(1 << 53)
     /// Modification seconds that are read back: 1970 to 9999.
     static let modificationRange: ClosedRange<Int64> = 0...RFC3339.latest
 

@@ -1,0 +1,98 @@
+import Kafka
+import Model
+import Store
+
+/// Moves orders out of a partition of `waybill.orders` that is not theirs any more.
+///
+/// An order that stands gets a version two higher, under the same package: so the tombstone in the old partition can
+/// carry the version between, which is above all that this partition ever had and below what is published in the new
+/// one. In whatever order a restoring reads the two, the order stands, and one that is removed later stays removed.
+struct OrderMove: Sendable {
+    /// Rounds in which orders are taken up again that somebody else wrote in between.
+    private static let conflictLimit = 10
+
+    let run: RekeyRun
+    let store: OrderStore
+    let topics: Topics
+
+    func move(_ values: [[UInt8]: [UInt8]], from partition: Int32) async throws -> RekeyTally {
+        var tally = RekeyTally()
+        /// The states that the partition has.
+        var old: [OrderKey: OrderState] = [:]
+        for (bytes, value) in values {
+            if let key = try? OrderKey(String(decoding: bytes, as: UTF8.self)),
+                let record = try? OrderRecord.decode(value)
+            {
+                old[key] = record.state(key: key)
+            } else {
+                tally.left += 1
+            }
+        }
+        var ends: [KafkaMessage] = []
+        var renumbered: [OrderKey] = []
+        var open = Array(old.keys)
+        var round = 0
+        while !open.isEmpty {
+            round += 1
+            guard round <= Self.conflictLimit else {
+                throw ChangeProcessor.NotDone(description: "moving \(open.count) orders: somebody keeps writing them")
+            }
+            var writes: [OrderStore.Write] = []
+            for (key, result) in zip(open, try await self.store.orders(open)) {
+                switch result {
+                case .failure(let error):
+                    guard error.code == .corrupt else { throw error }
+                    tally.left += 1
+                case .success(let stored?) where !stored.state.isRemoved:
+                    guard stored.state.version <= OrderState.versionRange.upperBound - 2 else {
+                        tally.left += 1
+                        continue
+                    }
+                    var next = stored.state
+                    next.version += 2
+                    writes.append(
+                        OrderStore.Write(
+                            state: next, expectedRevision: stored.revision,
+                            content: .renumbered(isTold: stored.isTold)))
+                case .success(let stored):
+                    // Of one whose trace is gone the tombstone ends what the partition has, and no later order.
+                    guard let last = stored?.state ?? old[key] else { continue }
+                    tally.ended += 1
+                    ends.append(self.end(last, partition, versions: stored == nil ? 1 : 0))
+                }
+            }
+            open = []
+            for (write, outcome) in zip(writes, try await self.store.write(writes)) {
+                switch outcome {
+                case .written:
+                    renumbered.append(write.state.key)
+                    ends.append(self.end(write.state, partition, versions: -1))
+                case .conflict: open.append(write.state.key)
+                case .refused(let message):
+                    throw ChangeProcessor.NotDone(description: "moving order \(write.state.key): \(message)")
+                }
+            }
+        }
+        tally.moved += renumbered.count
+        try await VersionAnnouncement(topics: self.topics, store: self.store, producer: self.run.producer)
+            .announce(renumbered, silent: Set(renumbered))
+        // Last: without what was announced they would take away what stands.
+        try await self.run.produce(ends)
+        return tally
+    }
+
+    /// The tombstone in the old partition.
+    ///
+    /// It carries a version and no moment, so it ends what is older by version, whenever it is written.
+    /// - Parameter versions: to add to the state's.
+    private func end(_ state: OrderState, _ partition: Int32, versions: Int64) -> KafkaMessage {
+        var past = state
+        past.version = state.version.addingReportingOverflow(versions).partialValue
+        past.document = .empty
+        past.contributions = nil
+        past.isRemoved = true
+        return KafkaMessage(
+            topic: self.topics.orders, partition: partition, key: Array(state.key.description.utf8), value: nil,
+            headers: RemovedOrder.headers(of: past) + [OrderRecord.silence])
+    }
+}

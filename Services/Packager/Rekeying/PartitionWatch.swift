@@ -1,0 +1,71 @@
+import CoreMetrics
+import Kafka
+import Logging
+import Operations
+import ServiceLifecycle
+import Store
+
+/// Notices partitions that were added to the compacted topics, as long as the packager runs, and names what to do.
+struct PartitionWatch: Service {
+    static let interval = Duration.seconds(30)
+
+    let topics: [String]
+    let counts: PartitionCounts
+    let environment: ServiceEnvironment
+    var interval = Self.interval
+
+    func run() async throws {
+        let admin = try KafkaAdmin(self.environment.kafka)
+        try? await cancelWhenGracefulShutdown { try await self.watch(admin) }
+        await admin.close()
+    }
+
+    private func watch(_ admin: KafkaAdmin) async throws {
+        var gauges: [String: Gauge] = [:]
+        for topic in self.topics {
+            gauges[topic] = Gauge(
+                label: "waybill_topic_partitions_added", dimensions: [("topic", topic)],
+                factory: self.environment.metrics)
+        }
+        var told: [String: Int] = [:]
+        while true {
+            do {
+                for (topic, added) in try await self.look(admin) {
+                    gauges[topic]?.record(added)
+                    if added != 0, told[topic] != added { self.tell(topic, added) }
+                    told[topic] = added
+                }
+            } catch {
+                try Task.checkCancellation()
+                // Both tell by themselves when they are away.
+                self.environment.logger.debug("partitions not counted", metadata: ["error": "\(error)"])
+            }
+            try await Task.sleep(for: self.interval)
+        }
+    }
+
+    /// The number of partitions that each topic has more than when its keys lay where they belong.
+    private func look(_ admin: KafkaAdmin) async throws -> [(topic: String, added: Int)] {
+        let known = try await self.counts.all()
+        var added: [(topic: String, added: Int)] = []
+        for topic in self.topics {
+            let count = try await admin.partitions(topic)
+            if let before = known[topic] {
+                added.append((topic, count - before))
+            } else {
+                try await self.counts.note(count, of: topic)
+                added.append((topic, 0))
+            }
+        }
+        return added
+    }
+
+    private func tell(_ topic: String, _ added: Int) {
+        let text =
+            added > 0
+            ? "\(added) partitions were added, and keys moved: run waybill-packager rekey within delete.retention.ms "
+                + "of the topic, else what is removed from here on may come back when Redis is restored"
+            : "it has fewer partitions than before, so it was made anew: run waybill-packager rekey"
+        self.environment.logger.error("kafka topic", metadata: ["topic": "\(topic)", "text": "\(text)"])
+    }
+}

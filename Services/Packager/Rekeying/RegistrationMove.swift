@@ -1,0 +1,98 @@
+import Kafka
+import Model
+import Store
+
+/// Moves registrations out of a partition of `waybill.registrations` that is not theirs any more.
+///
+/// Offsets of two partitions say nothing about each other, so moments decide: the tombstone in the old partition is a
+/// little later than the registration there, and the registration in the new one later still, by more than
+/// `RegistrationStamp` calls a race. So whoever restores takes the new one, in whatever order the two are read.
+struct RegistrationMove: Sendable {
+    /// From a registration's moment to that of its tombstone, and to that under which it is published again.
+    static let (endMilliseconds, againMilliseconds): (Int64, Int64) = (30_000, 95_000)
+    /// The time after which a gateway that was just ending a registration has done so in Redis.
+    static let patience = Duration.seconds(5)
+
+    let run: RekeyRun
+    let registrations: Registrations
+    let view: ViewWatch
+    let topics: Topics
+    var patience = Self.patience
+
+    func move(_ values: [[UInt8]: [UInt8]], from partition: Int32) async throws -> RekeyTally {
+        var tally = RekeyTally()
+        var ends: [KafkaMessage] = []
+        var old: [(key: RegistrationKey, record: RegistrationRecord)] = []
+        for (bytes, value) in values {
+            guard let key = try? RegistrationKey(String(decoding: bytes, as: UTF8.self)),
+                let record = try? RegistrationRecord.decode(value)
+            else {
+                tally.left += 1
+                continue
+            }
+            old.append((key, record))
+            ends.append(
+                KafkaMessage(
+                    topic: self.topics.registrations, partition: partition, key: bytes, value: nil,
+                    headers: [OrderRecord.silence],
+                    timestampMilliseconds: max(1, record.registeredEpochMilliseconds + Self.endMilliseconds)))
+        }
+        var moved: [(key: RegistrationKey, record: RegistrationRecord)] = []
+        for ((key, record), standing) in zip(old, try await self.standing(old.map(\.key))) {
+            guard var standing else { continue }
+            let moment = record.registeredEpochMilliseconds + Self.againMilliseconds
+            // One that is much newer was published where it belongs by the gateway that took it.
+            guard standing.registeredEpochMilliseconds < moment else { continue }
+            standing.registeredEpochMilliseconds = moment
+            moved.append((key, standing))
+        }
+        try await self.publish(moved)
+        if !moved.isEmpty {
+            // A registration that a gateway was ending meanwhile has its tombstone in front of our record.
+            try await self.bury(moved.map(\.key))
+            try await Task.sleep(for: self.patience)
+            try await self.bury(moved.map(\.key))
+        }
+        // Last: without what was published they would take away what stands.
+        try await self.run.produce(ends)
+        tally.moved += moved.count
+        tally.ended += old.count - moved.count
+        return tally
+    }
+
+    private func publish(_ moved: [(key: RegistrationKey, record: RegistrationRecord)]) async throws {
+        let messages = moved.map {
+            KafkaMessage(
+                topic: self.topics.registrations, key: Array($0.key.text.utf8), value: $0.record.encoded,
+                headers: [OrderRecord.silence])
+        }
+        var items: [Registrations.Restored] = []
+        for ((key, record), outcome) in zip(moved, await self.run.producer.produce(messages)) {
+            switch outcome {
+            case .success(let position):
+                let stamp = RegistrationStamp(
+                    offset: position.offset, epochMilliseconds: record.registeredEpochMilliseconds)
+                items.append(Registrations.Restored(key: key, registration: record, stamp: stamp))
+            case .failure(let error):
+                throw ChangeProcessor.NotDone(description: "moving registrations: \(error.message)")
+            }
+        }
+        // As it is restored: only what ended since then stays ended.
+        try await self.registrations.restore(items)
+    }
+
+    /// Publishes the end of registrations that do not stand any more.
+    private func bury(_ keys: [RegistrationKey]) async throws {
+        let gone = zip(keys, try await self.standing(keys)).filter { $0.1 == nil }.map(\.0)
+        try await self.run.produce(
+            gone.map { KafkaMessage(topic: self.topics.registrations, key: Array($0.text.utf8), value: nil) })
+    }
+
+    /// The registrations that stand in a complete view.
+    private func standing(_ keys: [RegistrationKey]) async throws -> [RegistrationRecord?] {
+        let epochs = try await self.view.known()
+        let standing = try await self.registrations.registrations(keys)
+        try await self.view.confirm(epochs)
+        return standing
+    }
+}

@@ -1,0 +1,96 @@
+import ArgumentParser
+import Foundation
+import Kafka
+import Model
+import Operations
+import Redis
+import Store
+
+/// `waybill-packager rekey`: moves keys to where they belong after a compacted topic got more partitions.
+struct RekeyCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "rekey",
+        abstract: "Moves the keys of waybill.orders and waybill.registrations after partitions were added.",
+        discussion: """
+            After partitions were added, the new records of a key go to another partition than its old ones, and Kafka \
+            keeps the last old one for ever: once Redis is restored, what was removed since would be back. This \
+            publishes what stands where it belongs, and ends what is left in the old partitions. Devices need nothing, \
+            and nobody is pushed. Run it beside the services, within delete.retention.ms (a day unless configured \
+            otherwise) of the change, and again whenever in doubt: what lies where it belongs is only read.
+
+            Exit codes: 0 all done, 2 done but for keys that cannot be read (see the tally), 1 not done, run it again.
+            """)
+
+    @Option(help: "Most keys a second, 1 to 100000.")
+    var rate = 2000
+
+    @Flag(help: "Count the keys that lie in the wrong partition and write nothing.")
+    var dryRun = false
+
+    func validate() throws {
+        guard (1...100_000).contains(self.rate) else {
+            throw ValidationError("--rate \(self.rate): must be from 1 to 100000")
+        }
+    }
+
+    func run() async throws {
+        let common = try CommonSettings(Settings(environment: ProcessInfo.processInfo.environment))
+        let environment = ServiceEnvironment(command: "waybill-packager", common)
+        let tally = try await Self.rekey(environment, rate: self.rate, isRehearsal: self.dryRun)
+        if tally.left > 0 { throw ExitCode(2) }
+    }
+
+    /// Moves all keys of both topics.
+    static func rekey(
+        _ environment: ServiceEnvironment, rate: Int, isRehearsal: Bool, patience: Duration = RegistrationMove.patience
+    ) async throws -> RekeyTally {
+        let topics = environment.common.topics
+        let redis = RedisClient(environment.common.redis, eventLoopGroup: environment.group)
+        let reader = try KafkaReader(environment.kafka)
+        let producer = try KafkaProducer(
+            environment.producing(within: .seconds(30)), topics: [topics.orders, topics.registrations])
+        let result: Result<RekeyTally, any Error>
+        do {
+            try await Self.checkTimestamps(environment, topics.registrations)
+            let view = ViewWatch(View(redis: redis))
+            let counts = PartitionCounts(redis: redis)
+            var total = RekeyTally()
+            for topic in [topics.orders, topics.registrations] {
+                let line = ProgressLine(head: "\(topic): ", file: .standardError)
+                let run = RekeyRun(
+                    reader: reader, producer: producer, logger: environment.logger, rate: rate,
+                    isRehearsal: isRehearsal
+                ) { line.show($0, isLast: $1) }
+                let orders = OrderMove(run: run, store: OrderStore(redis: redis, view: view), topics: topics)
+                let registrations = RegistrationMove(
+                    run: run, registrations: Registrations(redis: redis), view: view, topics: topics,
+                    patience: patience)
+                let (tally, partitions) = try await run.run(topic) { values, partition in
+                    topic == topics.orders
+                        ? try await orders.move(values, from: partition)
+                        : try await registrations.move(values, from: partition)
+                }
+                total = total + tally
+                if !isRehearsal { try await counts.note(partitions, of: topic) }
+            }
+            result = .success(total)
+        } catch {
+            result = .failure(error)
+        }
+        await producer.close()
+        await reader.close()
+        await redis.close()
+        return try result.get()
+    }
+
+    /// The ends of registrations are told by records' timestamps, which must be those of the producer.
+    private static func checkTimestamps(_ environment: ServiceEnvironment, _ topic: String) async throws {
+        let admin = try KafkaAdmin(environment.kafka)
+        let settings = try? await admin.settings(of: [topic])[topic]?.get()
+        await admin.close()
+        guard settings?["message.timestamp.type"] == "LogAppendTime" else { return }
+        throw ValidationError(
+            "topic \(topic): message.timestamp.type=LogAppendTime would make the ends of moved registrations newer "
+                + "than the registrations: set it to CreateTime, run this, and set it back")
+    }
+}

@@ -1,0 +1,92 @@
+import Foundation
+import Kafka
+import Logging
+import Model
+import Operations
+import Store
+
+/// Moves the keys of a compacted topic that got more partitions to where they belong now.
+///
+/// What stands is published again, so it lands in the key's partition; then a tombstone ends what is left in the old
+/// one, or else Kafka would keep it there for ever and a restoring would bring back what was removed since. Both carry
+/// the header of silence, so that nobody is pushed. Again is harmless, at any point.
+///
+/// Bounded: `chunk` keys in memory.
+struct RekeyRun: Sendable {
+    /// Keys that are moved at once.
+    static let chunk = 2000
+    /// Attempts at what an upstream does not take.
+    static let attemptLimit = 10
+
+    let reader: KafkaReader
+    let producer: KafkaProducer
+    let logger: Logger
+    /// Keys a second.
+    var rate = 2000
+    /// True to count only.
+    var isRehearsal = false
+    /// Called with each chunk, for people.
+    let report: @Sendable (_ line: String, _ isLast: Bool) -> Void
+
+    /// Moves keys out of a partition.
+    typealias Move = @Sendable (_ values: [[UInt8]: [UInt8]], _ partition: Int32) async throws -> RekeyTally
+
+    /// - Returns: the tally, and the partitions of the topic.
+    func run(_ topic: String, _ move: Move) async throws -> (tally: RekeyTally, partitions: Int) {
+        let bounds = try await self.reader.bounds(of: topic)
+        var tally = RekeyTally()
+        var pace = Pace(perSecond: self.rate)
+        let clock = ContinuousClock()
+        let start = clock.now
+        for part in bounds where part.end > part.first {
+            var misplaced = Misplaced()
+            func flush() async throws {
+                guard !misplaced.isEmpty else { return }
+                try Task.checkCancellation()
+                let values = misplaced.values
+                misplaced = Misplaced()
+                if self.isRehearsal {
+                    tally.moved += values.count
+                } else {
+                    tally = tally + (try await self.insist { try await move(values, part.partition) })
+                    try await Task.sleep(for: pace.wait(after: values.count, now: clock.now - start))
+                }
+                self.report("partition \(part.partition): \(tally.line)", false)
+            }
+            try await self.reader.read(
+                topic, partition: part.partition, from: part.first, to: part.end, records: 1000, bytes: 4 << 20
+            ) { records in
+                tally.read += records.count
+                misplaced.take(records, count: bounds.count)
+                if misplaced.count >= Self.chunk { try await flush() }
+            }
+            try await flush()
+        }
+        self.report(tally.line, true)
+        return (tally, bounds.count)
+    }
+
+    /// Publishes some messages, all of them.
+    ///
+    /// - Throws: `ChangeProcessor.NotDone`
+    func produce(_ messages: [KafkaMessage]) async throws {
+        for case .failure(let error) in await self.producer.produce(messages) {
+            throw ChangeProcessor.NotDone(description: "moving keys: \(error.message)")
+        }
+    }
+
+    private func insist<Value>(_ body: () async throws -> Value) async throws -> Value {
+        var attempt = 0
+        while true {
+            do {
+                return try await body()
+            } catch  where error is StoreError || error is ChangeProcessor.NotDone {
+                attempt += 1
+                guard attempt < Self.attemptLimit else { throw error }
+                let delay = backoff(attempt: attempt, random: { Double.random(in: $0) })
+                self.logger.warning("not done, trying again", metadata: ["error": "\(error)", "delay": "\(delay)"])
+                try await Task.sleep(for: delay)
+            }
+        }
+    }
+}

@@ -1,0 +1,39 @@
+public import Redis
+
+/// The numbers of partitions that the compacted topics had when all their keys lay where they belong.
+public struct PartitionCounts: Sendable {
+    private let redis: RedisClient
+
+    public init(redis: RedisClient) { self.redis = redis }
+
+    /// By topic.
+    public func all() async throws(StoreError) -> [String: Int] {
+        let what = "reading partition counts"
+        let reply = try await self.send(RedisCommand("HGETALL", .string(StoreKeys.partitions)), what)
+        guard let pairs = reply.array else { throw StoreError(.unavailable, "\(what): an unexpected reply") }
+        var counts: [String: Int] = [:]
+        for index in stride(from: 0, to: pairs.count - 1, by: 2) {
+            guard let topic = pairs[index].text, let count = pairs[index + 1].integer else { continue }
+            counts[topic] = Int(clamping: count)
+        }
+        return counts
+    }
+
+    /// Notes that the keys of a topic lie where they belong.
+    public func note(_ count: Int, of topic: String) async throws(StoreError) {
+        _ = try await self.send(
+            RedisCommand("HSET", .string(StoreKeys.partitions), .string(topic), .integer(Int64(count))),
+            "noting partition counts")
+    }
+
+    private func send(_ command: RedisCommand, _ what: String) async throws(StoreError) -> RedisValue {
+        let reply: RedisValue
+        do {
+            reply = try await self.redis.send(command)
+        } catch {
+            throw StoreError(what, error)
+        }
+        if case .error(let message) = reply { throw StoreError(what, reply: message) }
+        return reply
+    }
+}

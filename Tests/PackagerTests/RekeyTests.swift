@@ -1,0 +1,260 @@
+import Kafka
+import Logging
+import Model
+import NIOPosix
+import Operations
+import Packaging
+import Redis
+import Store
+import TestKit
+import Testing
+
+@testable import Packager
+
+/// Topics that had four partitions and have eight, as Kafka leaves them when it has compacted: the last value of each
+/// key in its old partition, and no tombstone of what was removed since.
+@Suite(.timeLimit(.minutes(2))) struct RekeyTests {
+    private static let (before, now) = (4, 8)
+    private static let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+
+    /// A broker with the compacted topics, and what was put there.
+    private struct Grown {
+        let broker: KafkaBroker
+        let topics: Topics
+        let environment: ServiceEnvironment
+
+        init(_ scene: PackagerScene) throws {
+            self.topics = scene.topics
+            self.broker = try KafkaBroker(
+                topics: [scene.topics.orders, scene.topics.registrations].map { .init($0, partitions: RekeyTests.now) })
+            let settings = try Settings(environment: [
+                "WAYBILL_KAFKA_BOOTSTRAP": self.broker.bootstrap, "WAYBILL_REDIS_URL": scene.server.url,
+            ])
+            self.environment = ServiceEnvironment(
+                common: try CommonSettings(settings), group: .singleton, metrics: MetricsRegistry(),
+                readiness: Readiness(conditions: []), logger: RekeyTests.logger)
+        }
+
+        func put(_ topic: String, _ records: [(key: [UInt8], value: [UInt8])], partitions: Int) async throws {
+            let producer = try KafkaProducer(KafkaConfiguration(bootstrap: self.broker.bootstrap))
+            let messages = records.map {
+                KafkaMessage(
+                    topic: topic, partition: KafkaPartitioner.partition(of: $0.key, count: partitions), key: $0.key,
+                    value: $0.value)
+            }
+            for outcome in await producer.produce(messages) { _ = try outcome.get() }
+            await producer.close()
+        }
+
+        /// All records of a topic, partition by partition.
+        func read(_ topic: String) async throws -> [[KafkaRecord]] {
+            let reader = try KafkaReader(KafkaConfiguration(bootstrap: self.broker.bootstrap))
+            var partitions: [[KafkaRecord]] = []
+            for bounds in try await reader.bounds(of: topic) {
+                var records: [KafkaRecord] = []
+                try await reader.read(
+                    topic, partition: bounds.partition, from: bounds.first, to: bounds.end, records: 100,
+                    bytes: 1 << 20
+                ) { records += $0 }
+                partitions.append(records)
+            }
+            await reader.close()
+            return partitions
+        }
+
+        func rekey(isRehearsal: Bool = false) async throws -> RekeyTally {
+            try await RekeyCommand.rekey(
+                self.environment, rate: 100_000, isRehearsal: isRehearsal, patience: .milliseconds(10))
+        }
+    }
+
+    private func restorer(_ scene: PackagerScene) throws -> OrderRestorer {
+        let workshop = OrderWorkshop(scene.fixture.brand, tokens: try BrandFixture.tokens())
+        let type = scene.fixture.brand.orderType
+        return OrderRestorer(
+            store: OrderStore(redis: scene.redis), workshops: { [type: workshop] }, isAwaited: { _ in false },
+            shelf: nil, metrics: RestoreMetrics(factory: scene.metrics), logger: Self.logger)
+    }
+
+    /// Loses Redis and restores from the partitions in turn, each record by itself.
+    private func restore(_ scene: PackagerScene, _ partitions: [[KafkaRecord]]) async throws {
+        _ = try await scene.redis.send(RedisCommand("FLUSHALL"))
+        for record in partitions.joined() { #expect(try await self.restorer(scene).restore([record]) == nil) }
+    }
+
+    /// By name: nil for an order that is not there, else its number.
+    private func numbers(_ scene: PackagerScene, _ names: [String]) async throws -> [String?] {
+        var numbers: [String?] = []
+        for name in names {
+            let state = try await scene.state(name)
+            numbers.append(state?.isRemoved ?? true ? nil : state?.document.members["orderNumber"]?.string)
+        }
+        return numbers
+    }
+
+    @Test func whatWasRemovedStaysSoAndWhatStandsIsRestored() async throws {
+        try await PackagerScene.run { scene in
+            try await scene.redis.completeView()
+            let grown = try Grown(scene)
+            let processor = try scene.processor()
+            var log = ChangeLog()
+            let names = (0..<30).map { "o\($0)" }
+            try await processor.process(names.map { log.change("order.replaced", $0, ChangeLog.document("old")) })
+            try await processor.process(names[..<10].map { log.change("order.patched", $0, ["orderNumber": "new"]) })
+            try await processor.process(names[20...].map { log.change("order.removed", $0, nil) })
+            // Of some removals even the trace is gone.
+            for name in names[25...] {
+                let key = "waybill:order:{\(try ChangeLog.key(name))}"
+                _ = try await scene.redis.send(RedisCommand("DEL", .string(key)))
+            }
+            let values = try await scene.read(scene.topics.orders, 50).compactMap { record in
+                record.value.map { (key: record.key ?? [], value: $0) }
+            }
+            try await grown.put(scene.topics.orders, Array(values[..<30]), partitions: Self.before)
+            try await grown.put(scene.topics.orders, Array(values[30...]), partitions: Self.now)
+            let wanted: [String?] =
+                Array(repeating: "new", count: 10) + Array(repeating: "old", count: 10)
+                + Array(repeating: nil, count: 10)
+            let moving = values[..<30].count {
+                KafkaPartitioner.partition(of: $0.key, count: Self.now) >= Int32(Self.before)
+            }
+            try #require(moving > 5)
+
+            #expect(try await grown.rekey(isRehearsal: true).moved == moving)
+            let tally = try await grown.rekey()
+            #expect(tally.moved + tally.ended == moving && tally.left == 0)
+            #expect(try await self.numbers(scene, names) == wanted, "to the gateway nothing changed")
+            #expect(try await PartitionCounts(redis: scene.redis).all()[scene.topics.orders] == Self.now)
+            let again = try await grown.rekey()
+            #expect(again.moved == 0 && again.ended == 0)
+            let partitions = try await grown.read(scene.topics.orders)
+            for record in partitions.joined() where record.value == nil {
+                #expect(record.header(OrderRecordHeader.silent) == "1", "nobody is pushed")
+            }
+            for order in [partitions, Array(partitions.reversed())] {
+                try await self.restore(scene, order)
+                let standing = try await self.numbers(scene, names)
+                // One whose old partition is its new one as well lies here as it lay before the growth.
+                for (index, name) in names.enumerated() where index < 20 || self.moves(name) {
+                    #expect(standing[index] == wanted[index], "\(name)")
+                }
+            }
+            grown.broker.close()
+        }
+    }
+
+    /// The parts of several sources are read with the version that they were written with.
+    @Test func whatSourcesContributedMovesAlong() async throws {
+        try await PackagerScene.run { scene in
+            try await scene.redis.completeView()
+            let grown = try Grown(scene)
+            let processor = try scene.processor()
+            var log = ChangeLog()
+            let name = try #require((0..<50).map { "o\($0)" }.first { self.moves($0) })
+            let carrier: JSON = ["fulfillments": [["fulfillmentIdentifier": "f1", "fulfillmentType": "shipping"]]]
+            let changes = [
+                log.change("order.merged", name, ChangeLog.document()),
+                log.change("order.merged", name, carrier, source: "/carrier"),
+            ]
+            try await processor.process(changes)
+            let record = try #require(try await scene.read(scene.topics.orders, 1).last)
+            try await grown.put(
+                scene.topics.orders, [(record.key ?? [], record.value ?? [])], partitions: Self.before)
+            let before = try #require(try await scene.stored(name))
+            #expect(before.isTold && before.state.contributions?.isEmpty == false)
+            #expect(try await grown.rekey().moved == 1)
+            var wanted = before.state
+            wanted.version += 2
+            let after = try #require(try await scene.stored(name))
+            #expect(after.state == wanted && after.isTold && after.unannounced.isEmpty)
+            try await processor.process(changes)
+            #expect(try await scene.count(scene.topics.orders) == 1, "it counts as published")
+            let partitions = try await grown.read(scene.topics.orders)
+            for order in [partitions, Array(partitions.reversed())] {
+                try await self.restore(scene, order)
+                #expect(try await scene.state(name) == wanted)
+            }
+            grown.broker.close()
+        }
+    }
+
+    private func moves(_ name: String) -> Bool {
+        guard let key = try? ChangeLog.key(name) else { return false }
+        return KafkaPartitioner.partition(of: Array(key.description.utf8), count: Self.now) >= Int32(Self.before)
+    }
+
+    @Test func addedPartitionsAreNamedUntilTheirKeysMoved() async throws {
+        try await PackagerScene.run { scene in
+            try await scene.redis.completeView()
+            let grown = try Grown(scene)
+            let counts = PartitionCounts(redis: scene.redis)
+            try await counts.note(Self.before, of: grown.topics.orders)
+            let watch = PartitionWatch(
+                topics: [grown.topics.orders, grown.topics.registrations], counts: counts,
+                environment: grown.environment, interval: .milliseconds(20))
+            func added(_ topic: String) -> String? {
+                let head = "waybill_topic_partitions_added{topic=\"\(topic)\"} "
+                return grown.environment.metrics.text.split(separator: "\n").first { $0.hasPrefix(head) }
+                    .map { String($0.dropFirst(head.count)) }
+            }
+            try await withThrowingTaskGroup { group in
+                group.addTask { try await watch.run() }
+                try await eventually("noticed") { added(grown.topics.orders) == "4.0" }
+                try await eventually("known from now on") { added(grown.topics.registrations) == "0.0" }
+                _ = try await grown.rekey()
+                try await eventually("moved") { added(grown.topics.orders) == "0.0" }
+                group.cancelAll()
+            }
+            grown.broker.close()
+        }
+    }
+
+    @Test func registrationsThatEndedStayEndedAndOthersAreRestored() async throws {
+        try await PackagerScene.run { scene in
+            try await scene.redis.completeView()
+            let grown = try Grown(scene)
+            let registrations = Registrations(redis: scene.redis)
+            let keys = try (0..<40).map {
+                RegistrationKey(device: try DeviceIdentifier("device-\($0)"), order: try ChangeLog.key("o\($0 % 4)"))
+            }
+            let old = try keys.indices.map {
+                RegistrationRecord(
+                    pushToken: try PushToken("aa\($0 + 10)"), registeredEpochMilliseconds: ChangeLog.noon * 1000)
+            }
+            var new = old
+            // Some registered again since, with another token; half of all ended since.
+            for index in 0..<10 {
+                new[index] = RegistrationRecord(
+                    pushToken: try PushToken("bb\(index + 10)"),
+                    registeredEpochMilliseconds: (ChangeLog.noon + (index < 5 ? 20 : 3600)) * 1000)
+            }
+            for index in 0..<20 { try await registrations.register(keys[index], new[index]) }
+            func bytes(_ key: RegistrationKey) -> [UInt8] { Array(key.text.utf8) }
+            let topic = scene.topics.registrations
+            try await grown.put(topic, zip(keys, old).map { (bytes($0), $1.encoded) }, partitions: Self.before)
+            try await grown.put(
+                topic, zip(keys[..<10], new[..<10]).map { (bytes($0), $1.encoded) }, partitions: Self.now)
+            let moving = keys.indices.filter {
+                KafkaPartitioner.partition(of: bytes(keys[$0]), count: Self.now) >= Int32(Self.before)
+            }
+            let tally = try await grown.rekey()
+            #expect(tally.moved + tally.ended == moving.count && tally.left == 0)
+            func tokens() async throws -> [PushToken?] {
+                try await Registrations(redis: scene.redis).registrations(keys).map { $0?.pushToken }
+            }
+            let wanted = keys.indices.map { $0 < 20 ? new[$0].pushToken : nil }
+            #expect(try await tokens() == wanted, "to the pusher nothing changed")
+            let partitions = try await grown.read(topic)
+            let restorer = RegistrationRestorer(
+                registrations: Registrations(redis: scene.redis), metrics: RestoreMetrics(factory: scene.metrics),
+                logger: Self.logger)
+            for order in [partitions, Array(partitions.reversed())] {
+                _ = try await scene.redis.send(RedisCommand("FLUSHALL"))
+                for record in order.joined() { try await restorer.restore([record]) }
+                let standing = try await tokens()
+                for index in moving { #expect(standing[index] == wanted[index], "\(keys[index].text)") }
+            }
+            grown.broker.close()
+        }
+    }
+}
