@@ -8,7 +8,8 @@ struct Packager: AsyncParsableCommand {
         commandName: "waybill-packager",
         abstract: "Turns order changes on Kafka into signed packages in Redis.",
         subcommands: [
-            RunCommand.self, ResignCommand.self, RekeyCommand.self, RestoreCommand.self, DeadLettersCommand.self,
+            RunCommand.self, ResignCommand.self, RetokenCommand.self, RekeyCommand.self, RestoreCommand.self,
+            DeadLettersCommand.self,
         ],
         defaultSubcommand: RunCommand.self)
 }

@@ -63,6 +63,16 @@ public struct TokenSecrets: Sendable {
         return counts.values.reduce(0) { $0 + $1 * log2(length / $1) }
     }
 
+    /// Names the secrets, the one that mints first, without telling them.
+    public var fingerprints: [String] {
+        self.secrets.map {
+            String(decoding: Hexadecimal.digits(HMACSHA256.authenticate([], key: $0)).prefix(16), as: UTF8.self)
+        }
+    }
+
+    /// True if the secret that mints here is one of others.
+    public func mints(underOneOf others: TokenSecrets) -> Bool { others.secrets.contains(self.secrets[0]) }
+
     /// The token of an order that does not bring its own: the first 32 hexadecimal digits of HMAC-SHA256(secret,
     /// `<type>/<id>`).
     public func token(for key: OrderKey) -> AuthenticationToken { Self.token(for: key, secret: self.secrets[0]) }

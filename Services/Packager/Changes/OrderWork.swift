@@ -55,6 +55,8 @@ struct OrderWorkshop: Sendable {
     /// The brand's assets as ready ZIP entries, by digest.
     let entries: [AssetDigest: [UInt8]]
 
+    /// Gives orders new tokens when they are renewed; nil changes only what the brand changes.
+    var tokenRenewal: TokenRenewal?
     /// The hosts that pictures of the brand's orders may come from.
     let pictureHosts: PictureHosts
 
@@ -196,6 +198,10 @@ struct OrderWorkshop: Sendable {
     func renew(
         _ stored: OrderStore.StoredOrder, pictures: Shown = [:], evenIfCurrent: Bool = false, nowEpochSeconds: Int64
     ) throws(PackagingError) -> OrderRenewal {
+        if let renewal = self.tokenRenewal {
+            guard let token = renewal.token(for: stored.state) else { return .current }
+            return try self.version(of: stored, token: token, pictures: pictures, nowEpochSeconds: nowEpochSeconds)
+        }
         let order = stored.state.orderJSON(rules: self.rules)
         let digest = self.digest?(order, pictures)
         if digest == stored.content, stored.signer == self.signer, !evenIfCurrent { return .current }
@@ -206,7 +212,21 @@ struct OrderWorkshop: Sendable {
                     return package.signer == stored.signer && !evenIfCurrent ? .current : .signature(package)
                 }
             }
-            let next = OrderFold.renewed(stored.state, nowEpochSeconds: nowEpochSeconds)
+        } catch {
+            guard error.code == .tooLarge else { throw error }
+            return .refused(error.message)
+        }
+        return try self.version(
+            of: stored, token: stored.state.token, pictures: pictures, nowEpochSeconds: nowEpochSeconds)
+    }
+
+    /// The next version of a stored order, whose document stays as it is.
+    private func version(
+        of stored: OrderStore.StoredOrder, token: AuthenticationToken, pictures: Shown, nowEpochSeconds: Int64
+    ) throws(PackagingError) -> OrderRenewal {
+        do {
+            var next = OrderFold.renewed(stored.state, nowEpochSeconds: nowEpochSeconds)
+            next.token = token
             let renewed = next.orderJSON(rules: self.rules)
             // The brand gives part of the order, and a brand that was changed may give something wrong.
             let violations = OrderValidator.violations(

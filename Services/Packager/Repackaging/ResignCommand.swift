@@ -45,14 +45,27 @@ struct ResignCommand: AsyncParsableCommand {
     }
 
     func run() async throws {
+        let options = ResignRun.Options(rate: self.rate, evenIfCurrent: self.all, isRehearsal: self.dryRun)
+        try await Self.run(self.brand, options) { _ in nil }
+    }
+
+    /// Brings all stored orders of a brand up to date, with the configuration of the service.
+    ///
+    /// - Parameter renewal: of tokens; nil leaves them as they are.
+    /// - Throws: `ExitCode` of a run that did not do all.
+    static func run(
+        _ brand: OrderTypeIdentifier, _ options: ResignRun.Options,
+        renewal: (TokenSecrets) throws -> TokenRenewal?
+    ) async throws {
         let settings = try Settings(environment: ProcessInfo.processInfo.environment)
         let common = try CommonSettings(settings)
         let own = try PackagerSettings(settings, common: common)
-        if let failure = own.brands.failures.first(where: { $0.orderType == self.brand }) { throw failure.error }
+        if let failure = own.brands.failures.first(where: { $0.orderType == brand }) { throw failure.error }
         let environment = ServiceEnvironment(command: "waybill-packager", common)
-        let line = ProgressLine(head: "\(self.brand): ", file: .standardError)
-        let options = ResignRun.Options(rate: self.rate, evenIfCurrent: self.all, isRehearsal: self.dryRun)
-        let end = try await Self.resign(self.brand, own, environment, options) { line.show($0, isLast: $1) }
+        let line = ProgressLine(head: "\(brand): ", file: .standardError)
+        let end = try await Self.resign(
+            brand, own, environment, options, renewal: try renewal(own.tokens.secrets(for: brand))
+        ) { line.show($0, isLast: $1) }
         switch end {
         case .done(let progress) where progress.refused == 0: return
         case .done: throw ExitCode(2)
@@ -68,7 +81,8 @@ struct ResignCommand: AsyncParsableCommand {
     /// - Throws: `ValidationError` when the brand is not there; whatever no waiting can heal.
     static func resign(
         _ type: OrderTypeIdentifier, _ settings: PackagerSettings, _ environment: ServiceEnvironment,
-        _ options: ResignRun.Options, report: @escaping @Sendable (_ line: String, _ isLast: Bool) -> Void
+        _ options: ResignRun.Options, renewal: TokenRenewal? = nil,
+        report: @escaping @Sendable (_ line: String, _ isLast: Bool) -> Void
     ) async throws -> ResignRun.End {
         guard let brand = settings.brands.brands[type] else {
             let known = settings.brands.brands.orderTypes.map(\.rawValue).joined(separator: ", ")
@@ -79,16 +93,18 @@ struct ResignCommand: AsyncParsableCommand {
         let producer =
             options.isRehearsal
             ? nil : try KafkaProducer(environment.producing(within: common.shutdownLimit / 2))
-        let workshop = OrderWorkshop(brand, tokens: settings.tokens)
+        var workshop = OrderWorkshop(brand, tokens: settings.tokens)
+        workshop.tokenRenewal = renewal
         var repackager = OrderRepackager(
             topics: common.topics, store: OrderStore(redis: redis, view: ViewWatch(View(redis: redis))),
             producer: producer,
-            workshops: { [type: workshop] })
+            workshops: { [workshop] in [type: workshop] })
         // Without it pictures from URLs would be taken for gone.
         repackager.shelf = PictureShelf(
             pictures: Pictures(redis: redis), metrics: PictureMetrics(factory: environment.metrics))
         let run = ResignRun(
-            type, stamp: brand.stamp, options: options, scan: OrderScan(redis: redis), repackager: repackager,
+            type, purpose: renewal?.purpose ?? brand.stamp, options: options, scan: OrderScan(redis: redis),
+            repackager: repackager,
             logger: environment.logger, report: report)
         var configuration = ServiceGroupConfiguration(
             services: [.init(service: run, successTerminationBehavior: .gracefullyShutdownGroup)],

@@ -45,13 +45,13 @@ final class ResignRun: Service {
     private let outcome = Mutex<End?>(nil)
     private let clock = ContinuousClock()
 
-    /// - Parameter stamp: of the brand, `Brand.stamp`.
+    /// - Parameter purpose: names the state that orders are brought to, such as `Brand.stamp`.
     init(
-        _ type: OrderTypeIdentifier, stamp: String, options: Options, scan: OrderScan, repackager: OrderRepackager,
+        _ type: OrderTypeIdentifier, purpose: String, options: Options, scan: OrderScan, repackager: OrderRepackager,
         logger: Logger, report: @escaping @Sendable (_ line: String, _ isLast: Bool) -> Void
     ) {
         self.type = type
-        self.purpose = options.evenIfCurrent ? "all \(stamp)" : stamp
+        self.purpose = options.evenIfCurrent ? "all \(purpose)" : purpose
         self.options = options
         self.scan = scan
         self.repackager = repackager
