@@ -44,6 +44,8 @@ public struct View: Sendable {
         public let plan: String?
         /// The history of the server that was asked.
         let history: String
+        /// True if the server does not tell its history: then nobody can notice that it fell back.
+        public var hidesHistory: Bool { self.history.isEmpty }
         /// Offsets below which everything is certainly stored in this place; by `<topic>/<partition>`.
         public let tails: [String: Int64]
         /// True if the tails are those of a view of the earlier format: they then say nothing about registrations,

@@ -64,6 +64,15 @@ import Testing
         }
     }
 
+    @Test func aServerThatHidesItsHistoryIsKnown() async throws {
+        try await StoreBench.with { bench in
+            let view = View(redis: bench.redis)
+            #expect(try await !view.look()[0].hidesHistory)
+            try await bench.raw("ACL", "SETUSER", "default", "-info")
+            #expect(try await view.look()[0].hidesHistory)
+        }
+    }
+
     @Test func aFlushInTheMiddleOfARestoringLeavesTheViewIncomplete() async throws {
         try await StoreBench.with { bench in
             let view = View(redis: bench.redis)

@@ -36,6 +36,7 @@ final class ViewKeeper: Service {
     private let logged = Mutex<ContinuousClock.Instant?>(nil)
     private let awaited: AwaitedTypes
     private let fleet: FleetBrands
+    private let isHistoryTold = Atomic<Bool>(false)
 
     /// - Parameters:
     ///   - awaited: is told which types' orders are still to be restored.
@@ -148,6 +149,7 @@ final class ViewKeeper: Service {
     /// - Returns: whether the view is complete; if not, it is to be looked at again.
     private func step(_ samples: inout TailSamples) async throws -> Bool {
         let places = try await self.view.look()
+        self.warnOfHiddenHistory(places)
         switch ViewJudgement(places) {
         case .complete:
             self.readiness.met(Self.condition)
@@ -170,6 +172,16 @@ final class ViewKeeper: Service {
             try await self.restore(places)
             return false
         }
+    }
+
+    /// Warns once of a server on which a fall-back cannot be noticed.
+    private func warnOfHiddenHistory(_ places: [View.Place]) {
+        guard places.contains(where: \.hidesHistory), !self.isHistoryTold.exchange(true, ordering: .relaxed) else {
+            return
+        }
+        self.logger.error(
+            "redis does not tell its master_replid, so nobody notices that it lost what it had",
+            metadata: ["mend": "grant +info, or use a server that tells it"])
     }
 
     private static func awaited(_ places: [View.Place]) -> Set<OrderTypeIdentifier> {
