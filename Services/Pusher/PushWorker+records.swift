@@ -1,8 +1,10 @@
 import CoreMetrics
+import Foundation
 import Kafka
 import Logging
 import Model
 import Operations
+import Store
 
 extension PushWorker {
     /// Lookups that may be in progress at once, so that a slow one does not hold up the next records.
@@ -11,6 +13,37 @@ extension PushWorker {
     static let drainPause = Duration.milliseconds(20)
     /// The wait of an order that could not be looked up.
     static let retryPause = Duration.seconds(1)
+
+    // MARK: what was told before
+
+    /// Reads what was told before, until Redis answers: nobody could be looked up either.
+    ///
+    /// - Throws: only when the task is cancelled.
+    func learnTold() async throws {
+        var attempt = 0
+        while true {
+            do {
+                self.told.learn(try await self.positions.all())
+                if attempt > 0 { self.journal.isBack(.lookups) }
+                return
+            } catch {
+                try Task.checkCancellation()
+                attempt += 1
+                self.journal.isAway(.lookups, "\(error)")
+                try await Task.sleep(for: backoff(attempt: attempt, random: self.random))
+            }
+        }
+    }
+
+    /// Notes what is committed, until the task is cancelled and once more then.
+    func noteTold() async {
+        while !Task.isCancelled {
+            try? await Task.sleep(for: .seconds(1))
+            let marks = self.told.takeCommitted(nowMilliseconds: Int64(Date().timeIntervalSince1970 * 1000))
+            // What Redis does not take is noted with the next commit.
+            if !marks.isEmpty { try? await self.positions.note(marks) }
+        }
+    }
 
     // MARK: fetching
 
@@ -27,8 +60,14 @@ extension PushWorker {
                     try await Task.sleep(for: .milliseconds(5))
                     continue
                 }
-                let records = try await self.consumer.nextBatch(
+                let came = try await self.consumer.nextBatch(
                     records: room, bytes: Self.batchBytes, wait: .milliseconds(500))
+                if came.isEmpty { continue }
+                let (again, records) = self.told.sift(came)
+                if !again.isEmpty {
+                    self.metrics.recordsAgain.increment(by: again.count)
+                    self.consumer.finished(again)
+                }
                 if records.isEmpty { continue }
                 guard let (batch, numbers) = self.admit(records) else { continue }
                 if underWay == Self.lookups {

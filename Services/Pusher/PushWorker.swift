@@ -4,6 +4,7 @@ import Logging
 import Model
 import Operations
 import ServiceLifecycle
+import Store
 
 /// The pusher's loop: fetches records, looks up the devices they concern, and ensures that all of them are notified.
 ///
@@ -22,6 +23,8 @@ final class PushWorker: Service {
     let parking: PushParking
     let pending: PendingPushes
     let lookup: PushLookup
+    let told: ToldLedger
+    let positions: ToldPositions
     private let errands: PushErrands
     private let clients: PushClients
     let topics: Topics
@@ -46,6 +49,8 @@ final class PushWorker: Service {
         /// Joins the group of the readers of the pending topic.
         let joinPending: @Sendable () throws(KafkaError) -> KafkaConsumer
         let lookup: PushLookup
+        let told: ToldLedger
+        let positions: ToldPositions
         let errands: PushErrands
         let clients: PushClients
         let metrics: PusherMetrics
@@ -64,6 +69,8 @@ final class PushWorker: Service {
         self.pending = parts.pending
         self.joinPending = parts.joinPending
         self.lookup = parts.lookup
+        self.told = parts.told
+        self.positions = parts.positions
         self.errands = parts.errands
         self.clients = parts.clients
         self.metrics = parts.metrics
@@ -83,6 +90,7 @@ final class PushWorker: Service {
             for _ in 0..<PushErrands.lanes { group.addTask { await self.errands.work() } }
             group.addTask { await self.watch() }
             group.addTask { await self.pending.note() }
+            group.addTask { await self.noteTold() }
             do {
                 // Only fetching ends with a graceful shutdown.
                 try await cancelWhenGracefulShutdown {
@@ -90,7 +98,10 @@ final class PushWorker: Service {
                         group.addTask { try await self.drain() }
                         group.addTask { try await self.pending.read(self.joinPending) }
                         group.addTask { try await self.pending.write { self.dispatch.staleBefore } }
-                        group.addTask { try await self.take() }
+                        group.addTask {
+                            try await self.learnTold()
+                            try await self.take()
+                        }
                         defer { group.cancelAll() }
                         while try await group.next() != nil {}
                     }

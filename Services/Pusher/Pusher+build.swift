@@ -50,9 +50,11 @@ extension Pusher {
             limits: limits, wallClock: wallClock, onFinished: { pending.finished($0) },
             onChange: { journal.changed("\($0)", $1) })
         let group = common.topics.group(of: Self.group)
+        let told = ToldLedger(topic: common.topics.orders)
         let consumer = try KafkaConsumer(
             environment.joining, group: group, topics: [common.topics.orders, common.topics.registrations],
-            instance: common.instance(of: group), onLeaving: { dispatch.drop($0) + parking.drop($0) })
+            instance: common.instance(of: group), onLeaving: { dispatch.drop($0) + parking.drop($0) },
+            onCommit: { moment in if case .acknowledged(let positions) = moment { told.committed(positions) } })
         finished.consumer.withLock { $0 = consumer }
         let view = View(redis: redis)
         let registrations = Registrations(redis: redis)
@@ -88,7 +90,8 @@ extension Pusher {
                 joinPending: { () throws(KafkaError) in
                     try Self.joinPending(environment, dispatch: dispatch, parking: parking, pending: pending)
                 },
-                lookup: PushLookup(registrations: registrations, view: view), errands: errands, clients: clients,
+                lookup: PushLookup(registrations: registrations, view: view), told: told,
+                positions: ToldPositions(redis: redis), errands: errands, clients: clients,
                 metrics: metrics, journal: journal),
             limits: limits, environment: environment
         ) {

@@ -55,6 +55,8 @@ enum StoreKeys {
     /// A hash: the owner of the asset sweep, or the time when it is due.
     static let sweep = "waybill:assets:{sweep}"
 
+    /// A hash: `<cluster>/<topic>/<partition>` -> `<offset>:<millisecond>`, see `ToldPositions`.
+    static let told = "waybill:{told}"
     /// A hash: topic -> its partitions when all its keys lay where they belong.
     static let partitions = "waybill:{partitions}"
 

@@ -13,6 +13,8 @@ final class PusherMetrics: Sendable {
     let recordsUnreadable: Counter
     /// Changes and registrations without a notification because they are too old.
     let recordsStale: Counter
+    /// Records that were told of before their group lost its offsets.
+    let recordsAgain: Counter
     /// Records that wait until their credential has room.
     let recordsParked: Meter
     /// Orders, or devices of them, that were written to the pending topic.
@@ -43,6 +45,7 @@ final class PusherMetrics: Sendable {
         self.recordsConsumed = Counter(label: "waybill_records_consumed_total", factory: factory)
         self.recordsUnreadable = Counter(label: "waybill_records_unreadable_total", factory: factory)
         self.recordsStale = Counter(label: "waybill_push_records_stale_total", factory: factory)
+        self.recordsAgain = Counter(label: "waybill_push_records_again_total", factory: factory)
         self.recordsParked = Meter(label: "waybill_push_records_parked", factory: factory)
         self.pendingWritten = Counter(label: "waybill_push_pending_written_total", factory: factory)
         self.pendingTold = Counter(label: "waybill_push_pending_told_total", factory: factory)

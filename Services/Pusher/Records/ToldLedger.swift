@@ -1,0 +1,88 @@
+import Kafka
+import Model
+import Store
+import Synchronization
+
+/// Knows what was told before this process, and notes what is committed now.
+///
+/// A group that lost its offsets, or whose topic was read out of range, gets every record again; those that a mark
+/// covers are done at once. Marks follow the commits by a second or two, so a record may be told again, and none is
+/// passed over that was not.
+/// Threads: any. Bounded: a mark for each partition.
+final class ToldLedger: Sendable {
+    private struct State {
+        /// What was noted before, by name of the partition, until the cluster is known.
+        var learnt: [String: ToldPositions.Mark] = [:]
+        /// The identifier of the cluster that records come from; nil before one came.
+        var cluster: String?
+        /// The marks of that cluster.
+        var known: [Int32: ToldPositions.Mark] = [:]
+        /// Positions that were committed since they were noted last.
+        var committed: [Int32: Int64] = [:]
+
+        func covers(_ record: KafkaRecord, of topic: String) -> Bool {
+            guard record.topic == topic, let mark = self.known[record.partition] else { return false }
+            return mark.covers(offset: record.offset, epochMilliseconds: record.timestampMilliseconds)
+        }
+
+        /// Without an identifier one cluster's offsets would be taken for another's.
+        mutating func meet(_ cluster: String, topic: String) {
+            guard self.cluster != cluster else { return }
+            self.cluster = cluster
+            self.known = [:]
+            guard !cluster.isEmpty else { return }
+            for (name, mark) in self.learnt {
+                let head = ToldPositions.name(cluster: cluster, topic: topic)
+                guard name.hasPrefix(head), let partition = Int32(name.dropFirst(head.count)) else { continue }
+                self.known[partition] = mark
+            }
+        }
+    }
+
+    private let state = Mutex(State())
+    private let topic: String
+
+    /// - Parameter topic: of the orders; registrations say by themselves whether they are new.
+    init(topic: String) { self.topic = topic }
+
+    /// Takes in what was noted before. To be called before the first record comes.
+    func learn(_ marks: [String: ToldPositions.Mark]) { self.state.withLock { $0.learnt = marks } }
+
+    /// Tells the records that were told of before from the others.
+    func sift(_ records: [KafkaRecord]) -> (again: [KafkaRecord], open: [KafkaRecord]) {
+        self.state.withLock { state in
+            if let cluster = records.first?.cluster { state.meet(cluster, topic: self.topic) }
+            guard records.contains(where: { state.covers($0, of: self.topic) }) else { return ([], records) }
+            return (
+                records.filter { state.covers($0, of: self.topic) },
+                records.filter { !state.covers($0, of: self.topic) }
+            )
+        }
+    }
+
+    /// Positions are committed; does not block.
+    func committed(_ positions: [KafkaPosition]) {
+        self.state.withLock { state in
+            for position in positions where position.topic == self.topic {
+                state.committed[position.partition] = position.offset
+            }
+        }
+    }
+
+    /// What is to be noted, once.
+    func takeCommitted(nowMilliseconds: Int64) -> [String: ToldPositions.Mark] {
+        self.state.withLock { state in
+            guard let cluster = state.cluster, !cluster.isEmpty else { return [:] }
+            let head = ToldPositions.name(cluster: cluster, topic: self.topic)
+            var marks: [String: ToldPositions.Mark] = [:]
+            // A group that begins anew commits what was told long ago.
+            for (partition, offset) in state.committed where offset > state.known[partition]?.offset ?? -1 {
+                let mark = ToldPositions.Mark(offset: offset, epochMilliseconds: nowMilliseconds)
+                state.known[partition] = mark
+                marks["\(head)\(partition)"] = mark
+            }
+            state.committed = [:]
+            return marks
+        }
+    }
+}

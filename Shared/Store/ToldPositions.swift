@@ -1,0 +1,73 @@
+public import Redis
+
+/// How far the pushers have told of the records of each partition, beside what their group has committed: what stands
+/// here survives a group that lost its offsets.
+///
+/// Bounded: an entry for each partition of each cluster that there ever was.
+public struct ToldPositions: Sendable {
+    /// A position, and when it was noted.
+    public struct Mark: Hashable, Sendable {
+        /// The next offset that is to be told of.
+        public let offset: Int64
+        /// Milliseconds since 1970. A record that is younger is none of those that were told of: its topic was made
+        /// anew, or lost its end.
+        public let epochMilliseconds: Int64
+
+        /// The difference of the clocks of all services and brokers, in milliseconds, that does no harm.
+        static let clockMilliseconds: Int64 = 60_000
+
+        public init(offset: Int64, epochMilliseconds: Int64) {
+            self.offset = offset
+            self.epochMilliseconds = epochMilliseconds
+        }
+
+        /// True if a record was told of.
+        public func covers(offset: Int64, epochMilliseconds: Int64) -> Bool {
+            offset < self.offset && epochMilliseconds >= 0
+                && epochMilliseconds < self.epochMilliseconds - Self.clockMilliseconds
+        }
+    }
+
+    private let redis: RedisClient
+
+    public init(redis: RedisClient) { self.redis = redis }
+
+    /// The name of a topic, which the number of a partition follows.
+    public static func name(cluster: String, topic: String) -> String { "\(cluster)/\(topic)/" }
+
+    /// By name of the partition.
+    public func all() async throws(StoreError) -> [String: Mark] {
+        let what = "reading what was told"
+        let reply = try await self.send(RedisCommand("HGETALL", .string(StoreKeys.told)), what)
+        guard let pairs = reply.array else { throw StoreError(.unavailable, "\(what): an unexpected reply") }
+        var marks: [String: Mark] = [:]
+        for index in stride(from: 0, to: pairs.count - 1, by: 2) {
+            guard let name = pairs[index].text, let parts = pairs[index + 1].text?.split(separator: ":"),
+                parts.count == 2, let offset = Int64(parts[0]), let moment = Int64(parts[1])
+            else { continue }
+            marks[name] = Mark(offset: offset, epochMilliseconds: moment)
+        }
+        return marks
+    }
+
+    /// Notes positions, by name of the partition; not empty.
+    public func note(_ marks: [String: Mark]) async throws(StoreError) {
+        let fields = marks.flatMap { name, mark -> [RedisArgument] in
+            [.string(name), .string("\(mark.offset):\(mark.epochMilliseconds)")]
+        }
+        _ = try await self.send(
+            RedisCommand("HSET", .string(StoreKeys.told), .encoded(RedisEncodedArguments(fields))),
+            "noting what was told")
+    }
+
+    private func send(_ command: RedisCommand, _ what: String) async throws(StoreError) -> RedisValue {
+        let reply: RedisValue
+        do {
+            reply = try await self.redis.send(command)
+        } catch {
+            throw StoreError(what, error)
+        }
+        if case .error(let message) = reply { throw StoreError(what, reply: message) }
+        return reply
+    }
+}
