@@ -40,7 +40,7 @@ extension PushWorker {
         while !Task.isCancelled {
             try? await Task.sleep(for: .seconds(1))
             let marks = self.told.takeCommitted(nowMilliseconds: Int64(Date().timeIntervalSince1970 * 1000))
-            // What Redis does not take is noted with the next commit.
+            // Marks that Redis does not take are written with the next commit.
             if !marks.isEmpty { try? await self.positions.note(marks) }
         }
     }

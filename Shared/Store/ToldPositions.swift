@@ -1,7 +1,7 @@
 public import Redis
 
-/// How far the pushers have told of the records of each partition, beside what their group has committed: what stands
-/// here survives a group that lost its offsets.
+/// The positions up to which the pushers have told devices of the records of each partition, beside the offsets that
+/// their group has committed: they survive a group that loses its offsets.
 ///
 /// Bounded: an entry for each partition of each cluster that there ever was.
 public struct ToldPositions: Sendable {

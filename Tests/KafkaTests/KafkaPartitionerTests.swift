@@ -3,7 +3,7 @@ import Testing
 
 @testable import Kafka
 
-/// Where keys land, and the moments that messages are given.
+/// The partitions of keys, and the timestamps that messages are given.
 @Suite(.timeLimit(.minutes(1))) struct KafkaPartitionerTests {
     @Test func aKeyIsWhereAProducerPutsIt() async throws {
         let broker = try KafkaBroker(topics: [.init("topic", partitions: 7)])

@@ -4,7 +4,7 @@ import Testing
 
 @testable import Pusher
 
-/// What a group gets again that lost its offsets.
+/// The records that a group gets again after it lost its offsets.
 @Suite struct ToldLedgerTests {
     private static let topic = "waybill.orders"
 

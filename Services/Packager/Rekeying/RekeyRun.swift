@@ -7,9 +7,9 @@ import Store
 
 /// Moves the keys of a compacted topic that got more partitions to where they belong now.
 ///
-/// What stands is published again, so it lands in the key's partition; then a tombstone ends what is left in the old
-/// one, or else Kafka would keep it there for ever and a restoring would bring back what was removed since. Both carry
-/// the header of silence, so that nobody is pushed. Again is harmless, at any point.
+/// Each key's last record is published again, so it lands in the key's partition; then a tombstone ends the record in
+/// the old one, which Kafka would keep for ever and a restoring would bring back after a removal. Both carry the header
+/// of silence, so that no device is pushed. The run may be repeated at any point.
 ///
 /// Bounded: `chunk` keys in memory.
 struct RekeyRun: Sendable {

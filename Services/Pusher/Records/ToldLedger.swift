@@ -3,7 +3,7 @@ import Model
 import Store
 import Synchronization
 
-/// Knows what was told before this process, and notes what is committed now.
+/// The positions up to which devices were told by earlier processes, and those that are committed now.
 ///
 /// A group that lost its offsets, or whose topic was read out of range, gets every record again; those that a mark
 /// covers are done at once. Marks follow the commits by a second or two, so a record may be told again, and none is
@@ -11,7 +11,7 @@ import Synchronization
 /// Threads: any. Bounded: a mark for each partition.
 final class ToldLedger: Sendable {
     private struct State {
-        /// What was noted before, by name of the partition, until the cluster is known.
+        /// The marks of earlier processes, by name of the partition, until the cluster is known.
         var learnt: [String: ToldPositions.Mark] = [:]
         /// The identifier of the cluster that records come from; nil before one came.
         var cluster: String?
@@ -45,7 +45,7 @@ final class ToldLedger: Sendable {
     /// - Parameter topic: of the orders; registrations say by themselves whether they are new.
     init(topic: String) { self.topic = topic }
 
-    /// Takes in what was noted before. To be called before the first record comes.
+    /// Takes the marks of earlier processes, before the first record comes.
     func learn(_ marks: [String: ToldPositions.Mark]) { self.state.withLock { $0.learnt = marks } }
 
     /// Tells the records that were told of before from the others.
@@ -69,7 +69,7 @@ final class ToldLedger: Sendable {
         }
     }
 
-    /// What is to be noted, once.
+    /// Returns the marks that are to be written, each once.
     func takeCommitted(nowMilliseconds: Int64) -> [String: ToldPositions.Mark] {
         self.state.withLock { state in
             guard let cluster = state.cluster, !cluster.isEmpty else { return [:] }

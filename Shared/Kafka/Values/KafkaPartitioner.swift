@@ -1,4 +1,4 @@
-/// Where keys land that are produced without a partition.
+/// The partition of a key that is produced without one.
 ///
 /// Source: librdkafka `murmur2_random`, which is what Kafka's Java producers do with a key
 public enum KafkaPartitioner {
