@@ -1,5 +1,10 @@
 import ArgumentParser
+import Cryptography
+import Fetch
+import Kafka
+import Model
 import Operations
+import Redis
 
 /// Folds order changes from Kafka into orders, packages and signs them, and puts them into Redis.
 @main
@@ -7,11 +12,19 @@ struct Packager: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "waybill-packager",
         abstract: "Turns order changes on Kafka into signed packages in Redis.",
+        version: Self.version.description,
         subcommands: [
             RunCommand.self, ResignCommand.self, RetokenCommand.self, RekeyCommand.self, RestoreCommand.self,
             DeadLettersCommand.self,
         ],
         defaultSubcommand: RunCommand.self)
+
+    static let version = ProgramVersion(
+        "waybill-packager",
+        libraries: [
+            ("librdkafka", librdkafkaVersion()), ("hiredis", hiredisVersion()), ("OpenSSL", openSSLVersion()),
+            ("libcurl", curlVersion()),
+        ])
 }
 
 /// The service itself, which is what runs when no command is named.
@@ -24,7 +37,7 @@ struct RunCommand: AsyncParsableCommand {
 
     func run() async throws {
         try await ServiceRun.run(
-            name: "waybill-packager", checkOnly: self.checkConfig,
+            name: "waybill-packager", version: Packager.version, checkOnly: self.checkConfig,
             conditions: [WorkerCondition.joined, ViewKeeper.condition], refusesEviction: true, needs: Packager.needs,
             read: { settings, common in try PackagerSettings(settings, common: common) },
             build: { settings, environment in try Packager.build(settings, environment) })

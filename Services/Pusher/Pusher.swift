@@ -1,5 +1,10 @@
+import APNS
 import ArgumentParser
+import Cryptography
+import Kafka
+import Model
 import Operations
+import Redis
 
 /// Notifies devices through APNs that an order of theirs has changed.
 @main
@@ -7,14 +12,23 @@ struct Pusher: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "waybill-pusher",
         abstract: "Notifies devices through APNs that an order changed.",
+        version: Self.version.description,
         subcommands: [RehearsalCommand.self, TellCommand.self])
+
+    static let version = ProgramVersion(
+        "waybill-pusher",
+        libraries: [
+            ("librdkafka", librdkafkaVersion()), ("hiredis", hiredisVersion()), ("OpenSSL", openSSLVersion()),
+            ("nghttp2", APNSClient.nghttp2Version),
+        ])
 
     @Flag(help: "Print the effective configuration, secrets redacted, and exit.")
     var checkConfig = false
 
     func run() async throws {
         try await ServiceRun.run(
-            name: "waybill-pusher", checkOnly: self.checkConfig, conditions: [WorkerCondition.joined],
+            name: "waybill-pusher", version: Self.version, checkOnly: self.checkConfig,
+            conditions: [WorkerCondition.joined],
             needs: Self.needs,
             read: { settings, common in try PusherSettings(settings, common: common) },
             build: { settings, environment in try Self.build(settings, environment) })

@@ -1,1 +1,2 @@
 #include <hiredis/read.h>
+#include <hiredis/hiredis.h>

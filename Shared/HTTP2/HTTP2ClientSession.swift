@@ -160,7 +160,7 @@ public final class HTTP2ClientSession {
     }
 }
 
-/// The version of nghttp2 that this process runs with, for the start-up log line.
+/// The version of nghttp2 that this process runs with.
 public func nghttp2Version() -> String {
     // With 0 as the least version the answer is never NULL (nghttp2.h, nghttp2_version).
     unsafe String(cString: nghttp2_version(0).pointee.version_str)

@@ -11,6 +11,7 @@ public enum ServiceRun {
     ///
     /// - Parameters:
     ///   - name: that of the service, as in log lines: `waybill-gateway`.
+    ///   - version: goes into the first line of the log.
     ///   - checkOnly: true to print the effective configuration and return.
     ///   - conditions: the conditions of readiness besides Kafka.
     ///   - refusesEviction: true to refuse the start with a Redis that may delete any key to make room.
@@ -19,7 +20,7 @@ public enum ServiceRun {
     ///   - read: reads the service's own settings; its errors prevent the start.
     ///   - build: makes the services in the order of dependence; they are stopped in reverse.
     public static func run<Own>(
-        name: String, checkOnly: Bool, conditions: [String], refusesEviction: Bool = false,
+        name: String, version: ProgramVersion, checkOnly: Bool, conditions: [String], refusesEviction: Bool = false,
         dependence: KafkaStanding.Dependence = .whole, needs: (Topics) -> [KafkaTopicNeed],
         read: (Settings, CommonSettings) throws -> Own,
         build: (Own, ServiceEnvironment) async throws -> [any Service]
@@ -39,6 +40,7 @@ public enum ServiceRun {
         let logger = Logger(label: name) { _ in
             LineLogHandler(label: name, format: common.logFormat, level: common.logLevel)
         }
+        logger.info("starting", metadata: ["version": "\(version)"])
         for (key, value) in settings.effective {
             logger.info("configuration", metadata: ["key": "\(key.rawValue)", "value": "\(value)"])
         }

@@ -1,4 +1,8 @@
 import ArgumentParser
+import Cryptography
+import Kafka
+import Model
+import Redis
 
 /// The tools for running Waybill without the real services around it: brokers, certificates, simulators, devices.
 @main
@@ -6,6 +10,12 @@ struct Devkit: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "waybill-dev",
         abstract: "Tools to run, feed and check Waybill.",
+        version: ProgramVersion(
+            "waybill-dev",
+            libraries: [
+                ("librdkafka", librdkafkaVersion()), ("hiredis", hiredisVersion()), ("OpenSSL", openSSLVersion()),
+            ]
+        ).description,
         subcommands: [
             APNSCommand.self,
             BrandCommand.self,

@@ -8,7 +8,7 @@ import Testing
         "Services/Gateway": [
             "Model", "Kafka", "Redis", "Cryptography", "Fetch", "Browser", "Packaging", "Store", "Operations",
         ],
-        "Services/Packager": ["Model", "Kafka", "Redis", "Fetch", "Packaging", "Store", "Operations"],
+        "Services/Packager": ["Model", "Kafka", "Redis", "Cryptography", "Fetch", "Packaging", "Store", "Operations"],
         "Services/Pusher": ["Model", "Kafka", "Redis", "Cryptography", "Packaging", "Store", "APNS", "Operations"],
         "Shared/Model": [],
         "Shared/Kafka": ["CRDKafka"],

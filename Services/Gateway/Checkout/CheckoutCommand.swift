@@ -12,7 +12,8 @@ struct CheckoutCommand: AsyncParsableCommand {
 
     func run() async throws {
         try await ServiceRun.run(
-            name: "waybill-gateway-checkout", checkOnly: self.checkConfig, conditions: GatewayServer.conditions,
+            name: "waybill-gateway-checkout", version: Gateway.version, checkOnly: self.checkConfig,
+            conditions: GatewayServer.conditions,
             dependence: .part, needs: Checkout.needs,
             read: { settings, common in try CheckoutSettings(settings, common: common) },
             build: { settings, environment in try Checkout.build(settings, environment) })

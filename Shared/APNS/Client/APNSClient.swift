@@ -1,3 +1,4 @@
+import HTTP2
 public import NIOCore
 import NIOSSL
 
@@ -10,6 +11,9 @@ import NIOSSL
 /// Owner: the caller, who must `close` it before its event loop group ends. Thread: any. Bounded: the queue, the
 /// connections and their open streams, each request's time (`APNSConfiguration`).
 public final class APNSClient: Sendable {
+    /// The version of nghttp2 that this process runs with.
+    public static var nghttp2Version: String { HTTP2.nghttp2Version() }
+
     private let eventLoop: any EventLoop
     private let loop: NIOLoopBoundBox<ClientLoop>
 

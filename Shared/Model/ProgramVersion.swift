@@ -1,0 +1,21 @@
+/// The version of a program, and those of the C libraries that it runs with.
+public struct ProgramVersion: Sendable, CustomStringConvertible {
+    /// The version of Waybill: all programs have the same.
+    public static let number = "1.0.0"
+
+    private let program: String
+    private let libraries: [(name: String, version: String)]
+
+    /// - Parameters:
+    ///   - program: its name.
+    ///   - libraries: the C libraries that it uses.
+    public init(_ program: String, libraries: [(name: String, version: String)]) {
+        self.program = program
+        self.libraries = libraries
+    }
+
+    public var description: String {
+        let libraries = self.libraries.map { "\($0.name) \($0.version)" }.joined(separator: ", ")
+        return "\(self.program) \(Self.number) (\(libraries))"
+    }
+}
