@@ -61,6 +61,17 @@ import Testing
         #expect(parking.count == 93)
     }
 
+    @Test func itIsCrowdedWithMoreThanHalfOfItsKeys() throws {
+        var parking = Parking(.init(keys: 10, records: 100, pending: 10), pendingTopic: "pending")
+        for offset: Int64 in 0..<5 { _ = parking.park(try self.push("a", "o\(offset)", offset), now: self.start) }
+        #expect(!parking.isCrowded)
+        _ = parking.park(try self.push("a", "o5", 5), now: self.start)
+        #expect(parking.isCrowded)
+        let written = parking.takeOverdue(since: self.start, most: 3)
+        for push in written { _ = parking.written(push.key, true, now: self.start) }
+        #expect(written.count == 3 && !parking.isCrowded)
+    }
+
     @Test func whatRestsIsTakenWhenItsTimeHasCome() throws {
         var parking = Parking(.init(keys: 10, records: 10, pending: 10), pendingTopic: "pending")
         _ = parking.park(try self.push("a", "failing", 0), due: self.start + .seconds(2), now: self.start)

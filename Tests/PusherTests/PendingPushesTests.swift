@@ -54,6 +54,29 @@ import Testing
         }
     }
 
+    @Test func moreThanFitsDoesNotKeepOutTheRecordsThatComeAfterIt() async throws {
+        try await PusherScene.run { scene in
+            let directory = try TemporaryDirectory("pusher-pending")
+            let well = try self.orders(PusherFixture.orderType, 10)
+            try await scene.register(well, devices: 10, tokens: 5000)
+            // Of a type without a brand, so none of them leaves the parking to be sent.
+            let troubled = try self.orders(PusherFixture.otherType, 1000)
+            try await scene.register(troubled, devices: 1000, tokens: 10_000)
+            try await scene.publish(changed: troubled)
+            try await scene.publish(changed: well)
+            let crowded: (inout PushLimits) -> Void = { limits in
+                limits.records = 3200
+                limits.parkedKeys = 100
+                limits.parkedHold = .seconds(300)
+            }
+            try await scene.serve(directory, limits: crowded) {
+                try await eventually("the others are told", within: .seconds(60)) {
+                    try await self.timesTold(scene, 5000..<5010) == Array(repeating: 1, count: 10)
+                }
+            }
+        }
+    }
+
     @Test func anOrderTypeWhoseBrandComesLaterIsToldThen() async throws {
         try await PusherScene.run { scene in
             let directory = try TemporaryDirectory("pusher-pending")

@@ -8,7 +8,8 @@ import Model
 /// device can be notified, and then finds the current push tokens. A key leaves when its lane has room.
 ///
 /// A key waits for records of the shared topics, whose offsets cannot advance meanwhile, or for one of the pending
-/// topic, whose offset may stay for days. After a few seconds the former are written to the pending topic and done.
+/// topic, whose offset may stay for days. After a few seconds the former are written to the pending topic and done; at
+/// once while it is crowded, since records of other order types come after them in the same partitions.
 /// Bounded: `room` and `pendingRoom` are the numbers of further records that may come.
 struct Parking {
     struct Limits {
@@ -82,6 +83,8 @@ struct Parking {
     var room: Int {
         max(0, min(self.limits.records - self.recordCount, self.limits.keys - (self.slots.count - self.pendingCount)))
     }
+    /// True if more than half of the room for records of shared topics is taken.
+    var isCrowded: Bool { self.room < min(self.limits.records, self.limits.keys) / 2 }
     /// The number of records of the pending topic that may come.
     var pendingRoom: Int { max(0, self.limits.pending - self.pendingCount) }
     /// Keys of each order type.

@@ -142,16 +142,20 @@ final class PendingPushes: Sendable {
                 if !stale.isEmpty { self.finished(stale) }
             }
             let isWriting = self.isInUse
-            let since = ContinuousClock.now - self.hold
-            let batch = isWriting ? self.parking.with { $0.takeOverdue(since: since, most: Self.batchRecords) } : []
+            let (now, hold) = (ContinuousClock.now, self.hold)
+            let batch =
+                isWriting
+                ? self.parking.with {
+                    $0.takeOverdue(since: $0.isCrowded ? now : now - hold, most: Self.batchRecords)
+                } : []
             if batch.isEmpty {
                 attempt = await self.rest(after: nil, attempt: attempt)
                 try await Task.sleep(for: Self.pause)
                 continue
             }
-            let now = self.wallClock()
+            let milliseconds = self.wallClock()
             let outcomes = await self.producer.produce(
-                batch.map { $0.message(self.topic, nowEpochMilliseconds: now) })
+                batch.map { $0.message(self.topic, nowEpochMilliseconds: milliseconds) })
             var done: [KafkaReceipt] = []
             var failure: KafkaError?
             for (push, outcome) in zip(batch, outcomes) {
