@@ -9,7 +9,7 @@ public struct PartitionCounts: Sendable {
     /// By topic.
     public func all() async throws(StoreError) -> [String: Int] {
         let what = "reading partition counts"
-        let reply = try await self.send(RedisCommand("HGETALL", .string(StoreKeys.partitions)), what)
+        let reply = try await self.redis.reply(to: RedisCommand("HGETALL", .string(StoreKeys.partitions)), what)
         guard let pairs = reply.array else { throw StoreError(.unavailable, "\(what): an unexpected reply") }
         var counts: [String: Int] = [:]
         for index in stride(from: 0, to: pairs.count - 1, by: 2) {
@@ -21,19 +21,8 @@ public struct PartitionCounts: Sendable {
 
     /// Notes that the keys of a topic lie where they belong.
     public func note(_ count: Int, of topic: String) async throws(StoreError) {
-        _ = try await self.send(
-            RedisCommand("HSET", .string(StoreKeys.partitions), .string(topic), .integer(Int64(count))),
+        _ = try await self.redis.reply(
+            to: RedisCommand("HSET", .string(StoreKeys.partitions), .string(topic), .integer(Int64(count))),
             "noting partition counts")
-    }
-
-    private func send(_ command: RedisCommand, _ what: String) async throws(StoreError) -> RedisValue {
-        let reply: RedisValue
-        do {
-            reply = try await self.redis.send(command)
-        } catch {
-            throw StoreError(what, error)
-        }
-        if case .error(let message) = reply { throw StoreError(what, reply: message) }
-        return reply
     }
 }

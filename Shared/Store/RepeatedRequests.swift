@@ -61,13 +61,6 @@ public struct RepeatedRequests: Sendable {
     private static func key(_ name: String) -> String { "waybill:idempotency:{\(SHA256.hex(Array(name.utf8)))}" }
 
     private func send(_ command: RedisCommand) async throws(StoreError) -> RedisValue {
-        let reply: RedisValue
-        do {
-            reply = try await self.redis.send(command)
-        } catch {
-            throw StoreError("remembering a request", error)
-        }
-        if case .error(let message) = reply { throw StoreError("remembering a request", reply: message) }
-        return reply
+        try await self.redis.reply(to: command, "remembering a request")
     }
 }

@@ -27,13 +27,6 @@ public struct TokenIndex: Sendable {
     private static func key(_ token: String) -> String { "waybill:token:{\(SHA256.hex(Array(token.utf8)))}" }
 
     private func send(_ command: RedisCommand) async throws(StoreError) -> RedisValue {
-        let reply: RedisValue
-        do {
-            reply = try await self.redis.send(command)
-        } catch {
-            throw StoreError("looking up a token", error)
-        }
-        if case .error(let message) = reply { throw StoreError("looking up a token", reply: message) }
-        return reply
+        try await self.redis.reply(to: command, "looking up a token")
     }
 }

@@ -38,7 +38,7 @@ public struct ToldPositions: Sendable {
     /// By name of the partition.
     public func all() async throws(StoreError) -> [String: Mark] {
         let what = "reading what was told"
-        let reply = try await self.send(RedisCommand("HGETALL", .string(StoreKeys.told)), what)
+        let reply = try await self.redis.reply(to: RedisCommand("HGETALL", .string(StoreKeys.told)), what)
         guard let pairs = reply.array else { throw StoreError(.unavailable, "\(what): an unexpected reply") }
         var marks: [String: Mark] = [:]
         for index in stride(from: 0, to: pairs.count - 1, by: 2) {
@@ -55,19 +55,8 @@ public struct ToldPositions: Sendable {
         let fields = marks.flatMap { name, mark -> [RedisArgument] in
             [.string(name), .string("\(mark.offset):\(mark.epochMilliseconds)")]
         }
-        _ = try await self.send(
-            RedisCommand("HSET", .string(StoreKeys.told), .encoded(RedisEncodedArguments(fields))),
+        _ = try await self.redis.reply(
+            to: RedisCommand("HSET", .string(StoreKeys.told), .encoded(RedisEncodedArguments(fields))),
             "noting what was told")
-    }
-
-    private func send(_ command: RedisCommand, _ what: String) async throws(StoreError) -> RedisValue {
-        let reply: RedisValue
-        do {
-            reply = try await self.redis.send(command)
-        } catch {
-            throw StoreError(what, error)
-        }
-        if case .error(let message) = reply { throw StoreError(what, reply: message) }
-        return reply
     }
 }

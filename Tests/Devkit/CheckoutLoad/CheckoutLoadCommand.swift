@@ -25,6 +25,16 @@ struct CheckoutLoadCommand: AsyncParsableCommand {
     /// One page gets at most 50 merchant sessions a second.
     private static let pages = 8
 
+    func validate() throws {
+        let numbers = [
+            "session-rate": self.sessionRate, "sessions": self.sessions, "rate": self.rate, "payments": self.payments,
+            "slow-payments": self.slowPayments, "upstream-seconds": self.upstreamSeconds,
+        ]
+        for (name, value) in numbers.sorted(by: { $0.key < $1.key }) where !(1...999_999).contains(value) {
+            throw ValidationError("--\(name) \(value): must be 1 to 999999")
+        }
+    }
+
     func run() async throws {
         let stack = try StackEnvironment(file: self.stack)
         let scratch = try TemporaryDirectory("checkout-load")
