@@ -43,6 +43,20 @@ import Testing
         #expect(scene.desk.parkedTypes.contains(try self.type()), "the first one has more than its share by now")
     }
 
+    @Test func aLargeChangeLeavesMostOfTheDeskFreeWhileThereAreOtherBrands() throws {
+        var scene = try DeskScene {
+            $0.targets = 1000
+            $0.laneLinks = 50
+        }
+        for device in 0..<60 { try scene.change(for: [device]) }
+        #expect(scene.desk.parkedTypes.isEmpty, "it is alone")
+        let other = try OrderTypeIdentifier("order.com.example.other")
+        _ = scene.desk.open(other, generation: 1, now: scene.now)
+        #expect(scene.desk.parkedTypes == [try self.type()])
+        #expect(scene.desk.opening(of: try self.type()) == 0)
+        #expect(scene.desk.opening(of: other) == 25)
+    }
+
     @Test func aShareIsFreeAgainWhenItsDevicesWereTold() throws {
         var scene = try DeskScene {
             $0.targets = 10

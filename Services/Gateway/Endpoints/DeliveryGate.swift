@@ -15,9 +15,12 @@ final class DeliveryGate: Sendable {
 
         init(limit: Int) { self.limit = limit }
 
+        /// True if a delivery may be tried.
+        var isOpen: Bool { self.waiting < (self.isAway ? 1 : self.limit) }
+
         /// - Returns: true if a delivery may be tried; the caller must then call `leave`.
         mutating func enter() -> Bool {
-            guard self.waiting < (self.isAway ? 1 : self.limit) else { return false }
+            guard self.isOpen else { return false }
             self.waiting += 1
             return true
         }
@@ -32,13 +35,18 @@ final class DeliveryGate: Sendable {
 
     init(limit: Int = 2000) { self.state = Mutex(State(limit: limit)) }
 
+    /// Checks if a delivery would be tried, before anything is spent on it.
+    ///
+    /// - Throws: `.transport` if not.
+    func check(_ topic: String) throws(KafkaError) {
+        guard self.state.withLock({ $0.isOpen }) else { throw Self.refusal(topic) }
+    }
+
     /// Produces a message unless Kafka is known to be away or too many wait.
     ///
     /// - Throws: `.transport` at once if it is not tried; the errors of the producer.
     func produce(_ message: KafkaMessage, with producer: KafkaProducer) async throws(KafkaError) -> KafkaPosition {
-        guard self.state.withLock({ $0.enter() }) else {
-            throw KafkaError(.transport, "producing to \(message.topic): Kafka does not answer", isRetriable: true)
-        }
+        guard self.state.withLock({ $0.enter() }) else { throw Self.refusal(message.topic) }
         do throws(KafkaError) {
             let position = try await producer.produce(message)
             self.state.withLock { $0.leave(isDelivered: true) }
@@ -47,5 +55,9 @@ final class DeliveryGate: Sendable {
             self.state.withLock { $0.leave(isDelivered: false) }
             throw error
         }
+    }
+
+    private static func refusal(_ topic: String) -> KafkaError {
+        KafkaError(.transport, "producing to \(topic): Kafka does not answer", isRetriable: true)
     }
 }

@@ -40,6 +40,8 @@ struct RegistrationEndpoints: Sendable {
             return eventLoop.makeSucceededFuture(.failure(.badRequest, error.message))
         }
         return self.authorized(key.order, fields, on: eventLoop) {
+            // Attempts that Kafka's absence would refuse do not count among the new devices of the hour.
+            try self.gate.check(self.topics.registrations)
             if let refusal = self.refusal(try await self.registrations.admit(key, limit: self.deviceLimit)) {
                 return refusal
             }
@@ -56,6 +58,7 @@ struct RegistrationEndpoints: Sendable {
         _ key: RegistrationKey, _ fields: Request.Fields, on eventLoop: any EventLoop
     ) -> EventLoopFuture<Answer> {
         self.authorized(key.order, fields, on: eventLoop) {
+            try self.gate.check(self.topics.registrations)
             if let refusal = self.refusal(try await self.registrations.admitEnd(of: key, limit: self.deviceLimit)) {
                 return refusal
             }

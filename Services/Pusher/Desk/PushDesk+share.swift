@@ -4,9 +4,14 @@ import Model
 extension PushDesk {
     /// The most links that one lane may hold before its further records are parked: three times the free room. So a
     /// lane that is alone fills three quarters, two fill three sevenths each, and there is always room for one more.
+    /// While there are others, no lane holds more than `laneLinks`: a parked record takes no lookup, so the records of
+    /// other lanes that come after a large change are reached several times sooner.
     ///
     /// Source: Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998
-    var share: Int { max(1, self.room * 3) }
+    var share: Int {
+        let share = max(1, self.room * 3)
+        return self.lanes.count > 1 ? min(share, self.limits.laneLinks) : share
+    }
 
     /// Order types whose records must be parked: only probes can be sent for them, or they have their share.
     var parkedTypes: Set<OrderTypeIdentifier> {

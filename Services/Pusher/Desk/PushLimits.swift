@@ -17,6 +17,9 @@ struct PushLimits: Hashable, Sendable {
     var targets = 100_000
     /// Most pairs of a record and a device that must be notified of it.
     var links = 200_000
+    /// The same of one order type while there are others: more than a client sends within the window, and few enough
+    /// that the records after a large change wait for few lookups.
+    var laneLinks = 25_000
     /// Links of a lane for which only probes can be sent.
     var probes = 64
     /// Most keys that are parked because of records of shared topics.

@@ -17,8 +17,11 @@ final class PendingPushes: Sendable {
     static let searchPause = Duration.seconds(30)
     /// The time between two searches for changes that have become too old to be notified.
     static let stalePause = Duration.seconds(30)
-    /// Most records that are written or read at once.
+    /// Most records that are read at once, or notes that are written.
     static let batchRecords = 1000
+    /// Most overdue keys that are written at once: many, since the producer has them all on their way to the brokers
+    /// while the first is acknowledged.
+    static let batchOverdue = 10_000
 
     private let parking: PushParking
     private let topic: String
@@ -146,7 +149,7 @@ final class PendingPushes: Sendable {
             let batch =
                 isWriting
                 ? self.parking.with {
-                    $0.takeOverdue(since: $0.isCrowded ? now : now - hold, most: Self.batchRecords)
+                    $0.takeOverdue(since: $0.isCrowded ? now : now - hold, most: Self.batchOverdue)
                 } : []
             if batch.isEmpty {
                 attempt = await self.rest(after: nil, attempt: attempt)
@@ -156,15 +159,21 @@ final class PendingPushes: Sendable {
             let milliseconds = self.wallClock()
             let outcomes = await self.producer.produce(
                 batch.map { $0.message(self.topic, nowEpochMilliseconds: milliseconds) })
-            var done: [KafkaReceipt] = []
+            var written: [Bool] = []
             var failure: KafkaError?
-            for (push, outcome) in zip(batch, outcomes) {
-                if case .failure(let error) = outcome { failure = error }
-                let isDone = if case .success = outcome { true } else { false }
-                done += self.parking.with { $0.written(push.key, isDone, now: .now) }
+            for outcome in outcomes {
+                switch outcome {
+                case .success: written.append(true)
+                case .failure(let error):
+                    written.append(false)
+                    failure = error
+                }
+            }
+            let done = self.parking.with { [written] parking in
+                zip(batch, written).flatMap { parking.written($0.key, $1, now: .now) }
             }
             self.shared.finish(done)
-            self.metrics.pendingWritten.increment(by: outcomes.count { (try? $0.get()) != nil })
+            self.metrics.pendingWritten.increment(by: written.count { $0 })
             attempt = await self.rest(after: failure, attempt: attempt)
             try Task.checkCancellation()
         }
