@@ -1,6 +1,7 @@
 """Measures what a brand that cannot be told costs the others at the pusher; started by compose/bench."""
 
 import json
+import multiprocessing
 import os
 import statistics
 import subprocess
@@ -14,6 +15,8 @@ from stack import Failure, Stack, edit_command
 from subject import run
 
 RATE = 100
+# Changes a second of the brand in trouble: more than five packagers publish on a core each.
+BULK_RATE = 10_000
 TYPE = "order.com.example.troubled"
 TOPIC = "waybill.orders"
 # Devices of the brand in trouble: few, so that as many faults are enough.
@@ -36,8 +39,7 @@ class PusherIsolationBench:
     def __init__(self, arguments):
         self.arguments, self.report = arguments, Report()
         self.stack = Stack(arguments.root, arguments.dir)
-        self.producer = confluent_kafka.Producer(
-            {"bootstrap.servers": self.stack.env["KAFKA_BOOTSTRAP"], "partitioner": "murmur2_random", "linger.ms": 0})
+        self.producer = self.producer_after(0)
         self.last = 0
 
     def run(self):
@@ -59,15 +61,22 @@ class PusherIsolationBench:
         for name, fault in TROUBLES.items():
             for token in TOKENS if fault else []:
                 self.admin("POST", "/faults", fault | {"token": token})
-            self.change(TYPE, troubled)
+            # A process of its own, which does not hold up the one that measures.
+            bulk = multiprocessing.Process(target=self.change, args=(TYPE, troubled, BULK_RATE))
+            bulk.start()
             minutes = self.arguments.minutes if name == "a black hole" else 0
             waits, until = self.steady(well), time.monotonic() + 60 * minutes
-            while time.monotonic() < until:
+            while bulk.is_alive() or time.monotonic() < until:
                 waits += self.steady(well)
+            bulk.join()
+            if bulk.exitcode:
+                raise Failure(f"publishing the changes of the other brand ended with {bulk.exitcode}")
             beside[name] = p99(waits)
             self.admin("DELETE", "/faults")
             self.await_nothing_pending()
             quiet.append(p99(self.steady(well)))
+        self.change(TYPE, troubled)
+        backlog = self.steady(well)
         alone = statistics.median(quiet)
         self.report.figure("isolation.pusher_p99_ratio", max(beside.values()) / alone, 1.5, "at most")
         self.report.figure("isolation.pusher_mb", self.memory_mb(), 256, "at most")
@@ -75,7 +84,8 @@ class PusherIsolationBench:
         self.report.note(
             f"p99 from a change to its notification at {RATE} changes/s: {alone:.1f} ms alone; {text} of "
             f"{self.arguments.waiting:,} orders of another brand, all of which were told in the end; the black hole "
-            f"lasted {self.arguments.minutes:g} minutes")
+            f"lasted {self.arguments.minutes:g} minutes. The others' changes came at {BULK_RATE:,} a second; with all of "
+            f"them in the topic beforehand it is {p99(backlog):.1f} ms, and {max(backlog):.1f} ms at most")
         self.report.show()
         return 0
 
@@ -104,17 +114,33 @@ class PusherIsolationBench:
         for _ in range(len(orders) % 1000):
             self.stack.redis.reply()
 
-    def change(self, kind, orders):
-        for order in orders:
-            while not self.produce(kind, order):
-                self.producer.poll(0.05)
-        if self.producer.flush(60):
+    def producer_after(self, milliseconds):
+        """A producer that collects records for a time."""
+        return confluent_kafka.Producer(
+            {"bootstrap.servers": self.stack.env["KAFKA_BOOTSTRAP"], "partitioner": "murmur2_random",
+             "linger.ms": milliseconds})
+
+    def change(self, kind, orders, rate=None):
+        """Publishes changes, as fast as possible or at a rate per second.
+
+        In large batches: the stack's broker answers a fetch with one of each partition, and walks through all there
+        are to find it.
+        """
+        producer, began = self.producer_after(100), time.monotonic()
+        for index, order in enumerate(orders):
+            if rate and index % 50 == 0:
+                time.sleep(max(0, began + index / rate - time.monotonic()))
+            while not self.produce(producer, kind, order):
+                producer.poll(0.05)
+            producer.poll(0)
+        if producer.flush(60):
             raise Failure("publishing changes: no answer in 60 s")
 
-    def produce(self, kind, order):
+    @staticmethod
+    def produce(producer, kind, order):
         """Returns whether there was room for it."""
         try:
-            self.producer.produce(TOPIC, key=f"{kind}/{order}", value=b"{}")
+            producer.produce(TOPIC, key=f"{kind}/{order}", value=b"{}")
             return True
         except BufferError:
             return False
@@ -126,7 +152,7 @@ class PusherIsolationBench:
         for index, order in enumerate(orders):
             time.sleep(max(0, began + index / RATE - time.monotonic()))
             sent[order] = time.time_ns() / 1e6
-            self.produce(self.stack.type, order)
+            self.produce(self.producer, self.stack.type, order)
             self.producer.poll(0)
         self.producer.flush(10)
         deadline, wanted = time.monotonic() + 60, set(orders.values())

@@ -21,7 +21,7 @@ final class PendingPushes: Sendable {
     static let batchRecords = 1000
     /// Most overdue keys that are written at once: many, since the producer has them all on their way to the brokers
     /// while the first is acknowledged.
-    static let batchOverdue = 10_000
+    static let batchOverdue = 2000
 
     private let parking: PushParking
     private let topic: String
