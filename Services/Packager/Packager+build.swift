@@ -37,19 +37,19 @@ extension Packager {
         let producer = try KafkaProducer(
             environment.producing(within: common.shutdownLimit / 2),
             topics: [common.topics.orders, common.topics.deadLetters])
-        let workshops = Workshops(settings.brands.brands, tokens: settings.tokens)
-        let wakes = ViewKeeper.Wakes()
-        let view = View(redis: redis)
-        let watch = ViewWatch(view) { wakes.wake() }
+        let packagers = OrderPackagers(settings.brands.brands, tokens: settings.tokens)
+        let wakes = ViewRecovery.Wakes()
+        let view = MaterializedView(redis: redis)
+        let watch = ViewEpochCache(view) { wakes.wake() }
         redis.onAnotherServer { wakes.wake() }
         let store = OrderStore(redis: redis, view: watch)
-        let shelf = PictureShelf(
+        let pictureIndex = PictureIndex(
             pictures: Pictures(redis: redis), metrics: PictureMetrics(factory: environment.metrics))
         var processor = ChangeProcessor(
-            topics: common.topics, workshops: workshops.current, store: store,
+            topics: common.topics, packagers: packagers.current, store: store,
             registrations: Registrations(redis: redis), producer: producer,
             metrics: PackagerMetrics(factory: environment.metrics), logger: environment.logger)
-        processor.shelf = shelf
+        processor.pictureIndex = pictureIndex
         processor.awaited = { [brands = settings.brands] in brands.reasonToAwait($0) }
         processor.unknown = UnknownOrders(
             patience: settings.unknownOrderPatience, gauge: processor.metrics.unknownOrders)
@@ -57,14 +57,14 @@ extension Packager {
         processor.isRestoring = { awaited.current.contains($0) }
         processor.view = watch
         var repackager = OrderRepackager(
-            topics: common.topics, store: store, producer: producer, workshops: { workshops.current })
-        repackager.shelf = shelf
+            topics: common.topics, store: store, producer: producer, packagers: { packagers.current })
+        repackager.pictureIndex = pictureIndex
         let pictures = PictureWorker(
-            shelf, store: store, fetcher: try Fetcher(settings.pictures),
+            pictureIndex, store: store, fetcher: try Fetcher(settings.pictures),
             repackage: { [repackager] in _ = try await repackager.repackage($0) },
-            hosts: { workshops.current[$0]?.pictureHosts ?? .none }, logger: environment.logger)
+            hosts: { packagers.current[$0]?.pictureHosts ?? .none }, logger: environment.logger)
         let groups: @Sendable () -> [KeyGroup] = { [brands = settings.brands] in
-            brands.groups(served: workshops.orderTypes, restoring: awaited.current)
+            brands.groups(served: packagers.orderTypes, restoring: awaited.current)
         }
         let worker = try KeyedWorker(
             group: common.topics.group(of: Self.group), topics: common.topics.orderChangeSources,
@@ -72,16 +72,16 @@ extension Packager {
             limits: limits, groups: groups, onCommit: CrashPoint.commits
         ) { [processor] works in
             var processor = processor
-            processor.workshops = workshops.current
+            processor.packagers = packagers.current
             return await processor.process(works)
         } onStopped: {
             await producer.close()
             await redis.close()
         }
         let reloader = BrandReloader(settings.brands, tokens: settings.tokens, environment: environment) {
-            workshops.update($0)
+            packagers.update($0)
         }
-        let keeper = try Self.keeper(view, wakes, awaited, store, shelf, workshops, settings.brands, environment)
+        let recovery = try Self.recovery(view, wakes, awaited, store, pictureIndex, packagers, settings.brands, environment)
         // Stopped in reverse: the worker closes what it shares with the others.
         let sweeper = AssetSweeper(
             sweep: AssetSweep(watch), metrics: AssetMetrics(factory: environment.metrics), logger: environment.logger)
@@ -90,25 +90,27 @@ extension Packager {
         let partitions = PartitionWatch(
             topics: [common.topics.orders, common.topics.registrations], counts: PartitionCounts(redis: redis),
             environment: environment)
-        return [reloader, worker, pictures, keeper, sweeper, monitor, earlier, partitions]
+        return [reloader, worker, pictures, recovery, sweeper, monitor, earlier, partitions]
     }
 
     /// Makes what looks after the view.
-    private static func keeper(
-        _ view: View, _ wakes: ViewKeeper.Wakes, _ awaited: AwaitedTypes, _ store: OrderStore, _ shelf: PictureShelf,
-        _ workshops: Workshops, _ brands: BrandLibrary, _ environment: ServiceEnvironment
-    ) throws -> ViewKeeper {
+    private static func recovery(
+        _ view: MaterializedView, _ wakes: ViewRecovery.Wakes, _ awaited: AwaitedTypes, _ store: OrderStore,
+        _ pictureIndex: PictureIndex,
+        _ packagers: OrderPackagers, _ brands: BrandLibrary, _ environment: ServiceEnvironment
+    ) throws -> ViewRecovery {
         let metrics = RestoreMetrics(factory: environment.metrics)
         let topics = environment.common.topics
         let fleet = FleetBrands(view) {
-            Set(brands.groups(served: workshops.orderTypes).compactMap { try? OrderTypeIdentifier($0.name) })
+            Set(brands.groups(served: packagers.orderTypes).compactMap { try? OrderTypeIdentifier($0.name) })
         }
-        return ViewKeeper(
+        return ViewRecovery(
             view: view, ordersTopic: topics.orders, registrationsTopic: topics.registrations,
             reader: try KafkaReader(environment.kafka),
             orders: OrderRestorer(
-                store: store, workshops: { workshops.current },
-                isAwaited: { brands.reasonToAwait($0) != nil || fleet.knows($0) }, shelf: shelf, metrics: metrics,
+                store: store, packagers: { packagers.current },
+                isAwaited: { brands.reasonToAwait($0) != nil || fleet.knows($0) }, pictureIndex: pictureIndex,
+                metrics: metrics,
                 logger: environment.logger),
             registrations: RegistrationRestorer(
                 registrations: Registrations(redis: view.redis), metrics: metrics, logger: environment.logger),
@@ -118,7 +120,7 @@ extension Packager {
 }
 
 extension BrandLibrary {
-    /// Returns the reason why changes of an order type without a workshop wait; nil if there is no brand for it.
+    /// Returns the reason why changes of an order type without a packager wait; nil if there is no brand for it.
     ///
     /// A brand that fails is found by the order type that it had or that its brand.json declares, or by the name of its
     /// folder.

@@ -36,9 +36,9 @@ struct RunCommand: AsyncParsableCommand {
     var checkConfig = false
 
     func run() async throws {
-        try await ServiceRun.run(
+        try await ServiceMain.run(
             name: "waybill-packager", version: Packager.version, checkOnly: self.checkConfig,
-            conditions: [WorkerCondition.joined, ViewKeeper.condition], refusesEviction: true, needs: Packager.needs,
+            conditions: [WorkerCondition.joined, ViewRecovery.condition], refusesEviction: true, needs: Packager.needs,
             read: { settings, common in try PackagerSettings(settings, common: common) },
             build: { settings, environment in try Packager.build(settings, environment) })
     }

@@ -38,17 +38,17 @@ extension Pusher {
             topics: [common.topics.registrations, common.topics.deadLetters])
         let limits = limits ?? PushLimits(settings)
         let metrics = PusherMetrics(factory: environment.metrics, host: "\(settings.endpoint)")
-        let journal = PushJournal(logger: environment.logger, readiness: environment.readiness)
-        // The consumer queries the desk, and the desk reports to the consumer.
-        let finished = LateConsumer()
+        let log = PusherLog(logger: environment.logger, readiness: environment.readiness)
+        // The consumer queries the scheduler, and the scheduler reports to the consumer.
+        let finished = DeferredConsumer()
         let wallClock = { @Sendable in Int64(Date().timeIntervalSince1970 * 1000) }
         let parking = PushParking(limits: limits, topics: common.topics)
         let pending = PendingPushes(
             parking: parking, topics: common.topics, kafka: environment.kafka, producer: producer, shared: finished,
-            metrics: metrics, journal: journal, limits: limits, wallClock: wallClock)
-        let dispatch = PushDispatch(
+            metrics: metrics, log: log, limits: limits, wallClock: wallClock)
+        let dispatch = PushScheduler(
             limits: limits, wallClock: wallClock, onFinished: { pending.finished($0) },
-            onChange: { journal.changed("\($0)", $1) })
+            onChange: { log.changed("\($0)", $1) })
         let group = common.topics.group(of: Self.group)
         let told = ToldLedger(topic: common.topics.orders)
         let consumer = try KafkaConsumer(
@@ -56,10 +56,10 @@ extension Pusher {
             instance: common.instance(of: group), onLeaving: { dispatch.drop($0) + parking.drop($0) },
             onCommit: { moment in if case .acknowledged(let positions) = moment { told.committed(positions) } })
         finished.consumer.withLock { $0 = consumer }
-        let view = View(redis: redis)
+        let view = MaterializedView(redis: redis)
         let registrations = Registrations(redis: redis)
         let tokens = ProviderTokenSources()
-        let clients = PushClients(settings.brands.brands, dispatch: dispatch, onRenewed: journal.renewed) {
+        let clients = PushClients(settings.brands.brands, dispatch: dispatch, onRenewed: log.renewed) {
             type, push, onReplies in
             let credential = metrics[type.rawValue]
             var configuration = APNSConfiguration()
@@ -78,11 +78,11 @@ extension Pusher {
                     onReplies(replies)
                 })
         }
-        let errands = PushErrands(
-            queue: dispatch.errands,
-            retirement: Retirement(
-                topics: common.topics, registrations: registrations, view: ViewWatch(view), producer: producer),
-            topics: common.topics, producer: producer, metrics: metrics, journal: journal,
+        let followUps = FollowUps(
+            queue: dispatch.followUps,
+            retirement: TokenInvalidation(
+                topics: common.topics, registrations: registrations, view: ViewEpochCache(view), producer: producer),
+            topics: common.topics, producer: producer, metrics: metrics, log: log,
             onDone: { dispatch.done($0, standing: $1) })
         let worker = PushWorker(
             PushWorker.Parts(
@@ -91,8 +91,8 @@ extension Pusher {
                     try Self.joinPending(environment, dispatch: dispatch, parking: parking, pending: pending)
                 },
                 lookup: PushLookup(registrations: registrations, view: view), told: told,
-                positions: ToldPositions(redis: redis), errands: errands, clients: clients,
-                metrics: metrics, journal: journal),
+                positions: ToldPositions(redis: redis), followUps: followUps, clients: clients,
+                metrics: metrics, log: log),
             limits: limits, environment: environment
         ) {
             // They retain each other.
@@ -127,7 +127,7 @@ extension Pusher {
     /// have a reader.
     /// written there.
     fileprivate static func joinPending(
-        _ environment: ServiceEnvironment, dispatch: PushDispatch, parking: PushParking, pending: PendingPushes
+        _ environment: ServiceEnvironment, dispatch: PushScheduler, parking: PushParking, pending: PendingPushes
     ) throws(KafkaError) -> KafkaConsumer {
         let topic = environment.common.topics.pushPending
         let group = environment.common.topics.group(of: Self.pendingGroup)

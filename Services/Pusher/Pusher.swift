@@ -13,7 +13,7 @@ struct Pusher: AsyncParsableCommand {
         commandName: "waybill-pusher",
         abstract: "Notifies devices through APNs that an order changed.",
         version: Self.version.description,
-        subcommands: [RehearsalCommand.self, TellCommand.self])
+        subcommands: [LoadTestCommand.self, TellCommand.self])
 
     static let version = ProgramVersion(
         "waybill-pusher",
@@ -26,7 +26,7 @@ struct Pusher: AsyncParsableCommand {
     var checkConfig = false
 
     func run() async throws {
-        try await ServiceRun.run(
+        try await ServiceMain.run(
             name: "waybill-pusher", version: Self.version, checkOnly: self.checkConfig,
             conditions: [WorkerCondition.joined],
             needs: Self.needs,

@@ -2,7 +2,7 @@ public import NIOCore
 
 /// A pipelining client: one connection per event loop (and master of a cluster), shared by all callers.
 ///
-/// Owner: each event loop owns its `RedisLane`; this holds them all and is safe to use from anywhere.
+/// Owner: each event loop owns its `EventLoopConnections`; this holds them all and is safe to use from anywhere.
 /// Bounded: commands and bytes per link (`queueFull`), time per command (`RedisConfiguration.commandDeadline`; one that
 /// had to wait for a connection gets a quarter more).
 /// Detects a server that belongs to a cluster; commands then go to the masters of their keys, the answers return in
@@ -13,46 +13,45 @@ public import NIOCore
 /// Cancelling a task that waits does not end the wait: it ends with the answer or at the deadline, because the command
 /// is in flight and its answer must be read from the connection anyway.
 /// `close()` must be called before the event loops are shut down.
-/// `close()` must be called before the event loops are shut down.
 public final class RedisClient: Sendable {
-    private struct Lane: Sendable {
+    private struct LoopConnection: Sendable {
         let eventLoop: any EventLoop
-        let way: NIOLoopBoundBox<RedisLane>
+        let way: NIOLoopBoundBox<EventLoopConnections>
     }
 
     let known = KnownServers()
     /// The server as configured, for messages: `host:port`, or the name that sentinels know.
     let name: String
 
-    private let lanes: [Lane]
-    private let laneOfLoop: [ObjectIdentifier: Int]
+    private let connections: [LoopConnection]
+    private let indexOfLoop: [ObjectIdentifier: Int]
 
     /// Makes connections on first use, or by `connect()`.
     /// - Parameter eventLoopGroup: gets one connection per loop, to each master.
     public init(_ configuration: RedisConfiguration, eventLoopGroup: any EventLoopGroup) {
         let known = self.known
         self.name = configuration.masterName ?? configuration.addresses.map(\.description).joined(separator: ",")
-        self.lanes = eventLoopGroup.makeIterator().map { eventLoop in
-            let way = RedisLane(configuration, eventLoop: eventLoop, known: known)
-            return Lane(eventLoop: eventLoop, way: .makeBoxSendingValue(way, eventLoop: eventLoop))
+        self.connections = eventLoopGroup.makeIterator().map { eventLoop in
+            let way = EventLoopConnections(configuration, eventLoop: eventLoop, known: known)
+            return LoopConnection(eventLoop: eventLoop, way: .makeBoxSendingValue(way, eventLoop: eventLoop))
         }
-        self.laneOfLoop = Dictionary(
-            self.lanes.enumerated().map { (ObjectIdentifier($1.eventLoop), $0) },
+        self.indexOfLoop = Dictionary(
+            self.connections.enumerated().map { (ObjectIdentifier($1.eventLoop), $0) },
             uniquingKeysWith: { first, _ in first })
-        precondition(!self.lanes.isEmpty, "an event loop group has a loop")
+        precondition(!self.connections.isEmpty, "an event loop group has a loop")
     }
 
     /// Makes all connections.
     /// - Throws: `RedisError` of the first that could not be made in time; attempts continue.
     public func connect() async throws(RedisError) {
-        for lane in self.lanes { lane.eventLoop.execute { lane.way.value.start() } }
-        for lane in self.lanes { _ = try await self.run([RedisCommand("PING")], on: lane) }
+        for connection in self.connections { connection.eventLoop.execute { connection.way.value.start() } }
+        for connection in self.connections { _ = try await self.run([RedisCommand("PING")], on: connection) }
     }
 
     /// Sends one command.
     /// - Throws: `RedisError`, with code `.server` for an error reply.
     public func send(_ command: RedisCommand) async throws(RedisError) -> RedisValue {
-        let value = try await self.run([command], on: self.anyLane).first ?? .null
+        let value = try await self.run([command], on: self.anyConnection).first ?? .null
         if let error = value.serverError { throw error }
         return value
     }
@@ -61,7 +60,7 @@ public final class RedisClient: Sendable {
     ///
     /// Not a transaction: commands of other connections may run between them.
     public func pipeline(_ commands: [RedisCommand]) async throws(RedisError) -> [RedisValue] {
-        try await self.run(commands, on: self.anyLane)
+        try await self.run(commands, on: self.anyConnection)
     }
 
     /// Sends commands followed by checks: the answers of the checks hold for all commands answered before them.
@@ -72,7 +71,7 @@ public final class RedisClient: Sendable {
     public func pipeline(
         _ commands: [RedisCommand], checkedBy checks: [RedisCommand]
     ) async throws(RedisError) -> [RedisValue] {
-        try await self.run(commands + checks, checks: checks.count, on: self.anyLane)
+        try await self.run(commands + checks, checks: checks.count, on: self.anyConnection)
     }
 
     /// As `pipeline(_:)` for callers that live on an event loop.
@@ -86,14 +85,15 @@ public final class RedisClient: Sendable {
         precondition(0...commands.count ~= checks, "checks are commands")
         guard !commands.isEmpty else { return eventLoop.makeSucceededFuture([]) }
         let promise = eventLoop.makePromise(of: [RedisValue].self)
-        let index = self.laneOfLoop[ObjectIdentifier(eventLoop)]
-        let lane = index.map { self.lanes[$0] } ?? self.anyLane
-        if lane.eventLoop.inEventLoop {
-            lane.way.value.submit(RedisLink.Request(commands: commands, checks: checks, completion: .promise(promise)))
+        let index = self.indexOfLoop[ObjectIdentifier(eventLoop)]
+        let connection = index.map { self.connections[$0] } ?? self.anyConnection
+        if connection.eventLoop.inEventLoop {
+            connection.way.value.submit(
+                RedisLink.Request(commands: commands, checks: checks, completion: .promise(promise)))
         } else {
-            lane.eventLoop.execute {
+            connection.eventLoop.execute {
                 let request = RedisLink.Request(commands: commands, checks: checks, completion: .promise(promise))
-                lane.way.value.submit(request)
+                connection.way.value.submit(request)
             }
         }
         return promise.futureResult
@@ -101,24 +101,24 @@ public final class RedisClient: Sendable {
 
     /// Fails what is pending with `.closed` and closes the connections; returns when they are closed.
     public func close() async {
-        for lane in self.lanes {
+        for connection in self.connections {
             // The only failures are those of a loop that was shut down, and then the socket is closed as well.
-            try? await lane.eventLoop.flatSubmit { lane.way.value.close() }.get()
+            try? await connection.eventLoop.flatSubmit { connection.way.value.close() }.get()
         }
     }
 
     /// A link for callers that are not on a loop. Random, so that no counter is shared between threads.
-    private var anyLane: Lane { self.lanes[Int.random(in: 0..<self.lanes.count)] }
+    private var anyConnection: LoopConnection { self.connections[Int.random(in: 0..<self.connections.count)] }
 
     private func run(
-        _ commands: [RedisCommand], checks: Int = 0, on lane: Lane
+        _ commands: [RedisCommand], checks: Int = 0, on connection: LoopConnection
     ) async throws(RedisError) -> [RedisValue] {
         guard !commands.isEmpty else { return [] }
         return try await withCheckedContinuation { continuation in
-            lane.eventLoop.execute {
+            connection.eventLoop.execute {
                 let request = RedisLink.Request(
                     commands: commands, checks: checks, completion: .continuation(continuation))
-                lane.way.value.submit(request)
+                connection.way.value.submit(request)
             }
         }.get()
     }

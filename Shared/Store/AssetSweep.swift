@@ -23,18 +23,18 @@ public struct AssetSweep: Sendable {
     private static let chunk = 100
 
     private let redis: RedisClient
-    private let view: ViewWatch
+    private let view: ViewEpochCache
     private let timing: AssetTiming
 
     /// - Parameter timing: the same for all packagers.
-    public init(_ view: ViewWatch, timing: AssetTiming = AssetTiming()) {
+    public init(_ view: ViewEpochCache, timing: AssetTiming = AssetTiming()) {
         self.redis = view.view.redis
         self.view = view
         self.timing = timing
     }
 
     /// The result of a scan.
-    public struct Census: Hashable, Sendable {
+    public struct Counts: Hashable, Sendable {
         public var orders = 0
         /// Assets that remain.
         public var assets = 0
@@ -52,16 +52,16 @@ public struct AssetSweep: Sendable {
     ///   scan.
     /// - Throws: `StoreError`, with code `.incomplete` if the view is being restored or slots moved; any error of
     ///   `pause`.
-    public func run(_ pause: () async throws -> Void) async throws -> Census {
+    public func run(_ pause: () async throws -> Void) async throws -> Counts {
         let topology = try await self.topology()
         let epochs = try await self.view.known()
         let began = try await self.clocks(topology)
-        var census = Census()
+        var counts = Counts()
         var marks = AssetMarks(salt: UInt64.random(in: 0...UInt64.max))
         var cursor: String?
         repeat {
             let page = try await self.page("waybill:order:{*}", from: cursor, in: topology)
-            census.orders += page.keys.count
+            counts.orders += page.keys.count
             for list in try await self.assetLists(page.keys) {
                 for digest in list.split(separator: " ") { marks.insert(digest) }
             }
@@ -81,16 +81,16 @@ public struct AssetSweep: Sendable {
             let before = (began[page.master] ?? 0) - self.timing.grace.wholeMilliseconds
             for start in stride(from: 0, to: unused.count, by: Self.chunk) {
                 try await self.sweep(
-                    Array(Array(unused)[start..<min(start + Self.chunk, unused.count)]), before, &census)
+                    Array(Array(unused)[start..<min(start + Self.chunk, unused.count)]), before, &counts)
             }
-            try await self.count(Array(digests), &census)
+            try await self.count(Array(digests), &counts)
             cursor = page.next
             try await pause()
         } while cursor != nil
-        return census
+        return counts
     }
 
-    private func sweep(_ digests: [String], _ before: Int64, _ census: inout Census) async throws {
+    private func sweep(_ digests: [String], _ before: Int64, _ counts: inout Counts) async throws {
         let keep = (self.timing.grace + Self.markSlack).wholeMilliseconds
         let invocations = digests.map {
             RedisInvocation(
@@ -105,10 +105,10 @@ public struct AssetSweep: Sendable {
             }
             guard let verdict = reply.integer else { continue }
             switch verdict {
-            case 1, 2: census.unused += 1
+            case 1, 2: counts.unused += 1
             case ..<0:
-                census.swept += 1
-                census.sweptBytes += -1 - verdict
+                counts.swept += 1
+                counts.sweptBytes += -1 - verdict
             default: break
             }
         }
@@ -126,12 +126,12 @@ public struct AssetSweep: Sendable {
         }
     }
 
-    private func count(_ digests: [String], _ census: inout Census) async throws {
+    private func count(_ digests: [String], _ counts: inout Counts) async throws {
         for reply in try await self.pipeline(digests.map { RedisCommand("STRLEN", .string(StoreKeys.asset($0))) }) {
             // One that was deleted just now has no length; without permission no length is known.
             guard reply != .integer(0) else { continue }
-            census.assets += 1
-            census.bytes += reply.integer ?? 0
+            counts.assets += 1
+            counts.bytes += reply.integer ?? 0
         }
     }
 

@@ -13,10 +13,10 @@ public struct EarlierFormat: Sendable {
     private static let prefix = "waybill:device:{"
     private static let what = "removing the earlier format"
 
-    private let view: View
+    private let view: MaterializedView
     private let registrations: Registrations
 
-    public init(_ view: View) {
+    public init(_ view: MaterializedView) {
         self.view = view
         self.registrations = Registrations(redis: view.redis)
     }

@@ -15,13 +15,13 @@ public struct OrderStore: Sendable {
     static let goneSeconds: Int64 = 90 * 24 * 3600
 
     let redis: RedisClient
-    let view: ViewWatch?
+    let view: ViewEpochCache?
     private let present = PresentAssets()
     /// The times that unused assets live. The same for all packagers.
     var timing = AssetTiming()
 
     /// - Parameter view: ensures that no order is read from a view that is not complete; nil reads the present keys.
-    public init(redis: RedisClient, view: ViewWatch? = nil) {
+    public init(redis: RedisClient, view: ViewEpochCache? = nil) {
         self.redis = redis
         self.view = view
     }
@@ -261,7 +261,7 @@ public struct OrderStore: Sendable {
     /// The same for a caller that confirms the epochs afterwards: an asset that was found under them is not looked up
     /// again.
     public func putEachAsset(
-        _ assets: [(digest: String, entry: [UInt8])], under epochs: View.Epochs?
+        _ assets: [(digest: String, entry: [UInt8])], under epochs: MaterializedView.Epochs?
     ) async throws(StoreError) -> [String: String] {
         guard let epochs else { return try await self.putEachAsset(assets) }
         let now = ContinuousClock.now

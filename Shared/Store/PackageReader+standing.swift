@@ -86,8 +86,8 @@ extension PackageReader {
                 throw StoreError(.unavailable, "reading order: a reply is missing")
             }
             let values = try Self.values([replies[count]])
-            let before = try View.epochs(replies.prefix(count))
-            let isComplete = try before != nil && before == View.epochs(replies.suffix(count))
+            let before = try MaterializedView.epochs(replies.prefix(count))
+            let isComplete = try before != nil && before == MaterializedView.epochs(replies.suffix(count))
             self.memory.remember(isComplete ? before : nil, of: anchors, generation, now)
             let isAwaited = before?.awaited.contains(key.orderType) ?? false
             return try Standing(isComplete: isComplete && !isAwaited, values)

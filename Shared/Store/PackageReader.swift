@@ -10,7 +10,7 @@ public struct PackageReader: Sendable {
 
     public init(redis: RedisClient) {
         self.redis = redis
-        self.memory = ViewMemory(View(redis: redis))
+        self.memory = ViewMemory(MaterializedView(redis: redis))
     }
 
     /// The values that decide the answer before any package byte is read.

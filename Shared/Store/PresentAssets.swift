@@ -9,7 +9,7 @@ final class PresentAssets: Sendable {
     private static let limit = 10_000
 
     private struct Known {
-        var epochs: View.Epochs?
+        var epochs: MaterializedView.Epochs?
         var digests: Set<String> = []
         /// No digest was seen before this time.
         var since: ContinuousClock.Instant
@@ -17,12 +17,12 @@ final class PresentAssets: Sendable {
 
     private let known = Mutex(Known(since: .now))
 
-    func contains(_ digest: String, under epochs: View.Epochs) -> Bool {
+    func contains(_ digest: String, under epochs: MaterializedView.Epochs) -> Bool {
         self.known.withLock { $0.epochs == epochs && $0.digests.contains(digest) }
     }
 
     /// - Parameter seen: a time before they were looked up.
-    func insert(_ digests: [String], under epochs: View.Epochs, seen: ContinuousClock.Instant) {
+    func insert(_ digests: [String], under epochs: MaterializedView.Epochs, seen: ContinuousClock.Instant) {
         self.known.withLock { known in
             if known.epochs != epochs || known.digests.isEmpty || known.digests.count > Self.limit {
                 known = Known(epochs: epochs, since: seen)

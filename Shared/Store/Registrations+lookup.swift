@@ -41,7 +41,7 @@ extension Registrations {
     /// - Throws: `StoreError` if nothing could be looked up.
     public func look(
         up orders: [OrderKey], modified others: [OrderKey] = [], registrations single: [RegistrationKey] = [],
-        in view: View? = nil
+        in view: MaterializedView? = nil
     ) async throws(StoreError) -> Lookup {
         let keys = orders.map { StoreKeys.devices($0) }
         let questions =
@@ -78,7 +78,8 @@ extension Registrations {
 
     /// Reads the further pages of some orders, in rotation.
     private func readOn(
-        _ places: [Int], _ keys: [String], _ audiences: inout [Result<Gathering, StoreError>], in view: View?
+        _ places: [Int], _ keys: [String], _ audiences: inout [Result<Gathering, StoreError>],
+        in view: MaterializedView?
     ) async throws(StoreError) {
         var open: [(place: Int, gathering: Gathering)] = []
         for place in places {
@@ -136,11 +137,13 @@ extension Registrations {
 
     /// Sends one command for each key.
     private func read(
-        _ questions: [(key: String, command: RedisCommand)], _ operation: String, in view: View?
+        _ questions: [(key: String, command: RedisCommand)], _ operation: String, in view: MaterializedView?
     ) async throws(StoreError) -> [Result<RedisValue, StoreError>] {
         if let view { return try await view.read(questions, operation) }
         do {
-            return try await self.redis.pipeline(questions.map(\.command)).map { View.result($0, operation) }
+            return try await self.redis.pipeline(questions.map(\.command)).map {
+                MaterializedView.result($0, operation)
+            }
         } catch {
             throw StoreError(operation, error)
         }

@@ -33,10 +33,10 @@ public final class ViewMemory: Sendable {
         case another
     }
 
-    let view: View
+    let view: MaterializedView
     private let remembered = Mutex<Known?>(nil)
 
-    public init(_ view: View) { self.view = view }
+    public init(_ view: MaterializedView) { self.view = view }
 
     /// The known epochs, for a reader; nil if a new check is due.
     func known(at now: NIODeadline = .now()) -> Known? {
@@ -90,12 +90,12 @@ public final class ViewMemory: Sendable {
     /// Reads the epochs of all places, and with them the histories of the servers.
     ///
     /// - Returns: nil while the view is not complete; fails with `RedisError` or `StoreError`.
-    func look(on eventLoop: any EventLoop) -> EventLoopFuture<View.Epochs?> {
+    func look(on eventLoop: any EventLoop) -> EventLoopFuture<MaterializedView.Epochs?> {
         let generation = self.view.redis.generation
         let now = NIODeadline.now()
         let (anchors, commands) = self.view.epochReads
         return self.view.redis.pipeline(commands, on: eventLoop).flatMapThrowing { replies in
-            let epochs = try View.epochs(replies)
+            let epochs = try MaterializedView.epochs(replies)
             self.remember(epochs, of: anchors, generation, now)
             return epochs
         }
@@ -106,7 +106,7 @@ public final class ViewMemory: Sendable {
     /// - Parameters:
     ///   - generation: that of the client before they were read.
     ///   - now: the time when that began.
-    func remember(_ epochs: View.Epochs?, of anchors: [String], _ generation: UInt64, _ now: NIODeadline) {
+    func remember(_ epochs: MaterializedView.Epochs?, of anchors: [String], _ generation: UInt64, _ now: NIODeadline) {
         guard let epochs, epochs.values.count == anchors.count else { return self.forget() }
         let known = Known(
             epochs: Dictionary(zip(anchors, epochs.values)) { first, _ in first }, awaited: epochs.awaited,

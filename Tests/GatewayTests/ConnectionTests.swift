@@ -55,7 +55,7 @@ import Testing
 
     @Test func aBodyThatIsTooLargeIsRefusedAndTheConnectionClosed() async throws {
         try await Bench.with { bench in
-            let limit = ConnectionHandler.bodyLimit
+            let limit = RequestLimits.body
             let exact = "[" + String(repeating: " ", count: limit - 2) + "]"
             #expect(try await bench.once("POST", "/v1/log", body: exact).status == 200)
             let large = String(repeating: "x", count: 3 * limit)
@@ -190,7 +190,7 @@ import Testing
             try await bench.connected { connection in
                 // The first one is held until more than the limit has come, so that reading pauses.
                 let one = bench.request("GET", "/nothing", ["x: \(String(repeating: "y", count: 1000))"])
-                let count = 2 * ConnectionHandler.readAheadLimit / one.utf8.count
+                let count = 2 * HTTP1ConnectionHandler.readAheadLimit / one.utf8.count
                 try await connection.send(
                     bench.request("GET", bench.package("1"), token: token) + String(repeating: one, count: count)
                         + bench.request("POST", "/v1/log", ["Expect: 100-Continue", "Content-Length: 5"]))

@@ -134,8 +134,8 @@ import Testing
                 await bench.server.stop()
                 if let saved { try bench.server.putBack(saved) }
                 try await bench.server.restart()
-                let view = View(redis: bench.redis)
-                var places: [View.Place] = []
+                let view = MaterializedView(redis: bench.redis)
+                var places: [MaterializedView.Place] = []
                 let deadline = ContinuousClock.now + .seconds(30)
                 while places.isEmpty {
                     places = (try? await view.look()) ?? []

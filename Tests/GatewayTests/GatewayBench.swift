@@ -40,12 +40,12 @@ struct GatewayBench: Sendable {
 
     struct Options: Sendable {
         var holding = PackageEndpoint.Hold()
-        var idleLimit = GatewayServer.idleLimit
+        var idleLimit = RequestLimits.idle
         var limits = GatewayLimits()
         /// Takes the gateway's log; nil discards it.
         var journal: LogJournal?
         /// Changes what stands in front of the endpoints.
-        var edge: @Sendable (inout Edge) -> Void = { _ in }
+        var edge: @Sendable (inout TransportPolicy) -> Void = { _ in }
         /// Ends the server by cancellation instead of a graceful shutdown.
         var isCancelled = false
         /// The time that Redis may take; more than a machine needs that also does other things.
@@ -84,7 +84,7 @@ struct GatewayBench: Sendable {
             readiness: Readiness(conditions: GatewayServer.conditions), logger: logger)
         let metrics = GatewayMetrics(factory: environment.metrics)
         let reader = PackageReader(redis: redis)
-        let views = ViewGuard(View(redis: redis))
+        let views = StaleReadGuard(MaterializedView(redis: redis))
         let secrets = try TokenSecrets(file: Array("the first secret of the test\nthe second secret\n".utf8))
         let tokens = TokenAuthority(secrets)
         let package = PackageEndpoint(
@@ -102,7 +102,7 @@ struct GatewayBench: Sendable {
             link: LinkEndpoint(package: package, tokens: tokens),
             registrations: registrations, log: LogEndpoint(metrics: metrics, logger: logger), metrics: metrics,
             logger: logger, limits: options.limits, compatibility: options.isCompatible ? compatibility : nil)
-        var edge = Edge(metrics: EdgeMetrics(factory: environment.metrics))
+        var edge = TransportPolicy(metrics: TransportMetrics(factory: environment.metrics))
         edge.requestLimit = options.idleLimit
         options.edge(&edge)
         let (ports, continuation) = AsyncStream.makeStream(of: Int.self)

@@ -66,7 +66,7 @@ import Testing
 
     @Test func bodiesAreBoundedPerRequestAndPerConnection() async throws {
         try await Bench.with(try TLSSupport.options()) { bench in
-            let limit = ConnectionHandler.bodyLimit
+            let limit = RequestLimits.body
             let log = Wire.fields("POST", "/v1/log")
             func open(_ wire: HTTP2Wire, _ stream: UInt32, _ fields: [(String, String)]) async throws {
                 let block = try wire.block(fields)

@@ -15,7 +15,7 @@ import Testing
         try await Bench.with { bench in
             try await bench.put("1")
             #expect(try await bench.once("GET", bench.package("1"), token: Bench.ownToken).status == 200)
-            let view = View(redis: bench.redis)
+            let view = MaterializedView(redis: bench.redis)
             _ = try await view.begin("test", seen: try await view.look())
             let derived = try bench.derived("2")
             let requests = [
@@ -51,7 +51,7 @@ import Testing
     @Test func onlyOrdersOfATypeThatIsAwaitedMayBeMissing() async throws {
         try await Bench.with(.init(isComplete: false)) { bench in
             try await bench.put("1")
-            let view = View(redis: bench.redis)
+            let view = MaterializedView(redis: bench.redis)
             func complete(awaiting type: String) async throws {
                 let places = try await view.look()
                 guard let plan = try await view.begin("test\(type.count)", seen: places) else { return }

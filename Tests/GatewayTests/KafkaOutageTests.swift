@@ -11,7 +11,7 @@ import Testing
     private static let body = #"{"pushToken":"aa11"}"#
 
     @Test func oneTriesWhileKafkaIsAwayAndTheOthersAreRefused() {
-        var gate = DeliveryGate.State(limit: 3)
+        var gate = KafkaCircuitBreaker.State(limit: 3)
         let first = [gate.enter(), gate.enter(), gate.enter(), gate.enter()]
         #expect(first == [true, true, true, false])
         gate.leave(isDelivered: false)

@@ -10,7 +10,7 @@ import Testing
     func at(_ seconds: Int64) -> NIODeadline { Self.start + .seconds(seconds) }
 
     @Test func debtsMeltWithTheClock() {
-        var debt = Debt()
+        var debt = RateLimit()
         #expect(debt.amount(at: .uptimeNanoseconds(0)) == .zero)
         debt.grow(by: .seconds(3), atMost: .seconds(100), at: self.at(0))
         debt.grow(by: .seconds(3), atMost: .seconds(100), at: self.at(1))
@@ -21,16 +21,16 @@ import Testing
     }
 
     @Test func theTableNeverGrowsAndForgetsTheSmallestDebt() {
-        var table = DebtTable<Int>(capacity: 8)
+        var table = RateLimitTable<Int>(capacity: 8)
         for client in 0..<8 { table[client].grow(by: .seconds(Int64(10 + client)), atMost: .hours(1), at: self.at(0)) }
         for client in 0..<8 { #expect(table[client].amount(at: self.at(0)) == .seconds(Int64(10 + client))) }
         table[100].grow(by: .seconds(60), atMost: .hours(1), at: self.at(0))
-        #expect(table[0] == Debt(), "it was out of debt soonest")
-        #expect(table[100].amount(at: self.at(0)) == .seconds(60) && table[1] != Debt())
+        #expect(table[0] == RateLimit(), "it was out of debt soonest")
+        #expect(table[100].amount(at: self.at(0)) == .seconds(60) && table[1] != RateLimit())
         for client in 1000..<20_000 { table[client].grow(by: .seconds(1), atMost: .hours(1), at: self.at(1)) }
         #expect(table.capacity == 8)
         #expect(table[7].amount(at: self.at(1)) == .seconds(16), "small fry does not wash out who owes much")
-        #expect(DebtTable<Int>(capacity: 0).capacity == 8 && DebtTable<Int>(capacity: 4096).capacity == 4096)
+        #expect(RateLimitTable<Int>(capacity: 0).capacity == 8 && RateLimitTable<Int>(capacity: 4096).capacity == 4096)
     }
 
     @Test func theFirstWrongTokensAreRefusedPlainlyAndThenTheWaitGrows() {
@@ -102,7 +102,7 @@ import Testing
     }
 
     @Test func messagesOfAnAddressAreBoundedAndEarnedAgain() {
-        var allowance = LogAllowance<String>(
+        var allowance = DeviceLogLimit<String>(
             .init(burst: 5, interval: .seconds(2), totalBurst: 100, totalInterval: .milliseconds(1), clients: 64))
         #expect(allowance.admit(0, from: "a", at: self.at(0)) == 0)
         #expect(allowance.admit(3, from: "a", at: self.at(0)) == 3)
@@ -114,7 +114,7 @@ import Testing
     }
 
     @Test func messagesOfAllAddressesAreBoundedToo() {
-        var allowance = LogAllowance<Int>(
+        var allowance = DeviceLogLimit<Int>(
             .init(burst: 5, interval: .seconds(2), totalBurst: 12, totalInterval: .seconds(1), clients: 64))
         let admitted = (0..<1000).map { allowance.admit(5, from: $0, at: self.at(0)) }
         #expect(admitted.prefix(4) == [5, 5, 2, 0] && admitted.reduce(0, +) == 12)
@@ -122,7 +122,7 @@ import Testing
     }
 
     @Test func anOutageIsALineAtOnceAndThenOneAnInterval() {
-        var log = FailureLog(length: .seconds(10))
+        var log = FailureLogThrottle(length: .seconds(10))
         #expect(log.failed("package", "first", at: self.at(0)) == .write)
         #expect(log.failed("package", "a", at: self.at(1)) == .summarise(at: self.at(10)))
         for second in 2..<10 { #expect(log.failed("package", "b\(second)", at: self.at(Int64(second))) == .count) }

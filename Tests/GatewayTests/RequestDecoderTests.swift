@@ -8,7 +8,7 @@ import Testing
     static let storageLimit = 64 << 10
 
     func decoder() -> RequestDecoder {
-        RequestDecoder(peer: TrustedProxies.none.peer(nil), bodyLimit: ConnectionHandler.bodyLimit)
+        RequestDecoder(peer: TrustedProxies.none.peer(nil), bodyLimit: RequestLimits.body)
     }
 
     /// Feeds a stream of requests so that one byte of the next one is always there.

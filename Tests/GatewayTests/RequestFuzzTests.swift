@@ -48,7 +48,7 @@ import Testing
 
     static func ours(_ parts: [ArraySlice<UInt8>]) -> Reading {
         var reading = Reading()
-        var decoder = RequestDecoder(peer: TrustedProxies.none.peer(nil), bodyLimit: ConnectionHandler.bodyLimit)
+        var decoder = RequestDecoder(peer: TrustedProxies.none.peer(nil), bodyLimit: RequestLimits.body)
         do {
             for part in parts {
                 decoder.feed(ByteBuffer(bytes: part))

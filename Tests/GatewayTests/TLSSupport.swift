@@ -33,7 +33,7 @@ enum TLSSupport {
 
     /// A gateway that speaks TLS.
     static func options(
-        requestLimit: Duration? = nil, _ change: @escaping @Sendable (inout Edge) -> Void = { _ in }
+        requestLimit: Duration? = nil, _ change: @escaping @Sendable (inout TransportPolicy) -> Void = { _ in }
     ) throws -> GatewayBench.Options {
         let certificates = try Self.made.get().first
         let files = TLSFiles(certificate: certificates.serverCertificate, key: certificates.serverKey)

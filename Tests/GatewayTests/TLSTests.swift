@@ -184,7 +184,7 @@ import Testing
         let certificate = try served.files.load(nowEpochSeconds: TLSSupport.now)
         let registry = MetricsRegistry()
         let reload = CertificateReload(
-            files: served.files, certificate: certificate, metrics: EdgeMetrics(factory: registry),
+            files: served.files, certificate: certificate, metrics: TransportMetrics(factory: registry),
             logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
         @Sendable func look() async { for _ in 0..<2 { await reload.look(isAsked: false) } }
         var options = Bench.Options()
@@ -227,7 +227,8 @@ import Testing
         let registry = MetricsRegistry()
         let reload = CertificateReload(
             files: served.files, certificate: certificate, interval: .milliseconds(20),
-            metrics: EdgeMetrics(factory: registry), logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+            metrics: TransportMetrics(factory: registry),
+            logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { try await reload.run() }
             let loaded = "waybill_tls_certificate_reloads_total{outcome=\"loaded\"}"
@@ -270,8 +271,8 @@ import Testing
 }
 
 @Suite struct TLSSettingsTests {
-    func settings(_ values: [String: String]) throws(SettingsError) -> EdgeSettings {
-        try EdgeSettings(try Settings(environment: values))
+    func settings(_ values: [String: String]) throws(SettingsError) -> TransportSettings {
+        try TransportSettings(try Settings(environment: values))
     }
 
     @Test func withoutKeysThereIsPlainHTTPAndDefaults() throws {

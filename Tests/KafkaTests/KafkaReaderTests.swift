@@ -32,8 +32,8 @@ struct KafkaReaderTests {
         let reader = try KafkaReader(configuration(broker))
         let bounds = try await reader.bounds(of: letters)
         #expect(bounds.count == broker.topics[0].partitions)
-        #expect(bounds[0] == KafkaBounds(partition: 0, first: 0, end: 0))
-        #expect(bounds[1] == KafkaBounds(partition: 1, first: 0, end: 7))
+        #expect(bounds[0] == OffsetRange(partition: 0, first: 0, end: 0))
+        #expect(bounds[1] == OffsetRange(partition: 1, first: 0, end: 7))
         await reader.close()
         await #expect(throws: KafkaError(.closed, "")) { try await reader.bounds(of: letters) }
     }

@@ -44,17 +44,17 @@ import Testing
 
     @Test func whatWasDeletedIsLeftOut() throws {
         var progress = self.progress(from: 0)
-        try progress.begin(KafkaBounds(partition: 3, first: 15, end: 30))
+        try progress.begin(OffsetRange(partition: 3, first: 15, end: 30))
         #expect(progress.position == 15)
         var past = self.progress(from: 0)
-        try past.begin(KafkaBounds(partition: 3, first: 25, end: 30))
+        try past.begin(OffsetRange(partition: 3, first: 25, end: 30))
         #expect(past.isDone)
     }
 
     @Test func aPartitionThatEndsBeforeTheReadIsRefused() {
         var progress = self.progress()
         #expect(throws: KafkaError(.outOfRange, "")) {
-            try progress.begin(KafkaBounds(partition: 3, first: 0, end: 9))
+            try progress.begin(OffsetRange(partition: 3, first: 0, end: 9))
         }
     }
 

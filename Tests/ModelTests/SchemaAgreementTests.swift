@@ -243,10 +243,10 @@ import Testing
     @Test func theDeadLetterSchemaKnowsEveryCode() throws {
         let schema = try JSON(parsing: Examples.bytes("dead-letter.schema.json"))
         let codes = schema[path: "properties.\(DeadLetterHeader.error).enum"]?.array?.compactMap(\.string)
-        #expect(codes == ChangeFault.Code.allCases.map(\.rawValue) + PushLetterCode.allCases.map(\.rawValue))
+        #expect(codes == ChangeFault.Code.allCases.map(\.rawValue) + PushDeadLetterCode.allCases.map(\.rawValue))
         // By its beginning a letter's reader, of whatever version, knows what there is to put back.
-        #expect(PushLetterCode.allCases.allSatisfy { PushLetterCode.isOne($0.rawValue) })
-        #expect(!ChangeFault.Code.allCases.contains { PushLetterCode.isOne($0.rawValue) })
+        #expect(PushDeadLetterCode.allCases.allSatisfy { PushDeadLetterCode.isOne($0.rawValue) })
+        #expect(!ChangeFault.Code.allCases.contains { PushDeadLetterCode.isOne($0.rawValue) })
         #expect(
             schema[path: "required"]
                 == [

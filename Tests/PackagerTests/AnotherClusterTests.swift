@@ -66,7 +66,7 @@ import Testing
             KafkaConfiguration(bootstrap: "127.0.0.1:1", properties: ["message.timeout.ms": "100"]))
         let whole = try scene.processor()
         var processor = ChangeProcessor(
-            topics: whole.topics, workshops: whole.workshops, store: whole.store, registrations: whole.registrations,
+            topics: whole.topics, packagers: whole.packagers, store: whole.store, registrations: whole.registrations,
             producer: nowhere, metrics: whole.metrics, logger: whole.logger)
         processor.now = whole.now
         return (processor, nowhere)
@@ -79,7 +79,7 @@ import Testing
             var log = ChangeLog()
             try await processor.process([log.change("order.replaced", "o", ChangeLog.document())])
             let announced = log.change("order.announced", "o", nil)
-            await #expect(throws: ChangeProcessor.NotDone.self) { try await dying.process([announced]) }
+            await #expect(throws: RetriableFailure.self) { try await dying.process([announced]) }
             #expect(try await scene.stored("o")?.isTold == false)
             try await processor.process([announced])
             #expect(try await scene.count(scene.topics.orders) == 2)
@@ -98,7 +98,7 @@ import Testing
             var log = ChangeLog()
             try await processor.process([log.change("order.replaced", "o", ChangeLog.document())])
             let loud = log.change("order.patched", "o", ["orderNumber": "2"])
-            await #expect(throws: ChangeProcessor.NotDone.self) { try await dying.process([loud]) }
+            await #expect(throws: RetriableFailure.self) { try await dying.process([loud]) }
             var back = ChangeLog(topic: "back-fill")
             let silent = back.change("order.patched", "o", ["statusDescription": "old"], source: "/old", isSilent: true)
             try await processor.process([silent])
@@ -113,8 +113,8 @@ import Testing
 
     @Test func aRestoredOrderIsKnownToBePublished() async throws {
         try await PackagerScene.run { scene in
-            let workshop = OrderWorkshop(scene.fixture.brand, tokens: try BrandFixture.tokens())
-            let processor = try scene.processor(workshop: workshop)
+            let packager = OrderPackager(scene.fixture.brand, tokens: try BrandFixture.tokens())
+            let processor = try scene.processor(packager: packager)
             var log = ChangeLog()
             let change = log.change("order.replaced", "o", ChangeLog.document("1"))
             try await processor.process([change])
@@ -122,8 +122,8 @@ import Testing
             _ = try await scene.redis.send(RedisCommand("FLUSHALL"))
             let type = scene.fixture.brand.orderType
             let restorer = OrderRestorer(
-                store: OrderStore(redis: scene.redis), workshops: { [type: workshop] }, isAwaited: { _ in false },
-                shelf: nil, metrics: RestoreMetrics(factory: scene.metrics), logger: processor.logger)
+                store: OrderStore(redis: scene.redis), packagers: { [type: packager] }, isAwaited: { _ in false },
+                pictureIndex: nil, metrics: RestoreMetrics(factory: scene.metrics), logger: processor.logger)
             #expect(try await restorer.restore(records) == nil)
             try await processor.process([change])
             #expect(try await scene.count(scene.topics.orders) == 1)

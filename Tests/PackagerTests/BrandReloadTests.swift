@@ -134,14 +134,14 @@ import Testing
     @Test func aWorkshopStaysWithItsBrandAndABatchKeepsWhatItBeganWith() throws {
         let renewed = try RenewedBrand()
         let library = try BrandLibrary(directory: renewed.brands, webServiceURL: BrandFixture.webServiceURL)
-        let workshops = Workshops(library.brands, tokens: try BrandFixture.tokens())
+        let packagers = OrderPackagers(library.brands, tokens: try BrandFixture.tokens())
         let type = try OrderTypeIdentifier(BrandFixture.orderType)
-        let before = try #require(workshops.current[type])
+        let before = try #require(packagers.current[type])
         try renewed.write(asset: "new.png", SampleFile.png(seed: 40))
         let now = Int64(Date().timeIntervalSince1970)
         #expect(library.look(isForced: true, nowEpochSeconds: now) == [.changed(type)])
-        workshops.update(library.brands)
-        #expect(before.entries.count + 1 == workshops.current[type]?.entries.count)
+        packagers.update(library.brands)
+        #expect(before.entries.count + 1 == packagers.current[type]?.entries.count)
     }
 
     @Test(.timeLimit(.minutes(1)))

@@ -87,10 +87,10 @@ import Testing
                 log.change("order.patched", "o", ["orderNumber": "2"]),
             ]
             try scene.broker.setDown()
-            await #expect(throws: ChangeProcessor.NotDone.self) { try await processor.process(batch) }
+            await #expect(throws: RetriableFailure.self) { try await processor.process(batch) }
             try scene.broker.setUp()
             try await eventually("done") {
-                do { try await processor.process(batch) } catch is ChangeProcessor.NotDone { return false }
+                do { try await processor.process(batch) } catch is RetriableFailure { return false }
                 return true
             }
             let letters = try await scene.read(scene.topics.deadLetters, 1)
@@ -145,13 +145,13 @@ import Testing
     @Test func whatFailsForOneOrderKeepsNoOtherWaiting() async throws {
         try await PackagerScene.run { scene in
             let builder = PackageBuilder(scene.fixture.brand)
-            let workshop = OrderWorkshop(scene.fixture.brand, tokens: try BrandFixture.tokens()) {
+            let packager = OrderPackager(scene.fixture.brand, tokens: try BrandFixture.tokens()) {
                 (order, pictures, now) throws(PackagingError) in
                 if order.object?["orderNumber"] == "unsigned" { throw PackagingError(.signing, "no entropy") }
                 return try builder.build(order, pictures: pictures, signingEpochSeconds: now)
             }
             var log = ChangeLog()
-            let processor = try scene.processor(workshop: workshop)
+            let processor = try scene.processor(packager: packager)
             let works = KeyedWork.each(of: [
                 log.change("order.replaced", "a", ChangeLog.document()),
                 log.change("order.replaced", "b", ChangeLog.document("unsigned")),

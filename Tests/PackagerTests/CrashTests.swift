@@ -17,7 +17,7 @@ import Testing
         }
     }
 
-    /// While one lane stands somewhere with an order, the process dies elsewhere with others: what is committed of them
+    /// While one task is somewhere with an order, the process dies elsewhere with others: what is committed of them
     /// must not reach over the one that was in hand.
     @Test(
         .timeLimit(.minutes(3)),
@@ -34,7 +34,7 @@ import Testing
                 try await scene.server.command("INFO", "commandstats").contains("cmdstat_hmget:")
             }
             try await scene.publish(history.part())
-            #expect(try await first.exit(within: .seconds(30)) == .signal(SIGKILL), "no other lane came to \(dies)")
+            #expect(try await first.exit(within: .seconds(30)) == .signal(SIGKILL), "no other task came to \(dies)")
             let second = try scene.worker()
             try await scene.caughtUp(second)
             #expect(await second.stop() == .code(0))

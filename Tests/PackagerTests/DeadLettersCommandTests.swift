@@ -113,8 +113,8 @@ import Testing
         #expect(try await Self.run(broker, ["show", "0/999"]).exit == .code(1))
         #expect(try await Self.run(broker, ["list", "--since", "never"]).exit == .code(64))
 
-        let rehearsal = try await Self.run(broker, ["replay", "--dry-run"])
-        #expect(rehearsal.exit == .code(0) && rehearsal.output.contains("5 to put back"))
+        let dryRun = try await Self.run(broker, ["replay", "--dry-run"])
+        #expect(dryRun.exit == .code(0) && dryRun.output.contains("5 to put back"))
         #expect(try await Self.records(broker, "waybill.order-changes").isEmpty)
 
         #expect(try await Self.run(broker, ["replay", "--at", place, "--yes"]).exit == .code(0))
@@ -136,7 +136,7 @@ import Testing
         let letter = KafkaMessage(
             topic: "waybill.dead-letters", key: Array("order.com.example/1".utf8), value: value.serialized,
             headers: [
-                KafkaHeader(name: DeadLetterHeader.error, text: PushLetterCode.undeliverable.rawValue),
+                KafkaHeader(name: DeadLetterHeader.error, text: PushDeadLetterCode.undeliverable.rawValue),
                 KafkaHeader(name: DeadLetterHeader.reason, text: "given up after 8 attempts"),
                 KafkaHeader(name: DeadLetterHeader.origin, text: "waybill.orders/0/1"),
             ])

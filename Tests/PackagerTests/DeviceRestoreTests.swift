@@ -95,7 +95,7 @@ import Testing
             // The last one came by way of a gateway of the version before, when the view was complete already.
             #expect(try await listed(9).count == 3)
             let sweep = EarlierFormatSweep(
-                View(redis: fleet.redis), logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
+                MaterializedView(redis: fleet.redis), logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
                 delay: .milliseconds(10))
             #expect(try await !sweep.sweep(), "something was found")
             #expect(try await sweep.sweep(), "nothing was left")

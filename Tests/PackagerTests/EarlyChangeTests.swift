@@ -66,8 +66,10 @@ import Testing
             #expect(Self.status(state) == "shipped" && state.version.ordinal == 1)
             #expect(scene.counter("waybill_early_changes_applied_total") == 2)
             // The letters are known to be done.
-            var ledger = LetterLedger(LetterFilter())
-            for record in try await scene.read(scene.topics.deadLetters, 5) { ledger.take(Letter.read(record)) }
+            var ledger = DeadLetterIndex(DeadLetterFilter())
+            for record in try await scene.read(scene.topics.deadLetters, 5) {
+                ledger.take(DeadLetterRecord.read(record))
+            }
             #expect(ledger.entries.count == 2 && ledger.entries.allSatisfy { ledger.isReplayed($0) })
             // Once: neither the change itself nor what was kept does anything any more.
             let later = log.change("fulfillment.updated", "o", Self.shipment("delivered"), source: "/wms")

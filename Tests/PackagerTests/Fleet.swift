@@ -92,7 +92,7 @@ struct Fleet: Sendable {
         let logger = Logger(label: "test") { _ in log ?? SwiftLogNoOpLogHandler() }
         let environment = ServiceEnvironment(
             common: common, group: MultiThreadedEventLoopGroup.singleton, metrics: MetricsRegistry(),
-            readiness: Readiness(conditions: [ViewKeeper.condition]), logger: logger)
+            readiness: Readiness(conditions: [ViewRecovery.condition]), logger: logger)
         let services = try Packager.build(
             try PackagerSettings(settings, common: common), environment, limits: limits)
         return Member(group: ServiceGroup(services: services, logger: logger), environment: environment)
@@ -128,7 +128,7 @@ struct Fleet: Sendable {
     }
 
     func isComplete() async throws -> Bool {
-        ViewJudgement(try await View(redis: self.redis).look()) == .complete
+        ViewStatus(try await MaterializedView(redis: self.redis).look()) == .complete
     }
 
     /// Registers as the gateway does.

@@ -16,8 +16,8 @@ import Testing
     @Test(arguments: [false, true])
     func theLaterOrderIsRestoredInWhateverOrderRecordsAreRead(isBackwards: Bool) async throws {
         try await PackagerScene.run { scene in
-            let workshop = OrderWorkshop(scene.fixture.brand, tokens: try BrandFixture.tokens())
-            var processor = try scene.processor(workshop: workshop)
+            let packager = OrderPackager(scene.fixture.brand, tokens: try BrandFixture.tokens())
+            var processor = try scene.processor(packager: packager)
             var log = ChangeLog()
             for round in 0..<5 {
                 try await processor.process([
@@ -41,8 +41,8 @@ import Testing
             if isBackwards { records.reverse() }
             _ = try await scene.redis.send(RedisCommand("FLUSHALL"))
             let restorer = OrderRestorer(
-                store: OrderStore(redis: scene.redis), workshops: { [type: workshop] }, isAwaited: { _ in false },
-                shelf: nil, metrics: RestoreMetrics(factory: scene.metrics),
+                store: OrderStore(redis: scene.redis), packagers: { [type: packager] }, isAwaited: { _ in false },
+                pictureIndex: nil, metrics: RestoreMetrics(factory: scene.metrics),
                 logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
             for record in records { #expect(try await restorer.restore([record]) == nil) }
             for order in ["removed", "damaged"] {

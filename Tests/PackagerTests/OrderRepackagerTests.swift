@@ -10,10 +10,10 @@ import Testing
 
 @Suite struct OrderRepackagerTests {
     private func repackager(_ scene: PackagerScene, _ brand: Brand) throws -> OrderRepackager {
-        let workshop = OrderWorkshop(brand, tokens: try BrandFixture.tokens())
+        let packager = OrderPackager(brand, tokens: try BrandFixture.tokens())
         var repackager = OrderRepackager(
             topics: scene.topics, store: OrderStore(redis: scene.redis), producer: scene.producer,
-            workshops: { [brand.orderType: workshop] })
+            packagers: { [brand.orderType: packager] })
         repackager.now = { ChangeLog.noon * 1000 }
         return repackager
     }
@@ -21,15 +21,15 @@ import Testing
     /// Packages orders with a brand, as a change would.
     private func fill(_ scene: PackagerScene, _ brand: Brand, _ orders: [String]) async throws {
         var log = ChangeLog()
-        let workshop = OrderWorkshop(brand, tokens: try BrandFixture.tokens())
-        try await scene.processor(workshop: workshop).process(
+        let packager = OrderPackager(brand, tokens: try BrandFixture.tokens())
+        try await scene.processor(packager: packager).process(
             orders.map { log.change("order.replaced", $0, ChangeLog.document($0)) })
     }
 
     /// Repeats what two writers of one order take from each other, as their callers do.
     private func untilDone(_ body: () async throws -> Void) async throws {
         for _ in 0..<100 {
-            do { return try await body() } catch is ChangeProcessor.NotDone { continue }
+            do { return try await body() } catch is RetriableFailure { continue }
         }
         try await body()
     }
@@ -61,7 +61,7 @@ import Testing
             let stamp = try await scene.redis.send(RedisCommand("HGET", .string(key), "stamp")).text
             try renewed.renewCertificate()
             let repackager = try self.repackager(scene, try renewed.load())
-            #expect(try await repackager.repackage(keys, isRehearsal: true) == [.signed, .signed])
+            #expect(try await repackager.repackage(keys, isDryRun: true) == [.signed, .signed])
             #expect(try await scene.stored("a")?.revision == 1)
             #expect(try await repackager.repackage(keys) == [.signed, .signed])
             let after = try #require(try await StoredArchive.read(keys[0], from: scene.redis))
@@ -103,7 +103,7 @@ import Testing
             #expect(record.recipe.assets == after.assets && record.recipe.entityTag == after.entityTag)
             // The next change goes on from there.
             var log = ChangeLog(offset: 50)
-            try await scene.processor(workshop: OrderWorkshop(try renewed.load(), tokens: try BrandFixture.tokens()))
+            try await scene.processor(packager: OrderPackager(try renewed.load(), tokens: try BrandFixture.tokens()))
                 .process([log.change("order.patched", "a", ["orderNumber": "7"])])
             #expect(try await scene.state("a")?.version.ordinal == 3)
         }
@@ -120,8 +120,8 @@ import Testing
             var log = ChangeLog()
             var document = ChangeLog.document().object ?? JSONObject()
             document["merchant"] = nil
-            let workshop = OrderWorkshop(old, tokens: try BrandFixture.tokens())
-            try await scene.processor(workshop: workshop).process([
+            let packager = OrderPackager(old, tokens: try BrandFixture.tokens())
+            try await scene.processor(packager: packager).process([
                 log.change("order.replaced", "a", .object(document))
             ])
             try renewed.write(defaults: [:])
@@ -141,8 +141,8 @@ import Testing
         try await PackagerScene.run { scene in
             try await self.fill(scene, old, ["a"])
             var log = ChangeLog(offset: 10)
-            let workshop = OrderWorkshop(old, tokens: try BrandFixture.tokens())
-            try await scene.processor(workshop: workshop).process([log.change("order.removed", "a", nil)])
+            let packager = OrderPackager(old, tokens: try BrandFixture.tokens())
+            try await scene.processor(packager: packager).process([log.change("order.removed", "a", nil)])
             try renewed.renewCertificate()
             try renewed.write(asset: "logo.png", SampleFile.png(seed: 77))
             let repackager = try self.repackager(scene, try renewed.load())
@@ -160,7 +160,7 @@ import Testing
             try await self.fill(scene, old, ["a"])
             try renewed.write(asset: "logo.png", SampleFile.png(seed: 78))
             let brand = try renewed.load()
-            let workshop = OrderWorkshop(brand, tokens: try BrandFixture.tokens())
+            let packager = OrderPackager(brand, tokens: try BrandFixture.tokens())
             let repackager = try self.repackager(scene, brand)
             let key = try ChangeLog.key("a")
             // Writes as fast as it can while the repackager works: each of the two must come through.
@@ -170,7 +170,7 @@ import Testing
                     for number in 0..<20 {
                         let record = log.change("order.patched", "a", ["orderNumber": .string("n\(number)")])
                         try await self.untilDone {
-                            try await scene.processor(workshop: workshop).process([record])
+                            try await scene.processor(packager: packager).process([record])
                         }
                     }
                 }
@@ -196,18 +196,18 @@ import Testing
             try await self.fill(scene, old, ["a"])
             try renewed.write(asset: "logo.png", SampleFile.png(seed: 79))
             let brand = try renewed.load()
-            let workshop = OrderWorkshop(brand, tokens: try BrandFixture.tokens())
+            let packager = OrderPackager(brand, tokens: try BrandFixture.tokens())
             let key = try ChangeLog.key("a")
             // Without a producer it writes and cannot announce, as if killed in between.
             let cut = OrderRepackager(
                 topics: scene.topics, store: OrderStore(redis: scene.redis), producer: nil,
-                workshops: { [brand.orderType: workshop] })
-            await #expect(throws: ChangeProcessor.NotDone.self) { _ = try await cut.repackage([key]) }
+                packagers: { [brand.orderType: packager] })
+            await #expect(throws: RetriableFailure.self) { _ = try await cut.repackage([key]) }
             #expect(try await Int64(scene.stored("a")?.unannounced ?? "")?.ordinal == 2)
             #expect(try await scene.count(scene.topics.orders) == 1)
             // A change that comes before the next attempt does not take the mark away.
             var log = ChangeLog(offset: 60)
-            try await scene.processor(workshop: workshop).process([
+            try await scene.processor(packager: packager).process([
                 log.change("order.patched", "a", ["orderNumber": "8"])
             ])
             #expect(try await Int64(scene.stored("a")?.unannounced ?? "")?.ordinal == 2)

@@ -60,10 +60,10 @@ struct PackagerScene: Sendable {
     }
 
     /// A processor whose clock stands at noon.
-    func processor(workshop: OrderWorkshop? = nil) throws -> ChangeProcessor {
-        let workshop = try workshop ?? OrderWorkshop(self.fixture.brand, tokens: try BrandFixture.tokens())
+    func processor(packager: OrderPackager? = nil) throws -> ChangeProcessor {
+        let packager = try packager ?? OrderPackager(self.fixture.brand, tokens: try BrandFixture.tokens())
         var processor = ChangeProcessor(
-            topics: self.topics, workshops: [self.fixture.brand.orderType: workshop],
+            topics: self.topics, packagers: [self.fixture.brand.orderType: packager],
             store: OrderStore(redis: self.redis), registrations: Registrations(redis: self.redis),
             producer: self.producer, metrics: PackagerMetrics(factory: self.metrics),
             logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
@@ -141,7 +141,7 @@ extension ChangeProcessor {
     /// - Throws: `NotDone` with the first reason, if any order has to be tried again.
     func process(_ records: [KafkaRecord]) async throws {
         for case .later(let reason) in await self.process(KeyedWork.each(of: records)) {
-            throw NotDone(description: reason)
+            throw RetriableFailure(description: reason)
         }
     }
 }

@@ -41,6 +41,6 @@ import Testing
     }
 
     @Test func aLogShowsNoKey() {
-        #expect(PictureErrand.shown("https://cdn.example.com/a.png?key=1#x") == "https://cdn.example.com/a.png")
+        #expect(PictureFetchJob.shown("https://cdn.example.com/a.png?key=1#x") == "https://cdn.example.com/a.png")
     }
 }

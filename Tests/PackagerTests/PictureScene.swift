@@ -19,7 +19,7 @@ struct PictureScene: Sendable {
     let scene: PackagerScene
     let server: PictureServer
     let brand: RenewedBrand
-    let workshop: OrderWorkshop
+    let packager: OrderPackager
     let pictures: Pictures
     let clock = Clock()
 
@@ -36,11 +36,11 @@ struct PictureScene: Sendable {
         try brand.write(
             pictureHosts: ["\(Self.host):\(server.port)", "*.images.example.com:\(server.port)"],
             ignoreQuery: ignoreQuery)
-        let workshop = OrderWorkshop(try brand.load(), tokens: try BrandFixture.tokens())
+        let packager = OrderPackager(try brand.load(), tokens: try BrandFixture.tokens())
         try await PackagerScene.run { scene in
             try await body(
                 PictureScene(
-                    scene: scene, server: server, brand: brand, workshop: workshop,
+                    scene: scene, server: server, brand: brand, packager: packager,
                     pictures: Pictures(redis: scene.redis)))
         }
         await server.stop()
@@ -65,13 +65,13 @@ struct PictureScene: Sendable {
         ])
     }
 
-    var shelf: PictureShelf {
-        PictureShelf(pictures: self.pictures, metrics: PictureMetrics(factory: self.scene.metrics))
+    var pictureIndex: PictureIndex {
+        PictureIndex(pictures: self.pictures, metrics: PictureMetrics(factory: self.scene.metrics))
     }
 
     func processor() throws -> ChangeProcessor {
-        var processor = try self.scene.processor(workshop: self.workshop)
-        processor.shelf = self.shelf
+        var processor = try self.scene.processor(packager: self.packager)
+        processor.pictureIndex = self.pictureIndex
         processor.now = { [clock] in clock.now * 1000 }
         return processor
     }
@@ -96,22 +96,22 @@ struct PictureScene: Sendable {
         let type = try OrderTypeIdentifier(BrandFixture.orderType)
         var repackager = OrderRepackager(
             topics: self.scene.topics, store: store, producer: self.scene.producer,
-            workshops: { [workshop] in [type: workshop] })
-        repackager.shelf = self.shelf
+            packagers: { [packager] in [type: packager] })
+        repackager.pictureIndex = self.pictureIndex
         repackager.now = { [clock] in clock.now * 1000 }
         let metrics = PictureMetrics(factory: self.scene.metrics)
         let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
-        var errand = PictureErrand(
+        var job = PictureFetchJob(
             pictures: self.pictures, store: store, fetcher: fetcher,
             repackage: { [repackager] keys in
                 try await repackaging(keys)
                 _ = try await repackager.repackage(keys)
             },
-            hosts: { [workshop] _ in workshop.pictureHosts }, metrics: metrics, logger: logger)
-        errand.retry = PictureRetry(second: .microseconds(100))
-        errand.now = { [clock] in clock.now }
+            hosts: { [packager] _ in packager.pictureHosts }, metrics: metrics, logger: logger)
+        job.retry = PictureRetry(second: .microseconds(100))
+        job.now = { [clock] in clock.now }
         return PictureWorker(
-            pictures: self.pictures, errand: errand, fetcher: fetcher, metrics: metrics, logger: logger)
+            pictures: self.pictures, job: job, fetcher: fetcher, metrics: metrics, logger: logger)
     }
 
     /// Runs workers while the body lasts.

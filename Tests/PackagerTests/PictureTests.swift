@@ -82,7 +82,7 @@ import Testing
             #expect(try await scene.package("o3").files == [name: lamp])
             #expect(scene.server.requests.count == 1)
             // A day later it is asked for once more, by the signature of the order that came last.
-            scene.clock.move(by: PictureShelf.freshSeconds + 1)
+            scene.clock.move(by: PictureIndex.freshSeconds + 1)
             try await scene.processor().process([log.change("order.replaced", "o4", scene.document([url(2)]))])
             try await scene.working([scene.worker()]) {
                 try await eventually("nothing is waited for") { try await scene.due() == 0 }
@@ -148,7 +148,7 @@ import Testing
             let failures = Mutex(0)
             let dying = try scene.worker { _ in
                 failures.withLock { $0 += 1 }
-                throw ChangeProcessor.NotDone(description: "killed")
+                throw RetriableFailure(description: "killed")
             }
             try await scene.working([dying]) {
                 try await eventually("a failure") { failures.withLock { $0 } > 0 }
@@ -315,7 +315,7 @@ import Testing
                 try await eventually("fetched") { scene.scene.counter("waybill_pictures_fetched_total") == 1 }
                 var log = ChangeLog()
                 var processor = try scene.processor()
-                processor.shelf = nil
+                processor.pictureIndex = nil
                 try await processor.process([log.change("order.replaced", "o", scene.document([key.url]))])
                 try await eventually("the picture") { try await scene.images("o") != [nil] }
             }
@@ -329,7 +329,7 @@ import Testing
             let waiting = Pictures.Waiting(
                 order: try ChangeLog.key("never"), version: 1, sinceEpochSeconds: scene.clock.now)
             _ = try await scene.pictures.note([key: [waiting]])
-            scene.clock.move(by: PictureErrand.patienceSeconds + 1)
+            scene.clock.move(by: PictureFetchJob.patienceSeconds + 1)
             try await scene.working([scene.worker()]) {
                 try await eventually("nothing is waited for") { try await scene.due() == 0 }
             }

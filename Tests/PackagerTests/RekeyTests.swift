@@ -62,18 +62,18 @@ import Testing
             return partitions
         }
 
-        func rekey(isRehearsal: Bool = false) async throws -> RekeyTally {
+        func rekey(isDryRun: Bool = false) async throws -> RekeyTally {
             try await RekeyCommand.rekey(
-                self.environment, rate: 100_000, isRehearsal: isRehearsal, patience: .milliseconds(10))
+                self.environment, rate: 100_000, isDryRun: isDryRun, patience: .milliseconds(10))
         }
     }
 
     private func restorer(_ scene: PackagerScene) throws -> OrderRestorer {
-        let workshop = OrderWorkshop(scene.fixture.brand, tokens: try BrandFixture.tokens())
+        let packager = OrderPackager(scene.fixture.brand, tokens: try BrandFixture.tokens())
         let type = scene.fixture.brand.orderType
         return OrderRestorer(
-            store: OrderStore(redis: scene.redis), workshops: { [type: workshop] }, isAwaited: { _ in false },
-            shelf: nil, metrics: RestoreMetrics(factory: scene.metrics), logger: Self.logger)
+            store: OrderStore(redis: scene.redis), packagers: { [type: packager] }, isAwaited: { _ in false },
+            pictureIndex: nil, metrics: RestoreMetrics(factory: scene.metrics), logger: Self.logger)
     }
 
     /// Loses Redis and restores from the partitions in turn, each record by itself.
@@ -120,7 +120,7 @@ import Testing
             }
             try #require(moving > 5)
 
-            #expect(try await grown.rekey(isRehearsal: true).moved == moving)
+            #expect(try await grown.rekey(isDryRun: true).moved == moving)
             let tally = try await grown.rekey()
             #expect(tally.moved + tally.ended == moving && tally.left == 0)
             #expect(try await self.numbers(scene, names) == wanted, "to the gateway nothing changed")

@@ -45,7 +45,7 @@ import Testing
     }
 
     @Test func thePaceIsTheRateAndAStallIsNotMadeUpFor() {
-        var pace = Pace(perSecond: 100)
+        var pace = RateLimiter(perSecond: 100)
         #expect(pace.wait(after: 50, now: .seconds(10)) == .milliseconds(500))
         #expect(pace.wait(after: 50, now: .milliseconds(10_500)) == .milliseconds(500))
         #expect(pace.wait(after: 10, now: .milliseconds(10_900)) == .milliseconds(200))

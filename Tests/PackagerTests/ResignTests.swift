@@ -39,8 +39,8 @@ import Testing
     private func fill(_ scene: PackagerScene, _ renewed: RenewedBrand, _ count: Int) async throws -> [OrderKey] {
         try await scene.redis.completeView()
         var log = ChangeLog()
-        let workshop = OrderWorkshop(try renewed.load(), tokens: try BrandFixture.tokens())
-        try await scene.processor(workshop: workshop).process(
+        let packager = OrderPackager(try renewed.load(), tokens: try BrandFixture.tokens())
+        try await scene.processor(packager: packager).process(
             (0..<count).map { log.change("order.replaced", "o\($0)", ChangeLog.document("\($0)")) })
         // Others' keys, which a run passes over.
         let noise = (0..<500).map { RedisCommand("SET", .string("waybill:order:{order.com.example.other/\($0)}"), "x") }
@@ -124,8 +124,8 @@ import Testing
             try renewed.write(asset: "another.png", SampleFile.png(seed: 50))
             #expect(try await self.resign(scene, renewed).output.contains("0 signed anew, 0 new versions, 0 refused"))
             try renewed.write(asset: "logo.png", SampleFile.png(seed: 51))
-            let rehearsal = try await self.resign(scene, renewed, ["--dry-run"])
-            #expect(rehearsal.exit == .code(0) && rehearsal.output.contains("30 new versions"))
+            let dryRun = try await self.resign(scene, renewed, ["--dry-run"])
+            #expect(dryRun.exit == .code(0) && dryRun.output.contains("30 new versions"))
             #expect(try await scene.count(scene.topics.orders) == 30)
 
             let (exit, output) = try await self.resign(scene, renewed)

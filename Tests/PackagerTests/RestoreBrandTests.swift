@@ -46,8 +46,8 @@ import Testing
 
     /// Which types the view awaits; nil while it is not complete.
     private func awaited(_ fleet: Fleet) async throws -> Set<OrderTypeIdentifier>? {
-        let places = try await View(redis: fleet.redis).look()
-        guard ViewJudgement(places) == .complete else { return nil }
+        let places = try await MaterializedView(redis: fleet.redis).look()
+        guard ViewStatus(places) == .complete else { return nil }
         return places.reduce(into: []) { $0.formUnion($1.awaited) }
     }
 

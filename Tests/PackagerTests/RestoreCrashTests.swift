@@ -51,8 +51,8 @@ import Testing
         for packager in packagers { packager.signal(SIGCONT) }
     }
 
-    /// Empties Redis until all packagers are seen restoring, and leaves them stopped there. One alone may be done before
-    /// another begins; then Redis is emptied again.
+    /// Empties Redis until all packagers are seen restoring, and leaves them stopped there. One alone may be done
+    /// before another begins; then Redis is emptied again.
     private func stopAmidRestoring(_ fleet: Fleet, _ packagers: [ChildProcess]) async throws {
         for _ in 0..<50 {
             try await self.lose(fleet, under: packagers)

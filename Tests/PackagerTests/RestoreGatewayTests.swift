@@ -194,7 +194,7 @@ import Testing
                 try await RawConnection.once(port: port, requests.fetch(number, token: token)).status
             }
             #expect(try await status(0) == 503)
-            let view = View(redis: fleet.redis)
+            let view = MaterializedView(redis: fleet.redis)
             try await eventually("begun") {
                 guard let places = try? await view.look() else { return false }
                 return try await view.begin("plan", seen: places) != nil

@@ -108,7 +108,7 @@ import Testing
 
     @Test func aBrandIsKnownWhileAnyPackagerHasIt() async throws {
         try await Fleet.run { fleet in
-            let view = View(redis: fleet.redis)
+            let view = MaterializedView(redis: fleet.redis)
             let (one, two) = (try OrderTypeIdentifier("order.one"), try OrderTypeIdentifier("order.two"))
             let stale = FleetBrands(view, name: "stale") { [one] }
             let whole = FleetBrands(view, name: "whole") { [one, two] }
@@ -122,7 +122,7 @@ import Testing
             #expect(stale.knows(two), "an emptied Redis knows of nobody")
             stale.take(["whole": [one]], at: .now)
             #expect(!stale.knows(two), "the brand was taken away")
-            stale.take(["whole": [one, two]], at: .now - .seconds(View.brandsLife + 1))
+            stale.take(["whole": [one, two]], at: .now - .seconds(MaterializedView.brandsLife + 1))
             #expect(!stale.knows(two), "nothing was heard for a minute")
         }
     }

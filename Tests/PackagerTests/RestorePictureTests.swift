@@ -29,8 +29,9 @@ import Testing
             _ = try await scene.scene.redis.send(RedisCommand("FLUSHALL"))
             let type = try OrderTypeIdentifier(BrandFixture.orderType)
             var restorer = OrderRestorer(
-                store: OrderStore(redis: scene.scene.redis), workshops: { [type: scene.workshop] },
-                isAwaited: { _ in false }, shelf: scene.shelf, metrics: RestoreMetrics(factory: scene.scene.metrics),
+                store: OrderStore(redis: scene.scene.redis), packagers: { [type: scene.packager] },
+                isAwaited: { _ in false }, pictureIndex: scene.pictureIndex,
+                metrics: RestoreMetrics(factory: scene.scene.metrics),
                 logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
             restorer.now = { scene.clock.now }
             #expect(try await restorer.restore(records) == nil)

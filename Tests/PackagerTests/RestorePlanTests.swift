@@ -7,22 +7,22 @@ import Testing
 
 /// The decisions of restoring, without a server.
 @Suite struct RestorePlanTests {
-    private func place(_ epoch: String?, isHere: Bool = true, plan: String? = nil) -> View.Place {
-        View.Place(epoch: epoch, isHere: isHere, plan: plan)
+    private func place(_ epoch: String?, isHere: Bool = true, plan: String? = nil) -> MaterializedView.Place {
+        MaterializedView.Place(epoch: epoch, isHere: isHere, plan: plan)
     }
 
     @Test func theViewIsAsBadAsItsWorstPlace() {
-        #expect(ViewJudgement([self.place("a")]) == .complete)
-        #expect(ViewJudgement([self.place("a"), self.place("b", isHere: false)]) == .doubtful)
-        #expect(ViewJudgement([self.place("a", isHere: false), self.place(nil)]) == .missing)
-        #expect(ViewJudgement([self.place("a"), self.place(nil, plan: "p"), self.place(nil)]) == .restoring)
-        #expect(ViewJudgement([]) == .missing)
+        #expect(ViewStatus([self.place("a")]) == .complete)
+        #expect(ViewStatus([self.place("a"), self.place("b", isHere: false)]) == .doubtful)
+        #expect(ViewStatus([self.place("a", isHere: false), self.place(nil)]) == .missing)
+        #expect(ViewStatus([self.place("a"), self.place(nil, plan: "p"), self.place(nil)]) == .restoring)
+        #expect(ViewStatus([]) == .missing)
     }
 
     @Test func aPartitionIsReadFromWhereEveryPlaceHasIt() {
         let bounds = [
             "orders": [
-                KafkaBounds(partition: 0, first: 10, end: 90), KafkaBounds(partition: 1, first: 0, end: 0),
+                OffsetRange(partition: 0, first: 10, end: 90), OffsetRange(partition: 1, first: 0, end: 0),
             ]
         ]
         func from(_ tails: [[String: Int64]]) -> Int64 { RestorePlan.jobs(bounds, tails: tails)[0].from }
@@ -58,7 +58,7 @@ import Testing
         var progress = RestoreProgress()
         let start = ContinuousClock.now
         var jobs = [
-            RestoreBoard.Job(name: "a/0", from: 100, to: 1100), RestoreBoard.Job(name: "a/1", from: 0, to: 1000),
+            RestoreJobQueue.Job(name: "a/0", from: 100, to: 1100), RestoreJobQueue.Job(name: "a/1", from: 0, to: 1000),
         ]
         progress.take(jobs, at: start)
         #expect(progress.percent == 0 && progress.rate == 0 && progress.secondsLeft == nil)
@@ -110,7 +110,7 @@ import Testing
     }
 
     @Test func anAwaitedOrderHoldsTheTailOfItsPartitionAlone() throws {
-        var jobs = (0..<3).map { RestoreBoard.Job(name: "o/\($0)", from: 0, to: 9) }
+        var jobs = (0..<3).map { RestoreJobQueue.Job(name: "o/\($0)", from: 0, to: 9) }
         for index in jobs.indices { (jobs[index].isDone, jobs[index].done) = (true, 9) }
         let type = try OrderTypeIdentifier("order.com.example.second")
         jobs[1].awaited = AwaitedOrders(offset: 4, types: [type])

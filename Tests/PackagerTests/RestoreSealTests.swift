@@ -13,11 +13,11 @@ import Testing
 /// Restored packages: the same bytes without a signature, and a new signature where the old one does not hold.
 @Suite(.timeLimit(.minutes(2))) struct RestoreSealTests {
     private func restorer(_ scene: PackagerScene, _ brand: Brand) throws -> OrderRestorer {
-        let workshop = OrderWorkshop(brand, tokens: try BrandFixture.tokens())
+        let packager = OrderPackager(brand, tokens: try BrandFixture.tokens())
         var restorer = OrderRestorer(
-            store: OrderStore(redis: scene.redis), workshops: { [brand.orderType: workshop] },
+            store: OrderStore(redis: scene.redis), packagers: { [brand.orderType: packager] },
             isAwaited: { _ in false },
-            shelf: nil, metrics: RestoreMetrics(factory: scene.metrics),
+            pictureIndex: nil, metrics: RestoreMetrics(factory: scene.metrics),
             logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
         restorer.now = { ChangeLog.noon + 86_400 }
         return restorer
@@ -25,7 +25,7 @@ import Testing
 
     private func fill(_ scene: PackagerScene, _ brand: Brand, _ orders: [String]) async throws {
         var log = ChangeLog()
-        try await scene.processor(workshop: OrderWorkshop(brand, tokens: try BrandFixture.tokens())).process(
+        try await scene.processor(packager: OrderPackager(brand, tokens: try BrandFixture.tokens())).process(
             orders.map { log.change("order.replaced", $0, ChangeLog.document($0)) })
     }
 

@@ -189,11 +189,11 @@ import Testing
             let before = filled.content
             // A worker that began to restore, took a job and died with it, half done.
             _ = try await fleet.redis.send(RedisCommand("FLUSHALL"))
-            let view = View(redis: fleet.redis)
-            let board = RestoreBoard(view)
+            let view = MaterializedView(redis: fleet.redis)
+            let board = RestoreJobQueue(view)
             func begin() async throws -> String {
-                let plan = try #require(try await view.begin(ViewKeeper.randomName(), seen: try await view.look()))
-                var bounds: [String: [KafkaBounds]] = [:]
+                let plan = try #require(try await view.begin(ViewRecovery.randomName(), seen: try await view.look()))
+                var bounds: [String: [OffsetRange]] = [:]
                 let reader = try KafkaReader(KafkaConfiguration(bootstrap: fleet.broker.bootstrap))
                 for topic in [fleet.topics.orders, fleet.topics.registrations] {
                     bounds[topic] = try await reader.bounds(of: topic)

@@ -18,9 +18,9 @@ import Testing
         private let number = Mutex(0)
         var count: Int { self.number.withLock { $0 } }
 
-        func workshop(_ brand: Brand) throws -> OrderWorkshop {
+        func packager(_ brand: Brand) throws -> OrderPackager {
             let builder = PackageBuilder(brand)
-            return OrderWorkshop(brand, tokens: try BrandFixture.tokens()) {
+            return OrderPackager(brand, tokens: try BrandFixture.tokens()) {
                 (order, pictures, seconds) throws(PackagingError) in
                 self.number.withLock { $0 += 1 }
                 return try builder.build(order, pictures: pictures, signingEpochSeconds: seconds)
@@ -31,8 +31,8 @@ import Testing
     @Test func whatStandsIsComparedAndNotSignedAgain() async throws {
         try await PackagerScene.run { scene in
             let signatures = Signatures()
-            let workshop = try signatures.workshop(scene.fixture.brand)
-            let processor = try scene.processor(workshop: workshop)
+            let packager = try signatures.packager(scene.fixture.brand)
+            let processor = try scene.processor(packager: packager)
             var log = ChangeLog()
             let names = (0..<20).map { "o\($0)" }
             for round in 0..<2 {
@@ -45,8 +45,8 @@ import Testing
             let metrics = RestoreMetrics(factory: scene.metrics)
             let type = scene.fixture.brand.orderType
             let restorer = OrderRestorer(
-                store: OrderStore(redis: scene.redis), workshops: { [type: workshop] }, isAwaited: { _ in false },
-                shelf: nil, metrics: metrics, logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+                store: OrderStore(redis: scene.redis), packagers: { [type: packager] }, isAwaited: { _ in false },
+                pictureIndex: nil, metrics: metrics, logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
 
             // Redis was away and has everything: whether it is only judged, or some other order lacked.
             #expect(try await restorer.stand(records))

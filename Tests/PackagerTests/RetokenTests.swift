@@ -38,9 +38,9 @@ import Testing
     private func fill(_ scene: PackagerScene, _ renewed: RenewedBrand, _ count: Int) async throws -> [OrderKey] {
         try await scene.redis.completeView()
         var log = ChangeLog()
-        let workshop = OrderWorkshop(try renewed.load(), tokens: try BrandFixture.tokens())
+        let packager = OrderPackager(try renewed.load(), tokens: try BrandFixture.tokens())
         let own = ChangeLog.document("own", extra: [("authenticationToken", "a-token-of-its-own")])
-        try await scene.processor(workshop: workshop).process(
+        try await scene.processor(packager: packager).process(
             (0..<count).map { log.change("order.replaced", "o\($0)", ChangeLog.document("\($0)")) }
                 + [log.change("order.replaced", "own", own)])
         return try (0..<count).map { try ChangeLog.key("o\($0)") }
@@ -61,8 +61,8 @@ import Testing
         try await PackagerScene.run { scene in
             let keys = try await self.fill(scene, renewed, 20)
             let rotated = Self.new + BrandFixture.secretsFile
-            let rehearsal = try await self.retoken(scene, renewed, secrets: rotated, ["--dry-run"])
-            #expect(rehearsal.exit == .code(0) && rehearsal.output.contains("20 new versions"))
+            let dryRun = try await self.retoken(scene, renewed, secrets: rotated, ["--dry-run"])
+            #expect(dryRun.exit == .code(0) && dryRun.output.contains("20 new versions"))
             #expect(try await self.tokens(scene, keys) == self.minted(BrandFixture.secretsFile, keys))
             #expect(try await self.retoken(scene, renewed, secrets: rotated).exit == .code(0))
             #expect(try await self.tokens(scene, keys) == self.minted(Self.new, keys))

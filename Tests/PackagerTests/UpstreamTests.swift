@@ -38,10 +38,10 @@ import Testing
             let processor = try scene.processor()
             let batch = self.changes(&log)
             await scene.server.stop()
-            await #expect(throws: ChangeProcessor.NotDone.self) { try await processor.process(batch) }
+            await #expect(throws: RetriableFailure.self) { try await processor.process(batch) }
             try await scene.server.restart()
             try await eventually("done") {
-                do { try await processor.process(batch) } catch is ChangeProcessor.NotDone { return false }
+                do { try await processor.process(batch) } catch is RetriableFailure { return false }
                 return true
             }
             try await self.expectAll(scene)
@@ -66,7 +66,7 @@ import Testing
             _ = try? await processor.process(batch)
             scene.server.signal(SIGCONT)
             try await eventually("done") {
-                do { try await processor.process(batch) } catch is ChangeProcessor.NotDone { return false }
+                do { try await processor.process(batch) } catch is RetriableFailure { return false }
                 return true
             }
             try await self.expectAll(scene)
@@ -79,11 +79,11 @@ import Testing
             let processor = try scene.processor()
             let batch = self.changes(&log)
             try scene.broker.setDown()
-            await #expect(throws: ChangeProcessor.NotDone.self) { try await processor.process(batch) }
+            await #expect(throws: RetriableFailure.self) { try await processor.process(batch) }
             #expect(try await scene.state("o0")?.version.ordinal == 1)
             try scene.broker.setUp()
             try await eventually("done") {
-                do { try await processor.process(batch) } catch is ChangeProcessor.NotDone { return false }
+                do { try await processor.process(batch) } catch is RetriableFailure { return false }
                 return true
             }
             try await self.expectAll(scene)
@@ -103,10 +103,10 @@ import Testing
                     pushToken: try PushToken(String(repeating: "ab", count: 32)), registeredEpochMilliseconds: 1))
             let batch = [log.change("order.removed", "o", nil)]
             try scene.broker.setDown()
-            await #expect(throws: ChangeProcessor.NotDone.self) { try await processor.process(batch) }
+            await #expect(throws: RetriableFailure.self) { try await processor.process(batch) }
             try scene.broker.setUp()
             try await eventually("done") {
-                do { try await processor.process(batch) } catch is ChangeProcessor.NotDone { return false }
+                do { try await processor.process(batch) } catch is RetriableFailure { return false }
                 return true
             }
             let tombstones = try await scene.read(scene.topics.registrations, 1)
@@ -117,14 +117,14 @@ import Testing
 
     @Test func aSignatureThatFailsIsTriedAgainAndRefusesNothing() async throws {
         try await PackagerScene.run { scene in
-            let workshop = OrderWorkshop(scene.fixture.brand, tokens: try BrandFixture.tokens()) {
+            let packager = OrderPackager(scene.fixture.brand, tokens: try BrandFixture.tokens()) {
                 (_, _, _) throws(PackagingError) in
                 throw PackagingError(.signing, "no entropy")
             }
             var log = ChangeLog()
             let batch = self.changes(&log)
-            let broken = try scene.processor(workshop: workshop)
-            await #expect(throws: ChangeProcessor.NotDone.self) { try await broken.process(batch) }
+            let broken = try scene.processor(packager: packager)
+            await #expect(throws: RetriableFailure.self) { try await broken.process(batch) }
             try await scene.processor().process(batch)
             try await self.expectAll(scene)
         }
@@ -147,7 +147,7 @@ import Testing
                     group.addTask {
                         for record in log {
                             try await eventually("done") {
-                                do { try await processor.process([record]) } catch is ChangeProcessor.NotDone {
+                                do { try await processor.process([record]) } catch is RetriableFailure {
                                     return false
                                 }
                                 return true

@@ -5,19 +5,19 @@ import Testing
 
 @testable import Pusher
 
-/// An APNs that works only partially, for the duration of an incident: lane, health and schedule on a simulated clock.
+/// An APNs that works only partially, for the duration of an incident: queue, health and schedule on a simulated clock.
 @Suite struct BrownOutTests {
-    /// Notifications that pass through a lane, in the order of their events.
+    /// Notifications that pass through a queue, in the order of their events.
     private struct Scene {
         private enum Event {
             case ready(Int)
             case answered(Int)
         }
 
-        var lane: PushLane
+        var queue: CredentialQueue
         private let start = ContinuousClock.now
         private var events: [Int: [Event]] = [:]
-        private var tries: [PushTries] = []
+        private var tries: [PushAttempts] = []
         private var ready: [Int] = []
         private var random: SeededGenerator
         /// Milliseconds.
@@ -26,14 +26,14 @@ import Testing
         private(set) var attempts = 0
         /// The time when each was notified, in milliseconds after it came.
         private(set) var told: [Int: Int] = [:]
-        private(set) var changes: [PushLane.Change] = []
+        private(set) var changes: [CredentialQueue.Change] = []
 
         init(seed: UInt64) throws {
             self.random = SeededGenerator(seed: seed)
             var limits = PushLimits()
             limits.hourlyLimit = 0
-            self.lane = PushLane(
-                try OrderTypeIdentifier(DeskScene.order), generation: 1, limits: limits, now: self.start)
+            self.queue = CredentialQueue(
+                try OrderTypeIdentifier(SchedulerScene.order), generation: 1, limits: limits, now: self.start)
         }
 
         var waiting: Int { self.tries.count - self.told.count }
@@ -52,7 +52,7 @@ import Testing
                     self.time = min(self.events.keys.min() ?? end, end)
                 }
                 if let every, self.time % every == 0 {
-                    self.tries.append(PushTries(serial: UInt64(self.tries.count), now: self.now))
+                    self.tries.append(PushAttempts(serial: UInt64(self.tries.count), now: self.now))
                     self.ready.append(self.tries.count - 1)
                 }
                 for event in self.events.removeValue(forKey: self.time) ?? [] {
@@ -66,22 +66,22 @@ import Testing
         }
 
         private mutating func send() {
-            let count = min(self.lane.free(now: self.now), self.ready.count)
+            let count = min(self.queue.free(now: self.now), self.ready.count)
             for number in self.ready.prefix(count) {
                 self.tries[number].sent = self.now
                 self.attempts += 1
                 self.events[self.time + 50, default: []].append(.answered(number))
             }
             self.ready.removeFirst(count)
-            self.lane.sent(count, now: self.now)
+            self.queue.sent(count, now: self.now)
         }
 
         private mutating func judge(_ number: Int, _ outcome: PushOutcome) {
             let jitter = Double.random(in: 0...1, using: &self.random)
-            let ruling = self.lane.judge(
+            let ruling = self.queue.judge(
                 outcome, &self.tries[number], of: .init(device: number, order: number), generation: 1, now: self.now,
                 epochMilliseconds: Int64(self.time), jitter: jitter)
-            self.changes += self.lane.takeChanges()
+            self.changes += self.queue.takeChanges()
             switch ruling {
             case .delivered: self.told[number] = self.time
             case .again(let pause):

@@ -85,7 +85,7 @@ import Testing
     @Test func whereOneInFourFailsNobodyIsToBlame() {
         for failure in Self.failures {
             var scene = Scene()
-            var blames: [Blame] = []
+            var blames: [FailureAttribution] = []
             for number in UInt64(0)..<100 {
                 scene.pass(.milliseconds(10))
                 if number % 4 == 3 {

@@ -116,7 +116,7 @@ import Testing
         #expect(self.lines(registry, "waybill_push_tokens_retired_total") == ["waybill_push_tokens_retired_total{} 2"])
         // All from zero: an alert on an increase does not see a series that begins with one.
         let letters = self.lines(registry, "waybill_push_dead_letters_total")
-        #expect(letters.count == PushLetterCode.allCases.count)
+        #expect(letters.count == PushDeadLetterCode.allCases.count)
         #expect(letters.count { $0.hasSuffix(" 0") } == letters.count - 1)
         #expect(letters.contains("waybill_push_dead_letters_total{code=\"push-undeliverable\"} 1"))
         #expect(self.lines(registry, "waybill_push_credential_state") == ["waybill_push_credential_state{} 2.0"])

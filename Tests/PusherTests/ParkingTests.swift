@@ -5,7 +5,7 @@ import Testing
 
 @testable import Pusher
 
-/// The keys that wait apart from the desk, without a socket.
+/// The keys that wait apart from the scheduler, without a socket.
 @Suite struct ParkingTests {
     private let start = ContinuousClock.now
 

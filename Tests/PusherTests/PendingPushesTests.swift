@@ -164,10 +164,10 @@ import Testing
                 try await eventually("given up", within: .seconds(60)) { try await scene.lag() == 0 }
                 try await scene.apns.clearFaults()
                 let kafka = KafkaConfiguration(bootstrap: scene.broker.bootstrap)
-                let survey = PushLetterSurvey(code: "push-undeliverable", since: nil)
+                let survey = PushDeadLetterSurvey(code: "push-undeliverable", since: nil)
                 let found = try await survey.read(kafka, topic: scene.topics.deadLetters)
                 #expect(Set(found.devices.compactMap { $0.device?.rawValue }) == ["d0", "d1"])
-                let none = PushLetterSurvey(code: "push-refused", since: nil)
+                let none = PushDeadLetterSurvey(code: "push-refused", since: nil)
                 #expect(try await none.read(kafka, topic: scene.topics.deadLetters).devices.isEmpty)
                 let retelling = Retelling(
                     producer: scene.producer, topic: scene.topics.pushPending, rate: 1000,

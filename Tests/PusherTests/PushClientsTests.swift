@@ -17,7 +17,7 @@ import Testing
         let apns: APNSSimulator
         let library: BrandLibrary
         let clients: PushClients
-        let dispatch: PushDispatch
+        let dispatch: PushScheduler
         let done: Flag
         /// The number of times that a credential was replaced.
         let renewed: Flag
@@ -75,7 +75,7 @@ import Testing
         let (done, renewed) = (Flag(), Flag())
         var limits = PushLimits()
         limits.window = .zero
-        let dispatch = PushDispatch(
+        let dispatch = PushScheduler(
             limits: limits, wallClock: { Int64(Date().timeIntervalSince1970 * 1000) },
             onFinished: { receipts in done.count.withLock { $0 += receipts.count } })
         let clients = PushClients(library.brands, dispatch: dispatch, onRenewed: renewed.raise) {
@@ -111,7 +111,7 @@ import Testing
 
     private struct BadCredential: Error {}
 
-    /// Adds changes to the desk one after the other, each for another device.
+    /// Adds changes to the scheduler one after the other, each for another device.
     ///
     /// - Returns: the number of changes.
     private static func push(_ scene: Scene, until isEnough: Flag) async throws -> Int {
@@ -145,7 +145,7 @@ import Testing
                 let deliveries = try await scene.apns.deliveries().deliveries
                 #expect(Set(deliveries.filter { $0.status == 200 }.map(\.token)).count == sent)
             }
-            for (_, tally) in scene.dispatch.takeTallies() { #expect(tally.dropped.isEmpty, "\(tally.dropped)") }
+            for (_, counts) in scene.dispatch.takeTallies() { #expect(counts.dropped.isEmpty, "\(counts.dropped)") }
             #expect(scene.renewed.count.withLock { $0 } == 3)
         }
     }

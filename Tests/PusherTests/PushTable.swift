@@ -10,9 +10,9 @@ import Synchronization
 
 @testable import Pusher
 
-/// A running desk on a scene's servers without a consumer: the test adds records to it.
+/// A running scheduler on a scene's servers without a consumer: the test adds records to it.
 final class PushTable: Sendable {
-    let dispatch: PushDispatch
+    let dispatch: PushScheduler
     let metrics: PusherMetrics
     private let lookup: PushLookup
     private let topics: Topics
@@ -24,7 +24,7 @@ final class PushTable: Sendable {
     }
 
     private init(
-        _ scene: PusherScene, limits: PushLimits, view: View?,
+        _ scene: PusherScene, limits: PushLimits, view: MaterializedView?,
         clock: @escaping @Sendable () -> ContinuousClock.Instant, now: @escaping @Sendable () -> Int64
     ) {
         let done = Done()
@@ -32,7 +32,7 @@ final class PushTable: Sendable {
         self.topics = scene.topics
         self.metrics = PusherMetrics(factory: scene.metrics, host: scene.host)
         self.lookup = PushLookup(registrations: scene.registrations, view: view)
-        self.dispatch = PushDispatch(
+        self.dispatch = PushScheduler(
             limits: limits, clock: clock, wallClock: now, random: { 0 },
             onFinished: { receipts in done.receipts.withLock { $0 += receipts } })
     }
@@ -43,7 +43,7 @@ final class PushTable: Sendable {
     ///   - hasBrand: true if there is a client for the fixture's order type.
     ///   - now: milliseconds since 1970.
     static func run(
-        _ scene: PusherScene, limits: (inout PushLimits) -> Void = { _ in }, view: View? = nil,
+        _ scene: PusherScene, limits: (inout PushLimits) -> Void = { _ in }, view: MaterializedView? = nil,
         hasBrand: Bool = true, client kind: PusherScene.ClientKind = .quick,
         clock: @escaping @Sendable () -> ContinuousClock.Instant = { .now },
         now: @escaping @Sendable () -> Int64 = { PusherScene.noon * 1000 },
@@ -58,19 +58,19 @@ final class PushTable: Sendable {
             dispatch.take($0, of: type, generation: 1)
         }
         if hasBrand {
-            _ = table.dispatch.install(type, PushDispatch.Way(client: client, generation: 1, options: .init()))
+            _ = table.dispatch.install(type, PushScheduler.Way(client: client, generation: 1, options: .init()))
         }
-        let errands = PushErrands(
-            queue: table.dispatch.errands,
-            retirement: Retirement(
-                topics: scene.topics, registrations: scene.registrations, view: view.map { ViewWatch($0) },
+        let followUps = FollowUps(
+            queue: table.dispatch.followUps,
+            retirement: TokenInvalidation(
+                topics: scene.topics, registrations: scene.registrations, view: view.map { ViewEpochCache($0) },
                 producer: scene.producer),
             topics: scene.topics, producer: scene.producer, metrics: table.metrics,
-            journal: PushJournal(
+            log: PusherLog(
                 logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }, readiness: Readiness(conditions: [])),
             onDone: { [dispatch = table.dispatch] in dispatch.done($0, standing: $1) }, random: { _ in 0.01 })
         let result = await withTaskGroup(of: Void.self) { group in
-            for _ in 0..<4 { group.addTask { await errands.work() } }
+            for _ in 0..<4 { group.addTask { await followUps.work() } }
             group.addTask {
                 while !Task.isCancelled {
                     table.dispatch.look()
@@ -82,7 +82,7 @@ final class PushTable: Sendable {
             do { result = .success(try await body(table)) } catch { result = .failure(error) }
             table.dispatch.stop()
             await client.close()
-            errands.queue.end()
+            followUps.queue.end()
             group.cancelAll()
             return result
         }
@@ -91,12 +91,12 @@ final class PushTable: Sendable {
         try result.get()
     }
 
-    /// Adds records to a desk of their own and waits until all are done.
+    /// Adds records to a scheduler of their own and waits until all are done.
     static func process(_ scene: PusherScene, _ records: [KafkaRecord]) async throws {
         try await self.run(scene) { try await $0.process(records) }
     }
 
-    /// Adds records to the desk.
+    /// Adds records to the scheduler.
     ///
     /// - Throws: `StoreError` if no lookup was possible; they then stay open.
     func put(_ records: [KafkaRecord]) async throws {
@@ -106,7 +106,7 @@ final class PushTable: Sendable {
         self.dispatch.add(looked.found, self.dispatch.take(batch.records))
     }
 
-    /// Adds records to the desk and waits until all are done.
+    /// Adds records to the scheduler and waits until all are done.
     func process(_ records: [KafkaRecord]) async throws {
         let before = self.done.receipts.withLock { $0.count }
         try await self.put(records)
@@ -116,8 +116,8 @@ final class PushTable: Sendable {
     }
 
     private func count() {
-        for (type, tally) in self.dispatch.takeTallies() {
-            (type.map { self.metrics[$0.rawValue] } ?? self.metrics.strangers).count(tally)
+        for (type, counts) in self.dispatch.takeTallies() {
+            (type.map { self.metrics[$0.rawValue] } ?? self.metrics.strangers).count(counts)
         }
     }
 

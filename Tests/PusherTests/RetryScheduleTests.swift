@@ -12,7 +12,8 @@ import Testing
 
     /// The pauses until it gives up, at most `most` of them.
     private static func pauses(
-        _ retry: PushRetry, blame: Blame, most: Int, took: Duration = .zero, limits: RetrySchedule.Limits = Self.limits,
+        _ retry: PushRetry, blame: FailureAttribution, most: Int, took: Duration = .zero,
+        limits: RetrySchedule.Limits = Self.limits,
         random: (ClosedRange<Double>) -> Double = { $0.upperBound }
     ) -> [Duration] {
         var schedule = RetrySchedule()
@@ -108,7 +109,7 @@ import Testing
 
     @Test func whatTheServiceFailedDoesNotShortenWhatADeviceMayTake() {
         var schedule = RetrySchedule()
-        func fail(_ blame: Blame) -> RetrySchedule.Step {
+        func fail(_ blame: FailureAttribution) -> RetrySchedule.Step {
             schedule.failed(
                 Self.retry(.device), blame: blame, took: .seconds(10), limits: Self.limits, random: { $0.upperBound })
         }
@@ -119,7 +120,7 @@ import Testing
 
     @Test func anHourWithoutAPNsIsNotHeldAgainstTheNotification() {
         var schedule = RetrySchedule()
-        func fail(_ blame: Blame) -> RetrySchedule.Step {
+        func fail(_ blame: FailureAttribution) -> RetrySchedule.Step {
             schedule.failed(
                 Self.retry(.service), blame: blame, took: .seconds(10), limits: Self.limits, random: { $0.upperBound })
         }

@@ -37,7 +37,7 @@ import Testing
     }
 
     /// Scans until the marks of the scan before are old enough.
-    private func sweep(_ bench: StoreBench, _ sweep: AssetSweep) async throws -> AssetSweep.Census {
+    private func sweep(_ bench: StoreBench, _ sweep: AssetSweep) async throws -> AssetSweep.Counts {
         try await Task.sleep(for: .milliseconds(5))
         return try await sweep.run {}
     }
@@ -50,7 +50,7 @@ import Testing
             // A removed order names nothing.
             #expect(try await bench.write(self.write("2", ["cc"])) == .written)
             #expect(try await bench.write(removal("2", 2)) == .written)
-            let sweep = AssetSweep(ViewWatch(View(redis: bench.redis)), timing: self.timing)
+            let sweep = AssetSweep(ViewEpochCache(MaterializedView(redis: bench.redis)), timing: self.timing)
             let first = try await self.sweep(bench, sweep)
             #expect(first.orders == 2 && first.assets == 3 && first.bytes == 6 && first.unused == 1 && first.swept == 0)
             let second = try await self.sweep(bench, sweep)
@@ -63,7 +63,7 @@ import Testing
     @Test func anAssetThatIsLookedForAgainStays() async throws {
         try await StoreBench.with { bench in
             try await bench.redis.completeView()
-            let sweep = AssetSweep(ViewWatch(View(redis: bench.redis)), timing: self.timing)
+            let sweep = AssetSweep(ViewEpochCache(MaterializedView(redis: bench.redis)), timing: self.timing)
             let pictures = Pictures(redis: bench.redis)
             let url = PictureKey(orderType: try OrderTypeIdentifier(orderType), url: "https://h/p.png")
             var record = PictureRecord()
@@ -91,7 +91,7 @@ import Testing
         let bench = StoreBench(server: server, redis: redis)
         try await redis.completeView()
         try await bench.store.putAssets([("aa", [1])])
-        let sweep = AssetSweep(ViewWatch(View(redis: redis)), timing: self.timing)
+        let sweep = AssetSweep(ViewEpochCache(MaterializedView(redis: redis)), timing: self.timing)
         #expect(try await self.sweep(bench, sweep).unused == 1)
         await server.kill()
         try await server.restart()
@@ -99,7 +99,7 @@ import Testing
             while true { _ = try await self.sweep(bench, sweep) }
         }
         try await redis.completeView()
-        let again = AssetSweep(ViewWatch(View(redis: redis)), timing: self.timing)
+        let again = AssetSweep(ViewEpochCache(MaterializedView(redis: redis)), timing: self.timing)
         #expect(try await self.sweep(bench, again).unused == 1)
         #expect(try await self.stands(bench, "aa"))
         #expect(try await self.sweep(bench, again).swept == 1)
@@ -114,7 +114,7 @@ import Testing
             _ = try await bench.raw("RPUSH", StoreKeys.asset("list"), "x")
             _ = try await bench.raw("SET", StoreKeys.order(try key("string")), "x")
             try await bench.server.everywhere("CONFIG", "SET", "maxmemory", "1")
-            let sweep = AssetSweep(ViewWatch(View(redis: bench.redis)), timing: self.timing)
+            let sweep = AssetSweep(ViewEpochCache(MaterializedView(redis: bench.redis)), timing: self.timing)
             _ = try await self.sweep(bench, sweep)
             #expect(try await self.sweep(bench, sweep).swept == 1)
         }
@@ -122,7 +122,7 @@ import Testing
 
     @Test func oneSweepsAtATimeAndNotBeforeItIsDue() async throws {
         try await StoreBench.with { bench in
-            let sweep = AssetSweep(ViewWatch(View(redis: bench.redis)))
+            let sweep = AssetSweep(ViewEpochCache(MaterializedView(redis: bench.redis)))
             func claim(_ owner: String, lease: Duration = .seconds(60), period: Duration = .zero) async throws -> Bool {
                 try await sweep.claim(by: owner, lease: lease, period: period)
             }
@@ -189,7 +189,7 @@ import Testing
     /// A packager that remembers what it has seen, and now and then stands still in the midst of it.
     private static func package(_ redis: RedisClient, seed: UInt64, _ tally: Tally) async throws {
         var random = SeededGenerator(seed: seed)
-        let watch = ViewWatch(View(redis: redis))
+        let watch = ViewEpochCache(MaterializedView(redis: redis))
         var store = OrderStore(redis: redis, view: watch)
         store.timing = Self.timing()
         while !Task.isCancelled {
@@ -221,7 +221,7 @@ import Testing
     }
 
     private static func sweep(_ redis: RedisClient, _ tally: Tally) async throws {
-        let sweep = AssetSweep(ViewWatch(View(redis: redis)), timing: Self.timing())
+        let sweep = AssetSweep(ViewEpochCache(MaterializedView(redis: redis)), timing: Self.timing())
         while !Task.isCancelled {
             do {
                 tally.swept(try await sweep.run {}.swept)

@@ -153,16 +153,16 @@ import Testing
     }
 
     private func view(_ bench: StoreBench) async throws {
-        let view = View(redis: bench.redis)
+        let view = MaterializedView(redis: bench.redis)
         let anchors = try await bench.redis.anchors()
         let places = try await view.look()
         #expect(places.count == max(1, anchors.count) && places.allSatisfy { $0.epoch == nil })
         #expect(Set(places.compactMap(\.anchor)) == Set(anchors))
-        let watch = ViewWatch(view)
+        let watch = ViewEpochCache(view)
         await #expect(throws: StoreError.self) { _ = try await watch.known() }
         let plan = try #require(try await view.begin("plan", seen: places))
-        let board = RestoreBoard(view)
-        try await board.note([RestoreBoard.Job(name: "t/0", from: 0, to: 9)], of: plan)
+        let board = RestoreJobQueue(view)
+        try await board.note([RestoreJobQueue.Job(name: "t/0", from: 0, to: 9)], of: plan)
         guard case .job(var job) = try await board.claim(of: plan, by: "me", lease: .seconds(60)) else {
             Issue.record("nobody has the job")
             return

@@ -68,7 +68,7 @@ import Testing
             try await self.fill(bench, "many", 600_000)
             try await self.fill(bench, "some", 1500)
             try await self.fill(bench, "family", 100)
-            let view = View(redis: bench.redis)
+            let view = MaterializedView(redis: bench.redis)
             try await bench.redis.completeView()
             let keys = try ["family", "many", "some"].map { try key($0) }
             let found = try await bench.registrations.look(up: keys, in: view)
@@ -107,7 +107,8 @@ import Testing
             try await bench.raw("SET", StoreKeys.order(try key("2")), "a string")
             try await bench.redis.completeView()
             let both = [try key("1"), try key("2")]
-            let found = try await bench.registrations.look(up: both, modified: both, in: View(redis: bench.redis))
+            let found = try await bench.registrations.look(
+                up: both, modified: both, in: MaterializedView(redis: bench.redis))
             #expect(try found.audiences[0].get().devices.map(\.device.rawValue) == ["d"])
             #expect(try found.modified[0].get() == 1_741_190_532)
             #expect(throws: StoreError.self) { try found.audiences[1].get() }
@@ -129,7 +130,7 @@ import Testing
     @Test func whatIsNotThereYetIsNotBelieved() async throws {
         try await StoreBench.with { bench in
             _ = try await bench.registrations.register(registration("d", "1"), record("aa"))
-            let view = View(redis: bench.redis)
+            let view = MaterializedView(redis: bench.redis)
             // In a cluster it is the trouble of this order alone.
             let error = await #expect(throws: StoreError.self) {
                 _ = try await bench.registrations.look(up: [key("1")], in: view).audiences[0].get()
@@ -148,7 +149,7 @@ import Testing
                     RegistrationKey(device: .init("d"), order: order), record("aa"))
             }
             try await bench.redis.completeView()
-            let view = View(redis: bench.redis)
+            let view = MaterializedView(redis: bench.redis)
             let whole = try await bench.registrations.look(up: keys, modified: keys, in: view)
             #expect(whole.audiences.allSatisfy { (try? $0.get().devices.count) == 1 })
             cluster.masters[1].signal(SIGSTOP)

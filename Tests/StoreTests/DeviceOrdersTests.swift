@@ -127,8 +127,8 @@ import Testing
         }
     }
 
-    /// The same on a real server: each order is written once a round while the device asks, so each must be reported once
-    /// a round at least.
+    /// The same on a real server: each order is written once a round while the device asks, so each must be reported
+    /// once a round at least.
     @Test func everyVersionIsReportedWhileWritersAndADeviceInterleave() async throws {
         try await StoreBench.with { bench in
             let device = try DeviceIdentifier("device")

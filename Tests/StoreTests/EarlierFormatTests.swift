@@ -30,7 +30,7 @@ import Testing
 
     @Test func itsViewIsMissingAndItsOrdersNeedNotBeRead() async throws {
         try await StoreBench.with(isAlone: true) { bench in
-            let view = View(redis: bench.redis)
+            let view = MaterializedView(redis: bench.redis)
             #expect(try await !EarlierFormat(view).isThere())
             try await self.completeView(bench)
             #expect(try await EarlierFormat(view).isThere())
@@ -59,7 +59,7 @@ import Testing
             }
             try await bench.raw("SET", "waybill:device:{odd}", "a string")
             try await self.completeView(bench)
-            let format = EarlierFormat(View(redis: bench.redis))
+            let format = EarlierFormat(MaterializedView(redis: bench.redis))
             try await format.invalidate()
             #expect(try await format.isThere(), "until nothing was found")
             var removed: [Int] = []

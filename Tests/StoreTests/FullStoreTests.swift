@@ -95,9 +95,9 @@ import Testing
         try await StoreBench.with { bench in
             try await bench.redis.completeView()
             try await bench.server.everywhere("CONFIG", "SET", "maxmemory", "1")
-            let view = View(redis: bench.redis)
+            let view = MaterializedView(redis: bench.redis)
             let seen = try await view.look().map {
-                View.Place(
+                MaterializedView.Place(
                     anchor: $0.anchor, epoch: $0.epoch, isHere: false, plan: nil, history: $0.history, tails: $0.tails)
             }
             try await view.confirm(seen, epoch: "again")

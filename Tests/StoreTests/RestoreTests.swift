@@ -7,47 +7,47 @@ import Testing
 
 /// Jobs and their leases, and writing what was lost.
 @Suite(.serialized, .timeLimit(.minutes(2))) struct RestoreTests {
-    typealias Job = RestoreBoard.Job
+    typealias Job = RestoreJobQueue.Job
 
     @Test func aJobIsInOneHandUntilItsLeaseEnds() async throws {
         try await StoreBench.with { bench in
-            let board = RestoreBoard(View(redis: bench.redis))
+            let queue = RestoreJobQueue(MaterializedView(redis: bench.redis))
             let job = Job(name: "waybill.orders/0", from: 5, to: 9)
-            try await board.note([job], of: "p")
-            try await board.note([Job(name: "waybill.orders/1", from: 0, to: 1)], of: "p")
-            #expect(try await board.jobs(of: "p") == [job], "noted once")
-            #expect(try await board.jobs(of: "q") == nil)
-            #expect(try await board.claim(of: "p", by: "a", lease: .milliseconds(300)) == .job(job))
-            #expect(try await board.claim(of: "p", by: "b", lease: .seconds(60)) == .wait)
-            #expect(try await board.claim(of: "q", by: "b", lease: .seconds(60)) == .over)
+            try await queue.note([job], of: "p")
+            try await queue.note([Job(name: "waybill.orders/1", from: 0, to: 1)], of: "p")
+            #expect(try await queue.jobs(of: "p") == [job], "noted once")
+            #expect(try await queue.jobs(of: "q") == nil)
+            #expect(try await queue.claim(of: "p", by: "a", lease: .milliseconds(300)) == .job(job))
+            #expect(try await queue.claim(of: "p", by: "b", lease: .seconds(60)) == .wait)
+            #expect(try await queue.claim(of: "q", by: "b", lease: .seconds(60)) == .over)
             var moved = job
             moved.done = 2
-            #expect(try await board.keep(moved, of: "p", by: "a", lease: .milliseconds(300)))
+            #expect(try await queue.keep(moved, of: "p", by: "a", lease: .milliseconds(300)))
             let deadline = ContinuousClock.now + .seconds(20)
-            var taken = RestoreBoard.Claim.wait
+            var taken = RestoreJobQueue.Claim.wait
             while taken == .wait, ContinuousClock.now < deadline {
-                taken = try await board.claim(of: "p", by: "b", lease: .seconds(60))
+                taken = try await queue.claim(of: "p", by: "b", lease: .seconds(60))
                 try await Task.sleep(for: .milliseconds(5))
             }
             #expect(taken == .job(moved), "gone on with where it was noted")
-            #expect(try await !board.keep(moved, of: "p", by: "a", lease: .seconds(60)), "lost")
+            #expect(try await !queue.keep(moved, of: "p", by: "a", lease: .seconds(60)), "lost")
             moved.done = 4
             moved.isDone = true
-            #expect(try await board.keep(moved, of: "p", by: "b", lease: .seconds(60)))
-            #expect(try await board.claim(of: "p", by: "a", lease: .seconds(60)) == .allDone)
-            #expect(try await board.jobs(of: "p")?.allSatisfy(\.isDone) == true)
-            try await board.note([Job(name: "waybill.orders/0", from: 0, to: 2)], of: "q")
-            #expect(try await board.claim(of: "p", by: "a", lease: .seconds(60)) == .over)
-            try await board.forget("q")
-            #expect(try await board.jobs(of: "q") == nil)
+            #expect(try await queue.keep(moved, of: "p", by: "b", lease: .seconds(60)))
+            #expect(try await queue.claim(of: "p", by: "a", lease: .seconds(60)) == .allDone)
+            #expect(try await queue.jobs(of: "p")?.allSatisfy(\.isDone) == true)
+            try await queue.note([Job(name: "waybill.orders/0", from: 0, to: 2)], of: "q")
+            #expect(try await queue.claim(of: "p", by: "a", lease: .seconds(60)) == .over)
+            try await queue.forget("q")
+            #expect(try await queue.jobs(of: "q") == nil)
         }
     }
 
     @Test func aJobThatIsDoneRemembersWhatItCouldNotRestore() async throws {
         try await StoreBench.with { bench in
-            let view = View(redis: bench.redis)
+            let view = MaterializedView(redis: bench.redis)
             let type = try OrderTypeIdentifier(orderType)
-            let (whole, own) = (RestoreBoard(view), RestoreBoard(view, of: type))
+            let (whole, own) = (RestoreJobQueue(view), RestoreJobQueue(view, of: type))
             let jobs = [Job(name: "waybill.orders/0", from: 0, to: 9), Job(name: "waybill.orders/1", from: 0, to: 9)]
             try await whole.note(jobs, of: "p")
             try await own.note([jobs[0]], of: "q")
@@ -67,31 +67,31 @@ import Testing
             #expect(
                 done.map { $0.awaited?.types.count } == [2, nil] && done.allSatisfy(\.isDone)
                     && done[0].awaited?.offset == 3)
-            #expect(try await own.jobs(of: "q") == [jobs[0]], "a type has a board of its own")
+            #expect(try await own.jobs(of: "q") == [jobs[0]], "a type has a queue of its own")
         }
     }
 
     @Test func aJobThatIsGivenBackIsTakenUpAgain() async throws {
         try await StoreBench.with { bench in
-            let board = RestoreBoard(View(redis: bench.redis))
+            let queue = RestoreJobQueue(MaterializedView(redis: bench.redis))
             var job = Job(name: "t/0", from: 0, to: 9)
-            try await board.note([job], of: "p")
-            _ = try await board.claim(of: "p", by: "a", lease: .seconds(60))
+            try await queue.note([job], of: "p")
+            _ = try await queue.claim(of: "p", by: "a", lease: .seconds(60))
             job.done = 4
-            try await board.giveBack(job, of: "p", by: "a", pause: .zero)
-            #expect(try await board.claim(of: "p", by: "b", lease: .seconds(60)) == .job(job))
+            try await queue.giveBack(job, of: "p", by: "a", pause: .zero)
+            #expect(try await queue.claim(of: "p", by: "b", lease: .seconds(60)) == .job(job))
         }
     }
 
     @Test func ofAllJobsTheOneIsTakenOfWhichLeastIsDone() async throws {
         try await StoreBench.with { bench in
-            let board = RestoreBoard(View(redis: bench.redis))
+            let queue = RestoreJobQueue(MaterializedView(redis: bench.redis))
             let names = ["o/0", "o/1", "r/0"]
-            try await board.note(names.map { Job(name: $0, from: 0, to: 10_000) }, of: "p")
+            try await queue.note(names.map { Job(name: $0, from: 0, to: 10_000) }, of: "p")
             var taken: [String] = []
             for _ in 0..<9 {
                 guard
-                    case .job(var job) = try await board.claim(
+                    case .job(var job) = try await queue.claim(
                         of: "p", by: "a", lease: .seconds(60), first: ("o", 3000))
                 else { break }
                 taken.append(job.name)
@@ -99,12 +99,12 @@ import Testing
                 job.awaited = AwaitedOrders(
                     offset: job.done, types: [try OrderTypeIdentifier(orderType)]
                 ).merging(job.awaited)
-                try await board.giveBack(job, of: "p", by: "a", pause: .zero)
+                try await queue.giveBack(job, of: "p", by: "a", pause: .zero)
             }
             #expect(taken.prefix(6).filter { $0 == "o/0" }.count == 3)
             #expect(taken.prefix(6).filter { $0 == "o/1" }.count == 3)
             #expect(taken.suffix(3).contains("r/0"))
-            let jobs = try #require(try await board.jobs(of: "p"))
+            let jobs = try #require(try await queue.jobs(of: "p"))
             #expect(jobs.allSatisfy { $0.awaited?.offset ?? 1000 == 1000 })
         }
     }

@@ -62,6 +62,14 @@ import Testing
         for violation in Self.violations(file) { Issue.record("\(violation)") }
     }
 
+    @Test(arguments: arrows.keys.sorted())
+    func noArrowIsUnused(_ room: String) throws {
+        let used = try Self.sources([room]).flatMap { $0.lines.compactMap { Self.imported($0) } }
+        for module in Self.arrows[room, default: []].subtracting(used) {
+            Issue.record("\(room) does not import \(module): the arrow goes from the table and from Package.swift")
+        }
+    }
+
     @Test func aPlantedArrowIsNoticed() {
         let planted = Source(path: "Shared/Model/Planted.swift", lines: ["public import Redis", "import CCrypto"])
         #expect(
@@ -93,15 +101,20 @@ import Testing
 
     static func violations(_ file: Source) -> [String] {
         file.lines.enumerated().compactMap { index, line in
-            guard let match = line.firstMatch(of: /^(?:[a-z@(): ]+ )?import (?:(?:struct|class|enum|func) )?(\w+)/)
-            else { return nil }
-            let module = String(match.output.1)
+            guard let module = Self.imported(line) else { return nil }
             let place = "\(file.path):\(index + 1)"
             if Self.strangers.contains(module) { return "\(place): \(module) is not part of the house" }
             guard Self.ours.contains(module), module != file.folder.split(separator: "/").last.map(String.init),
                 !Self.arrows[file.folder, default: []].contains(module)
             else { return nil }
             return "\(place): \(file.folder) may not import \(module)"
+        }
+    }
+
+    /// The module that a line imports.
+    static func imported(_ line: Substring) -> String? {
+        line.firstMatch(of: /^(?:[a-z@(): ]+ )?import (?:(?:struct|class|enum|func) )?(\w+)/).map {
+            String($0.output.1)
         }
     }
 

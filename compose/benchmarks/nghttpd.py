@@ -16,7 +16,7 @@ from stack import Failure, cpu_seconds, machine_seconds
 NGHTTPD = shutil.which("nghttpd", path=os.environ.get("PATH", "") + ":/usr/sbin")
 # Streams that nghttpd allows a connection.
 LIMIT = 1000
-TOPIC = "order.com.example.rehearsal"
+TOPIC = "order.com.example.load-test"
 # As long as a provider token is: ES256 with the claims and header that APNs asks for.
 AUTHORIZATION = "bearer " + "aB3" * 63
 

@@ -54,16 +54,16 @@ class PusherBench:
                 self.report.show()
         return 0
 
-    def rehearse(self, port, devices, *words):
+    def load_test(self, port, devices, *words):
         """Made-up records through desk, client and metrics; as many notifications in hand as there are devices."""
-        return [self.program, "rehearse", "--url", f"https://127.0.0.1:{port}", "--roots",
+        return [self.program, "load-test", "--url", f"https://127.0.0.1:{port}", "--roots",
                 f"{self.certificates}/root.pem", "--devices", str(devices), "--ahead", str(devices), *map(str, words)]
 
     # --- against nghttpd ---------------------------------------------------------------------------------------------
 
     def measure_rates(self):
         paths = subprocess.run(
-            [self.program, "rehearse", "--paths", "--devices", str(DEVICES)],
+            [self.program, "load-test", "--paths", "--devices", str(DEVICES)],
             check=True, capture_output=True, text=True).stdout.split()
         self.nghttpd = server = Nghttpd(self.folder, self.certificates, paths)
         count = self.arguments.notifications
@@ -103,7 +103,7 @@ class PusherBench:
 
     def rate(self, server, streams):
         count = self.arguments.notifications
-        command = self.rehearse(server.port, DEVICES, "--notifications", count, "--streams", streams)
+        command = self.load_test(server.port, DEVICES, "--notifications", count, "--streams", streams)
         return server.sender("waybill-pusher", command, None, count)
 
     def peer(self, server, name, paths):
@@ -118,7 +118,7 @@ class PusherBench:
 
     def measure_queue(self):
         with pushing.simulator(self.arguments.bin, self.certificates, self.folder, MANY_STREAMS, 0) as port:
-            told = self.told(self.rehearse(port, QUEUED, "--notifications", QUEUED))
+            told = self.told(self.load_test(port, QUEUED, "--notifications", QUEUED))
         if told["verdicts"] != {"delivered": QUEUED}:
             raise Failure(f"not all of a long queue was delivered: {told['verdicts']}")
         self.report.figure("pusher.queued_100000_mb", told["peak_mb"], 128, "at most")
@@ -127,7 +127,7 @@ class PusherBench:
     def told(command):
         ran = subprocess.run(command, capture_output=True, text=True, timeout=120)
         if ran.returncode:
-            raise Failure(f"rehearse says: {ran.stderr.strip()[-300:]}")
+            raise Failure(f"load-test says: {ran.stderr.strip()[-300:]}")
         return json.loads(ran.stdout)
 
     # --- against the simulator ---------------------------------------------------------------------------------------
@@ -137,7 +137,7 @@ class PusherBench:
             with pushing.simulator(self.arguments.bin, self.certificates, self.folder, streams,
                                    SLOW_MILLISECONDS) as port:
                 possible = connections * streams * 1000 / SLOW_MILLISECONDS
-                told = self.told(self.rehearse(
+                told = self.told(self.load_test(
                     port, 4 * connections * streams, "--notifications", int(possible * SLOW_SECONDS),
                     "--streams", streams, "--connections", connections))
                 self.report.figure(

@@ -11,8 +11,8 @@ struct CheckoutCommand: AsyncParsableCommand {
     var checkConfig = false
 
     func run() async throws {
-        try await ServiceRun.run(
-            name: "waybill-gateway-checkout", version: Gateway.version, checkOnly: self.checkConfig,
+        try await ServiceMain.run(
+            name: "waybill-gateway-checkout", version: GatewayServer.version, checkOnly: self.checkConfig,
             conditions: GatewayServer.conditions,
             dependence: .part, needs: Checkout.needs,
             read: { settings, common in try CheckoutSettings(settings, common: common) },

@@ -15,7 +15,7 @@ import Packaging
 /// - `WAYBILL_DEVELOPMENT_APPLE_PAY` (`host:port:address:port`, several separated by commas, default none): where fakes
 ///   of Apple's hosts listen.
 /// - `WAYBILL_DEVELOPMENT_APPLE_PAY_ROOTS` (path, default the system's roots): what their certificates lead to.
-/// - The keys of `EdgeSettings`.
+/// - The keys of `TransportSettings`.
 struct CheckoutSettings {
     let listen: ListenAddress
     let tokens: TokenAuthority
@@ -23,7 +23,7 @@ struct CheckoutSettings {
     let webServiceURL: String
     let brands: BrandLibrary
     let merchants: String?
-    let edge: EdgeSettings
+    let edge: TransportSettings
     /// The way to Apple.
     let applePay: FetcherConfiguration
     let hasPolyfill: Bool
@@ -41,7 +41,7 @@ struct CheckoutSettings {
         self.webServiceURL = url.hasSuffix("/") ? String(url.dropLast()) : url
         self.brands = try settings.brands(in: common.brands, webServiceURL: url)
         self.tokens = try settings.tokens(self.brands)
-        self.edge = try EdgeSettings(settings)
+        self.edge = try TransportSettings(settings)
         let hasPlayground = try settings.choice(.developmentPlayground, default: Choice.off) == .on
         self.hasPolyfill = try settings.choice(.developmentPolyfill, default: Choice.off) == .on
         self.isDevelopment = hasPlayground || self.hasPolyfill

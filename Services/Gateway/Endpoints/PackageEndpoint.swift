@@ -22,7 +22,7 @@ final class PackageEndpoint: Sendable {
     }
 
     private let reader: PackageReader
-    private let views: ViewGuard
+    private let views: StaleReadGuard
     private let tokens: TokenAuthority
     private let cache: AssetCache
     private let metrics: GatewayMetrics
@@ -30,7 +30,8 @@ final class PackageEndpoint: Sendable {
     private let held: Mutex<HoldTable<ClientAddress>>
 
     init(
-        reader: PackageReader, views: ViewGuard, tokens: TokenAuthority, cache: AssetCache, metrics: GatewayMetrics,
+        reader: PackageReader, views: StaleReadGuard, tokens: TokenAuthority, cache: AssetCache,
+        metrics: GatewayMetrics,
         holding: Hold = Hold()
     ) {
         self.holding = holding

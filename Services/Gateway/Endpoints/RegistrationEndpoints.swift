@@ -11,7 +11,7 @@ import Store
 /// Source: Wallet Orders §1.2b–d
 struct RegistrationEndpoints: Sendable {
     let reader: PackageReader
-    let views: ViewGuard
+    let views: StaleReadGuard
     let registrations: Registrations
     let deviceOrders: DeviceOrders
     let tokens: TokenAuthority
@@ -21,7 +21,7 @@ struct RegistrationEndpoints: Sendable {
     /// Most devices of one order.
     var deviceLimit = Registrations.deviceLimit
     /// Refuses at once requests that would wait for a Kafka that is away.
-    let gate = DeliveryGate()
+    let gate = KafkaCircuitBreaker()
     /// Milliseconds since 1970.
     var now: @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970 * 1000) }
 

@@ -11,18 +11,18 @@ struct HTTP2Limits: Sendable {
     /// Bytes of a request's fields, as HPACK counts them. More ends the connection: its compression state is lost.
     /// Source: RFC 9113 §6.5.2, §10.5.1
     var headerList = HeadLimits().head
-    /// Bytes of all bodies whose requests are not being processed yet. One body may have `ConnectionHandler.bodyLimit`.
+    /// Bytes of all bodies whose requests are not being processed yet. One body may have `RequestLimits.body`.
     var bodies = 512 << 10
     /// Bytes of answers not yet read by the client after which no further request is processed.
     var unwritten = 1 << 20
     /// Bytes that a GET counts as until its answer is there; a package has 20 kB to some hundred.
     var estimate = 32 << 10
     /// The longest time for a request to arrive, and for a connection to be without one.
-    var requestLimit = GatewayServer.idleLimit
+    var requestLimit = RequestLimits.idle
     /// The time that a request may take to arrive, if it is less than that.
-    var arrivalLimit = GatewayServer.idleLimit
+    var arrivalLimit = RequestLimits.idle
     /// The longest time for a client to read an answer.
-    var answerLimit = ConnectionHandler.answerLimit
+    var answerLimit = RequestLimits.answer
     /// The time for which a connection that must end stays for requests in flight.
     var lingering = TimeAmount.seconds(2)
 
@@ -35,7 +35,7 @@ struct HTTP2Limits: Sendable {
         connection.initialSettings = [
             HTTP2Setting(parameter: .maxConcurrentStreams, value: self.streams),
             HTTP2Setting(parameter: .maxHeaderListSize, value: self.headerList),
-            HTTP2Setting(parameter: .initialWindowSize, value: ConnectionHandler.bodyLimit),
+            HTTP2Setting(parameter: .initialWindowSize, value: RequestLimits.body),
         ]
         connection.maximumSequentialEmptyDataFrames = 1
         connection.maximumSequentialContinuationFrames = 4

@@ -22,7 +22,7 @@ struct StreamRequestDecoder {
     private var request: Request?
 
     init(
-        peer: Peer, bodyLimit: Int = ConnectionHandler.bodyLimit, limits: HeadLimits = HeadLimits(),
+        peer: Peer, bodyLimit: Int = RequestLimits.body, limits: HeadLimits = HeadLimits(),
         reading: ExtendedReading? = nil
     ) {
         self.peer = peer

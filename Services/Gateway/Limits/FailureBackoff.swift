@@ -22,11 +22,11 @@ struct FailureBackoff<Client: Hashable & Sendable>: Sendable {
     }
 
     private let limits: Limits
-    private var table: DebtTable<Client>
+    private var table: RateLimitTable<Client>
 
     init(_ limits: Limits = Limits()) {
         self.limits = limits
-        self.table = DebtTable(capacity: limits.clients)
+        self.table = RateLimitTable(capacity: limits.clients)
     }
 
     private var free: TimeAmount { self.limits.forgiveness * self.limits.free }

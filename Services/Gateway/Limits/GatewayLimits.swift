@@ -7,19 +7,19 @@ import Synchronization
 final class GatewayLimits: Sendable {
     private let guesses: Mutex<FailureBackoff<ClientAddress>>
     private let lists: Mutex<FailureBackoff<ClientAddress>>
-    private let allowance: Mutex<LogAllowance<ClientAddress>>
-    private let failures: Mutex<FailureLog>
+    private let allowance: Mutex<DeviceLogLimit<ClientAddress>>
+    private let failures: Mutex<FailureLogThrottle>
     /// The time until which any client owes something for guesses, uptime nanoseconds. 0 at first.
     private let guessing = Atomic<UInt64>(0)
 
     init(
         backoff: FailureBackoff<ClientAddress>.Limits = .init(), lists: FailureBackoff<ClientAddress>.Limits = .lists,
-        log: LogAllowance<ClientAddress>.Limits = .init(), failureLines: TimeAmount = .seconds(10)
+        log: DeviceLogLimit<ClientAddress>.Limits = .init(), failureLines: TimeAmount = .seconds(10)
     ) {
         self.guesses = Mutex(FailureBackoff(backoff))
         self.lists = Mutex(FailureBackoff(lists))
-        self.allowance = Mutex(LogAllowance(log))
-        self.failures = Mutex(FailureLog(length: failureLines))
+        self.allowance = Mutex(DeviceLogLimit(log))
+        self.failures = Mutex(FailureLogThrottle(length: failureLines))
     }
 
     /// Counts a request with a wrong token or signature.
@@ -58,12 +58,12 @@ final class GatewayLimits: Sendable {
     }
 
     /// Counts a failure of ours.
-    func failed(_ kind: String, _ reason: String) -> FailureLog.Step {
+    func failed(_ kind: String, _ reason: String) -> FailureLogThrottle.Step {
         self.failures.withLock { $0.failed(kind, reason, at: .now()) }
     }
 
     /// The failures since the last line about a kind.
-    func summary(of kind: String) -> FailureLog.Summary? {
+    func summary(of kind: String) -> FailureLogThrottle.Summary? {
         self.failures.withLock { $0.summary(of: kind, at: .now()) }
     }
 }

@@ -1,3 +1,5 @@
+import Cryptography
+import Fetch
 import Kafka
 import Logging
 import Model
@@ -7,6 +9,14 @@ import ServiceLifecycle
 import Store
 
 extension GatewayServer {
+    /// The version of the program in all its roles.
+    static let version = ProgramVersion(
+        "waybill-gateway",
+        libraries: [
+            ("librdkafka", librdkafkaVersion()), ("hiredis", hiredisVersion()), ("OpenSSL", openSSLVersion()),
+            ("libcurl", curlVersion()),
+        ])
+
     /// The gateway's requirements on Kafka's topics. A registration takes some hundred bytes.
     static func needs(_ topics: Topics) -> [KafkaTopicNeed] {
         [KafkaTopicNeed(topics.registrations, isWritten: true, isCompacted: true, messageBytes: 4096)]
@@ -20,7 +30,7 @@ extension GatewayServer {
             environment.producing(within: Self.deliveryLimit), topics: [common.topics.registrations])
         let metrics = GatewayMetrics(factory: environment.metrics)
         let reader = PackageReader(redis: redis)
-        let views = ViewGuard(View(redis: redis))
+        let views = StaleReadGuard(MaterializedView(redis: redis))
         let package = PackageEndpoint(
             reader: reader, views: views, tokens: settings.tokens, cache: AssetCache(limit: Self.assetCacheBytes),
             metrics: metrics)
@@ -51,8 +61,8 @@ extension GatewayServer {
         return [reloader, server, monitor] + (edge.certificates.map { [$0] } ?? [])
     }
 
-    static func edge(_ settings: EdgeSettings, _ environment: ServiceEnvironment) -> Edge {
-        var edge = Edge(metrics: EdgeMetrics(factory: environment.metrics))
+    static func edge(_ settings: TransportSettings, _ environment: ServiceEnvironment) -> TransportPolicy {
+        var edge = TransportPolicy(metrics: TransportMetrics(factory: environment.metrics))
         let wished = settings.limits.total
         let fitting = OpenFiles.connections(wished: wished, files: OpenFiles.raiseLimit())
         if fitting < wished {

@@ -11,8 +11,6 @@ final class GatewayServer: Service {
     static let conditions = [listening]
     /// Most bytes of cached assets.
     static let assetCacheBytes = 64 << 20
-    /// The longest time for a connection to stay without a complete request, or without any input or output.
-    static let idleLimit = TimeAmount.seconds(75)
     /// The longest time that a registration waits for Kafka. A device does not wait forever, and a graceful stop waits
     /// for the request.
     static let deliveryLimit = Duration.seconds(5)
@@ -26,11 +24,11 @@ final class GatewayServer: Service {
     private let onStopped: @Sendable () async -> Void
     /// Called with the port once the server listens.
     private let onListening: @Sendable (Int) -> Void
-    private let edge: Edge
+    private let edge: TransportPolicy
 
     init(
         address: ListenAddress, endpoints: any Responder, environment: ServiceEnvironment,
-        edge: Edge,
+        edge: TransportPolicy,
         onStopped: @escaping @Sendable () async -> Void,
         onListening: @escaping @Sendable (Int) -> Void = { _ in }
     ) {

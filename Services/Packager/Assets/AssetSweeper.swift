@@ -20,7 +20,7 @@ struct AssetSweeper: Service {
     let logger: Logger
 
     func run() async throws {
-        let owner = ViewKeeper.randomName()
+        let owner = ViewRecovery.randomName()
         try? await cancelWhenGracefulShutdown {
             while true {
                 try await Task.sleep(for: Self.interval * Double.random(in: 0.5...1))
@@ -44,20 +44,20 @@ struct AssetSweeper: Service {
         let clock = ContinuousClock()
         let start = clock.now
         var renewed = start
-        var pace = Pace(perSecond: Self.rate)
-        let census = try await self.sweep.run {
+        var pace = RateLimiter(perSecond: Self.rate)
+        let counts = try await self.sweep.run {
             try await Task.sleep(for: pace.wait(after: AssetSweep.pageKeys, now: clock.now - start))
             guard clock.now - renewed > Self.lease / 4 else { return }
             guard try await claim() else { throw Lost() }
             renewed = clock.now
         }
         try await self.sweep.end(by: owner, period: Self.period)
-        self.metrics.take(census)
+        self.metrics.take(counts)
         self.logger.info(
             "assets swept",
             metadata: [
-                "orders": "\(census.orders)", "assets": "\(census.assets)", "bytes": "\(census.bytes)",
-                "unused": "\(census.unused)", "swept": "\(census.swept)", "sweptBytes": "\(census.sweptBytes)",
+                "orders": "\(counts.orders)", "assets": "\(counts.assets)", "bytes": "\(counts.bytes)",
+                "unused": "\(counts.unused)", "swept": "\(counts.swept)", "sweptBytes": "\(counts.sweptBytes)",
             ])
     }
 }
@@ -79,11 +79,11 @@ struct AssetMetrics: Sendable {
         self.sweptBytes = Counter(label: "waybill_assets_swept_bytes_total", factory: factory)
     }
 
-    func take(_ census: AssetSweep.Census) {
-        self.assets.record(census.assets)
-        self.bytes.record(census.bytes)
-        self.unused.record(census.unused)
-        self.swept.increment(by: census.swept)
-        self.sweptBytes.increment(by: census.sweptBytes)
+    func take(_ counts: AssetSweep.Counts) {
+        self.assets.record(counts.assets)
+        self.bytes.record(counts.bytes)
+        self.unused.record(counts.unused)
+        self.swept.increment(by: counts.swept)
+        self.sweptBytes.increment(by: counts.sweptBytes)
     }
 }

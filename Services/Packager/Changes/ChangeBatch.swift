@@ -4,14 +4,6 @@ import Operations
 
 /// The work of one batch, decoded: one order for each key.
 struct ChangeBatch {
-    /// A record that is no change which could be applied.
-    struct Refused {
-        /// Which piece of the batch's work it belongs to.
-        let place: Int
-        let record: KafkaRecord
-        let fault: ChangeFault
-    }
-
     /// All changes of one order, in the order in which they came.
     struct Order: Sendable {
         /// Which piece of the batch's work it is.
@@ -36,7 +28,7 @@ struct ChangeBatch {
     }
 
     private(set) var orders: [Order] = []
-    private(set) var refused: [Refused] = []
+    private(set) var refused: [RefusedRecord] = []
     /// Work that must wait for a brand, and why.
     private(set) var awaiting: [(place: Int, reason: String)] = []
 
@@ -62,7 +54,7 @@ struct ChangeBatch {
                                 + "add one or correct the key")
                     }
                 } catch {
-                    self.refused.append(Refused(place: place, record: record, fault: error))
+                    self.refused.append(RefusedRecord(place: place, record: record, fault: error))
                 }
             }
             if let reason { self.awaiting.append((place, reason)) } else if let order { self.orders.append(order) }

@@ -15,12 +15,12 @@ extension ChangeProcessor {
     /// Puts what is kept of some orders, none of which is there, in front of their changes.
     ///
     /// - Returns: those whose changes could be read.
-    func withLetters(_ orders: [ChangeBatch.Order], _ verdicts: inout Verdicts) async -> [ChangeBatch.Order] {
+    func withLetters(_ orders: [ChangeBatch.Order], _ batchOutcomes: inout BatchOutcomes) async -> [ChangeBatch.Order] {
         let all: [[EarlyChanges.Kept]]
         do {
             all = try await self.store.earlyChanges.read(orders.map(\.key))
         } catch {
-            verdicts.postpone(orders.map(\.place), "\(error)")
+            batchOutcomes.postpone(orders.map(\.place), "\(error)")
             return []
         }
         var complete: [ChangeBatch.Order] = []
@@ -49,20 +49,22 @@ extension ChangeProcessor {
     ///
     /// - Parameter open: loses those that wait.
     /// - Returns: the places of the orders that came into being meanwhile.
-    func settleEarly(_ open: inout [Passage], _ verdicts: inout Verdicts) async -> Set<Int> {
+    func settleEarly(_ open: inout [PendingWrite], _ batchOutcomes: inout BatchOutcomes) async -> Set<Int> {
         var late: [(place: Int, key: OrderKey, records: [KafkaRecord])] = []
         let now = ContinuousClock.now
-        for passage in open {
-            let records = passage.early
+        for pendingWrite in open {
+            let records = pendingWrite.early
             guard let key = records.first?.key else { continue }
-            let bytes = passage.order.changes.dropFirst(passage.order.letters).reduce(0) { $0 + $1.record.size }
+            let bytes = pendingWrite.order.changes.dropFirst(pendingWrite.order.letters).reduce(0) {
+                $0 + $1.record.size
+            }
             if let time = self.unknown.wait(key, bytes: bytes, now: now) {
-                verdicts.wait(passage.place, time)
+                batchOutcomes.wait(pendingWrite.place, time)
             } else {
-                late.append((passage.place, passage.order.key, records))
+                late.append((pendingWrite.place, pendingWrite.order.key, records))
             }
         }
-        open.removeAll { verdicts.isPostponed($0.place) }
+        open.removeAll { batchOutcomes.isPostponed($0.place) }
         guard !late.isEmpty else { return [] }
         var come: Set<Int> = []
         do {
@@ -79,20 +81,20 @@ extension ChangeProcessor {
                 }
             }
         } catch {
-            verdicts.postpone(late.map(\.place), "\(error)")
+            batchOutcomes.postpone(late.map(\.place), "\(error)")
         }
-        open.removeAll { verdicts.isPostponed($0.place) || come.contains($0.place) }
+        open.removeAll { batchOutcomes.isPostponed($0.place) || come.contains($0.place) }
         return come
     }
 
     /// Notes beside letters that their changes are applied with the order that is about to be written.
-    func note(_ open: [Passage], _ verdicts: inout Verdicts) async {
+    func note(_ open: [PendingWrite], _ batchOutcomes: inout BatchOutcomes) async {
         let applied = open.filter { !$0.order.kept.isEmpty && $0.work.state != nil }
         guard !applied.isEmpty else { return }
         var notes: [(place: Int, message: KafkaMessage)] = []
-        for passage in applied {
-            for ((record, _), outcome) in zip(passage.order.changes, passage.work.outcomes)
-            where passage.order.kept.contains(DeadLetter.origin(of: record)) {
+        for pendingWrite in applied {
+            for ((record, _), outcome) in zip(pendingWrite.order.changes, pendingWrite.work.outcomes)
+            where pendingWrite.order.kept.contains(DeadLetter.origin(of: record)) {
                 // Its letter is still one, now for another reason.
                 if case .refused(let fault) = outcome {
                     self.logger.warning(
@@ -100,28 +102,30 @@ extension ChangeProcessor {
                         metadata: ["origin": "\(DeadLetter.origin(of: record))", "reason": "\(fault.reason)"])
                     continue
                 }
-                let letter = Letter(
+                let letter = DeadLetterRecord(
                     record: record, code: ChangeFault.Code.unknownOrder.rawValue, reason: "",
                     origin: DeadLetter.origin(of: record))
                 var message = letter.note(self.topics)
                 // By the key, as the letter's.
                 message.partition = nil
-                notes.append((passage.place, message))
+                notes.append((pendingWrite.place, message))
             }
         }
         for (note, outcome) in zip(notes, await self.producer.produce(notes.map(\.message))) {
             guard case .failure(let error) = outcome else { continue }
-            verdicts.postpone(note.place, "publishing a note beside a dead letter: \(error.message)")
+            batchOutcomes.postpone(note.place, "publishing a note beside a dead letter: \(error.message)")
         }
     }
 
     /// Forgets what was kept of orders that are there now, or that were removed before they were.
-    func forgetLetters(of open: [Passage]) async {
+    func forgetLetters(of open: [PendingWrite]) async {
         let over = open.filter { !$0.order.kept.isEmpty && ($0.work.state != nil || $0.lastRemoval != nil) }
         guard !over.isEmpty else { return }
-        for passage in over where passage.work.state != nil {
+        for pendingWrite in over where pendingWrite.work.state != nil {
             self.metrics.earlyApplied.increment(
-                by: passage.work.outcomes.prefix(passage.order.letters).count { $0 == .applied || $0 == .unchanged })
+                by: pendingWrite.work.outcomes.prefix(pendingWrite.order.letters).count {
+                    $0 == .applied || $0 == .unchanged
+                })
         }
         do {
             try await self.store.earlyChanges.forget(
@@ -158,12 +162,12 @@ extension KeyedWork.Outcome {
     }
 }
 
-extension ChangeProcessor.Passage {
+extension ChangeProcessor.PendingWrite {
     /// The changes that cannot be applied and have no letter yet.
-    var refused: [ChangeBatch.Refused] {
+    var refused: [RefusedRecord] {
         zip(self.order.changes, self.work.outcomes).dropFirst(self.order.letters).compactMap { change, outcome in
             guard case .refused(let fault) = outcome else { return nil }
-            return ChangeBatch.Refused(place: self.place, record: change.record, fault: fault)
+            return RefusedRecord(place: self.place, record: change.record, fault: fault)
         }
     }
 

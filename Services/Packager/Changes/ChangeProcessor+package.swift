@@ -7,7 +7,7 @@ import Store
 extension ChangeProcessor {
     /// The progress of an order through folding and signing.
     private enum Step: Sendable {
-        case packaged(Passage)
+        case packaged(PendingWrite)
         /// Its package wants pictures that have to be looked up first.
         case folded(FoldedOrder)
         /// Its signature failed.
@@ -16,105 +16,87 @@ extension ChangeProcessor {
 
     /// Folds orders and packages them; those with pictures from URLs behind the others, with what there is.
     func package(
-        _ orders: [(ChangeBatch.Order, OrderStore.StoredOrder?)], _ verdicts: inout Verdicts
-    ) async -> [Passage] {
+        _ orders: [(ChangeBatch.Order, OrderStore.StoredOrder?)], _ batchOutcomes: inout BatchOutcomes
+    ) async -> [PendingWrite] {
         let seconds = self.now() / 1000
-        let steps = await Self.onAllCores(orders) {
-            [workshops, hasShelf = self.shelf != nil, limit = self.recordLimit.value] order, stored in
-            guard let workshop = workshops[order.key.orderType] else { return Step.failed("its brand is gone") }
-            let folded = workshop.fold(
+        let steps = await onAllCores(orders) {
+            [packagers, hasShelf = self.pictureIndex != nil, limit = self.recordLimit.value] order, stored in
+            guard let packager = packagers[order.key.orderType] else { return Step.failed("its brand is gone") }
+            let folded = packager.fold(
                 order.key, stored: stored, changes: order.changes.map { (ChangePosition($0.record), $0.change) },
                 nowEpochSeconds: seconds)
             CrashPoint.reached(.folded)
             if hasShelf, !folded.pictureURLs.isEmpty { return .folded(folded) }
-            return Self.sign(folded, of: order, in: workshop, pictures: [:], limit: limit, nowEpochSeconds: seconds)
+            return Self.sign(folded, of: order, in: packager, pictures: [:], limit: limit, nowEpochSeconds: seconds)
         }
-        var passages: [Passage] = []
+        var pendingWrites: [PendingWrite] = []
         var open: [(order: ChangeBatch.Order, folded: FoldedOrder)] = []
         for ((order, _), step) in zip(orders, steps) {
             switch step {
-            case .packaged(let passage): passages.append(passage)
+            case .packaged(let pendingWrite): pendingWrites.append(pendingWrite)
             case .folded(let folded): open.append((order, folded))
-            case .failed(let reason): verdicts.postpone(order.place, reason)
+            case .failed(let reason): batchOutcomes.postpone(order.place, reason)
             }
         }
-        guard !open.isEmpty, let shelf = self.shelf else { return passages }
+        guard !open.isEmpty, let pictureIndex = self.pictureIndex else { return pendingWrites }
         do {
-            return passages + (try await self.package(open, shelf, &verdicts, nowEpochSeconds: seconds))
+            return pendingWrites
+                + (try await self.package(open, pictureIndex, &batchOutcomes, nowEpochSeconds: seconds))
         } catch {
-            verdicts.postpone(open.map(\.order.place), "\(error)")
-            return passages
+            batchOutcomes.postpone(open.map(\.order.place), "\(error)")
+            return pendingWrites
         }
     }
 
     /// Packages orders with pictures from URLs.
     private func package(
-        _ open: [(order: ChangeBatch.Order, folded: FoldedOrder)], _ shelf: PictureShelf, _ verdicts: inout Verdicts,
+        _ open: [(order: ChangeBatch.Order, folded: FoldedOrder)], _ pictureIndex: PictureIndex,
+        _ batchOutcomes: inout BatchOutcomes,
         nowEpochSeconds seconds: Int64
-    ) async throws(StoreError) -> [Passage] {
-        let found = try await shelf.find(Set(open.flatMap(\.folded.pictureKeys)), nowEpochSeconds: seconds)
-        let steps = await Self.onAllCores(open) { [workshops, limit = self.recordLimit.value] order, folded in
-            guard let workshop = workshops[order.key.orderType] else { return Step.failed("its brand is gone") }
+    ) async throws(StoreError) -> [PendingWrite] {
+        let found = try await pictureIndex.find(Set(open.flatMap(\.folded.pictureKeys)), nowEpochSeconds: seconds)
+        let steps = await onAllCores(open) { [packagers, limit = self.recordLimit.value] order, folded in
+            guard let packager = packagers[order.key.orderType] else { return Step.failed("its brand is gone") }
             return Self.sign(
-                folded, of: order, in: workshop, pictures: found.shown[order.key.orderType] ?? [:], limit: limit,
+                folded, of: order, in: packager, pictures: found.shown[order.key.orderType] ?? [:], limit: limit,
                 nowEpochSeconds: seconds)
         }
-        var passages: [Passage] = []
-        var packaged: [PictureShelf.Packaged] = []
+        var pendingWrites: [PendingWrite] = []
+        var packaged: [PictureIndex.Packaged] = []
         for ((order, folded), step) in zip(open, steps) {
             switch step {
-            case .packaged(let passage):
-                passages.append(passage)
-                guard let package = passage.work.package, let version = passage.work.state?.version else { continue }
+            case .packaged(let pendingWrite):
+                pendingWrites.append(pendingWrite)
+                guard let package = pendingWrite.work.package, let version = pendingWrite.work.state?.version else {
+                    continue
+                }
                 packaged.append(
-                    PictureShelf.Packaged(
+                    PictureIndex.Packaged(
                         order: order.key, version: version, urls: folded.pictureURLs, missing: package.missingPictures,
-                        hosts: self.workshops[order.key.orderType]?.pictureHosts ?? .none))
-            case .failed(let reason): verdicts.postpone(order.place, reason)
-            case .folded: verdicts.postpone(order.place, "its pictures were not looked up")
+                        hosts: self.packagers[order.key.orderType]?.pictureHosts ?? .none))
+            case .failed(let reason): batchOutcomes.postpone(order.place, reason)
+            case .folded: batchOutcomes.postpone(order.place, "its pictures were not looked up")
             }
         }
-        try await shelf.note(packaged, found, nowEpochSeconds: seconds)
-        return passages
+        try await pictureIndex.note(packaged, found, nowEpochSeconds: seconds)
+        return pendingWrites
     }
 
     private static func sign(
-        _ folded: FoldedOrder, of order: ChangeBatch.Order, in workshop: OrderWorkshop,
-        pictures: OrderWorkshop.Shown, limit: Int, nowEpochSeconds: Int64
+        _ folded: FoldedOrder, of order: ChangeBatch.Order, in packager: OrderPackager,
+        pictures: OrderPackager.Shown, limit: Int, nowEpochSeconds: Int64
     ) -> Step {
         do {
-            let work = try workshop.work(on: folded, pictures: pictures, nowEpochSeconds: nowEpochSeconds)
-            let passage = Passage(order: order, work: work)
-            guard work.package != nil, let record = passage.record, record.count > limit else {
-                return .packaged(passage)
+            let work = try packager.work(on: folded, pictures: pictures, nowEpochSeconds: nowEpochSeconds)
+            let pendingWrite = PendingWrite(order: order, work: work)
+            guard work.package != nil, let record = pendingWrite.record, record.count > limit else {
+                return .packaged(pendingWrite)
             }
-            let smaller = try workshop.work(
+            let smaller = try packager.work(
                 on: folded, pictures: pictures, recordBytes: limit, nowEpochSeconds: nowEpochSeconds)
-            return .packaged(Passage(order: order, work: smaller))
+            return .packaged(PendingWrite(order: order, work: smaller))
         } catch {
             return .failed("packaging order \(folded.key): \(error)")
-        }
-    }
-
-    /// Does something with each item, spread over all cores; the results are in order.
-    private static func onAllCores<Item: Sendable, Value: Sendable>(
-        _ items: [Item], _ body: @escaping @Sendable (Item) -> Value
-    ) async -> [Value] {
-        let lanes = min(ProcessInfo.processInfo.activeProcessorCount, items.count)
-        guard items.count > 1 else { return items.map(body) }
-        return await withTaskGroup(of: [(Int, Value)].self) { group in
-            for lane in 0..<lanes {
-                group.addTask {
-                    var values: [(Int, Value)] = []
-                    for index in stride(from: lane, to: items.count, by: lanes) {
-                        // A batch takes tens of milliseconds; small ones of other brands have their turns in between.
-                        if values.count % 4 == 3 { await Task.yield() }
-                        values.append((index, body(items[index])))
-                    }
-                    return values
-                }
-            }
-            return await group.reduce(into: []) { $0 += $1 }.sorted { $0.0 < $1.0 }.map(\.1)
         }
     }
 }

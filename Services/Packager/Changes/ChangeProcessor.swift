@@ -16,21 +16,21 @@ struct ChangeProcessor: Sendable {
     private static let conflictLimit = 5
 
     let topics: Topics
-    /// The brands' workshops, the same for all of a batch.
-    var workshops: [OrderTypeIdentifier: OrderWorkshop]
+    /// The brands' packagers, the same for all of a batch.
+    var packagers: [OrderTypeIdentifier: OrderPackager]
     let store: OrderStore
     let registrations: Registrations
     let producer: KafkaProducer
     let metrics: PackagerMetrics
     let logger: Logger
     /// The source of pictures that orders name by URL; nil leaves them out.
-    var shelf: PictureShelf?
-    /// The reason to wait for an order type without a workshop; nil if it has no brand: its changes are dead letters.
+    var pictureIndex: PictureIndex?
+    /// The reason to wait for an order type without a packager; nil if it has no brand: its changes are dead letters.
     var awaited: @Sendable (OrderTypeIdentifier) -> String? = { _ in nil }
     /// True if the orders of a type are still to be restored; no brand can do anything about them before.
     var isRestoring: @Sendable (OrderTypeIdentifier) -> Bool = { _ in false }
     /// Sees to it that what was done stands in the view that is served; nil believes it.
-    var view: ViewWatch?
+    var view: ViewEpochCache?
     /// Milliseconds since 1970.
     var now: @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970 * 1000) }
     /// The documents of all batches that are in work.
@@ -39,14 +39,14 @@ struct ChangeProcessor: Sendable {
     let recordLimit: RecordLimit
     /// The orders that updates wait for; by default none do.
     var unknown: UnknownOrders
-    private let deadLetters: DeadLetterOffice
+    private let deadLetters: DeadLetterPublisher
 
     init(
-        topics: Topics, workshops: [OrderTypeIdentifier: OrderWorkshop], store: OrderStore,
+        topics: Topics, packagers: [OrderTypeIdentifier: OrderPackager], store: OrderStore,
         registrations: Registrations, producer: KafkaProducer, metrics: PackagerMetrics, logger: Logger
     ) {
         self.topics = topics
-        self.workshops = workshops
+        self.packagers = packagers
         self.store = store
         self.registrations = registrations
         self.producer = producer
@@ -55,24 +55,19 @@ struct ChangeProcessor: Sendable {
         self.unknown = UnknownOrders(patience: .zero, gauge: metrics.unknownOrders)
         self.load = DocumentLoad(metrics.documentBytes)
         self.recordLimit = RecordLimit(producer: producer.messageLimit)
-        self.deadLetters = DeadLetterOffice(topics: topics, producer: producer, metrics: metrics, logger: logger)
-    }
-
-    /// The reason why something was not done; trying again is safe at any point.
-    struct NotDone: Error, CustomStringConvertible {
-        let description: String
+        self.deadLetters = DeadLetterPublisher(topics: topics, producer: producer, metrics: metrics, logger: logger)
     }
 
     /// An order between reading and writing. A class, since it goes through many hands.
-    final class Passage: Sendable {
+    final class PendingWrite: Sendable {
         let order: ChangeBatch.Order
-        let work: OrderWork
+        let work: PackagedChange
         /// The write, and the record to publish unless the order is removed; made on all cores.
         let write: OrderStore.Write?
         let record: [UInt8]?
         var place: Int { self.order.place }
 
-        init(order: ChangeBatch.Order, work: OrderWork) {
+        init(order: ChangeBatch.Order, work: PackagedChange) {
             self.order = order
             self.work = work
             self.write = work.write
@@ -88,17 +83,17 @@ struct ChangeProcessor: Sendable {
             if self.isRestoring(type) {
                 return .awaited(self.awaited(type) ?? "the orders of \(type) are still to be restored")
             }
-            if self.workshops[type] != nil { return .served }
+            if self.packagers[type] != nil { return .served }
             return self.awaited(type).map { .awaited($0) } ?? .unknown
         }
-        var verdicts = Verdicts(count: works.count)
+        var batchOutcomes = BatchOutcomes(count: works.count)
         CrashPoint.reached(.batchTaken)
-        for (place, reason) in batch.awaiting { verdicts.postpone(place, reason) }
-        await self.deadLetters.send(batch.refused, &verdicts)
-        var open = batch.orders.filter { !verdicts.isPostponed($0.place) }
-        for _ in 0..<Self.conflictLimit where !open.isEmpty { open = await self.advance(open, &verdicts) }
-        verdicts.postpone(open.map(\.place), "writing an order: another worker keeps writing it")
-        let outcomes = verdicts.outcomes
+        for (place, reason) in batch.awaiting { batchOutcomes.postpone(place, reason) }
+        await self.deadLetters.send(batch.refused, &batchOutcomes)
+        var open = batch.orders.filter { !batchOutcomes.isPostponed($0.place) }
+        for _ in 0..<Self.conflictLimit where !open.isEmpty { open = await self.advance(open, &batchOutcomes) }
+        batchOutcomes.postpone(open.map(\.place), "writing an order: another worker keeps writing it")
+        let outcomes = batchOutcomes.outcomes
         self.unknown.forget(zip(works, outcomes).lazy.filter { !$0.1.isWaiting }.compactMap(\.0.key))
         self.account(for: zip(works, outcomes).filter { $0.1 == .done }.flatMap(\.0.records))
         return outcomes
@@ -108,7 +103,9 @@ struct ChangeProcessor: Sendable {
     /// what is in memory does not grow with what stands in Redis.
     ///
     /// - Returns: those that another worker wrote in between.
-    private func advance(_ orders: [ChangeBatch.Order], _ verdicts: inout Verdicts) async -> [ChangeBatch.Order] {
+    private func advance(_ orders: [ChangeBatch.Order], _ batchOutcomes: inout BatchOutcomes) async -> [ChangeBatch
+        .Order]
+    {
         var conflicts: [ChangeBatch.Order] = []
         var large: [(item: ChangeBatch.Order, bytes: Int)] = []
         do {
@@ -122,18 +119,18 @@ struct ChangeProcessor: Sendable {
                 case .large(let bytes): large.append((order.withoutLetters, bytes))
                 }
             }
-            small += await self.withLetters(early, &verdicts).map { ($0, .success(nil)) }
-            if !small.isEmpty { conflicts += await self.advance(small, begun, &verdicts) }
+            small += await self.withLetters(early, &batchOutcomes).map { ($0, .success(nil)) }
+            if !small.isEmpty { conflicts += await self.advance(small, begun, &batchOutcomes) }
             for page in OrderStore.pages(large) {
                 let begun = try await self.begin()
                 let read = try await self.store.eachOrder(page.map(\.key))
-                conflicts += await self.advance(Array(zip(page, read)), begun, &verdicts)
+                conflicts += await self.advance(Array(zip(page, read)), begun, &batchOutcomes)
                 large.removeFirst(page.count)
             }
         } catch {
             // Orders that went through keep their verdict; of the rest nothing was read.
             let rest = conflicts.isEmpty && large.isEmpty ? orders : large.map(\.item)
-            verdicts.postpone(rest.map(\.place), "\(error)")
+            batchOutcomes.postpone(rest.map(\.place), "\(error)")
         }
         return conflicts
     }
@@ -144,39 +141,39 @@ struct ChangeProcessor: Sendable {
     /// The facts that hold for orders that are read next.
     private struct Begun {
         let at = PackagingStart.now
-        let epochs: View.Epochs?
+        let epochs: MaterializedView.Epochs?
     }
 
     private func begin() async throws(StoreError) -> Begun { Begun(epochs: try await self.view?.known()) }
 
     private func advance(
-        _ sights: [Seen], _ begun: Begun, _ verdicts: inout Verdicts
+        _ sights: [Seen], _ begun: Begun, _ batchOutcomes: inout BatchOutcomes
     ) async -> [ChangeBatch.Order] {
-        let (readable, corrupt) = self.sort(sights, &verdicts)
+        let (readable, corrupt) = self.sort(sights, &batchOutcomes)
         let bytes = readable.reduce(0) { $0 + ($1.1?.documentBytes ?? 0) }
         self.load.add(bytes)
         defer { self.load.add(-bytes) }
         CrashPoint.reached(.statesRead)
-        var open = await self.package(readable, &verdicts)
+        var open = await self.package(readable, &batchOutcomes)
         CrashPoint.reached(.signed)
-        let come = await self.settleEarly(&open, &verdicts)
+        let come = await self.settleEarly(&open, &batchOutcomes)
         // Before the write, which moves orders past these changes: a letter that failed behind it would be lost,
         // since the next try takes its change for a redelivery.
-        await self.deadLetters.send(corrupt + open.flatMap(\.refused), &verdicts)
+        await self.deadLetters.send(corrupt + open.flatMap(\.refused), &batchOutcomes)
         CrashPoint.reached(.deadLettersSent)
-        open.removeAll { verdicts.isPostponed($0.place) }
-        await self.note(open, &verdicts)
-        open.removeAll { verdicts.isPostponed($0.place) }
-        let conflicts = await self.write(open, begun, &verdicts).union(come)
-        open.removeAll { verdicts.isPostponed($0.place) || conflicts.contains($0.place) }
-        await self.publish(open, &verdicts)
+        open.removeAll { batchOutcomes.isPostponed($0.place) }
+        await self.note(open, &batchOutcomes)
+        open.removeAll { batchOutcomes.isPostponed($0.place) }
+        let conflicts = await self.write(open, begun, &batchOutcomes).union(come)
+        open.removeAll { batchOutcomes.isPostponed($0.place) || conflicts.contains($0.place) }
+        await self.publish(open, &batchOutcomes)
         do {
             // A view that was lost since is restored from what was published before it was lost: this may be missing.
             if let epochs = begun.epochs { try await self.view?.confirm(epochs) }
         } catch {
-            verdicts.postpone(open.map(\.place), "\(error)")
+            batchOutcomes.postpone(open.map(\.place), "\(error)")
         }
-        open.removeAll { verdicts.isPostponed($0.place) }
+        open.removeAll { batchOutcomes.isPostponed($0.place) }
         await self.forgetLetters(of: open)
         self.account(for: open.map(\.work))
         self.metrics.conflicts.increment(by: conflicts.count)
@@ -185,9 +182,9 @@ struct ChangeProcessor: Sendable {
 
     /// Tells orders that could be read from those that are damaged, about which there are letters.
     private func sort(
-        _ sights: [Seen], _ verdicts: inout Verdicts
-    ) -> (readable: [(ChangeBatch.Order, OrderStore.StoredOrder?)], corrupt: [ChangeBatch.Refused]) {
-        var corrupt: [ChangeBatch.Refused] = []
+        _ sights: [Seen], _ batchOutcomes: inout BatchOutcomes
+    ) -> (readable: [(ChangeBatch.Order, OrderStore.StoredOrder?)], corrupt: [RefusedRecord]) {
+        var corrupt: [RefusedRecord] = []
         var readable: [(ChangeBatch.Order, OrderStore.StoredOrder?)] = []
         for (order, result) in sights {
             switch result {
@@ -198,9 +195,9 @@ struct ChangeProcessor: Sendable {
                     reason: "\(error.message); repair or remove what stands in Redis, then publish the change again"
                 )
                 corrupt += order.changes.map {
-                    ChangeBatch.Refused(place: order.place, record: $0.record, fault: fault)
+                    RefusedRecord(place: order.place, record: $0.record, fault: fault)
                 }
-            case .failure(let error): verdicts.postpone(order.place, error.message)
+            case .failure(let error): batchOutcomes.postpone(order.place, error.message)
             }
         }
         return (readable, corrupt)
@@ -210,27 +207,27 @@ struct ChangeProcessor: Sendable {
     ///
     /// - Returns: the places of the orders that another worker wrote in between.
     private func write(
-        _ open: [Passage], _ begun: Begun, _ verdicts: inout Verdicts
+        _ open: [PendingWrite], _ begun: Begun, _ batchOutcomes: inout BatchOutcomes
     ) async -> Set<Int> {
         var conflicts: Set<Int> = []
         var writes: [(place: Int, write: OrderStore.Write)] = []
-        for passage in open { if let write = passage.write { writes.append((passage.place, write)) } }
+        for pendingWrite in open { if let write = pendingWrite.write { writes.append((pendingWrite.place, write)) } }
         do {
             let refused = try await self.putAssets(open, begun.epochs)
             CrashPoint.reached(.assetsPut)
             // A Redis that is full refuses new assets and still takes removals.
-            if !refused.isEmpty { writes.removeAll { Self.lacks(refused, $0, &verdicts) } }
+            if !refused.isEmpty { writes.removeAll { Self.lacks(refused, $0, &batchOutcomes) } }
             for (sent, outcome) in zip(writes, try await self.store.write(writes.map(\.write), begun: begun.at)) {
                 switch outcome {
                 case .written: break
                 case .conflict: conflicts.insert(sent.place)
                 case .refused(let message):
-                    verdicts.postpone(sent.place, "writing order \(sent.write.state.key): \(message)")
+                    batchOutcomes.postpone(sent.place, "writing order \(sent.write.state.key): \(message)")
                 }
             }
         } catch {
             // Some may stand there all the same: the next try finds them and publishes them.
-            verdicts.postpone(writes.map(\.place), "\(error)")
+            batchOutcomes.postpone(writes.map(\.place), "\(error)")
         }
         CrashPoint.reached(.written)
         self.metrics.packagesBuilt.increment(by: open.count { $0.work.package != nil })
@@ -239,57 +236,57 @@ struct ChangeProcessor: Sendable {
 
     /// Postpones an order whose package names an asset that Redis did not take.
     private static func lacks(
-        _ refused: [String: String], _ sent: (place: Int, write: OrderStore.Write), _ verdicts: inout Verdicts
+        _ refused: [String: String], _ sent: (place: Int, write: OrderStore.Write), _ batchOutcomes: inout BatchOutcomes
     ) -> Bool {
         guard let message = sent.write.assets.lazy.compactMap({ refused[$0] }).first else { return false }
-        verdicts.postpone(sent.place, "writing an asset of order \(sent.write.state.key): \(message)")
+        batchOutcomes.postpone(sent.place, "writing an asset of order \(sent.write.state.key): \(message)")
         return true
     }
 
     /// - Returns: the assets that Redis did not take, with its words.
     private func putAssets(
-        _ open: [Passage], _ epochs: View.Epochs?
+        _ open: [PendingWrite], _ epochs: MaterializedView.Epochs?
     ) async throws(StoreError) -> [String: String] {
         var entries: [String: [UInt8]] = [:]
         for work in open.lazy.map(\.work) {
-            guard let package = work.package, let workshop = self.workshops[work.key.orderType] else { continue }
+            guard let package = work.package, let packager = self.packagers[work.key.orderType] else { continue }
             for digest in package.assets where entries[digest.rawValue] == nil {
-                entries[digest.rawValue] = workshop.entries[digest]
+                entries[digest.rawValue] = packager.entries[digest]
             }
         }
         return try await self.store.putEachAsset(entries.map { ($0.key, $0.value) }, under: epochs)
     }
 
     /// Tells `waybill.orders` about each new version, and again about one whose telling may have been lost.
-    private func publish(_ open: [Passage], _ verdicts: inout Verdicts) async {
+    private func publish(_ open: [PendingWrite], _ batchOutcomes: inout BatchOutcomes) async {
         var messages: [(place: Int, message: KafkaMessage)] = []
         let told = open.filter { $0.work.isTold && !$0.work.stands }
-        for passage in told {
+        for pendingWrite in told {
             let message = KafkaMessage(
-                topic: self.topics.orders, key: Array(passage.work.key.description.utf8),
-                value: passage.record, headers: passage.work.headers)
-            messages.append((passage.place, message))
+                topic: self.topics.orders, key: Array(pendingWrite.work.key.description.utf8),
+                value: pendingWrite.record, headers: pendingWrite.work.headers)
+            messages.append((pendingWrite.place, message))
         }
         let outcomes = await self.producer.produce(messages.map(\.message))
-        for (passage, outcome) in zip(told, outcomes) { self.learn(passage, outcome) }
+        for (pendingWrite, outcome) in zip(told, outcomes) { self.learn(pendingWrite, outcome) }
         for (sent, outcome) in zip(messages, outcomes) {
             guard case .failure(let error) = outcome else { continue }
-            verdicts.postpone(sent.place, "publishing to \(sent.message.topic): \(error.message)")
+            batchOutcomes.postpone(sent.place, "publishing to \(sent.message.topic): \(error.message)")
         }
         CrashPoint.reached(.published)
-        await self.settle(told.filter { !verdicts.isPostponed($0.place) }, &verdicts)
-        await self.announce(open.filter(\.work.stands), &verdicts)
+        await self.settle(told.filter { !batchOutcomes.isPostponed($0.place) }, &batchOutcomes)
+        await self.announce(open.filter(\.work.stands), &batchOutcomes)
         // Last, since it may take longer than all else. A try that fails in between finds what is left of them.
-        let endings = EndedRegistrations(
+        let endings = RegistrationCleanup(
             topics: self.topics, store: self.store, registrations: self.registrations, producer: self.producer)
         await endings.end(
-            ofRemoved: told.filter { !verdicts.isPostponed($0.place) }, now: self.now(), &verdicts)
+            ofRemoved: told.filter { !batchOutcomes.isPostponed($0.place) }, now: self.now(), &batchOutcomes)
         CrashPoint.reached(.unregistered)
     }
 
     /// Takes in which records the topic takes.
-    private func learn(_ passage: Passage, _ outcome: Result<KafkaPosition, KafkaError>) {
-        guard let size = passage.record?.count else { return }
+    private func learn(_ pendingWrite: PendingWrite, _ outcome: Result<KafkaPosition, KafkaError>) {
+        guard let size = pendingWrite.record?.count else { return }
         switch outcome {
         case .success: self.recordLimit.taken(size)
         case .failure(let error) where error.code == .messageTooLarge: self.recordLimit.refused(size)
@@ -303,7 +300,7 @@ struct ChangeProcessor: Sendable {
     /// record then lies behind that of a later version, and a compacted topic would keep the wrong one. So what stands
     /// is read behind each acknowledgement, and published again where it is another version by now: whoever wrote it
     /// did the same, so the last to come leaves the right one.
-    private func settle(_ told: [Passage], _ verdicts: inout Verdicts) async {
+    private func settle(_ told: [PendingWrite], _ batchOutcomes: inout BatchOutcomes) async {
         guard !told.isEmpty else { return }
         do {
             let standing = try await self.store.noteTold(
@@ -311,27 +308,27 @@ struct ChangeProcessor: Sendable {
             let overtaken = zip(told, standing).filter { $0.work.state?.version != $1 }.map(\.0.work.key)
             guard !overtaken.isEmpty else { return }
             self.metrics.overtaken.increment(by: overtaken.count)
-            try await VersionAnnouncement(topics: self.topics, store: self.store, producer: self.producer)
+            try await VersionPublisher(topics: self.topics, store: self.store, producer: self.producer)
                 .announce(overtaken)
         } catch {
-            verdicts.postpone(told.map(\.place), "\(error)")
+            batchOutcomes.postpone(told.map(\.place), "\(error)")
         }
     }
 
     /// Publishes what stands of orders whose publication may have been lost with a worker.
-    private func announce(_ standing: [Passage], _ verdicts: inout Verdicts) async {
+    private func announce(_ standing: [PendingWrite], _ batchOutcomes: inout BatchOutcomes) async {
         guard !standing.isEmpty else { return }
         do {
-            try await VersionAnnouncement(topics: self.topics, store: self.store, producer: self.producer)
+            try await VersionPublisher(topics: self.topics, store: self.store, producer: self.producer)
                 .announce(
                     standing.map(\.work.key), silent: Set(standing.lazy.filter(\.work.isSilent).map(\.work.key)))
         } catch {
-            verdicts.postpone(standing.map(\.place), "\(error)")
+            batchOutcomes.postpone(standing.map(\.place), "\(error)")
         }
     }
 
     /// Counts what became of the changes.
-    private func account(for works: [OrderWork]) {
+    private func account(for works: [PackagedChange]) {
         for outcome in works.lazy.flatMap(\.outcomes) {
             switch outcome {
             case .applied: self.metrics.changesApplied.increment()

@@ -5,7 +5,7 @@ import Store
 
 /// A record of a change that came before its order was there, as it is kept in Redis.
 ///
-/// The record is what its dead letter has as well, so that both are known to be one: see `Letter.identity`.
+/// The record is what its dead letter has as well, so that both are known to be one: see `DeadLetterRecord.identity`.
 struct EarlyRecord: Sendable {
     let record: KafkaRecord
 

@@ -15,20 +15,20 @@ struct DeadLettersCommand: AsyncParsableCommand {
             Needs Kafka only, and reads the same configuration as the service. A letter is named by its place in the \
             topic, PARTITION/OFFSET.
             """,
-        subcommands: [ListLettersCommand.self, ShowLetterCommand.self, ReplayLettersCommand.self])
+        subcommands: [ListDeadLettersCommand.self, ShowDeadLetterCommand.self, ReplayDeadLettersCommand.self])
 
     /// The settings, the log and the topic that the commands share.
-    struct Desk {
+    struct Context {
         let environment: ServiceEnvironment
         let reader: KafkaReader
-        let letters: LetterTopic
+        let letters: DeadLetterTopic
 
         /// - Throws: `SettingsError` or `KafkaError` naming what is wrong.
         init(_ values: [String: String] = ProcessInfo.processInfo.environment) throws {
             let common = try CommonSettings(Settings(environment: values))
             self.environment = ServiceEnvironment(command: "waybill-packager", common)
             self.reader = try KafkaReader(self.environment.kafka)
-            self.letters = LetterTopic(
+            self.letters = DeadLetterTopic(
                 reader: self.reader, topic: common.topics.deadLetters, changes: common.topics.orderChanges)
         }
 
@@ -37,10 +37,10 @@ struct DeadLettersCommand: AsyncParsableCommand {
         /// Goes through all letters.
         ///
         /// - Throws: `ValidationError` when more match than can be remembered; `KafkaError`.
-        func survey(_ filter: LetterFilter) async throws -> LetterLedger {
+        func survey(_ filter: DeadLetterFilter) async throws -> DeadLetterIndex {
             let ledger = try await self.letters.survey(filter)
             guard !ledger.isOverfull else {
-                throw ValidationError("more than \(LetterLedger.limit) letters: say --since, --until or --code")
+                throw ValidationError("more than \(DeadLetterIndex.limit) letters: say --since, --until or --code")
             }
             return ledger
         }
@@ -53,7 +53,7 @@ struct DeadLettersCommand: AsyncParsableCommand {
 }
 
 /// Which letters, on the command line.
-struct LetterChoice: ParsableArguments {
+struct DeadLetterChoice: ParsableArguments {
     @Option(help: "Only letters of this code, such as invalid-order.")
     var code: String?
 
@@ -69,8 +69,8 @@ struct LetterChoice: ParsableArguments {
     @Option(help: "Only letters before this moment.")
     var until: String?
 
-    func filter(nowMilliseconds: Int64) throws -> LetterFilter {
-        var filter = LetterFilter(code: self.code, order: self.order, type: self.type)
+    func filter(nowMilliseconds: Int64) throws -> DeadLetterFilter {
+        var filter = DeadLetterFilter(code: self.code, order: self.order, type: self.type)
         filter.since = try Self.moment("--since", self.since, nowMilliseconds)
         filter.until = try Self.moment("--until", self.until, nowMilliseconds)
         return filter

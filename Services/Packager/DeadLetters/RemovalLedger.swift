@@ -28,18 +28,18 @@ struct RemovalLedger: Sendable {
     }
 
     /// Of the topic of changes when the letters were chosen, by partition.
-    private let bounds: [Int32: KafkaBounds]
+    private let bounds: [Int32: OffsetRange]
     /// The end of the part that was read of each partition; a partition that was not read has none.
     private var ends: [Int32: Int64] = [:]
     /// The position of each letter's change, by the letter's own position.
-    private let sources: [LetterPosition: LetterPosition]
+    private let sources: [DeadLetterPosition: DeadLetterPosition]
     private var orders: [UInt64: Order] = [:]
 
     /// - Parameters:
     ///   - bounds: of the topic of changes.
     ///   - entries: the letters in question.
     ///   - letters: all that are known, also those that were put back before.
-    init(_ bounds: [KafkaBounds], _ entries: [LetterLedger.Entry], of letters: [LetterLedger.Entry] = []) {
+    init(_ bounds: [OffsetRange], _ entries: [DeadLetterIndex.Entry], of letters: [DeadLetterIndex.Entry] = []) {
         let places = letters.compactMap { letter in letter.source.map { (letter.position, $0) } }
         self.sources = Dictionary(places) { first, _ in first }
         self.bounds = Dictionary(bounds.map { ($0.partition, $0) }) { first, _ in first }
@@ -51,7 +51,7 @@ struct RemovalLedger: Sendable {
     }
 
     /// The parts of the topic of changes that are to be read.
-    func ranges(_ entries: [LetterLedger.Entry]) -> [KafkaBounds] {
+    func ranges(_ entries: [DeadLetterIndex.Entry]) -> [OffsetRange] {
         var starts: [Int32: Int64] = [:]
         for source in entries.compactMap(\.source) {
             guard let bounds = self.bounds[source.partition], source.offset < bounds.end else { continue }
@@ -59,30 +59,30 @@ struct RemovalLedger: Sendable {
             starts[source.partition] = min(starts[source.partition] ?? start, start)
         }
         return starts.sorted { $0.key < $1.key }.compactMap { partition, start in
-            self.bounds[partition].map { KafkaBounds(partition: partition, first: start, end: $0.end) }
+            self.bounds[partition].map { OffsetRange(partition: partition, first: start, end: $0.end) }
         }
     }
 
     /// The part that has come to the topic of changes since it was read; it counts as read then.
     ///
     /// - Parameter bounds: of that topic now.
-    mutating func readOn(to bounds: [KafkaBounds]) -> [KafkaBounds] {
+    mutating func readOn(to bounds: [OffsetRange]) -> [OffsetRange] {
         bounds.compactMap { now in
             guard let end = self.ends[now.partition], now.end > end else { return nil }
             self.ends[now.partition] = now.end
-            return KafkaBounds(partition: now.partition, first: max(end, now.first), end: now.end)
+            return OffsetRange(partition: now.partition, first: max(end, now.first), end: now.end)
         }
     }
 
     /// True if the topic of changes has all that followed the change of a letter.
-    func isCertain(_ entry: LetterLedger.Entry) -> Bool {
+    func isCertain(_ entry: DeadLetterIndex.Entry) -> Bool {
         guard let source = entry.source, let bounds = self.bounds[source.partition] else { return false }
         return (bounds.first..<bounds.end).contains(source.offset)
     }
 
     /// Takes a record of the topic of changes.
     mutating func take(change record: KafkaRecord) {
-        let hash = Letter.orderHash(of: record)
+        let hash = DeadLetterRecord.orderHash(of: record)
         guard self.orders[hash] != nil else { return }
         let change = try? OrderChange.decode(
             key: record.key, value: record.value, headers: record.headers.map { ($0.name, $0.value) })
@@ -90,7 +90,7 @@ struct RemovalLedger: Sendable {
         // A removal that was put back counts where it stood first: what followed it there may follow it here.
         let letter = record.headers.last { $0.name == DeadLetterHeader.replay }?.value
         let place = letter.map { String(decoding: $0, as: UTF8.self).split(separator: "/").suffix(2) }
-            .flatMap { LetterPosition($0.joined(separator: "/")) }.flatMap { self.sources[$0] }
+            .flatMap { DeadLetterPosition($0.joined(separator: "/")) }.flatMap { self.sources[$0] }
         let (partition, offset) = place.map { ($0.partition, $0.offset) } ?? (record.partition, record.offset)
         let last = self.orders[hash]?.removals[partition] ?? -1
         self.orders[hash]?.removals[partition] = max(last, offset)
@@ -98,13 +98,13 @@ struct RemovalLedger: Sendable {
 
     /// Takes a record of the topic of orders.
     mutating func take(order record: KafkaRecord) {
-        let hash = Letter.orderHash(of: record)
+        let hash = DeadLetterRecord.orderHash(of: record)
         guard self.orders[hash] != nil else { return }
         self.orders[hash]?.isThere = record.value != nil
         if record.value == nil { self.orders[hash]?.goneMilliseconds = record.timestampMilliseconds }
     }
 
-    func verdict(_ entry: LetterLedger.Entry) -> Verdict {
+    func verdict(_ entry: DeadLetterIndex.Entry) -> Verdict {
         guard let order = self.orders[entry.order] else { return .unknown }
         if let source = entry.source, let removal = order.removals[source.partition], removal > source.offset {
             return .removed
@@ -120,14 +120,14 @@ struct RemovalLedger: Sendable {
     }
 }
 
-extension LetterTopic {
+extension DeadLetterTopic {
     /// Finds out which of some letters' orders were removed since.
     ///
     /// Reads the topic of changes from the oldest of their changes on, and the topic of orders only for letters that
     /// are older than that topic.
     /// - Throws: `KafkaError`
     func removals(
-        since entries: [LetterLedger.Entry], of letters: LetterLedger, topics: Topics
+        since entries: [DeadLetterIndex.Entry], of letters: DeadLetterIndex, topics: Topics
     ) async throws -> RemovalLedger {
         let ledger = Mutex(RemovalLedger(try await self.known(topics.orderChanges), entries, of: letters.entries))
         let changes = ledger.withLock { $0.ranges(entries) }
@@ -155,7 +155,7 @@ extension LetterTopic {
     }
 
     /// The bounds of a topic's partitions; nothing if there is no such topic.
-    private func known(_ topic: String) async throws -> [KafkaBounds] {
+    private func known(_ topic: String) async throws -> [OffsetRange] {
         do {
             return try await self.reader.bounds(of: topic)
         } catch {
@@ -165,7 +165,7 @@ extension LetterTopic {
     }
 
     private func each(
-        _ ranges: [KafkaBounds], of topic: String, _ take: @escaping @Sendable ([KafkaRecord]) -> Void
+        _ ranges: [OffsetRange], of topic: String, _ take: @escaping @Sendable ([KafkaRecord]) -> Void
     ) async throws {
         try await Self.spread(ranges) { range in
             try await self.reader.read(

@@ -3,7 +3,7 @@
 /// A letter may stand behind a later one of its order, when the later one's batch was sent first. They change places.
 struct ReplayPlan: Sendable {
     /// Letters to be put back, in order.
-    private(set) var entries: [LetterLedger.Entry]
+    private(set) var entries: [DeadLetterIndex.Entry]
     /// Letters that were put back before.
     let replayed: Int
     /// Letters without their values.
@@ -15,7 +15,7 @@ struct ReplayPlan: Sendable {
     /// Letters of which nobody can tell whether their orders were removed since.
     private(set) var unknown = 0
 
-    init(_ ledger: LetterLedger) {
+    init(_ ledger: DeadLetterIndex) {
         let open = ledger.entries.filter { !ledger.isReplayed($0) }
         let changes = open.filter { !$0.isPush }
         let candidates = changes.filter { !$0.isOmitted }.sorted { $0.position < $1.position }
@@ -27,17 +27,17 @@ struct ReplayPlan: Sendable {
 
     /// Leaves out what would bring back an order that was removed.
     mutating func leaveOut(_ removals: RemovalLedger) {
-        let verdicts = self.entries.map(removals.verdict)
-        self.removed = verdicts.count { $0 == .removed }
-        self.unknown = verdicts.count { $0 == .unknown }
-        self.entries = zip(self.entries, verdicts).filter { $0.1 == .stands }.map(\.0)
+        let batchOutcomes = self.entries.map(removals.verdict)
+        self.removed = batchOutcomes.count { $0 == .removed }
+        self.unknown = batchOutcomes.count { $0 == .unknown }
+        self.entries = zip(self.entries, batchOutcomes).filter { $0.1 == .stands }.map(\.0)
     }
 
     /// Letters that are not put back though they were not before.
     var left: Int { self.omitted + self.pushes + self.removed + self.unknown }
 
     /// The places of an order's letters stay; who stands there is sorted by origin.
-    static func ordered(_ entries: [LetterLedger.Entry]) -> [LetterLedger.Entry] {
+    static func ordered(_ entries: [DeadLetterIndex.Entry]) -> [DeadLetterIndex.Entry] {
         let places = entries.indices.sorted { (entries[$0].order, $0) < (entries[$1].order, $1) }
         let letters = entries.indices.sorted { left, right in
             let (one, other) = (entries[left], entries[right])

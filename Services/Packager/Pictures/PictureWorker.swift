@@ -18,14 +18,14 @@ struct PictureWorker: Service {
     private static let afterFailure: Duration = .seconds(2)
 
     let pictures: Pictures
-    let errand: PictureErrand
+    let job: PictureFetchJob
     let fetcher: Fetcher
     let metrics: PictureMetrics
     let logger: Logger
 
-    init(pictures: Pictures, errand: PictureErrand, fetcher: Fetcher, metrics: PictureMetrics, logger: Logger) {
+    init(pictures: Pictures, job: PictureFetchJob, fetcher: Fetcher, metrics: PictureMetrics, logger: Logger) {
         self.pictures = pictures
-        self.errand = errand
+        self.job = job
         self.fetcher = fetcher
         self.metrics = metrics
         self.logger = logger
@@ -36,16 +36,16 @@ struct PictureWorker: Service {
     ///   - repackage: packages orders anew where that makes a difference, and announces the new versions.
     ///   - hosts: where pictures of an order type may come from, as the brands are now.
     init(
-        _ shelf: PictureShelf, store: OrderStore, fetcher: Fetcher,
+        _ pictureIndex: PictureIndex, store: OrderStore, fetcher: Fetcher,
         repackage: @escaping @Sendable ([OrderKey]) async throws -> Void,
         hosts: @escaping @Sendable (OrderTypeIdentifier) -> PictureHosts, logger: Logger
     ) {
         self.init(
-            pictures: shelf.pictures,
-            errand: PictureErrand(
-                pictures: shelf.pictures, store: store, fetcher: fetcher, repackage: repackage, hosts: hosts,
-                metrics: shelf.metrics, logger: logger),
-            fetcher: fetcher, metrics: shelf.metrics, logger: logger)
+            pictures: pictureIndex.pictures,
+            job: PictureFetchJob(
+                pictures: pictureIndex.pictures, store: store, fetcher: fetcher, repackage: repackage, hosts: hosts,
+                metrics: pictureIndex.metrics, logger: logger),
+            fetcher: fetcher, metrics: pictureIndex.metrics, logger: logger)
     }
 
     func run() async throws {
@@ -72,7 +72,7 @@ struct PictureWorker: Service {
     private func claim(_ limit: Int) async -> [Pictures.Claim] {
         guard limit > 0 else { return [] }
         do {
-            let (claims, total) = try await self.pictures.claim(limit, lease: PictureErrand.lease)
+            let (claims, total) = try await self.pictures.claim(limit, lease: PictureFetchJob.lease)
             self.metrics.waiting.record(total)
             return claims
         } catch {
@@ -85,7 +85,7 @@ struct PictureWorker: Service {
     private func carryOut(_ given: Pictures.Claim) async {
         var claim = given
         do {
-            try await self.errand.run(&claim)
+            try await self.job.run(&claim)
         } catch is CancellationError {
             // Stopping: whoever comes next need not wait for the lease.
             _ = try? await self.pictures.postpone(&claim, by: .milliseconds(1))

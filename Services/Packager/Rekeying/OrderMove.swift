@@ -35,7 +35,7 @@ struct OrderMove: Sendable {
         while !open.isEmpty {
             round += 1
             guard round <= Self.conflictLimit else {
-                throw ChangeProcessor.NotDone(description: "moving \(open.count) orders: somebody keeps writing them")
+                throw RetriableFailure(description: "moving \(open.count) orders: somebody keeps writing them")
             }
             var writes: [OrderStore.Write] = []
             for (key, result) in zip(open, try await self.store.orders(open)) {
@@ -69,12 +69,12 @@ struct OrderMove: Sendable {
                     ends.append(self.end(write.state, partition, versions: -1))
                 case .conflict: open.append(write.state.key)
                 case .refused(let message):
-                    throw ChangeProcessor.NotDone(description: "moving order \(write.state.key): \(message)")
+                    throw RetriableFailure(description: "moving order \(write.state.key): \(message)")
                 }
             }
         }
         tally.moved += renumbered.count
-        try await VersionAnnouncement(topics: self.topics, store: self.store, producer: self.run.producer)
+        try await VersionPublisher(topics: self.topics, store: self.store, producer: self.run.producer)
             .announce(renumbered, silent: Set(renumbered))
         // Last: without what was announced they would take away what stands.
         try await self.run.produce(ends)

@@ -15,7 +15,7 @@ struct RegistrationMove: Sendable {
 
     let run: RekeyRun
     let registrations: Registrations
-    let view: ViewWatch
+    let view: ViewEpochCache
     let topics: Topics
     var patience = Self.patience
 
@@ -74,7 +74,7 @@ struct RegistrationMove: Sendable {
                     offset: position.offset, epochMilliseconds: record.registeredEpochMilliseconds)
                 items.append(Registrations.Restored(key: key, registration: record, stamp: stamp))
             case .failure(let error):
-                throw ChangeProcessor.NotDone(description: "moving registrations: \(error.message)")
+                throw RetriableFailure(description: "moving registrations: \(error.message)")
             }
         }
         // As it is restored: only what ended since then stays ended.

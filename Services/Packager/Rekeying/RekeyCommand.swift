@@ -36,13 +36,13 @@ struct RekeyCommand: AsyncParsableCommand {
     func run() async throws {
         let common = try CommonSettings(Settings(environment: ProcessInfo.processInfo.environment))
         let environment = ServiceEnvironment(command: "waybill-packager", common)
-        let tally = try await Self.rekey(environment, rate: self.rate, isRehearsal: self.dryRun)
+        let tally = try await Self.rekey(environment, rate: self.rate, isDryRun: self.dryRun)
         if tally.left > 0 { throw ExitCode(2) }
     }
 
     /// Moves all keys of both topics.
     static func rekey(
-        _ environment: ServiceEnvironment, rate: Int, isRehearsal: Bool, patience: Duration = RegistrationMove.patience
+        _ environment: ServiceEnvironment, rate: Int, isDryRun: Bool, patience: Duration = RegistrationMove.patience
     ) async throws -> RekeyTally {
         let topics = environment.common.topics
         let redis = RedisClient(environment.common.redis, eventLoopGroup: environment.group)
@@ -52,14 +52,14 @@ struct RekeyCommand: AsyncParsableCommand {
         let result: Result<RekeyTally, any Error>
         do {
             try await Self.checkTimestamps(environment, topics.registrations)
-            let view = ViewWatch(View(redis: redis))
+            let view = ViewEpochCache(MaterializedView(redis: redis))
             let counts = PartitionCounts(redis: redis)
             var total = RekeyTally()
             for topic in [topics.orders, topics.registrations] {
                 let line = ProgressLine(head: "\(topic): ", file: .standardError)
                 let run = RekeyRun(
                     reader: reader, producer: producer, logger: environment.logger, rate: rate,
-                    isRehearsal: isRehearsal
+                    isDryRun: isDryRun
                 ) { line.show($0, isLast: $1) }
                 let orders = OrderMove(run: run, store: OrderStore(redis: redis, view: view), topics: topics)
                 let registrations = RegistrationMove(
@@ -71,7 +71,7 @@ struct RekeyCommand: AsyncParsableCommand {
                         : try await registrations.move(values, from: partition)
                 }
                 total = total + tally
-                if !isRehearsal { try await counts.note(partitions, of: topic) }
+                if !isDryRun { try await counts.note(partitions, of: topic) }
             }
             result = .success(total)
         } catch {

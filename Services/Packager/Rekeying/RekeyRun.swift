@@ -24,7 +24,7 @@ struct RekeyRun: Sendable {
     /// Keys a second.
     var rate = 2000
     /// True to count only.
-    var isRehearsal = false
+    var isDryRun = false
     /// Called with each chunk, for people.
     let report: @Sendable (_ line: String, _ isLast: Bool) -> Void
 
@@ -35,7 +35,7 @@ struct RekeyRun: Sendable {
     func run(_ topic: String, _ move: Move) async throws -> (tally: RekeyTally, partitions: Int) {
         let bounds = try await self.reader.bounds(of: topic)
         var tally = RekeyTally()
-        var pace = Pace(perSecond: self.rate)
+        var pace = RateLimiter(perSecond: self.rate)
         let clock = ContinuousClock()
         let start = clock.now
         for part in bounds where part.end > part.first {
@@ -45,7 +45,7 @@ struct RekeyRun: Sendable {
                 try Task.checkCancellation()
                 let values = misplaced.values
                 misplaced = Misplaced()
-                if self.isRehearsal {
+                if self.isDryRun {
                     tally.moved += values.count
                 } else {
                     tally = tally + (try await self.insist { try await move(values, part.partition) })
@@ -68,10 +68,10 @@ struct RekeyRun: Sendable {
 
     /// Publishes some messages, all of them.
     ///
-    /// - Throws: `ChangeProcessor.NotDone`
+    /// - Throws: `RetriableFailure`
     func produce(_ messages: [KafkaMessage]) async throws {
         for case .failure(let error) in await self.producer.produce(messages) {
-            throw ChangeProcessor.NotDone(description: "moving keys: \(error.message)")
+            throw RetriableFailure(description: "moving keys: \(error.message)")
         }
     }
 
@@ -80,7 +80,7 @@ struct RekeyRun: Sendable {
         while true {
             do {
                 return try await body()
-            } catch  where error is StoreError || error is ChangeProcessor.NotDone {
+            } catch  where error is StoreError || error is RetriableFailure {
                 attempt += 1
                 guard attempt < Self.attemptLimit else { throw error }
                 let delay = backoff(attempt: attempt, random: { Double.random(in: $0) })

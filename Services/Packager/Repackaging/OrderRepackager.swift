@@ -34,10 +34,10 @@ struct OrderRepackager: Sendable {
     let store: OrderStore
     /// Nil where nothing is written.
     let producer: KafkaProducer?
-    /// The brands' workshops as they are now.
-    let workshops: @Sendable () -> [OrderTypeIdentifier: OrderWorkshop]
+    /// The brands' packagers as they are now.
+    let packagers: @Sendable () -> [OrderTypeIdentifier: OrderPackager]
     /// The source of pictures that orders name by URL; nil leaves them out.
-    var shelf: PictureShelf?
+    var pictureIndex: PictureIndex?
     /// Milliseconds since 1970.
     var now: @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970 * 1000) }
 
@@ -52,11 +52,11 @@ struct OrderRepackager: Sendable {
     /// - Parameters:
     ///   - keys: each once; some dozens, since their packages are in memory at once.
     ///   - evenIfCurrent: sign also those that have nothing to gain from it.
-    ///   - isRehearsal: only say what would be done.
+    ///   - isDryRun: only say what would be done.
     /// - Returns: one outcome per key, in order.
-    /// - Throws: `StoreError`, `ChangeProcessor.NotDone` when Redis or Kafka are away, `PackagingError` `.signing`.
+    /// - Throws: `StoreError`, `RetriableFailure` when Redis or Kafka are away, `PackagingError` `.signing`.
     func repackage(
-        _ keys: [OrderKey], evenIfCurrent: Bool = false, isRehearsal: Bool = false
+        _ keys: [OrderKey], evenIfCurrent: Bool = false, isDryRun: Bool = false
     ) async throws -> [Outcome] {
         var outcomes: [OrderKey: Outcome] = [:]
         var open = keys
@@ -64,15 +64,15 @@ struct OrderRepackager: Sendable {
         while !open.isEmpty {
             round += 1
             guard round <= Self.conflictLimit else {
-                throw ChangeProcessor.NotDone(
+                throw RetriableFailure(
                     description: "packaging \(open.count) orders anew: somebody else keeps writing them")
             }
             let begun = PackagingStart.now
-            let workshops = self.workshops()
+            let packagers = self.packagers()
             var plans: [Plan] = []
             for (key, result) in zip(open, try await self.store.orders(open)) {
                 switch result {
-                case .success(let stored?) where workshops[key.orderType] != nil:
+                case .success(let stored?) where packagers[key.orderType] != nil:
                     plans.append(Plan(stored: stored, renewal: .current))
                 case .success: outcomes[key] = .absent
                 case .failure(let error):
@@ -80,12 +80,12 @@ struct OrderRepackager: Sendable {
                     outcomes[key] = .refused(error.message)
                 }
             }
-            let found = try await self.pictures(plans, workshops)
-            plans = try await self.decide(plans, workshops, found, evenIfCurrent: evenIfCurrent)
+            let found = try await self.pictures(plans, packagers)
+            plans = try await self.decide(plans, packagers, found, evenIfCurrent: evenIfCurrent)
             for plan in plans { outcomes[plan.stored.state.key] = Self.outcome(of: plan) }
-            if isRehearsal { break }
-            try await self.notePictures(plans, workshops, found)
-            let conflicts = try await self.write(plans, workshops, begun)
+            if isDryRun { break }
+            try await self.notePictures(plans, packagers, found)
+            let conflicts = try await self.write(plans, packagers, begun)
             try await self.announce(
                 plans.map(\.stored.state.key).filter { !conflicts.contains($0) }, plans)
             open = plans.map(\.stored.state.key).filter { conflicts.contains($0) }
@@ -105,62 +105,53 @@ struct OrderRepackager: Sendable {
 
     /// Compares, packages and signs on all cores.
     private func decide(
-        _ plans: [Plan], _ workshops: [OrderTypeIdentifier: OrderWorkshop], _ found: PictureShelf.Found,
+        _ plans: [Plan], _ packagers: [OrderTypeIdentifier: OrderPackager], _ found: PictureIndex.Found,
         evenIfCurrent: Bool
     ) async throws -> [Plan] {
         let seconds = self.now() / 1000
-        let lanes = min(ProcessInfo.processInfo.activeProcessorCount, plans.count)
-        return try await withThrowingTaskGroup(of: [Plan].self) { group in
-            for lane in 0..<lanes {
-                let part = stride(from: lane, to: plans.count, by: lanes).map { plans[$0].stored }
-                group.addTask {
-                    try part.map { stored in
-                        // A removed order stays as it is, but its removal may have to be announced.
-                        guard !stored.state.isRemoved, let workshop = workshops[stored.state.key.orderType] else {
-                            return Plan(stored: stored, renewal: .current)
-                        }
-                        return Plan(
-                            stored: stored,
-                            renewal: try workshop.renew(
-                                stored, pictures: found.shown[stored.state.key.orderType] ?? [:],
-                                evenIfCurrent: evenIfCurrent, nowEpochSeconds: seconds))
-                    }
-                }
+        return try await onAllCores(plans.map(\.stored)) { stored in
+            // A removed order stays as it is, but its removal may have to be announced.
+            guard !stored.state.isRemoved, let packager = packagers[stored.state.key.orderType] else {
+                return Plan(stored: stored, renewal: .current)
             }
-            return try await group.reduce(into: []) { $0 += $1 }
+            return Plan(
+                stored: stored,
+                renewal: try packager.renew(
+                    stored, pictures: found.shown[stored.state.key.orderType] ?? [:], evenIfCurrent: evenIfCurrent,
+                    nowEpochSeconds: seconds))
         }
     }
 
     /// Looks up the pictures of orders that stand.
     private func pictures(
-        _ plans: [Plan], _ workshops: [OrderTypeIdentifier: OrderWorkshop]
-    ) async throws -> PictureShelf.Found {
-        guard let shelf = self.shelf else { return PictureShelf.Found() }
+        _ plans: [Plan], _ packagers: [OrderTypeIdentifier: OrderPackager]
+    ) async throws -> PictureIndex.Found {
+        guard let pictureIndex = self.pictureIndex else { return PictureIndex.Found() }
         let keys = plans.flatMap { plan in
             let state = plan.stored.state
-            guard let workshop = workshops[state.key.orderType] else { return [PictureKey]() }
-            return workshop.pictureURLs(of: state).map { workshop.pictureKey($0, of: state.key) }
+            guard let packager = packagers[state.key.orderType] else { return [PictureKey]() }
+            return packager.pictureURLs(of: state).map { packager.pictureKey($0, of: state.key) }
         }
-        return try await shelf.find(Set(keys), nowEpochSeconds: self.now() / 1000)
+        return try await pictureIndex.find(Set(keys), nowEpochSeconds: self.now() / 1000)
     }
 
     /// Notes which pictures new packages lack.
     private func notePictures(
-        _ plans: [Plan], _ workshops: [OrderTypeIdentifier: OrderWorkshop], _ found: PictureShelf.Found
+        _ plans: [Plan], _ packagers: [OrderTypeIdentifier: OrderPackager], _ found: PictureIndex.Found
     ) async throws {
-        let packaged = plans.compactMap { plan -> PictureShelf.Packaged? in
+        let packaged = plans.compactMap { plan -> PictureIndex.Packaged? in
             guard case .version(let state, let package) = plan.renewal else { return nil }
-            return PictureShelf.Packaged(
+            return PictureIndex.Packaged(
                 order: state.key, version: state.version,
-                urls: workshops[state.key.orderType]?.pictureURLs(of: state) ?? [], missing: package.missingPictures,
-                hosts: workshops[state.key.orderType]?.pictureHosts ?? .none)
+                urls: packagers[state.key.orderType]?.pictureURLs(of: state) ?? [], missing: package.missingPictures,
+                hosts: packagers[state.key.orderType]?.pictureHosts ?? .none)
         }
-        try await self.shelf?.note(packaged, found, nowEpochSeconds: self.now() / 1000)
+        try await self.pictureIndex?.note(packaged, found, nowEpochSeconds: self.now() / 1000)
     }
 
     /// - Returns: the orders that somebody else wrote in between.
     private func write(
-        _ plans: [Plan], _ workshops: [OrderTypeIdentifier: OrderWorkshop], _ begun: PackagingStart
+        _ plans: [Plan], _ packagers: [OrderTypeIdentifier: OrderPackager], _ begun: PackagingStart
     ) async throws -> Set<OrderKey> {
         var assets: [String: [UInt8]] = [:]
         var writes: [OrderStore.Write] = []
@@ -183,7 +174,7 @@ struct OrderRepackager: Sendable {
                         content: .unannouncedVersion(OrderStore.StoredPackage(renewed))))
             }
             for digest in package.assets where assets[digest.rawValue] == nil {
-                assets[digest.rawValue] = workshops[key.orderType]?.entries[digest]
+                assets[digest.rawValue] = packagers[key.orderType]?.entries[digest]
             }
         }
         try await self.store.putAssets(assets.map { ($0.key, $0.value) })
@@ -193,7 +184,7 @@ struct OrderRepackager: Sendable {
             case .written: break
             case .conflict: conflicts.insert(write.state.key)
             case .refused(let message):
-                throw ChangeProcessor.NotDone(description: "writing order \(write.state.key): \(message)")
+                throw RetriableFailure(description: "writing order \(write.state.key): \(message)")
             }
         }
         return conflicts
@@ -206,7 +197,7 @@ struct OrderRepackager: Sendable {
                 if case .version = plan.renewal { return true }
                 return !plan.stored.unannounced.isEmpty
             }.map(\.stored.state.key))
-        try await VersionAnnouncement(topics: self.topics, store: self.store, producer: self.producer)
+        try await VersionPublisher(topics: self.topics, store: self.store, producer: self.producer)
             .announce(keys.filter(wanted.contains))
     }
 }

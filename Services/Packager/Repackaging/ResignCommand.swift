@@ -45,7 +45,7 @@ struct ResignCommand: AsyncParsableCommand {
     }
 
     func run() async throws {
-        let options = ResignRun.Options(rate: self.rate, evenIfCurrent: self.all, isRehearsal: self.dryRun)
+        let options = ResignRun.Options(rate: self.rate, evenIfCurrent: self.all, isDryRun: self.dryRun)
         try await Self.run(self.brand, options) { _ in nil }
     }
 
@@ -91,16 +91,17 @@ struct ResignCommand: AsyncParsableCommand {
         let common = environment.common
         let redis = RedisClient(common.redis, eventLoopGroup: environment.group)
         let producer =
-            options.isRehearsal
+            options.isDryRun
             ? nil : try KafkaProducer(environment.producing(within: common.shutdownLimit / 2))
-        var workshop = OrderWorkshop(brand, tokens: settings.tokens)
-        workshop.tokenRenewal = renewal
+        var packager = OrderPackager(brand, tokens: settings.tokens)
+        packager.tokenRenewal = renewal
         var repackager = OrderRepackager(
-            topics: common.topics, store: OrderStore(redis: redis, view: ViewWatch(View(redis: redis))),
+            topics: common.topics,
+            store: OrderStore(redis: redis, view: ViewEpochCache(MaterializedView(redis: redis))),
             producer: producer,
-            workshops: { [workshop] in [type: workshop] })
+            packagers: { [packager] in [type: packager] })
         // Without it pictures from URLs would be taken for gone.
-        repackager.shelf = PictureShelf(
+        repackager.pictureIndex = PictureIndex(
             pictures: Pictures(redis: redis), metrics: PictureMetrics(factory: environment.metrics))
         let run = ResignRun(
             type, purpose: renewal?.purpose ?? brand.stamp, options: options, scan: OrderScan(redis: redis),

@@ -31,7 +31,7 @@ final class ResignRun: Service {
         /// Packages a second.
         var rate = 200
         var evenIfCurrent = false
-        var isRehearsal = false
+        var isDryRun = false
     }
 
     private let type: OrderTypeIdentifier
@@ -76,7 +76,7 @@ final class ResignRun: Service {
         let start = self.clock.now
         var progress = try await self.begin()
         let before = progress.done
-        var pace = Pace(perSecond: self.options.rate)
+        var pace = RateLimiter(perSecond: self.options.rate)
         var named = 0
         func line() -> String {
             let elapsed = (self.clock.now - start) / .seconds(1)
@@ -94,7 +94,7 @@ final class ResignRun: Service {
                 let keys = Array(page.orders[first..<min(first + Self.chunk, page.orders.count)])
                 let outcomes = try await self.insist {
                     try await self.repackager.repackage(
-                        keys, evenIfCurrent: self.options.evenIfCurrent, isRehearsal: self.options.isRehearsal)
+                        keys, evenIfCurrent: self.options.evenIfCurrent, isDryRun: self.options.isDryRun)
                 }
                 for (key, outcome) in zip(keys, outcomes) {
                     progress.take(outcome)
@@ -111,7 +111,7 @@ final class ResignRun: Service {
             }
             progress.cursor = page.next
             guard page.next != nil else { break }
-            guard !self.options.isRehearsal else { continue }
+            guard !self.options.isDryRun else { continue }
             let bookmark = progress.encoded
             try await self.insist { try await self.scan.keep(bookmark, of: self.type) }
             guard !Task.isShuttingDownGracefully, !Task.isCancelled else {
@@ -119,7 +119,7 @@ final class ResignRun: Service {
                 return .stopped(progress)
             }
         }
-        if !self.options.isRehearsal { try await self.insist { try await self.scan.forget(self.type) } }
+        if !self.options.isDryRun { try await self.insist { try await self.scan.forget(self.type) } }
         self.report(line(), true)
         return .done(progress)
     }
@@ -127,7 +127,7 @@ final class ResignRun: Service {
     /// Goes on where the last run of the same purpose was, or counts the orders and begins.
     private func begin() async throws -> ResignProgress {
         let server = try await self.insist { try await self.scan.serverIdentifier() }
-        if !self.options.isRehearsal,
+        if !self.options.isDryRun,
             let bookmark = try await self.insist({ try await self.scan.bookmark(of: self.type) }),
             let progress = ResignProgress(bookmark, purpose: self.purpose, server: server)
         {
@@ -162,6 +162,6 @@ final class ResignRun: Service {
     }
 
     private static func isUpstream(_ error: any Error) -> Bool {
-        error is StoreError || error is ChangeProcessor.NotDone
+        error is StoreError || error is RetriableFailure
     }
 }

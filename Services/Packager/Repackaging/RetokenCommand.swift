@@ -56,7 +56,7 @@ struct RetokenCommand: AsyncParsableCommand {
                 throw ValidationError("--withdrawn \(path): cannot read the file: \(error.localizedDescription)")
             }
         }
-        let options = ResignRun.Options(rate: self.rate, isRehearsal: self.dryRun)
+        let options = ResignRun.Options(rate: self.rate, isDryRun: self.dryRun)
         try await ResignCommand.run(self.brand, options) { secrets in
             if let withdrawn, secrets.mints(underOneOf: withdrawn) {
                 throw ValidationError("--withdrawn: the secret in the first line of the services' file is one of these")

@@ -1,7 +1,7 @@
 import Model
 import Synchronization
 
-/// Types of which orders are still to be restored, as the view says; kept by `ViewKeeper`.
+/// Types of which orders are still to be restored, as the view says; kept by `ViewRecovery`.
 ///
 /// For whoever can put work off early. What it says may be a second old: `OrderStore` reads no order of such a type.
 final class AwaitedTypes: Sendable {

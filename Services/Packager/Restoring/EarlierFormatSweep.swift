@@ -15,12 +15,12 @@ struct EarlierFormatSweep: Service {
     /// Between two pages, so that Redis has time for others.
     private static let pause = Duration.milliseconds(5)
 
-    private let view: View
+    private let view: MaterializedView
     private let format: EarlierFormat
     private let logger: Logger
     private let delay: Duration
 
-    init(_ view: View, logger: Logger, delay: Duration = delay) {
+    init(_ view: MaterializedView, logger: Logger, delay: Duration = delay) {
         self.view = view
         self.format = EarlierFormat(view)
         self.logger = logger
@@ -53,7 +53,7 @@ struct EarlierFormatSweep: Service {
     func sweep() async throws -> Bool {
         guard try await self.format.isThere() else { return true }
         try await Task.sleep(for: self.delay)
-        guard try await ViewJudgement(self.view.look()) == .complete else { return false }
+        guard try await ViewStatus(self.view.look()) == .complete else { return false }
         try await self.format.invalidate()
         var removed = 0
         var cursor: String?

@@ -14,14 +14,16 @@ final class FleetBrands: Sendable {
         let at: ContinuousClock.Instant
     }
 
-    private let view: View
+    private let view: MaterializedView
     private let name: String
     private let own: @Sendable () -> Set<OrderTypeIdentifier>
     private let heard = Mutex<[String: Heard]>([:])
 
     /// - Parameter own: the types of this packager's brands, loaded or to be loaded.
-    init(_ view: View, name: String = ViewKeeper.randomName(), own: @escaping @Sendable () -> Set<OrderTypeIdentifier>)
-    {
+    init(
+        _ view: MaterializedView, name: String = ViewRecovery.randomName(),
+        own: @escaping @Sendable () -> Set<OrderTypeIdentifier>
+    ) {
         self.view = view
         self.name = name
         self.own = own
@@ -37,14 +39,14 @@ final class FleetBrands: Sendable {
     func take(_ found: [String: Set<OrderTypeIdentifier>], at now: ContinuousClock.Instant) {
         self.heard.withLock { heard in
             for (name, types) in found { heard[name] = Heard(types: types, at: now) }
-            heard = heard.filter { now - $0.value.at <= .seconds(View.brandsLife) }
+            heard = heard.filter { now - $0.value.at <= .seconds(MaterializedView.brandsLife) }
         }
     }
 
     /// True if any packager of the last minute has a brand for a type.
     func knows(_ type: OrderTypeIdentifier, at now: ContinuousClock.Instant = .now) -> Bool {
         self.heard.withLock { heard in
-            heard.values.contains { now - $0.at <= .seconds(View.brandsLife) && $0.types.contains(type) }
+            heard.values.contains { now - $0.at <= .seconds(MaterializedView.brandsLife) && $0.types.contains(type) }
         }
     }
 }

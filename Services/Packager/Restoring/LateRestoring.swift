@@ -13,9 +13,9 @@ import Store
 /// sees all jobs done takes the type out of the epochs.
 struct LateRestoring: Sendable {
     /// Jobs in hand at once: few, as others are being served meanwhile.
-    private static let lanes = 2
+    private static let concurrency = 2
 
-    let view: View
+    let view: MaterializedView
     let ordersTopic: String
     let reader: KafkaReader
     let orders: OrderRestorer
@@ -24,7 +24,7 @@ struct LateRestoring: Sendable {
     let logger: Logger
 
     /// The same for all packagers that see the same epochs.
-    static func plan(_ type: OrderTypeIdentifier, _ places: [View.Place]) -> String {
+    static func plan(_ type: OrderTypeIdentifier, _ places: [MaterializedView.Place]) -> String {
         let text = type.rawValue + places.map { $0.epoch ?? "" }.joined()
         return text.filter { $0.isASCII && ($0.isLetter || $0.isNumber) }
     }
@@ -33,32 +33,32 @@ struct LateRestoring: Sendable {
     func restore(_ types: Set<OrderTypeIdentifier>) async throws {
         for type in types.sorted(by: { $0.rawValue < $1.rawValue }) where self.orders.canRestore(type) {
             let places = try await self.view.look()
-            guard ViewJudgement(places) == .complete, places.contains(where: { $0.awaited.contains(type) }) else {
+            guard ViewStatus(places) == .complete, places.contains(where: { $0.awaited.contains(type) }) else {
                 continue
             }
             try await self.restore(type, places)
         }
     }
 
-    private func restore(_ type: OrderTypeIdentifier, _ places: [View.Place]) async throws {
+    private func restore(_ type: OrderTypeIdentifier, _ places: [MaterializedView.Place]) async throws {
         let plan = Self.plan(type, places)
-        let board = RestoreBoard(self.view, of: type)
-        if try await board.jobs(of: plan) == nil {
+        let queue = RestoreJobQueue(self.view, of: type)
+        if try await queue.jobs(of: plan) == nil {
             let bounds = [self.ordersTopic: try await self.reader.bounds(of: self.ordersTopic)]
-            try await board.note(RestorePlan.jobs(bounds, tails: places.map(\.tails)), of: plan)
+            try await queue.note(RestorePlan.jobs(bounds, tails: places.map(\.tails)), of: plan)
         }
         self.logger.info("restoring the orders of a brand that was waited for", metadata: ["brand": "\(type)"])
         var run = RestoreRun(
-            plan: plan, board: board, reader: self.reader, ordersTopic: self.ordersTopic, orders: self.orders,
+            plan: plan, queue: queue, reader: self.reader, ordersTopic: self.ordersTopic, orders: self.orders,
             registrations: self.registrations, metrics: self.metrics, logger: self.logger
         ) { _ in }
         run.type = type
-        run.lanes = Self.lanes
+        run.concurrency = Self.concurrency
         let jobs = try await run.run()
         self.metrics.remaining.record(0)
         guard jobs != nil else { return }
-        if try await self.view.release(type, in: places, epoch: ViewKeeper.randomName()) {
-            try await board.forget(plan)
+        if try await self.view.release(type, in: places, epoch: ViewRecovery.randomName()) {
+            try await queue.forget(plan)
             self.logger.info("the orders of a brand are restored", metadata: ["brand": "\(type)"])
         }
     }

@@ -43,7 +43,7 @@ final class RangeSizes: Sendable {
 
     private let sizes = Mutex<[String: Int64]>([:])
 
-    func next(of job: RestoreBoard.Job) -> Int64 {
+    func next(of job: RestoreJobQueue.Job) -> Int64 {
         // A partition that another packager began is not known here.
         self.sizes.withLock { $0[job.name] } ?? Self.first
     }

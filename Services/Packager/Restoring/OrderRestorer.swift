@@ -15,11 +15,11 @@ struct OrderRestorer: Sendable {
     private static let sliceRecords = 256
 
     let store: OrderStore
-    /// The brands' workshops as they are now.
-    let workshops: @Sendable () -> [OrderTypeIdentifier: OrderWorkshop]
+    /// The brands' packagers as they are now.
+    let packagers: @Sendable () -> [OrderTypeIdentifier: OrderPackager]
     /// Returns true if an order type has a brand that cannot be loaded at present, or that another packager has.
     let isAwaited: @Sendable (OrderTypeIdentifier) -> Bool
-    let shelf: PictureShelf?
+    let pictureIndex: PictureIndex?
     let metrics: RestoreMetrics
     let logger: Logger
     /// Called with how many orders were written.
@@ -53,10 +53,10 @@ struct OrderRestorer: Sendable {
     /// The errors are untyped: with a typed throw the optimizer of Swift 6.3.1 crashes where this is inlined.
     func stand(_ records: [KafkaRecord], but awaited: Set<OrderTypeIdentifier> = []) async throws -> Bool {
         let items = OrderReplay(records).items.map(\.item).filter { !awaited.contains($0.key.orderType) }
-        let workshops = self.workshops()
+        let packagers = self.packagers()
         for (item, standing) in zip(items, try await self.store.standing(items.map(\.key))) {
             // An order that would not be put back may be missing.
-            guard workshops[item.key.orderType] != nil || self.isAwaited(item.key.orderType) else { continue }
+            guard packagers[item.key.orderType] != nil || self.isAwaited(item.key.orderType) else { continue }
             if !Self.stands(item, standing) { return false }
         }
         return true
@@ -75,11 +75,11 @@ struct OrderRestorer: Sendable {
     }
 
     /// True if some packager has the brand of an order type, or tries to load it.
-    func isKnown(_ type: OrderTypeIdentifier) -> Bool { self.workshops()[type] != nil || self.isAwaited(type) }
+    func isKnown(_ type: OrderTypeIdentifier) -> Bool { self.packagers()[type] != nil || self.isAwaited(type) }
 
     /// True if the orders of a type can be put back, or passed over since no brand is there for it.
     func canRestore(_ type: OrderTypeIdentifier) -> Bool {
-        self.workshops()[type] != nil || !self.isAwaited(type)
+        self.packagers()[type] != nil || !self.isAwaited(type)
     }
 
     /// Puts orders back, the newest first.
@@ -104,7 +104,7 @@ struct OrderRestorer: Sendable {
         let replay = OrderReplay(records)
         for (origin, reason) in replay.unreadable { self.refuse("a record cannot be read", origin, reason) }
         let standing = try await self.store.standing(replay.items.map(\.item.key))
-        let workshops = self.workshops()
+        let packagers = self.packagers()
         var restored: [OrderStore.Restored] = []
         var lost: [Lost] = []
         var awaited: AwaitedOrders?
@@ -121,7 +121,7 @@ struct OrderRestorer: Sendable {
                 restored.append(.forgotten(key, epochMilliseconds: milliseconds))
             case .version(let key, let record):
                 if Self.stands(item, standing) { continue }
-                if workshops[key.orderType] != nil {
+                if packagers[key.orderType] != nil {
                     lost.append(Lost(key, record))
                 } else {
                     // Another packager may have the brand. Whoever completes the view knows.
@@ -131,7 +131,7 @@ struct OrderRestorer: Sendable {
             }
         }
         let begun = PackagingStart.now
-        restored += try await self.package(lost, workshops)
+        restored += try await self.package(lost, packagers)
         let written = try await self.store.restore(restored, begun: begun)
         self.metrics.orders.increment(by: written)
         self.onWritten(written)
@@ -139,41 +139,41 @@ struct OrderRestorer: Sendable {
     }
 
     private func package(
-        _ lost: [Lost], _ workshops: [OrderTypeIdentifier: OrderWorkshop]
+        _ lost: [Lost], _ packagers: [OrderTypeIdentifier: OrderPackager]
     ) async throws -> [OrderStore.Restored] {
         guard !lost.isEmpty else { return [] }
         let seconds = self.now()
-        let wanted = try await onAllCores(lost) {
-            workshops[$0.state.key.orderType]?.pictureURLs(of: $0.state) ?? []
+        let wanted = await onAllCores(lost) {
+            packagers[$0.state.key.orderType]?.pictureURLs(of: $0.state) ?? []
         }
         let keys = zip(lost, wanted).flatMap { lost, urls in
-            urls.compactMap { workshops[lost.state.key.orderType]?.pictureKey($0, of: lost.state.key) }
+            urls.compactMap { packagers[lost.state.key.orderType]?.pictureKey($0, of: lost.state.key) }
         }
-        let found = try await self.shelf?.find(Set(keys), nowEpochSeconds: seconds) ?? PictureShelf.Found()
+        let found = try await self.pictureIndex?.find(Set(keys), nowEpochSeconds: seconds) ?? PictureIndex.Found()
         let made = try await onAllCores(Array(zip(lost, wanted))) { lost, urls in
             Packaged(
                 state: lost.state,
-                package: try workshops[lost.state.key.orderType]?.restored(
+                package: try packagers[lost.state.key.orderType]?.restored(
                     lost.state, pictures: found.shown[lost.state.key.orderType] ?? [:], seal: lost.seal,
                     nowEpochSeconds: seconds),
                 urls: urls)
         }
         self.metrics.signatures.increment(
             by: zip(made, lost).count { made, lost in made.package.map { $0.seal != lost.seal } ?? false })
-        try await self.shelf?.note(
+        try await self.pictureIndex?.note(
             made.compactMap { made in
                 made.package.map {
-                    PictureShelf.Packaged(
+                    PictureIndex.Packaged(
                         order: made.state.key, version: made.state.version, urls: made.urls,
                         missing: $0.missingPictures,
-                        hosts: workshops[made.state.key.orderType]?.pictureHosts ?? .none)
+                        hosts: packagers[made.state.key.orderType]?.pictureHosts ?? .none)
                 }
             }, found, nowEpochSeconds: seconds)
         var assets: [String: [UInt8]] = [:]
         for made in made {
-            guard let package = made.package, let workshop = workshops[made.state.key.orderType] else { continue }
+            guard let package = made.package, let packager = packagers[made.state.key.orderType] else { continue }
             for digest in package.assets where assets[digest.rawValue] == nil {
-                assets[digest.rawValue] = workshop.entries[digest]
+                assets[digest.rawValue] = packager.entries[digest]
             }
         }
         try await self.store.putAssets(assets.map { ($0.key, $0.value) })

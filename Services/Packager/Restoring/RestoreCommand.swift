@@ -82,28 +82,28 @@ struct RestoreCommand: AsyncParsableCommand {
     ) async throws -> Int? {
         let type = brand.orderType
         let topic = environment.common.topics.orders
-        let workshop = OrderWorkshop(brand, tokens: tokens)
+        let packager = OrderPackager(brand, tokens: tokens)
         let metrics = RestoreMetrics(factory: environment.metrics)
         let written = WrittenOrders()
         var orders = OrderRestorer(
-            store: OrderStore(redis: redis), workshops: { [type: workshop] }, isAwaited: { _ in false },
-            shelf: PictureShelf(
+            store: OrderStore(redis: redis), packagers: { [type: packager] }, isAwaited: { _ in false },
+            pictureIndex: PictureIndex(
                 pictures: Pictures(redis: redis), metrics: PictureMetrics(factory: environment.metrics)),
             metrics: metrics, logger: environment.logger)
         orders.onWritten = { written.add($0) }
-        let view = View(redis: redis)
-        let board = RestoreBoard(view, of: type)
-        let plan = "command\(ViewKeeper.randomName())"
-        try await board.note(RestorePlan.jobs([topic: try await reader.bounds(of: topic)], tails: []), of: plan)
+        let view = MaterializedView(redis: redis)
+        let queue = RestoreJobQueue(view, of: type)
+        let plan = "command\(ViewRecovery.randomName())"
+        try await queue.note(RestorePlan.jobs([topic: try await reader.bounds(of: topic)], tails: []), of: plan)
         var run = RestoreRun(
-            plan: plan, board: board, reader: reader, ordersTopic: topic, orders: orders,
+            plan: plan, queue: queue, reader: reader, ordersTopic: topic, orders: orders,
             registrations: RegistrationRestorer(
                 registrations: Registrations(redis: redis), metrics: metrics, logger: environment.logger),
             metrics: metrics, logger: environment.logger, report: report)
         run.type = type
         run.order = order.map { OrderKey(orderType: type, order: $0) }
         guard try await run.run() != nil else { return nil }
-        try await board.forget(plan)
+        try await queue.forget(plan)
         return written.count
     }
 

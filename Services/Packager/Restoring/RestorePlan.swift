@@ -21,13 +21,13 @@ enum RestorePlan {
     ///   - bounds: what the partitions of each topic hold.
     ///   - tails: of each place. What one place has and another lacks must be read; a tail that lies outside of its
     ///     partition is of a topic that was made anew.
-    static func jobs(_ bounds: [String: [KafkaBounds]], tails: [[String: Int64]]) -> [RestoreBoard.Job] {
+    static func jobs(_ bounds: [String: [OffsetRange]], tails: [[String: Int64]]) -> [RestoreJobQueue.Job] {
         bounds.sorted { $0.key < $1.key }.flatMap { topic, partitions in
             partitions.map { bounds in
                 let name = Self.name(topic, bounds.partition)
                 let lowest = tails.map { $0[name] ?? bounds.first }.min() ?? bounds.first
                 let isWithin = (bounds.first...max(bounds.first, bounds.end)).contains(lowest)
-                var job = RestoreBoard.Job(name: name, from: isWithin ? lowest : bounds.first, to: bounds.end)
+                var job = RestoreJobQueue.Job(name: name, from: isWithin ? lowest : bounds.first, to: bounds.end)
                 job.isDone = job.from >= job.to
                 return job
             }
@@ -37,7 +37,7 @@ enum RestorePlan {
     /// Below which offsets everything stands when all jobs are done: an order that is awaited holds its partition's.
     ///
     /// - Parameter types: that are awaited.
-    static func tails(_ jobs: [RestoreBoard.Job], awaiting types: Set<OrderTypeIdentifier>) -> [String: Int64] {
+    static func tails(_ jobs: [RestoreJobQueue.Job], awaiting types: Set<OrderTypeIdentifier>) -> [String: Int64] {
         Dictionary(
             jobs.map { job in
                 guard let awaited = job.awaited, !awaited.types.isDisjoint(with: types) else {

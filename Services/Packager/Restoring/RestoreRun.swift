@@ -16,7 +16,7 @@ struct RestoreRun: Sendable {
     static let lease: Duration = .seconds(15)
     /// Jobs in hand at once: while some package, others wait for Kafka and Redis. Beginning to read a partition and
     /// leaving it takes some 200 ms, nearly all of it waiting for librdkafka's threads.
-    static let lanes = 12
+    static let concurrency = 12
     /// So many offsets of each partition of orders come before anything else.
     private static let firstOffsets: Int64 = 4096
     /// Most offsets of a partition of registrations that are read at once.
@@ -28,7 +28,7 @@ struct RestoreRun: Sendable {
     private static let endLimit = 3
     private static let idle: Duration = .milliseconds(250)
     let plan: String
-    let board: RestoreBoard
+    let queue: RestoreJobQueue
     let reader: KafkaReader
     let ordersTopic: String
     let orders: OrderRestorer
@@ -40,7 +40,7 @@ struct RestoreRun: Sendable {
     /// The order that is read, and no other; nil for all of the type.
     var order: OrderKey?
     /// Jobs in hand at once.
-    var lanes = RestoreRun.lanes
+    var concurrency = RestoreRun.concurrency
     private let sizes = RangeSizes()
     /// Called every second with how far it is.
     let report: @Sendable (RestoreProgress) -> Void
@@ -53,25 +53,25 @@ struct RestoreRun: Sendable {
 
     /// - Returns: the jobs when all are done; nil when the plan is over.
     /// - Throws: `CancellationError`
-    func run() async throws -> [RestoreBoard.Job]? {
+    func run() async throws -> [RestoreJobQueue.Job]? {
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { try await self.watch() }
-            try await withThrowingTaskGroup(of: Void.self) { lanes in
-                // Letters and digits, as the board wants them; who begins alike is one packager.
-                let name = ViewKeeper.randomName()
-                for lane in 0..<self.lanes { lanes.addTask { try await self.work(as: "\(name)x\(lane)") } }
-                try await lanes.waitForAll()
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                // Letters and digits, as the queue wants them; who begins alike is one packager.
+                let name = ViewRecovery.randomName()
+                for number in 0..<self.concurrency { group.addTask { try await self.work(as: "\(name)x\(number)") } }
+                try await group.waitForAll()
             }
             group.cancelAll()
         }
-        guard let jobs = try await self.board.jobs(of: self.plan), jobs.allSatisfy(\.isDone) else { return nil }
+        guard let jobs = try await self.queue.jobs(of: self.plan), jobs.allSatisfy(\.isDone) else { return nil }
         return jobs
     }
 
     private func watch() async throws {
         var progress = RestoreProgress()
         while !Task.isCancelled {
-            if let jobs = try? await self.board.jobs(of: self.plan) {
+            if let jobs = try? await self.queue.jobs(of: self.plan) {
                 progress.take(jobs, at: .now)
                 if !progress.awaitedBrands.isEmpty { self.metrics.waiting.record(1) }
                 self.metrics.remaining.record(progress.remaining)
@@ -86,7 +86,7 @@ struct RestoreRun: Sendable {
         while true {
             try Task.checkCancellation()
             do {
-                switch try await self.board.claim(
+                switch try await self.queue.claim(
                     of: self.plan, by: owner, lease: Self.lease, first: (self.ordersTopic, Self.firstOffsets))
                 {
                 case .allDone, .over: return
@@ -107,7 +107,7 @@ struct RestoreRun: Sendable {
         }
     }
 
-    private func carryOut(_ given: RestoreBoard.Job, _ owner: String) async throws {
+    private func carryOut(_ given: RestoreJobQueue.Job, _ owner: String) async throws {
         var job = given
         do {
             try await self.read(&job, owner)
@@ -115,19 +115,19 @@ struct RestoreRun: Sendable {
             // The topic was made anew or cut behind our back.
             guard let bounds = try await self.bounds(of: job) else { throw error }
             (job.from, job.to, job.done, job.awaited) = (bounds.first, bounds.end, 0, nil)
-            try await self.board.giveBack(job, of: self.plan, by: owner, pause: .zero)
+            try await self.queue.giveBack(job, of: self.plan, by: owner, pause: .zero)
             throw error
         } catch is Lost {
             throw Lost()
         } catch {
             // Whoever comes next need not wait for the lease. If that fails too, the lease ends by itself.
-            try? await self.board.giveBack(job, of: self.plan, by: owner, pause: .milliseconds(200))
+            try? await self.queue.giveBack(job, of: self.plan, by: owner, pause: .milliseconds(200))
             throw error
         }
     }
 
     /// Reads a range of a job. When none is left, the job goes to the end of its partition as it is then, and is done.
-    private func read(_ job: inout RestoreBoard.Job, _ owner: String) async throws {
+    private func read(_ job: inout RestoreJobQueue.Job, _ owner: String) async throws {
         guard let (topic, partition) = RestorePlan.partition(job.name) else {
             job.isDone = true
             try await self.keep(job, owner)
@@ -142,7 +142,7 @@ struct RestoreRun: Sendable {
         }
         if job.done < job.to - job.from {
             // To the end of the queue: the newest of all partitions come first.
-            return try await self.board.giveBack(job, of: self.plan, by: owner, pause: .zero)
+            return try await self.queue.giveBack(job, of: self.plan, by: owner, pause: .zero)
         }
         for _ in 0..<Self.endLimit {
             // Records that were on their way when the job began have arrived.
@@ -156,7 +156,7 @@ struct RestoreRun: Sendable {
     }
 
     /// Reads the newest range that is left.
-    private func readBackwards(_ job: inout RestoreBoard.Job, _ topic: String, _ partition: Int32) async throws {
+    private func readBackwards(_ job: inout RestoreJobQueue.Job, _ topic: String, _ partition: Int32) async throws {
         let end = job.to - job.done
         let start = max(job.from, end - self.sizes.next(of: job))
         var range = NewestRecords(from: start)
@@ -169,7 +169,7 @@ struct RestoreRun: Sendable {
     }
 
     private func readForwards(
-        _ job: inout RestoreBoard.Job, _ topic: String, _ partition: Int32, _ owner: String, to end: Int64
+        _ job: inout RestoreJobQueue.Job, _ topic: String, _ partition: Int32, _ owner: String, to end: Int64
     ) async throws {
         var position = job
         let start = job.from + job.done
@@ -188,7 +188,7 @@ struct RestoreRun: Sendable {
         job.done = max(start, end) - job.from
     }
 
-    private func restore(_ records: [KafkaRecord], of job: inout RestoreBoard.Job) async throws {
+    private func restore(_ records: [KafkaRecord], of job: inout RestoreJobQueue.Job) async throws {
         guard let awaited = try await self.orders.restore(records) else { return }
         if let type = self.type, !self.orders.canRestore(type) { throw BrandIsGone() }
         job.awaited = awaited.merging(job.awaited)
@@ -201,12 +201,12 @@ struct RestoreRun: Sendable {
         return records.filter { $0.key?.starts(with: prefix) ?? false }
     }
 
-    private func bounds(of job: RestoreBoard.Job) async throws -> KafkaBounds? {
+    private func bounds(of job: RestoreJobQueue.Job) async throws -> OffsetRange? {
         guard let (topic, partition) = RestorePlan.partition(job.name) else { return nil }
         return try await self.reader.bounds(of: topic).first { $0.partition == partition }
     }
 
-    private func keep(_ job: RestoreBoard.Job, _ owner: String) async throws {
-        guard try await self.board.keep(job, of: self.plan, by: owner, lease: Self.lease) else { throw Lost() }
+    private func keep(_ job: RestoreJobQueue.Job, _ owner: String) async throws {
+        guard try await self.queue.keep(job, of: self.plan, by: owner, lease: Self.lease) else { throw Lost() }
     }
 }

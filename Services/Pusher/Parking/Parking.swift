@@ -2,10 +2,10 @@ import DequeModule
 import Kafka
 import Model
 
-/// Records whose order types must wait, folded by key and kept apart from the desk. No I/O, no clock.
+/// Records whose order types must wait, folded by key and kept apart from the scheduler. No I/O, no clock.
 ///
-/// The desk holds devices; this holds the keys for their lookup, so that it takes less memory, costs no lookup before a
-/// device can be notified, and then finds the current push tokens. A key leaves when its lane has room.
+/// The scheduler holds devices; this holds the keys for their lookup, so that it takes less memory, costs no lookup
+/// before a device can be notified, and then finds the current push tokens. A key leaves when its order type has room.
 ///
 /// A key waits for records of the shared topics, whose offsets cannot advance meanwhile, or for one of the pending
 /// topic, whose offset may stay for days. After a few seconds the former are written to the pending topic and done; at
@@ -36,9 +36,9 @@ struct Parking {
         var isEmpty: Bool { self.push.receipts.isEmpty && self.writing.isEmpty && self.pending == nil }
     }
 
-    private struct Lane {
+    private struct TypeQueue {
         /// Slots in the order in which they came, with their tickets; some have left.
-        var queue: Deque<(slot: Int32, ticket: UInt32)> = []
+        var keys: Deque<(slot: Int32, ticket: UInt32)> = []
         var count = 0
     }
 
@@ -47,7 +47,7 @@ struct Parking {
     private var entries: [Entry] = []
     private var free: [Int32] = []
     private var slots: [PendingPushKey: Int32] = [:]
-    private var lanes: [OrderTypeIdentifier: Lane] = [:]
+    private var queues: [OrderTypeIdentifier: TypeQueue] = [:]
     /// Those whose lookup failed, until they may be looked up again.
     private var resting = DueTimes()
     /// Keys with records of shared topics, and the time since which they have them.
@@ -88,7 +88,7 @@ struct Parking {
     /// The number of records of the pending topic that may come.
     var pendingRoom: Int { max(0, self.limits.pending - self.pendingCount) }
     /// Keys of each order type.
-    var counts: [OrderTypeIdentifier: Int] { self.lanes.mapValues(\.count) }
+    var counts: [OrderTypeIdentifier: Int] { self.queues.mapValues(\.count) }
     /// True if records of the pending topic were taken out and are not done.
     var hasTaken: Bool { !self.taken.isEmpty }
 
@@ -319,7 +319,7 @@ struct Parking {
     }
 
     private mutating func next(_ type: OrderTypeIdentifier) -> ParkedPush? {
-        while let (slot, ticket) = self.lanes[type]?.queue.popFirst() {
+        while let (slot, ticket) = self.queues[type]?.keys.popFirst() {
             guard self.entries[Int(slot)].ticket == ticket else { continue }
             return self.takeOut(Int(slot))
         }
@@ -342,16 +342,16 @@ struct Parking {
         self.entries[slot].isHeld = false
         self.entries[slot].ticket &+= 1
         let entry = self.entries[slot]
-        self.lanes[entry.push.key.order.orderType]?.queue.append((Int32(slot), entry.ticket))
+        self.queues[entry.push.key.order.orderType]?.keys.append((Int32(slot), entry.ticket))
     }
 
     private mutating func newSlot(_ push: ParkedPush) -> Int32 {
         var push = push
         let type = push.key.order.orderType
-        self.lanes[type, default: Lane()].count += 1
+        self.queues[type, default: TypeQueue()].count += 1
         // A single text of the type for all its keys.
-        if let index = self.lanes.index(forKey: type) {
-            let order = OrderKey(orderType: self.lanes.keys[index], order: push.key.order.order)
+        if let index = self.queues.index(forKey: type) {
+            let order = OrderKey(orderType: self.queues.keys[index], order: push.key.order.order)
             push.key = PendingPushKey(order: order, device: push.key.device)
         }
         let slot = self.free.popLast() ?? Int32(self.entries.count)
@@ -373,7 +373,7 @@ struct Parking {
         self.entries[slot].isUsed = false
         self.free.append(Int32(slot))
         let type = key.order.orderType
-        self.lanes[type]?.count -= 1
-        if self.lanes[type]?.count == 0 { self.lanes[type] = nil }
+        self.queues[type]?.count -= 1
+        if self.queues[type]?.count == 0 { self.queues[type] = nil }
     }
 }

@@ -9,7 +9,7 @@ import Synchronization
 ///
 /// Until the topic exists and the group of its readers has admitted this process, nothing is written: waiting
 /// notifications then stay in memory and hold their offsets back.
-/// Owner: the worker. Thread: any. Bounded: by `Parking`, and notes by the desk.
+/// Owner: the worker. Thread: any. Bounded: by `Parking`, and notes by the scheduler.
 final class PendingPushes: Sendable {
     /// The time between two searches for keys that have waited too long.
     static let pause = Duration.milliseconds(250)
@@ -27,13 +27,13 @@ final class PendingPushes: Sendable {
     private let topic: String
     private let kafka: KafkaConfiguration
     private let producer: KafkaProducer
-    private let shared: LateConsumer
+    private let shared: DeferredConsumer
     private let metrics: PusherMetrics
-    private let journal: PushJournal
+    private let log: PusherLog
     private let hold: Duration
     private let wallClock: @Sendable () -> Int64
     /// The consumer of the pending topic.
-    private let own = LateConsumer()
+    private let own = DeferredConsumer()
     /// Records that are done, and whose notes must be written.
     private let told = Mutex<[(key: PendingPushKey, receipt: KafkaReceipt)]>([])
     private let isWriting = Atomic<Bool>(false)
@@ -42,8 +42,9 @@ final class PendingPushes: Sendable {
     ///   - shared: the consumer of the other topics.
     ///   - wallClock: milliseconds since 1970.
     init(
-        parking: PushParking, topics: Topics, kafka: KafkaConfiguration, producer: KafkaProducer, shared: LateConsumer,
-        metrics: PusherMetrics, journal: PushJournal, limits: PushLimits, wallClock: @escaping @Sendable () -> Int64
+        parking: PushParking, topics: Topics, kafka: KafkaConfiguration, producer: KafkaProducer,
+        shared: DeferredConsumer,
+        metrics: PusherMetrics, log: PusherLog, limits: PushLimits, wallClock: @escaping @Sendable () -> Int64
     ) {
         self.parking = parking
         self.topic = topics.pushPending
@@ -51,7 +52,7 @@ final class PendingPushes: Sendable {
         self.producer = producer
         self.shared = shared
         self.metrics = metrics
-        self.journal = journal
+        self.log = log
         self.hold = limits.parkedHold
         self.wallClock = wallClock
     }
@@ -182,10 +183,10 @@ final class PendingPushes: Sendable {
     /// - Returns: the attempts that failed in a row.
     private func rest(after failure: KafkaError?, attempt: Int) async -> Int {
         guard let failure else {
-            if attempt > 0 { self.journal.isBack(.pending) }
+            if attempt > 0 { self.log.isBack(.pending) }
             return 0
         }
-        self.journal.isAway(.pending, failure.message)
+        self.log.isAway(.pending, failure.message)
         try? await Task.sleep(for: backoff(attempt: attempt + 1) { Double.random(in: $0) })
         return attempt + 1
     }
@@ -223,17 +224,17 @@ final class PendingPushes: Sendable {
         while true {
             do {
                 _ = try await self.bounds()
-                return self.journal.pendingTopicFails(nil)
+                return self.log.pendingTopicFails(nil)
             } catch let error as KafkaError {
-                self.journal.pendingTopicFails("\(self.topic): \(error.message)")
+                self.log.pendingTopicFails("\(self.topic): \(error.message)")
             }
             try await Task.sleep(for: Self.searchPause)
         }
     }
 
-    private func bounds() async throws -> [KafkaBounds] {
+    private func bounds() async throws -> [OffsetRange] {
         let reader = try KafkaReader(self.kafka)
-        let result: Result<[KafkaBounds], any Error>
+        let result: Result<[OffsetRange], any Error>
         do { result = .success(try await reader.bounds(of: self.topic)) } catch { result = .failure(error) }
         await reader.close()
         return try result.get()
@@ -255,7 +256,7 @@ final class PendingPushes: Sendable {
                 if let told { done.append(told) }
                 done.append(record.receipt)
             case .unreadable(let reason):
-                self.journal.unreadable(origin: record.receipt.origin, reason: reason)
+                self.log.unreadable(origin: record.receipt.origin, reason: reason)
                 done.append(record.receipt)
             }
         }
@@ -283,7 +284,7 @@ final class PendingPushes: Sendable {
                 attempt = await self.rest(after: error, attempt: attempt)
             }
         }
-        if attempt > 0 { self.journal.isBack(.pending) }
+        if attempt > 0 { self.log.isBack(.pending) }
         // One that left meanwhile begins again when it comes back.
         let assigned = Set(consumer.assignment.map(\.partition))
         for partition in partitions.subtracting(assigned) { self.parking.with { $0.forgetFold(partition) } }

@@ -15,7 +15,7 @@ struct PushLookup: Sendable {
 
     let registrations: Registrations
     /// Prevents an entry that is not restored yet from counting as unregistered; nil trusts the present entries.
-    let view: View?
+    let view: MaterializedView?
 
     /// The result of a lookup.
     struct Looked: Sendable {

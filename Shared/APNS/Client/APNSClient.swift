@@ -15,7 +15,7 @@ public final class APNSClient: Sendable {
     public static var nghttp2Version: String { HTTP2.nghttp2Version() }
 
     private let eventLoop: any EventLoop
-    private let loop: NIOLoopBoundBox<ClientLoop>
+    private let loop: NIOLoopBoundBox<EventLoopClient>
 
     /// Opens no connection yet; the first notification does.
     ///
@@ -38,7 +38,7 @@ public final class APNSClient: Sendable {
         let eventLoop = eventLoopGroup.next()
         self.eventLoop = eventLoop
         self.loop = NIOLoopBoundBox.makeBoxSendingValue(
-            ClientLoop(
+            EventLoopClient(
                 endpoint: endpoint, credential: credential, proxy: proxy, configuration: configuration, tls: tls,
                 eventLoop: eventLoop, onReplies: onReplies),
             eventLoop: eventLoop)

@@ -13,7 +13,7 @@ final class Connector {
     private let configuration: APNSConfiguration
     private let tls: NIOSSLContext
     private let eventLoop: any EventLoop
-    private var book: AddressBook
+    private var book: AddressSelector
     /// Look-ups that have not returned; a resolver that hangs must not accumulate threads.
     private var lookups = 0
     private static let mostLookups = 2
@@ -29,7 +29,7 @@ final class Connector {
         self.configuration = configuration
         self.tls = tls
         self.eventLoop = eventLoop
-        self.book = AddressBook(memory: configuration.addressMemory)
+        self.book = AddressSelector(memory: configuration.addressMemory)
     }
 
     /// An address whose connections do not work is tried last for a while.

@@ -21,7 +21,7 @@ func resolveHost(_ host: String, port: Int) throws(APNSError) -> [SocketAddress]
 
     var addresses: [SocketAddress] = []
     var next = unsafe list
-    while let entry = unsafe next, addresses.count < AddressBook.most {
+    while let entry = unsafe next, addresses.count < AddressSelector.most {
         if let address = unsafe socketAddress(entry.pointee, host: host) { addresses.append(address) }
         unsafe next = entry.pointee.ai_next
     }

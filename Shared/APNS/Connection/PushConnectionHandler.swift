@@ -5,7 +5,7 @@ import NIOTLS
 
 /// Drives one HTTP/2 session over TLS: bytes between channel and session, requests from the client, outcomes back.
 ///
-/// Lives on the client's event loop. `ConnectionStateMachine` decides what it may do, `ClientLoop.run`, with which
+/// Lives on the client's event loop. `ConnectionStateMachine` decides what it may do, `EventLoopClient.run`, with which
 /// every callback of the channel ends, decides when.
 final class PushConnectionHandler: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
@@ -23,7 +23,7 @@ final class PushConnectionHandler: ChannelInboundHandler {
     private let session: HTTP2ClientSession
     private let credential: APNSCredential
     private var block: PushRequestBlock
-    private var flights = FlightTable()
+    private var flights = InFlightRequests()
     private var events: [HTTP2Event] = []
     private var outgoing = ByteBuffer()
     private var tokenVersion = 0
@@ -42,7 +42,7 @@ final class PushConnectionHandler: ChannelInboundHandler {
     private(set) var isFaulted = false
     private var context: ChannelHandlerContext?
     /// The client retains its connections and they retain the client, until `end` breaks the cycle.
-    private var client: ClientLoop?
+    private var client: EventLoopClient?
 
     /// Requests are written after this many, so that APNs works while the rest is prepared.
     private static let mostUnwritten = 25
@@ -51,7 +51,7 @@ final class PushConnectionHandler: ChannelInboundHandler {
     private static let pieceBytes = 1_024
     private static let endsToGoOn = 10
 
-    init(id: Int, client: ClientLoop, now: NIODeadline) throws(HTTP2Error) {
+    init(id: Int, client: EventLoopClient, now: NIODeadline) throws(HTTP2Error) {
         self.id = id
         self.client = client
         self.credential = client.credential
@@ -99,7 +99,7 @@ final class PushConnectionHandler: ChannelInboundHandler {
             }
             self.block.submitted(entry.element)
             if self.machine.started(stream: stream, now: now) { self.ping() }
-            self.flights.insert(FlightTable.Flight(entry: entry, stream: stream, deadline: deadline))
+            self.flights.insert(InFlightRequests.Flight(entry: entry, stream: stream, deadline: deadline))
             self.lastStarted = order
             self.isDirty = true
             self.unwritten += 1
@@ -112,7 +112,8 @@ final class PushConnectionHandler: ChannelInboundHandler {
         }
     }
 
-    /// One step of `ClientLoop.run`: writes what is to be sent and processes the events that this or the peer caused.
+    /// One step of `EventLoopClient.run`: writes what is to be sent and processes the events that this or the peer
+    /// caused.
     func turn(now: NIODeadline) {
         self.isDirty = false
         if self.isWritable, self.machine.phase != .handshaking { self.write() }

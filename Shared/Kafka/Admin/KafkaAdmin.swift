@@ -9,7 +9,7 @@ public final class KafkaAdmin: Sendable {
     private let properties: [(String, String)]
     private let configuration: KafkaConfiguration
     private let handle: KafkaHandle
-    private let line: KafkaLine
+    private let line: BlockingExecutor
     private let timeout: Int32
 
     /// Connects in the background.
@@ -26,7 +26,7 @@ public final class KafkaAdmin: Sendable {
             try unsafe KafkaHandle(
                 RD_KAFKA_PRODUCER, properties: properties, callbacks: KafkaCallbacks(onEvent: configuration.onEvent))
         }
-        self.line = try KafkaLine(name: "kafka-admin")
+        self.line = try BlockingExecutor(name: "kafka-admin")
     }
 
     deinit {

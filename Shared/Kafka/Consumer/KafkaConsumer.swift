@@ -71,8 +71,8 @@ public final class KafkaConsumer: Sendable {
         // instance name within this time gets them back as they were. Source: KIP-735
         "session.timeout.ms": "45000",
         // The search for a coordinator is sent to any broker that is connected, and has no limit but this one: if that
-        // broker is the coordinator that has just gone away, the group waits for all of it. librdkafka's default is 60 s.
-        // Requests that may take longer, those of joining, have limits of their own.
+        // broker is the coordinator that has just gone away, the group waits for all of it. librdkafka's default is 60
+        // s. Requests that may take longer, those of joining, have limits of their own.
         // Source: librdkafka 2.0.2, rd_kafka_cgrp_coord_query
         "socket.timeout.ms": "10000",
         // Finished records gather for this long before they are committed; there is no wait when partitions leave or

@@ -18,7 +18,7 @@ public final class KafkaReader: Sendable {
     }
 
     private let handle: KafkaHandle
-    private let line: KafkaLine
+    private let line: BlockingExecutor
     private let patience: Duration
     private let state = Mutex(State())
 
@@ -43,7 +43,7 @@ public final class KafkaReader: Sendable {
                 RD_KAFKA_CONSUMER, properties: properties,
                 callbacks: KafkaCallbacks(onEvent: configuration.onEvent))
         }
-        self.line = try KafkaLine(name: "kafka-reader")
+        self.line = try BlockingExecutor(name: "kafka-reader")
     }
 
     /// Connects in the background; a read fails after 30 s without progress.
@@ -80,7 +80,7 @@ public final class KafkaReader: Sendable {
     /// The present bounds of each partition of a topic, in the order of partitions.
     ///
     /// - Throws: `.unknownTopic`; `.timedOut` or `.transport` within 10 s if no broker answers; `.closed`.
-    public func bounds(of topic: String) async throws(KafkaError) -> [KafkaBounds] {
+    public func bounds(of topic: String) async throws(KafkaError) -> [OffsetRange] {
         let handle = self.handle
         return try await self.line.run { () throws(KafkaError) in
             try unsafe handle.use { raw throws(KafkaError) in
@@ -93,7 +93,7 @@ public final class KafkaReader: Sendable {
                     raw, topic, count, at: Int64(RD_KAFKA_OFFSET_END), timeoutMilliseconds: wait)
                 return (0..<Int32(clamping: count)).map { partition in
                     let begins = first[partition] ?? 0
-                    return KafkaBounds(partition: partition, first: begins, end: max(begins, end[partition] ?? 0))
+                    return OffsetRange(partition: partition, first: begins, end: max(begins, end[partition] ?? 0))
                 }
             }
         }
@@ -111,13 +111,13 @@ public final class KafkaReader: Sendable {
     ///   - began: called with the partition's bounds, before the first batch.
     public func read(
         _ topic: String, partition: Int32, from: Int64, to: Int64, records: Int, bytes: Int,
-        began: (KafkaBounds) -> Void = { _ in }, _ body: ([KafkaRecord]) async throws -> Void
+        began: (OffsetRange) -> Void = { _ in }, _ body: ([KafkaRecord]) async throws -> Void
     ) async throws {
         if from >= to { return }
         let name = KafkaPartition(topic: topic, partition: partition)
         try self.begin(name)
         defer { self.end(name) }
-        let line = try KafkaLine(name: "kafka-read")
+        let line = try BlockingExecutor(name: "kafka-read")
         let fetch: PartitionFetch
         do {
             fetch = try PartitionFetch(self.handle, topic: topic, partition: partition)
@@ -191,9 +191,9 @@ public final class KafkaReader: Sendable {
 
     /// Queries the bounds of the partition, for as long as the patience lasts, and starts to fetch.
     private func start(
-        _ fetch: PartitionFetch, _ line: KafkaLine, _ progress: inout ReadProgress
-    ) async throws(KafkaError) -> KafkaBounds {
-        var bounds: KafkaBounds
+        _ fetch: PartitionFetch, _ line: BlockingExecutor, _ progress: inout ReadProgress
+    ) async throws(KafkaError) -> OffsetRange {
+        var bounds: OffsetRange
         while true {
             try self.checkGoesOn(progress)
             do throws(KafkaError) {
@@ -214,7 +214,7 @@ public final class KafkaReader: Sendable {
     }
 
     private func take(
-        _ fetch: PartitionFetch, _ line: KafkaLine, _ progress: inout ReadProgress, records: Int, bytes: Int
+        _ fetch: PartitionFetch, _ line: BlockingExecutor, _ progress: inout ReadProgress, records: Int, bytes: Int
     ) async throws(KafkaError) -> [KafkaRecord] {
         try self.checkGoesOn(progress)
         let before = progress

@@ -34,7 +34,7 @@ final class PartitionFetch: @unchecked Sendable {  // tidy: the pointer is const
     ///
     /// Not by rd_kafka_query_watermark_offsets: at v2.0.2 it ignores its time limit once the leader is known and waits
     /// for a broker that cannot be reached.
-    func query(milliseconds: Int32) throws(KafkaError) -> KafkaBounds {
+    func query(milliseconds: Int32) throws(KafkaError) -> OffsetRange {
         try unsafe self.handle.use { raw throws(KafkaError) in
             _ = unsafe rd_kafka_poll(raw, 0)
             // The beginning first: an end that is queried later cannot be before it.
@@ -43,7 +43,7 @@ final class PartitionFetch: @unchecked Sendable {  // tidy: the pointer is const
                 timeoutMilliseconds: milliseconds)
             let end = try unsafe OffsetQuery.offset(
                 raw, self.topic, self.partition, at: Int64(RD_KAFKA_OFFSET_END), timeoutMilliseconds: milliseconds)
-            return KafkaBounds(partition: self.partition, first: first, end: max(first, end))
+            return OffsetRange(partition: self.partition, first: first, end: max(first, end))
         }
     }
 

@@ -25,7 +25,7 @@ struct ReadProgress {
     /// Applies the bounds of the partition: deleted offsets are skipped.
     ///
     /// - Throws: `.outOfRange` if the partition ends before the read would begin: the topic was recreated.
-    mutating func begin(_ bounds: KafkaBounds) throws(KafkaError) {
+    mutating func begin(_ bounds: OffsetRange) throws(KafkaError) {
         guard self.position <= bounds.end else {
             throw KafkaError(
                 .outOfRange, "reading \(self.name) from \(self.position): the partition ends at \(bounds.end)")

@@ -45,16 +45,16 @@ struct KafkaWatch: Service {
     private func watch(_ admin: KafkaAdmin) async throws {
         let began = ContinuousClock.now
         var standing = KafkaStanding(self.dependence)
-        var journal = Journal(logger: self.environment.logger)
+        var log = FaultLog(logger: self.environment.logger)
         var lookAt = began
         var isChecked = false
         while true {
             var look = KafkaStanding.Look()
             if .now >= lookAt {
-                let found = await self.look(admin, wantsSettings: journal.wantsSettings)
+                let found = await self.look(admin, wantsSettings: log.wantsSettings)
                 (look.faults, look.silence) = (found.faults, found.silence)
                 if let faults = found.faults {
-                    journal.note(faults, hidden: found.hidden)
+                    log.note(faults, hidden: found.hidden)
                     if found.hasSettings, !isChecked {
                         isChecked = true
                         let fatal = faults.filter { $0.kind == .fatal }.map(\.text)
@@ -113,7 +113,7 @@ struct KafkaWatch: Service {
     }
 
     /// Remembers what has been logged about the topics.
-    private struct Journal {
+    private struct FaultLog {
         let logger: Logger
         private var told: Set<KafkaFault> = []
         private var isHidden = false

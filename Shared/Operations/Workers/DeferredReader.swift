@@ -17,15 +17,15 @@ final class DeferredReader: Sendable {
 
     private struct PassIsOver: Error {}
 
-    private let desk: KeyedDesk
+    private let driver: KeyQueueDriver
     private let ledger: any DeferralLedger
     private let configuration: KafkaConfiguration
     private let logger: Logger
     /// Made on first use, which may be never.
     private let reader = Mutex<KafkaReader?>(nil)
 
-    init(_ desk: KeyedDesk, _ ledger: any DeferralLedger, _ configuration: KafkaConfiguration, logger: Logger) {
-        self.desk = desk
+    init(_ driver: KeyQueueDriver, _ ledger: any DeferralLedger, _ configuration: KafkaConfiguration, logger: Logger) {
+        self.driver = driver
         self.ledger = ledger
         self.configuration = configuration
         self.logger = logger
@@ -45,7 +45,7 @@ final class DeferredReader: Sendable {
     private func readOn() async {
         var attempt = 0
         while !Task.isCancelled {
-            guard var pass = self.desk.nextPass() else {
+            guard var pass = self.driver.nextPass() else {
                 try? await Task.sleep(for: Self.tick)
                 continue
             }
@@ -58,7 +58,7 @@ final class DeferredReader: Sendable {
                     self.logger.warning("reading again what waits", metadata: ["error": "\(error)"])
                 }
             }
-            self.desk.end(pass)
+            self.driver.end(pass)
             if attempt > 0 { try? await Task.sleep(for: backoff(attempt: attempt) { $0.upperBound }) }
         }
     }
@@ -76,16 +76,16 @@ final class DeferredReader: Sendable {
                         metadata: ["partition": "\(partition)", "from": "\(from)", "first": "\(bounds.first)"])
                 }
             } _: { records in
-                self.desk.addAgain(records, &pass, ledger: self.ledger)
+                self.driver.addAgain(records, &pass, ledger: self.ledger)
                 if pass.isOver { throw PassIsOver() }
             }
-            self.desk.readToTheEnd(&pass, ledger: self.ledger)
+            self.driver.readToTheEnd(&pass, ledger: self.ledger)
         } catch is PassIsOver {
             return
         } catch let error as KafkaError where error.code == .outOfRange {
             self.logger.error(
                 "what waits cannot be read again, since the topic was made anew", metadata: ["error": "\(error)"])
-            self.desk.forget(pass, ledger: self.ledger)
+            self.driver.forget(pass, ledger: self.ledger)
         }
     }
 

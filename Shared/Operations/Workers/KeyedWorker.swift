@@ -13,14 +13,14 @@ import Synchronization
 /// Groups of keys share the capacity. Records of a group that has its share, or that waits as a whole, are deferred:
 /// only their offsets are remembered, and they are read again from Kafka when there is room for them.
 ///
-/// Owner: `run`, which ends after all lanes have ended and the group has been left. Thread: tasks of its own; `process`
+/// Owner: `run`, which ends after all tasks have ended and the group has been left. Thread: tasks of its own; `process`
 /// runs on them.
 /// Bounded: records in hand, parked keys included, by `KeyQueue.Limits`; when these are reached and there is only one
 /// group, no records are requested, and the consumer pauses its partitions. Deferred records: `DeferredRecords`.
 public final class KeyedWorker: Service {
     /// The number of batches in work at once: while two sign, others read, write or wait for Kafka. The last one is for
     /// groups without a backlog.
-    static let lanes = 5
+    static let concurrency = 5
     /// The limits on records in hand. Together with the consumer's read-ahead (8 MB) and librdkafka's buffers (8 MB and
     /// an answer of 4 MB) below 48 MB.
     public static let limits = KeyQueue.Limits(records: 32_768, bytes: 24 << 20, batchKeys: 256, batchBytes: 2 << 20)
@@ -28,7 +28,7 @@ public final class KeyedWorker: Service {
     private static let tick = Duration.milliseconds(100)
 
     private let consumer: KafkaConsumer
-    private let desk: KeyedDesk
+    private let driver: KeyQueueDriver
     private let deferred: DeferredReader
     private let groups: @Sendable () -> [KeyGroup]
     private let process: @Sendable ([KeyedWork]) async -> [KeyedWork.Outcome]
@@ -37,7 +37,7 @@ public final class KeyedWorker: Service {
     private let logger: Logger
     private let metrics: KeyedWorkerMetrics
     private let random: @Sendable (ClosedRange<Double>) -> Double
-    private let watch = Mutex(OutageWatch())
+    private let watch = Mutex(OutageDetector())
 
     /// Joins a consumer group and keeps readiness and the log up to date with it.
     ///
@@ -70,12 +70,12 @@ public final class KeyedWorker: Service {
         process: @escaping @Sendable ([KeyedWork]) async -> [KeyedWork.Outcome],
         onStopped: @escaping @Sendable () async -> Void
     ) throws(KafkaError) {
-        let desk = KeyedDesk(limits: limits, lanes: Self.lanes)
+        let driver = KeyQueueDriver(limits: limits, concurrency: Self.concurrency)
         self.consumer = try KafkaConsumer(
             environment.joining, group: group, topics: topics, instance: environment.common.instance(of: group),
-            onLeaving: { desk.drop($0).map(\.receipt) }, onCommit: onCommit)
-        self.desk = desk
-        self.deferred = DeferredReader(desk, self.consumer, environment.kafka, logger: environment.logger)
+            onLeaving: { driver.drop($0).map(\.receipt) }, onCommit: onCommit)
+        self.driver = driver
+        self.deferred = DeferredReader(driver, self.consumer, environment.kafka, logger: environment.logger)
         self.groups = groups
         self.process = process
         self.onStopped = onStopped
@@ -88,7 +88,7 @@ public final class KeyedWorker: Service {
     public func run() async throws {
         var failure: KafkaError?
         await withTaskGroup { group in
-            for _ in 0..<Self.lanes { group.addTask { await self.work() } }
+            for _ in 0..<Self.concurrency { group.addTask { await self.work() } }
             do {
                 // Only fetching ends with a graceful shutdown; work in progress is finished.
                 try await cancelWhenGracefulShutdown {
@@ -104,7 +104,7 @@ public final class KeyedWorker: Service {
                 self.logger.info("stopping, what is in work is finished, what waits goes back uncommitted")
             }
             self.readiness.unmet(WorkerCondition.joined, "stopping")
-            self.desk.stop()
+            self.driver.stop()
         }
         do throws(KafkaError) {
             try await self.consumer.commit()
@@ -122,34 +122,34 @@ public final class KeyedWorker: Service {
     private func take() async throws {
         var reportAt = ContinuousClock.now
         var notes = DeferralNotes()
-        var pause = BacklogPause()
-        self.desk.update(self.groups())
+        var pause = BacklogLinger()
+        self.driver.update(self.groups())
         var isHeld = false
         while true {
-            let room = self.desk.look.room
+            let room = self.driver.look.room
             var records: [KafkaRecord] = []
             if room.records > 0, room.bytes > 0 {
                 records = try await self.consumer.nextBatch(
-                    records: room.records, bytes: room.bytes, wait: isHeld ? BacklogPause.quiet : Self.tick)
+                    records: room.records, bytes: room.bytes, wait: isHeld ? BacklogLinger.quiet : Self.tick)
             } else {
                 // A finished batch makes room for hundreds, so a few milliseconds cost nothing.
                 try await Task.sleep(for: .milliseconds(5))
             }
             let now = ContinuousClock.now
-            isHeld = pause.isDue(inHand: self.desk.look.records + records.count, came: records.count, now: now)
-            self.desk.add(records, now: now, isHeld: isHeld, ledger: self.consumer)
+            isHeld = pause.isDue(inHand: self.driver.look.records + records.count, came: records.count, now: now)
+            self.driver.add(records, now: now, isHeld: isHeld, ledger: self.consumer)
             guard now >= reportAt else { continue }
             reportAt = now + .seconds(1)
-            self.desk.update(self.groups())
-            notes.report(self.desk.putOff, self.metrics, self.logger)
+            self.driver.update(self.groups())
+            notes.report(self.driver.putOff, self.metrics, self.logger)
             self.metrics.report(
-                self.desk.look, oldest: self.desk.delayedSince.map { now - $0 }, quiet: self.consumer.quietTime)
+                self.driver.look, oldest: self.driver.delayedSince.map { now - $0 }, quiet: self.consumer.quietTime)
         }
     }
 
-    /// One lane: processes one batch after the other until none is handed out any more.
+    /// One task: processes one batch after the other until none is handed out any more.
     private func work() async {
-        while let works = await self.desk.next() {
+        while let works = await self.driver.next() {
             self.metrics.began(works)
             let outcomes = await self.process(works)
             self.settle(works, outcomes)
@@ -161,7 +161,7 @@ public final class KeyedWorker: Service {
         let now = ContinuousClock.now
         // First, so that no finished record is let go on a revoke.
         self.consumer.finished(zip(works, outcomes).filter { $0.1 == .done }.flatMap(\.0.records))
-        let look = self.desk.settle(works, outcomes, now: now) { backoff(attempt: $0, random: self.random) }
+        let look = self.driver.settle(works, outcomes, now: now) { backoff(attempt: $0, random: self.random) }
         var reasons: [String] = []
         for case .later(let reason) in outcomes { reasons.append(reason) }
         self.metrics.retries.increment(by: reasons.count)
@@ -176,7 +176,7 @@ public final class KeyedWorker: Service {
         case nil: break
         }
         guard isLogged, let reason = reasons.first else { return }
-        let oldest = self.desk.delayedSince.map { now - $0 } ?? .zero
+        let oldest = self.driver.delayedSince.map { now - $0 } ?? .zero
         self.logger.warning(
             "keys wait for another try",
             metadata: [

@@ -39,7 +39,7 @@ struct KeyedWorkerMetrics: Sendable {
     /// - Parameters:
     ///   - oldest: the time for which the first key to be retried has waited; nil: none has to be.
     ///   - quiet: nil if nothing is in hand.
-    func report(_ look: KeyedDesk.Look, oldest: Duration?, quiet: Duration?) {
+    func report(_ look: KeyQueueDriver.Look, oldest: Duration?, quiet: Duration?) {
         self.parkedKeys.set(look.delayed)
         self.parkedSeconds.set((oldest ?? .zero) / .seconds(1))
         self.recordsInHand.set(look.records)

@@ -26,12 +26,12 @@ struct ReplayCheck: Sendable {
     /// Compares each order's package at the gateway with the document built from the table, and samples by `openssl`.
     /// - Returns: the served versions of the orders that a device follows.
     func packages(_ report: inout ReplayReport) async -> [Int: JSON] {
-        let lanes = 16
+        let concurrency = 16
         let outcome = await withTaskGroup(of: Outcome.self) { group in
-            for lane in 0..<lanes {
+            for first in 0..<concurrency {
                 group.addTask {
                     var outcome = Outcome()
-                    for index in stride(from: lane, to: self.orders.count, by: lanes) {
+                    for index in stride(from: first, to: self.orders.count, by: concurrency) {
                         await self.look(at: index, &outcome)
                     }
                     return outcome

@@ -49,7 +49,7 @@ class AioAPNs:
         with open(job["key"]) as file:
             key = file.read()
         self.client = aioapns.APNs(
-            key=key, key_id="REHEARSAL0", team_id="REHEARSAL1", topic=job["topic"], max_connections=1,
+            key=key, key_id="LOADTEST00", team_id="LOADTEST01", topic=job["topic"], max_connections=1,
             ssl_context=context)
         self.client.pool.protocol_class = Protocol
         self.request = lambda device: aioapns.NotificationRequest(

@@ -7,8 +7,8 @@ import Packaging
 
 /// Checks changes of orders as the packager will, and publishes them to Kafka.
 ///
-/// An answer comes after all in-sync replicas have the record. Bounded: `DeliveryGate` lets some thousand wait, each
-/// for the producer's delivery limit.
+/// An answer comes after all in-sync replicas have the record. Bounded: `KafkaCircuitBreaker` lets some thousand wait,
+/// each for the producer's delivery limit.
 final class ChangePublisher: Sendable {
     /// The time that the order of a payment is waited for.
     static let patience = TimeAmount.seconds(3)
@@ -22,7 +22,7 @@ final class ChangePublisher: Sendable {
     private let tokens: TokenAuthority
     private let metrics: CheckoutMetrics
     private let logger: Logger
-    private let gate = DeliveryGate()
+    private let gate = KafkaCircuitBreaker()
 
     init(
         producer: KafkaProducer, patientProducer: KafkaProducer, group: any EventLoopGroup, topics: Topics,

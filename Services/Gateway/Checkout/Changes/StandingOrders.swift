@@ -5,7 +5,7 @@ import Store
 /// The orders that stand in Redis, for decisions that need them.
 struct StandingOrders: Sendable {
     let store: OrderStore
-    let views: ViewGuard
+    let views: StaleReadGuard
     let group: any EventLoopGroup
 
     /// An order as it stands; nil for one that is not there, or was removed.

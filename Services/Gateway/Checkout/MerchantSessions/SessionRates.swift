@@ -15,8 +15,8 @@ final class SessionRates: Sendable {
     }
 
     private struct State {
-        var clients = DebtTable<ClientAddress>(capacity: 8192)
-        var origins: [PageOrigin: Debt] = [:]
+        var clients = RateLimitTable<ClientAddress>(capacity: 8192)
+        var origins: [PageOrigin: RateLimit] = [:]
     }
 
     private let limits: Limits
@@ -32,17 +32,17 @@ final class SessionRates: Sendable {
         return self.state.withLock { state in
             let clientWait = Self.wait(state.clients[client], self.limits.perClient, self.limits.clientInterval, now)
             let originWait = Self.wait(
-                state.origins[origin, default: Debt()], self.limits.perOrigin, originInterval, now)
+                state.origins[origin, default: RateLimit()], self.limits.perOrigin, originInterval, now)
             guard clientWait == nil, originWait == nil else { return max(clientWait ?? 1, originWait ?? 1) }
             var debt = state.clients[client]
             debt.grow(by: self.limits.clientInterval, atMost: .hours(1), at: now)
             state.clients[client] = debt
-            state.origins[origin, default: Debt()].grow(by: originInterval, atMost: .hours(1), at: now)
+            state.origins[origin, default: RateLimit()].grow(by: originInterval, atMost: .hours(1), at: now)
             return nil
         }
     }
 
-    private static func wait(_ debt: Debt, _ burst: Int, _ interval: TimeAmount, _ now: NIODeadline) -> Int64? {
+    private static func wait(_ debt: RateLimit, _ burst: Int, _ interval: TimeAmount, _ now: NIODeadline) -> Int64? {
         let over = debt.amount(at: now) + interval - interval * burst
         guard over > .zero else { return nil }
         return (over.nanoseconds + 999_999_999) / 1_000_000_000

@@ -16,8 +16,8 @@ struct CompatibilityEndpoints: Sendable {
 
     /// The reading of requests with these routes: the media type that a client wants is looked at.
     static let reading = ExtendedReading(
-        bodyLimit: { _, _ in ConnectionHandler.bodyLimit }, bodies: HTTP2Limits().bodies,
-        arrivalLimit: GatewayServer.idleLimit)
+        bodyLimit: { _, _ in RequestLimits.body }, bodies: HTTP2Limits().bodies,
+        arrivalLimit: RequestLimits.idle)
 
     // MARK: The order
 

@@ -1,0 +1,115 @@
+import CoreMetrics
+import NIOCore
+import Synchronization
+
+/// Admits connections within the limits, and closes the others before anything is set up for them.
+///
+/// It is in the pipeline of the listening socket and decides on that socket's loop; connections end on loops of their
+/// own.
+final class ConnectionGate: Sendable {
+    /// The time between two checks of all connections for those that must give way.
+    static let interval = TimeAmount.milliseconds(250)
+
+    private struct State {
+        var limits: ConnectionLimits
+        var slots: [ObjectIdentifier: ConnectionSlot] = [:]
+        /// The time when all connections may be checked again.
+        var nextLook = NIODeadline.now()
+        /// Set when no connection is admitted any more; completed when the last one has ended.
+        var quiet: EventLoopPromise<Void>?
+    }
+
+    private let state: Mutex<State>
+    private let idle: IdleConnections
+    private let proxies: TrustedProxies
+    private let metrics: TransportMetrics
+
+    init(limits: ConnectionLimits, idle: IdleConnections, proxies: TrustedProxies, metrics: TransportMetrics) {
+        self.state = Mutex(State(limits: limits))
+        self.idle = idle
+        self.proxies = proxies
+        self.metrics = metrics
+    }
+
+    /// The handler for the listening socket's pipeline.
+    func handler() -> some ChannelInboundHandler { Handler(gate: self) }
+
+    /// The slot of a connection that was admitted; nil if it must be closed, since the server stops.
+    func slot(of channel: any Channel) -> ConnectionSlot? {
+        self.state.withLock { state in state.quiet == nil ? state.slots[ObjectIdentifier(channel)] : nil }
+    }
+
+    /// Closes the listening socket, and asks all connections to end when their requests are answered.
+    ///
+    /// - Returns: succeeds when the last one has ended.
+    func stop(_ listener: any Channel) -> EventLoopFuture<Void> {
+        listener.close(promise: nil)
+        let (quiet, slots) = self.state.withLock { state in
+            if let quiet = state.quiet { return (quiet, [ConnectionSlot]()) }
+            let quiet = listener.eventLoop.makePromise(of: Void.self)
+            state.quiet = quiet
+            if state.slots.isEmpty { quiet.succeed() }
+            return (quiet, Array(state.slots.values))
+        }
+        for slot in slots { slot.quiesce() }
+        return quiet.futureResult
+    }
+
+    private func admit(_ channel: any Channel) -> Bool {
+        let peer = self.proxies.peer(channel.remoteAddress)
+        let client = peer.isTrusted ? nil : peer.client
+        let now = NIODeadline.now()
+        let slot = ConnectionSlot(channel, client: client, at: now)
+        let (isAdmitted, isCrowded) = self.state.withLock { state in
+            guard state.quiet == nil else { return (false, false) }
+            let refusal = state.limits.admit(client)
+            if let refusal { self.metrics.refused(refusal) } else { state.slots[ObjectIdentifier(channel)] = slot }
+            let isCrowded =
+                now >= state.nextLook && state.limits.fullness(for: client) > IdleConnections.pressure
+            if isCrowded { state.nextLook = now + Self.interval }
+            return (refusal == nil, isCrowded)
+        }
+        if isAdmitted {
+            self.metrics.connections.increment()
+            channel.closeFuture.whenComplete { _ in self.leave(channel, client) }
+        }
+        if isCrowded { self.makeRoom(at: now) }
+        return isAdmitted
+    }
+
+    private func leave(_ channel: any Channel, _ client: ClientAddress?) {
+        self.metrics.connections.decrement()
+        let quiet = self.state.withLock { state in
+            state.limits.leave(client)
+            state.slots[ObjectIdentifier(channel)] = nil
+            return state.slots.isEmpty ? state.quiet : nil
+        }
+        quiet?.succeed()
+    }
+
+    /// Asks connections to end that have been idle for longer than there is room for.
+    private func makeRoom(at now: NIODeadline) {
+        let (slots, limits) = self.state.withLock { (Array($0.slots.values), $0.limits) }
+        let judged = slots.compactMap { slot in slot.candidate.map { (slot: slot, candidate: $0) } }
+        for index in self.idle.givingWay(among: judged.map(\.candidate), limits: limits, at: now) {
+            guard let since = judged[index].candidate.idleSince, judged[index].slot.giveWay(idleSince: since) else {
+                continue
+            }
+            self.metrics.gaveWay.increment()
+        }
+    }
+
+    private final class Handler: ChannelInboundHandler {
+        typealias InboundIn = any Channel
+
+        private let gate: ConnectionGate
+
+        init(gate: ConnectionGate) { self.gate = gate }
+
+        func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+            let channel = self.unwrapInboundIn(data)
+            guard self.gate.admit(channel) else { return channel.close(promise: nil) }
+            context.fireChannelRead(data)
+        }
+    }
+}

@@ -1,0 +1,34 @@
+import CoreMetrics
+
+/// The metrics of connections and of TLS, named in one place.
+struct TransportMetrics: Sendable {
+    /// Open connections.
+    let connections: Meter
+    /// Connections that were closed while they were idle, to make room.
+    let gaveWay: Counter
+    /// TLS handshakes that failed.
+    let handshakesFailed: Counter
+    /// Days until the served certificate expires.
+    let certificateDays: Meter
+    /// Certificates that were loaded while running.
+    let certificatesLoaded: Counter
+    /// Certificates that could not be loaded; the former one stays in use.
+    let certificatesRefused: Counter
+    private let refusals: [ConnectionLimits.Refusal: Counter]
+
+    init(factory: any MetricsFactory) {
+        self.connections = Meter(label: "waybill_connections", factory: factory)
+        self.gaveWay = Counter(label: "waybill_connections_gave_way_total", factory: factory)
+        self.handshakesFailed = Counter(label: "waybill_tls_handshakes_failed_total", factory: factory)
+        self.certificateDays = Meter(label: "waybill_tls_certificate_expiry_days", factory: factory)
+        let reloads = "waybill_tls_certificate_reloads_total"
+        self.certificatesLoaded = Counter(label: reloads, dimensions: [("outcome", "loaded")], factory: factory)
+        self.certificatesRefused = Counter(label: reloads, dimensions: [("outcome", "refused")], factory: factory)
+        self.refusals = ConnectionLimits.Refusal.allCases.reduce(into: [:]) { refusals, reason in
+            refusals[reason] = Counter(
+                label: "waybill_connections_refused_total", dimensions: [("reason", reason.rawValue)], factory: factory)
+        }
+    }
+
+    func refused(_ reason: ConnectionLimits.Refusal) { self.refusals[reason]?.increment() }
+}

@@ -1,0 +1,237 @@
+import NIOCore
+import NIOHTTP1
+
+/// One HTTP/1 connection from a client: has `RequestDecoder` find the requests, has them answered one after the other,
+/// writes the answers.
+///
+/// Thin: the decoder interprets bytes. The limits here are on time (a request must arrive within `requestLimit`,
+/// however slowly its bytes come, and an answer must be read within `answerLimit`) and on input from a client that does
+/// not wait for its answers (`readAheadLimit`).
+final class HTTP1ConnectionHandler: ChannelDuplexHandler {
+    typealias InboundIn = ByteBuffer
+    typealias OutboundIn = Never
+    typealias OutboundOut = ByteBuffer
+
+    /// Bytes of later requests after which no more is read while one is being answered.
+    static let readAheadLimit = 16 << 10
+    /// The time for which the rest of a refused request is read and ignored, so that the client can read the refusal. A
+    /// socket that is closed while bytes wait in it is reset, and the answer may be lost with it.
+    static let lingering = TimeAmount.seconds(2)
+    /// The length in bytes up to which the start of a body is copied to the end of the head: that is cheaper than
+    /// another write.
+    static let copiedLimit = 8 << 10
+
+    private enum State {
+        /// Goes to `answering`, or to `closing` if the bytes do not form a request.
+        case receiving
+        /// Goes to `receiving`, or to `closing` when the answer was the connection's last.
+        case answering
+        /// Further input is ignored.
+        case closing
+    }
+
+    private let endpoints: any Responder
+    private let slot: ConnectionSlot
+    private let requestLimit: TimeAmount
+    private var decoder: RequestDecoder
+    private var state = State.receiving
+    /// The deadline of the client's next expected action.
+    private var deadline: NIODeadline
+    private var timer: Scheduled<Void>?
+    /// A read that was requested while there is enough to do.
+    private var isReadHeld = false
+    /// True if a part of the next request was noted in the slot.
+    private var hasBegun = false
+    /// True if nothing more will come; requests already received are answered.
+    private var isInputClosed = false
+    /// True if the server accepts no further requests.
+    private var isStopping = false
+    private var dates = DateLine()
+    private let presence = Presence()
+
+    /// - Parameter requestLimit: time from the connection or the last answer to the last byte of a request.
+    init(endpoints: any Responder, slot: ConnectionSlot, peer: Peer, requestLimit: TimeAmount) {
+        self.endpoints = endpoints
+        self.slot = slot
+        self.requestLimit = requestLimit
+        self.decoder = RequestDecoder(peer: peer, bodyLimit: RequestLimits.body, reading: endpoints.reading)
+        self.deadline = .now() + requestLimit
+    }
+
+    func handlerAdded(context: ChannelHandlerContext) { self.arm(context) }
+
+    func handlerRemoved(context: ChannelHandlerContext) {
+        self.timer?.cancel()
+        self.presence.leave()
+    }
+
+    // MARK: Input
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        if case .closing = self.state { return }
+        self.decoder.feed(self.unwrapInboundIn(data))
+        self.proceed(context)
+    }
+
+    /// Decodes the next request from the bytes received, if it is time for one.
+    private func proceed(_ context: ChannelHandlerContext) {
+        // A client that does not read answers gets no further ones.
+        guard case .receiving = self.state, context.channel.isWritable else { return }
+        do {
+            switch try self.decoder.next() {
+            case .request(let request, let head): self.answer(request, head, context)
+            case .expectsContinue:
+                context.writeAndFlush(self.wrapOutboundOut(Self.continueLine), promise: nil)
+                self.releaseRead(context)
+            case nil:
+                self.noteStart(context)
+                if self.isInputClosed { context.close(promise: nil) } else { self.releaseRead(context) }
+            }
+        } catch {
+            self.refuse(error, context)
+        }
+    }
+
+    /// A request that has begun is not idle for as long as the connection was, but it may not drip forever either.
+    private func noteStart(_ context: ChannelHandlerContext) {
+        guard !self.hasBegun, self.decoder.isInsideRequest else { return }
+        self.hasBegun = true
+        let now = NIODeadline.now()
+        self.slot.ended(at: now)
+        guard let limit = self.endpoints.reading?.arrivalLimit, now + limit < self.deadline else { return }
+        self.deadline = now + limit
+        self.arm(context)
+    }
+
+    /// Source: RFC 9110 §10.1.1
+    private static let continueLine = ByteBuffer(string: "HTTP/1.1 100 Continue\r\n\r\n")
+
+    private func answer(_ request: Request, _ head: RequestHead, _ context: ChannelHandlerContext) {
+        self.state = .answering
+        self.slot.began()
+        var request = request
+        request.presence = self.presence
+        let answer = self.endpoints.answer(request, on: context.eventLoop)
+        // The closure captures only objects of this loop, on which the answer comes.
+        answer.assumeIsolated().whenSuccess { answer in
+            let isLast = !head.keepsAlive || self.isStopping || (self.isInputClosed && self.decoder.bufferedBytes == 0)
+            let line = ResponseHead(isVersion11: head.isVersion11, keepsAlive: !isLast)
+            self.write(answer, line, withBody: request.method != .head, context)
+            self.answered(isLast: isLast, context)
+        }
+    }
+
+    private func answered(isLast: Bool, _ context: ChannelHandlerContext) {
+        guard !isLast else { return self.close(context) }
+        self.state = .receiving
+        self.hasBegun = false
+        let now = NIODeadline.now()
+        // A client that is still reading the answer is not idle.
+        if context.channel.isWritable { self.slot.ended(at: now) }
+        self.deadline = now + (context.channel.isWritable ? self.requestLimit : RequestLimits.answer)
+        guard self.decoder.bufferedBytes > 0 else { return self.releaseRead(context) }
+        // Not at once: answers that are ready already would nest ever deeper.
+        context.eventLoop.assumeIsolated().execute { self.proceed(context) }
+    }
+
+    // MARK: Output
+
+    private func write(
+        _ answer: Answer, _ head: ResponseHead, withBody: Bool, _ context: ChannelHandlerContext
+    ) {
+        guard context.channel.isActive else { return }
+        var body = withBody ? answer.body[...] : []
+        let first = body.first?.readableBytes ?? Self.copiedLimit + 1
+        let room = first <= Self.copiedLimit ? first : 0
+        var bytes = head.bytes(
+            of: answer, date: self.dates.text(), room: room, allocator: context.channel.allocator)
+        if room > 0, let part = body.popFirst() { bytes.writeImmutableBuffer(part) }
+        context.write(self.wrapOutboundOut(bytes), promise: nil)
+        for part in body where part.readableBytes > 0 { context.write(self.wrapOutboundOut(part), promise: nil) }
+        context.flush()
+    }
+
+    /// Answers invalid input, and ends the connection.
+    private func refuse(_ fault: RequestFault, _ context: ChannelHandlerContext) {
+        let answer = self.endpoints.refusal(fault.status, fault.message)
+        self.write(answer, ResponseHead(isVersion11: true, keepsAlive: false), withBody: true, context)
+        self.close(context)
+    }
+
+    /// Ends the connection after the last answer, once that has been sent.
+    ///
+    /// The other direction stays open for a moment and further input is discarded.
+    private func close(_ context: ChannelHandlerContext) {
+        self.state = .closing
+        self.deadline = .now() + RequestLimits.answer
+        let sent = context.eventLoop.makePromise(of: Void.self)
+        sent.futureResult.assumeIsolated().whenComplete { _ in
+            self.deadline = .now() + Self.lingering
+            self.arm(context)
+            guard !self.isInputClosed else { return context.close(promise: nil) }
+            context.close(mode: .output, promise: nil)
+            self.releaseRead(context)
+        }
+        context.writeAndFlush(self.wrapOutboundOut(ByteBuffer()), promise: sent)
+    }
+
+    // MARK: Flow, time and the end
+
+    func read(context: ChannelHandlerContext) {
+        switch self.state {
+        case .receiving: self.isReadHeld = !context.channel.isWritable
+        case .answering: self.isReadHeld = self.decoder.bufferedBytes >= Self.readAheadLimit
+        case .closing: self.isReadHeld = false
+        }
+        if !self.isReadHeld { context.read() }
+    }
+
+    private func releaseRead(_ context: ChannelHandlerContext) {
+        guard self.isReadHeld else { return }
+        self.isReadHeld = false
+        context.read()
+    }
+
+    func channelWritabilityChanged(context: ChannelHandlerContext) {
+        let isWritable = context.channel.isWritable
+        if case .receiving = self.state {
+            let now = NIODeadline.now()
+            if isWritable { self.slot.ended(at: now) }
+            self.deadline = now + (isWritable ? self.requestLimit : RequestLimits.answer)
+        }
+        if isWritable { self.proceed(context) }
+        context.fireChannelWritabilityChanged()
+    }
+
+    /// One timer, which is armed again if it fires too early instead of being moved with each request.
+    private func arm(_ context: ChannelHandlerContext) {
+        self.timer?.cancel()
+        self.timer = context.eventLoop.assumeIsolated().scheduleTask(deadline: self.deadline) {
+            // The duration of an answer is limited by the endpoints themselves.
+            if case .answering = self.state { self.deadline = .now() + self.requestLimit }
+            guard NIODeadline.now() >= self.deadline else { return self.arm(context) }
+            if case .receiving = self.state, self.decoder.isInsideRequest, context.channel.isWritable {
+                self.refuse(RequestFault(status: .requestTimeout, message: "the request came too slowly"), context)
+            } else {
+                context.close(promise: nil)
+            }
+        }
+    }
+
+    func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+        switch event {
+        case ChannelEvent.inputClosed:
+            self.isInputClosed = true
+            self.presence.leave()
+            if case .closing = self.state { context.close(promise: nil) } else { self.proceed(context) }
+        case is ChannelShouldQuiesceEvent:
+            self.isStopping = true
+            if case .receiving = self.state, !self.decoder.isInsideRequest { context.close(promise: nil) }
+        case is ConnectionSlot.GiveWay:
+            if self.slot.isGivingWay, case .receiving = self.state { context.close(promise: nil) }
+        default: context.fireUserInboundEventTriggered(event)
+        }
+    }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) { context.close(promise: nil) }
+}

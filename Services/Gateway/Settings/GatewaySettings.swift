@@ -1,0 +1,53 @@
+import Operations
+import Packaging
+import Store
+
+/// The settings that the gateway reads besides `CommonSettings`.
+///
+/// ## Configuration keys
+/// - `WAYBILL_LISTEN` (host:port, default `127.0.0.1:8080`): the address for Wallet's requests.
+/// - `WAYBILL_TOKEN_SECRETS` (path, required): the secrets that authentication tokens are derived from.
+/// - `WAYBILL_DEVICES_PER_ORDER` (1 to 1,000, default 100): devices that may be registered for one order.
+/// - `WAYBILL_WEB_SERVICE_URL` (https URL, required): its path precedes `/v1`.
+/// - `WAYBILL_COMPATIBILITY` (`on` or `off`, default `off`): serves `GET /v1/packages/…` and `POST /v1/push` as well.
+/// - `WAYBILL_DEVICE_LOGS` (`on` or `off`, default `off`): logs the messages of devices.
+struct GatewaySettings {
+    let listen: ListenAddress
+    let brands: BrandLibrary
+    let tokens: TokenAuthority
+    /// The path of the web service URL without a slash at its end; empty if it has none.
+    let basePath: String
+    /// Most devices of one order.
+    let deviceLimit: Int
+    let edge: TransportSettings
+    /// True if messages of devices are logged.
+    let logsDevices: Bool
+    /// True if the routes of the compatible dialect are served.
+    let isCompatible: Bool
+
+    private enum Choice: String, CaseIterable { case on, off }
+
+    /// - Throws: `SettingsError` naming key and value.
+    init(_ settings: Settings, common: CommonSettings) throws(SettingsError) {
+        self.listen = try settings.address(.listen, default: "127.0.0.1:8080")
+        let url = try settings.webServiceURL()
+        self.brands = try settings.brands(in: common.brands, webServiceURL: url)
+        self.tokens = try settings.tokens(self.brands)
+        self.basePath = Self.path(of: url)
+        self.deviceLimit = try settings.integer(
+            .devicesPerOrder, default: Registrations.deviceLimit, in: Registrations.deviceLimits)
+        self.edge = try TransportSettings(settings)
+        self.logsDevices = try settings.choice(.deviceLogs, default: Choice.off) == .on
+        self.isCompatible = try settings.choice(.compatibility, default: Choice.off) == .on
+        self.edge.warnIfClear(self.listen, .listen, secrets: "tokens", settings)
+    }
+
+    /// The path of a URL that starts with `https://`.
+    static func path(of url: String) -> String {
+        let rest = url.dropFirst("https://".count)
+        guard let slash = rest.firstIndex(of: "/") else { return "" }
+        var path = rest[slash...].prefix { $0 != "?" && $0 != "#" }
+        while path.hasSuffix("/") { path.removeLast() }
+        return String(path)
+    }
+}

@@ -1,0 +1,69 @@
+import Glibc
+import Operations
+
+/// The settings of `TransportPolicy`.
+///
+/// ## Configuration keys
+/// - `WAYBILL_TLS_CERTIFICATE`, `WAYBILL_TLS_KEY` (paths, both or none): PEM files; with them the gateway uses TLS.
+/// - `WAYBILL_CONNECTION_LIMIT` (1 to 1,000,000, default 20,000): most connections in all.
+/// - `WAYBILL_CONNECTION_LIMIT_PER_ADDRESS` (1 to 1,000,000, default 1,000): most connections from one client.
+/// - `WAYBILL_TRUSTED_PROXIES` (addresses and networks, default none): proxies whose `X-Forwarded-For` is trusted.
+struct TransportSettings: Sendable {
+    /// The files, and the certificate read from them.
+    let tls: (files: TLSFiles, certificate: ServerCertificate)?
+    let limits: ConnectionLimits
+    let proxies: TrustedProxies
+
+    /// - Throws: `SettingsError` naming key and value.
+    init(_ settings: Settings) throws(SettingsError) {
+        self.tls = try Self.tls(settings)
+        self.limits = ConnectionLimits(
+            total: try settings.integer(
+                .connectionLimit, default: ConnectionLimits.defaultTotal, in: 1...1_000_000),
+            perAddress: try settings.integer(
+                .connectionLimitPerAddress, default: ConnectionLimits.defaultPerAddress, in: 1...1_000_000))
+        let proxies = settings.text(.trustedProxies)
+        guard let trusted = proxies.map({ TrustedProxies($0) }) ?? TrustedProxies.none else {
+            throw SettingsError(
+                .trustedProxies, value: proxies, "must be addresses or networks, for example 10.0.0.0/8,fd00::/8")
+        }
+        self.proxies = trusted
+    }
+
+    /// Warns if secrets travel in clear to an address: neither the gateway nor a named proxy speaks TLS.
+    ///
+    /// - Parameters:
+    ///   - key: names the address.
+    ///   - secrets: the secrets, as the subject of a sentence.
+    func warnIfClear(_ listen: ListenAddress, _ key: SettingKey, secrets: String, _ settings: Settings) {
+        guard self.tls == nil, self.proxies == .none, !listen.isLoopback else { return }
+        settings.warn(
+            "\(key.rawValue)=\(listen): \(secrets) travel in clear; set \(SettingKey.tlsCertificate.rawValue), or name "
+                + "the proxy that speaks TLS in \(SettingKey.trustedProxies.rawValue)")
+    }
+
+    private static func tls(
+        _ settings: Settings
+    ) throws(SettingsError) -> (files: TLSFiles, certificate: ServerCertificate)? {
+        let (certificate, key) = (settings.text(.tlsCertificate), settings.text(.tlsKey))
+        guard let certificate, let key else {
+            if let certificate {
+                let key = SettingKey.tlsKey.rawValue
+                throw SettingsError(.tlsCertificate, value: certificate, "wants \(key) beside it")
+            }
+            if let key {
+                let certificate = SettingKey.tlsCertificate.rawValue
+                throw SettingsError(.tlsKey, value: key, "wants \(certificate) beside it")
+            }
+            return nil
+        }
+        let files = TLSFiles(certificate: certificate, key: key)
+        settings.checkSecrecy(of: key)
+        do {
+            return (files, try files.load(nowEpochSeconds: Int64(time(nil))))
+        } catch {
+            let isKey = error.part == .key
+            throw SettingsError(isKey ? .tlsKey : .tlsCertificate, value: error.path, error.problem)
+        }
+    }
+}

@@ -1,0 +1,75 @@
+import CoreMetrics
+import Glibc
+import Logging
+import NIOPosix
+import ServiceLifecycle
+import Synchronization
+
+/// The certificate for new connections, reloaded from its files when they change and on SIGHUP.
+///
+/// Open connections keep theirs. Files that cannot be used affect only the log and a metric.
+final class CertificateReload: Service {
+    /// The interval at which the files are checked.
+    static let interval = Duration.seconds(5)
+
+    private let files: TLSFiles
+    private let interval: Duration
+    private let metrics: TransportMetrics
+    private let logger: Logger
+    private let state: Mutex<State>
+
+    private struct State {
+        var certificate: ServerCertificate
+        var stamps: FileStamps
+    }
+
+    /// - Parameter certificate: loaded from the files a moment ago. If they changed meanwhile they are read again.
+    init(
+        files: TLSFiles, certificate: ServerCertificate, interval: Duration = CertificateReload.interval,
+        metrics: TransportMetrics, logger: Logger
+    ) {
+        self.files = files
+        self.interval = interval
+        self.metrics = metrics
+        self.logger = logger
+        // No stamps: the first two checks find a change and load once more, whatever happened before.
+        self.state = Mutex(State(certificate: certificate, stamps: FileStamps(taken: [nil, nil])))
+        self.showDays(certificate)
+    }
+
+    /// The certificate for a new connection.
+    var certificate: ServerCertificate { self.state.withLock { $0.certificate } }
+
+    func run() async throws {
+        await watchFiles(every: self.interval) { await self.look(isAsked: $0) }
+    }
+
+    /// Checks the files, on a thread that may block.
+    func look(isAsked: Bool) async {
+        // The pool of the process does not end before the process does.
+        try? await NIOThreadPool.singleton.runIfActive { self.lookNow(isAsked: isAsked) }
+    }
+
+    private func lookNow(isAsked: Bool) {
+        // The stamps come before the content: a write in between is seen by the next check.
+        let stamps = [FileStamp(path: self.files.certificate), FileStamp(path: self.files.key)]
+        if self.state.withLock({ $0.stamps.isDue(stamps, isAsked: isAsked) }) {
+            do {
+                let certificate = try self.files.load(nowEpochSeconds: Self.now())
+                self.state.withLock { $0.certificate = certificate }
+                self.metrics.certificatesLoaded.increment()
+                self.logger.info("certificate loaded", metadata: ["path": "\(self.files.certificate)"])
+            } catch {
+                self.metrics.certificatesRefused.increment()
+                self.logger.error("certificate refused, the old one goes on", metadata: ["error": "\(error)"])
+            }
+        }
+        self.showDays(self.certificate)
+    }
+
+    private func showDays(_ certificate: ServerCertificate) {
+        self.metrics.certificateDays.set(Double(certificate.notAfterEpochSeconds - Self.now()) / 86_400)
+    }
+
+    private static func now() -> Int64 { Int64(time(nil)) }
+}

@@ -1,0 +1,145 @@
+import Kafka
+import Model
+import Store
+
+/// The end of registrations whose order was removed: a tombstone each, then off Redis.
+///
+/// Page by page, so that an order may have any number of them; what an attempt leaves, the next one finds in Redis.
+///
+/// A worker that stood still may do this when the order has come again and devices are registered anew. So whether the
+/// removal still is the last word is read after who is registered, and only then does anybody's registration end. Who
+/// came after our tombstone has a higher offset and stays by its stamp. Who came between the reading and the tombstone
+/// did so because the order existed again, which is seen after the acknowledgement; then only the registration that was
+/// read is taken off, and one that is there all the same is published again, behind the tombstone that was wrong.
+struct RegistrationCleanup: Sendable {
+    /// Orders whose pages are in memory together, about 512 devices each.
+    static let ordersAtOnce = 64
+    /// Registrations that are taken off in one pipeline.
+    private static let pipeline = 500
+    /// The time that a batch of changes waits for the registrations of its removed orders; the rest follows when the
+    /// removal is tried again.
+    static let patience = Duration.seconds(1)
+
+    let topics: Topics
+    let store: OrderStore
+    let registrations: Registrations
+    let producer: KafkaProducer
+
+    /// A registration that ends.
+    private struct Ended: Sendable {
+        let key: RegistrationKey
+        /// The record that was read.
+        let record: RegistrationRecord
+        /// The tombstone's.
+        var stamp: RegistrationStamp
+    }
+
+    /// An order on its way through its pages.
+    private struct Removed: Sendable {
+        let place: Int
+        let key: OrderKey
+        let version: Int64?
+        var cursor: String?
+        var ended: [Ended] = []
+    }
+
+    /// Ends the registrations of removed orders; those that are not all ended yet are postponed.
+    ///
+    /// - Parameter now: milliseconds since 1970.
+    func end(
+        ofRemoved told: [ChangeProcessor.PendingWrite], now: Int64, within patience: Duration = patience,
+        _ batchOutcomes: inout BatchOutcomes
+    ) async {
+        let deadline = ContinuousClock.now + patience
+        let removed = told.filter { $0.work.state?.isRemoved == true }.map {
+            Removed(place: $0.place, key: $0.work.key, version: $0.work.state?.version)
+        }
+        for start in stride(from: 0, to: removed.count, by: Self.ordersAtOnce) {
+            var open = Array(removed[start..<min(removed.count, start + Self.ordersAtOnce)])
+            while !open.isEmpty {
+                do {
+                    let next = try await self.endPages(of: open, now: now, &batchOutcomes)
+                    open = next
+                } catch {
+                    batchOutcomes.postpone(open.map(\.place), "\(error)")
+                    break
+                }
+                guard ContinuousClock.now >= deadline else { continue }
+                batchOutcomes.postpone(
+                    open.map(\.place), "the order is removed, it has very many registrations to be ended")
+                break
+            }
+        }
+    }
+
+    /// - Returns: the orders that have further pages.
+    private func endPages(
+        of orders: [Removed], now: Int64, _ batchOutcomes: inout BatchOutcomes
+    ) async throws -> [Removed] {
+        var open = orders
+        let pages = try await self.registrations.pages(of: open.map { ($0.key, $0.cursor) })
+        for (index, page) in zip(open.indices, pages) {
+            open[index].cursor = page.next
+            open[index].ended = page.devices.map { device in
+                // Not before its registration, whatever the clocks say.
+                let moment = max(now, device.registration.registeredEpochMilliseconds)
+                return Ended(
+                    key: RegistrationKey(device: device.device, order: open[index].key), record: device.registration,
+                    stamp: RegistrationStamp(offset: -1, epochMilliseconds: moment))
+            }
+        }
+        open = try await self.split(open).removed
+        open = await self.publish(open, &batchOutcomes)
+        let (removed, overtaken) = try await self.split(open)
+        for ended in overtaken.flatMap(\.ended) { try await self.leaveNewer(ended) }
+        let items = removed.flatMap(\.ended).map {
+            Registrations.Restored(key: $0.key, registration: nil, stamp: $0.stamp)
+        }
+        for start in stride(from: 0, to: items.count, by: Self.pipeline) {
+            try await self.registrations.restore(Array(items[start..<min(items.count, start + Self.pipeline)]))
+        }
+        return removed.filter { $0.cursor != nil }
+    }
+
+    /// Tells the orders whose removal is the last word from those that have come again.
+    private func split(_ orders: [Removed]) async throws -> (removed: [Removed], overtaken: [Removed]) {
+        guard orders.contains(where: { !$0.ended.isEmpty }) else { return (orders, []) }
+        let versions = try await self.store.versions(of: orders.map(\.key))
+        let pairs = zip(orders, versions)
+        return (pairs.filter { $0.version == $1 }.map(\.0), pairs.filter { $0.version != $1 }.map(\.0))
+    }
+
+    /// - Returns: the orders whose tombstones are acknowledged.
+    private func publish(_ orders: [Removed], _ batchOutcomes: inout BatchOutcomes) async -> [Removed] {
+        var orders = orders
+        let outcomes = await self.producer.produce(
+            orders.flatMap(\.ended).map {
+                KafkaMessage(topic: self.topics.registrations, key: Array($0.key.text.utf8), value: nil)
+            })
+        var rest = outcomes[...]
+        for index in orders.indices {
+            for ended in orders[index].ended.indices {
+                switch rest.popFirst() {
+                case .success(let position):
+                    let moment = orders[index].ended[ended].stamp.epochMilliseconds
+                    orders[index].ended[ended].stamp = RegistrationStamp(
+                        offset: position.offset, epochMilliseconds: moment)
+                case .failure(let error):
+                    let topic = self.topics.registrations
+                    batchOutcomes.postpone(orders[index].place, "publishing to \(topic): \(error.message)")
+                case nil:
+                    batchOutcomes.postpone(orders[index].place, "publishing the end of a registration: no outcome")
+                }
+            }
+        }
+        return orders.filter { !batchOutcomes.isPostponed($0.place) }
+    }
+
+    private func leaveNewer(_ ended: Ended) async throws {
+        if try await self.registrations.retire(ended.key, ended.record) { return }
+        guard let standing = try await self.registrations.registration(ended.key) else { return }
+        _ = try await self.producer.produce(
+            KafkaMessage(
+                topic: self.topics.registrations, key: Array(ended.key.text.utf8), value: standing.encoded))
+    }
+}

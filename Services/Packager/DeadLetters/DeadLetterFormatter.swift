@@ -1,0 +1,207 @@
+import Foundation
+import Kafka
+import Model
+
+/// The text and JSON in which letters are shown to people and programs.
+///
+/// Keys, reasons and values come from anybody who may write to Kafka, so control characters, which a terminal would
+/// obey, are shown as escapes.
+enum DeadLetterFormatter {
+    /// The parts of a letter that a list shows.
+    struct Line: Sendable {
+        let position: DeadLetterPosition
+        let milliseconds: Int64
+        let code: String
+        let order: String
+        let reason: String
+        let origin: String
+
+        init(_ letter: DeadLetterRecord) {
+            self.position = letter.position
+            self.milliseconds = letter.record.timestampMilliseconds
+            self.code = DeadLetterFormatter.shortened(letter.code, 40)
+            self.order = DeadLetterFormatter.shortened(letter.order, 300)
+            self.reason = DeadLetterFormatter.shortened(letter.reason, ChangeFault.reasonLimit)
+            self.origin = DeadLetterFormatter.shortened(letter.origin, 300)
+        }
+    }
+
+    /// Widths of the columns before the last.
+    private static let widths = [12, 20, 23, 40]
+
+    /// The consequence for a device that was not notified.
+    static let pushAdvice = "the next change of any of the device's orders tells it of all that it missed"
+
+    static let head = Self.columns(["LETTER", "TIME", "CODE", "ORDER", "REASON"])
+
+    /// One line of the table: `2×` stands before the reason of a letter with a double.
+    static func row(_ line: Line, copies: Int, isReplayed: Bool) -> String {
+        let marks = (copies > 1 ? "\(copies)× " : "") + (isReplayed ? "(replayed) " : "")
+        return self.columns([
+            line.position.description, self.time(line.milliseconds), line.code, line.order,
+            marks + self.shortened(line.reason, 100),
+        ])
+    }
+
+    /// The same for programs.
+    static func json(_ line: Line, copies: Int, isReplayed: Bool) -> JSON {
+        [
+            "letter": .string(line.position.description), "time": .string(self.time(line.milliseconds)),
+            "code": .string(line.code), "order": .string(line.order), "reason": .string(line.reason),
+            "origin": .string(line.origin), "copies": .integer(Int64(copies)), "replayed": .bool(isReplayed),
+        ]
+    }
+
+    /// `12 invalid-order, 3 of them replayed`, a line each, and the sum.
+    static func summary(_ ledger: DeadLetterIndex) -> String {
+        var lines = ledger.counts.map { count in
+            "\(count.letters) \(self.shortened(count.code, 40))"
+                + (count.replayed > 0 ? ", \(count.replayed) of them replayed" : "")
+        }
+        lines.append("\(ledger.entries.count) letters")
+        if ledger.others > 0 { lines.append("\(ledger.others) records that are no dead letters") }
+        return lines.joined(separator: "\n")
+    }
+
+    static func summaryJSON(_ ledger: DeadLetterIndex) -> JSON {
+        let codes = ledger.counts.map { count -> JSON in
+            [
+                "code": .string(count.code), "letters": .integer(Int64(count.letters)),
+                "replayed": .integer(Int64(count.replayed)),
+            ]
+        }
+        return ["counts": .array(codes), "letters": .integer(Int64(ledger.entries.count))]
+    }
+
+    /// Everything about a letter.
+    static func whole(_ letter: DeadLetterRecord, copies: Int, isReplayed: Bool, topics: Topics) -> String {
+        var lines = [
+            "letter   \(topics.deadLetters)/\(letter.position)" + (copies > 1 ? ", \(copies)×" : ""),
+            "time     \(self.time(letter.record.timestampMilliseconds))", "origin   \(self.safe(letter.origin))",
+            "order    \(self.safe(letter.order))", "code     \(self.safe(letter.code))",
+            "reason   \(self.safe(letter.reason))",
+            "replay   \(self.safe(self.verdict(letter, isReplayed: isReplayed, topics: topics)))",
+        ]
+        for header in letter.record.headers {
+            lines.append("header   \(self.safe(header.name)): \(self.safe(self.text(header.value)))")
+        }
+        if let value = letter.record.value {
+            lines.append("value    \(value.count) bytes")
+            if let json = self.shown(letter) {
+                lines.append(self.pretty(json))
+            } else if let text = String(validating: value, as: UTF8.self) {
+                lines.append(self.safe(text, keepLines: true))
+            } else {
+                lines.append("base64:" + Data(value).base64EncodedString())
+            }
+        } else {
+            lines.append("value    none")
+        }
+        return lines.joined(separator: "\n")
+    }
+
+    static func wholeJSON(_ letter: DeadLetterRecord, copies: Int, isReplayed: Bool, topics: Topics) -> JSON {
+        var members: [(String, JSON)] = [
+            ("letter", .string(letter.position.description)),
+            ("time", .string(self.time(letter.record.timestampMilliseconds))), ("code", .string(letter.code)),
+            ("order", .string(letter.order)), ("reason", .string(letter.reason)), ("origin", .string(letter.origin)),
+            ("copies", .integer(Int64(copies))), ("replayed", .bool(isReplayed)),
+            ("replay", .string(self.verdict(letter, isReplayed: isReplayed, topics: topics))),
+            (
+                "headers",
+                .array(
+                    letter.record.headers.map {
+                        ["name": .string($0.name), "value": $0.value == nil ? .null : .string(self.text($0.value))]
+                    })
+            ),
+        ]
+        if let value = letter.record.value {
+            if let json = self.shown(letter) {
+                members.append(("value", json))
+            } else {
+                members.append(("valueBase64", .string(Data(value).base64EncodedString())))
+            }
+        }
+        return .object(JSONObject(members))
+    }
+
+    /// Says what `replay` would do with the letter, as far as that can be known without the order.
+    static func verdict(_ letter: DeadLetterRecord, isReplayed: Bool, topics: Topics) -> String {
+        if letter.isPush { return "cannot be put back, as it is a notification and no change: \(self.pushAdvice)" }
+        if letter.isOmitted { return "cannot be put back: its value was too large to be kept, see the origin" }
+        if isReplayed { return "has been put back already, so it would be passed over" }
+        let back = "puts it back on \(topics.orderChanges)"
+        do {
+            let message = letter.replay(topics)
+            let change = try OrderChange.decode(
+                key: message.key, value: message.value, headers: message.headers.map { ($0.name, $0.value) })
+            guard let sequence = change.sequence else { return back }
+            return "\(back); skipped there if a change of \(change.source) after \(sequence) was applied meanwhile"
+        } catch {
+            return "\(back), where it would be refused again as it is: \(error)"
+        }
+    }
+
+    /// A value that is JSON, nil for others. Of a notification without the device, whose identifier is a secret:
+    /// whoever has it can list the device's orders. It stands in the record.
+    private static func shown(_ letter: DeadLetterRecord) -> JSON? {
+        if var notification = letter.notification {
+            if notification["device"] != nil { notification["device"] = "(device)" }
+            return .object(notification)
+        }
+        return letter.record.value.flatMap { try? JSON(parsing: $0) }
+    }
+
+    /// Bytes as text, in base64 when they are not UTF-8.
+    private static func text(_ bytes: [UInt8]?) -> String {
+        guard let bytes else { return "(none)" }
+        return String(validating: bytes, as: UTF8.self) ?? "base64:" + Data(bytes).base64EncodedString()
+    }
+
+    private static func columns(_ texts: [String]) -> String {
+        zip(texts, Self.widths + [0]).map { text, width in
+            let text = self.safe(text)
+            return text + String(repeating: " ", count: max(0, width - text.unicodeScalars.count))
+        }.joined(separator: " ")
+    }
+
+    static func time(_ milliseconds: Int64) -> String {
+        milliseconds < 0 ? "-" : RFC3339.format(epochSeconds: milliseconds / 1000)
+    }
+
+    /// Counted in scalars, as a character has no limit.
+    static func shortened(_ text: String, _ limit: Int) -> String {
+        let scalars = text.unicodeScalars
+        return scalars.count <= limit ? text : String(scalars.prefix(limit - 1)) + "…"
+    }
+
+    /// Control and formatting characters as escapes.
+    static func safe(_ text: String, keepLines: Bool = false) -> String {
+        var safe = ""
+        for scalar in text.unicodeScalars {
+            switch scalar.properties.generalCategory {
+            case .control where keepLines && (scalar == "\n" || scalar == "\t"): safe.unicodeScalars.append(scalar)
+            case .control, .format, .lineSeparator, .paragraphSeparator, .surrogate, .unassigned, .privateUse:
+                safe += "\\u{\(String(scalar.value, radix: 16))}"
+            default: safe.unicodeScalars.append(scalar)
+            }
+        }
+        return safe
+    }
+
+    /// With a line for each member. The parser bounds the depth.
+    static func pretty(_ json: JSON, indent: String = "") -> String {
+        let inner = indent + "  "
+        switch json {
+        case .object(let object) where !object.isEmpty:
+            let members = object.members.map {
+                "\(inner)\(self.safe(JSON.string($0.name).text)): \(self.pretty($0.value, indent: inner))"
+            }
+            return "{\n" + members.joined(separator: ",\n") + "\n\(indent)}"
+        case .array(let elements) where !elements.isEmpty:
+            return "[\n" + elements.map { inner + self.pretty($0, indent: inner) }.joined(separator: ",\n")
+                + "\n\(indent)]"
+        default: return self.safe(json.text)
+        }
+    }
+}

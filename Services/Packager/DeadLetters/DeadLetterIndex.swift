@@ -1,0 +1,113 @@
+import Kafka
+
+/// The letters that a walk through the topic selects: doubles are folded, and those that were put back are marked.
+///
+/// A letter takes some 100 bytes, so a million take 100 MB; values are read again where they are needed.
+struct DeadLetterIndex: Sendable {
+    /// More letters that match are refused.
+    static let limit = 2_000_000
+
+    /// One letter with its doubles.
+    struct Entry: Sendable {
+        let identity: UInt64
+        /// Of the first of the doubles.
+        var position: DeadLetterPosition
+        var milliseconds: Int64
+        let order: UInt64
+        /// The position of the change in its topic.
+        let source: DeadLetterPosition?
+        /// True if it stood on another topic, of which no removals are known.
+        var isElsewhere = false
+        let code: Int
+        let isOmitted: Bool
+        let isPush: Bool
+        var copies = 1
+    }
+
+    private(set) var entries: [Entry] = []
+    private(set) var codes: [String] = []
+    /// Records that are neither letter nor note.
+    private(set) var others = 0
+    private var byIdentity: [UInt64: Int32] = [:]
+    private var notes: Set<UInt64> = []
+    /// More letters matched than are remembered.
+    private(set) var isOverfull = false
+    let filter: DeadLetterFilter
+
+    /// The topic of changes; nil takes all sources for places of it.
+    private let changes: String?
+
+    init(_ filter: DeadLetterFilter, changes: String? = nil) {
+        self.filter = filter
+        self.changes = changes
+    }
+
+    mutating func take(_ reading: DeadLetterRecord.Reading) {
+        switch reading {
+        case .other: self.others += 1
+        case .note(let identity):
+            if self.notes.count < Self.limit { self.notes.insert(identity) } else { self.isOverfull = true }
+        case .letter(let letter): if self.filter.matches(letter) { self.add(letter) }
+        }
+    }
+
+    private mutating func add(_ letter: DeadLetterRecord) {
+        let identity = letter.identity
+        if let index = self.byIdentity[identity] {
+            // Indices of `entries` were put in below, and none is ever removed.
+            self.entries[Int(index)].copies += 1
+            if letter.position < self.entries[Int(index)].position {
+                self.entries[Int(index)].position = letter.position
+                self.entries[Int(index)].milliseconds = letter.record.timestampMilliseconds
+            }
+            return
+        }
+        guard self.entries.count < Self.limit else {
+            self.isOverfull = true
+            return
+        }
+        self.byIdentity[identity] = Int32(self.entries.count)
+        let isElsewhere = self.changes.map { letter.sourceTopic != nil && letter.sourceTopic != $0 } ?? false
+        self.entries.append(
+            Entry(
+                identity: identity, position: letter.position, milliseconds: letter.record.timestampMilliseconds,
+                order: letter.orderHash, source: isElsewhere ? nil : letter.source, isElsewhere: isElsewhere,
+                code: self.index(of: letter.code),
+                isOmitted: letter.isOmitted, isPush: letter.isPush))
+    }
+
+    /// The services know some twenty codes; a topic that others write to must not grow the list without end.
+    private mutating func index(of code: String) -> Int {
+        let code = self.codes.count < 100 ? code : "other"
+        if let index = self.codes.firstIndex(of: code) { return index }
+        self.codes.append(code)
+        return self.codes.count - 1
+    }
+
+    /// Forgets all letters but one and its doubles.
+    mutating func keepOnly(_ identity: UInt64) {
+        self.entries.removeAll { $0.identity != identity }
+        self.byIdentity = self.entries.isEmpty ? [:] : [identity: 0]
+    }
+
+    func isReplayed(_ entry: Entry) -> Bool { self.notes.contains(entry.identity) }
+
+    /// The number of letters of each code, the most frequent code first.
+    var counts: [(code: String, letters: Int, replayed: Int)] {
+        var counts = self.codes.map { (code: $0, letters: 0, replayed: 0) }
+        for entry in self.entries {
+            // Every entry's code is an index of `codes`.
+            counts[entry.code].letters += 1
+            if self.isReplayed(entry) { counts[entry.code].replayed += 1 }
+        }
+        return counts.sorted { ($1.letters, $0.code) < ($0.letters, $1.code) }
+    }
+
+    /// The newest letters, newest last.
+    func newest(_ limit: Int) -> [Entry] {
+        let sorted = self.entries.sorted {
+            ($0.milliseconds, $0.position) < ($1.milliseconds, $1.position)
+        }
+        return Array(sorted.suffix(limit))
+    }
+}

@@ -1,0 +1,138 @@
+import Foundation
+import Kafka
+import Model
+
+/// A record of `waybill.dead-letters` as it is read back.
+struct DeadLetterRecord: Hashable, Sendable {
+    /// The kinds of records in the topic.
+    enum Reading: Sendable {
+        case letter(DeadLetterRecord)
+        /// The letter of this identity was put back.
+        case note(UInt64)
+        /// Neither of them.
+        case other
+    }
+
+    let record: KafkaRecord
+    /// `ChangeFault.Code` or `PushDeadLetterCode` as the service of that day knew it.
+    let code: String
+    let reason: String
+    /// `topic/partition/offset`
+    let origin: String
+
+    init(record: KafkaRecord, code: String, reason: String, origin: String) {
+        self.record = record
+        self.code = code
+        self.reason = reason
+        self.origin = origin
+    }
+
+    static func read(_ record: KafkaRecord) -> Reading {
+        func text(_ name: String) -> String? {
+            // The packager's own come last; a header of that name that came with the change does not count.
+            record.headers.last { $0.name == name }?.value.map { String(decoding: $0, as: UTF8.self) }
+        }
+        if let identity = text(DeadLetterHeader.replayed).flatMap({ UInt64($0, radix: 16) }) { return .note(identity) }
+        guard let code = text(DeadLetterHeader.error), let origin = text(DeadLetterHeader.origin) else { return .other }
+        return .letter(
+            DeadLetterRecord(record: record, code: code, reason: text(DeadLetterHeader.reason) ?? "", origin: origin))
+    }
+
+    var position: DeadLetterPosition {
+        DeadLetterPosition(partition: self.record.partition, offset: self.record.offset)
+    }
+
+    /// The order's key, or the bytes of what should be one.
+    var order: String {
+        guard let key = self.record.key else { return "-" }
+        return String(validating: key, as: UTF8.self) ?? "base64:\(Data(key).base64EncodedString())"
+    }
+
+    /// The position of the change in its topic; nil if the header does not give it.
+    var source: DeadLetterPosition? {
+        let parts = self.origin.split(separator: "/")
+        return parts.count < 3 ? nil : DeadLetterPosition(parts.suffix(2).joined(separator: "/"))
+    }
+
+    /// The topic that the change stood on, nil when the header does not say so.
+    var sourceTopic: String? {
+        let parts = self.origin.split(separator: "/")
+        return parts.count < 3 ? nil : parts.dropLast(2).joined(separator: "/")
+    }
+
+    /// Tells this letter from all others, but not from its doubles: a worker that is killed between sending a letter
+    /// and committing makes another of the same record.
+    ///
+    /// Key and value are part of it, since a topic that was made anew counts its offsets from 0 again. Of a
+    /// notification the device stands for the value, as the attempts behind a kill are others.
+    var identity: UInt64 {
+        var hash = FNV()
+        hash.take(Array(self.origin.utf8))
+        hash.take(self.record.key)
+        let device = self.isPush ? self.notification?["device"]?.string : nil
+        hash.take(device.map { Array($0.utf8) } ?? self.record.value)
+        return hash.value
+    }
+
+    /// A notification that the pusher gave up, not a change: there is nothing to put back. An old version of an order
+    /// published again would be a rollback.
+    var isPush: Bool { PushDeadLetterCode.isOne(self.code) }
+
+    /// The content of a notification's letter.
+    ///
+    /// Source: `push-letter.schema.json`
+    var notification: JSONObject? {
+        guard self.isPush, let value = self.record.value else { return nil }
+        return (try? JSON(parsing: value))?.object
+    }
+
+    /// The same for all letters of an order.
+    var orderHash: UInt64 { Self.orderHash(of: self.record) }
+
+    /// The same for all records of a key.
+    static func orderHash(of record: KafkaRecord) -> UInt64 {
+        var hash = FNV()
+        hash.take(record.key)
+        return hash.value
+    }
+
+    /// The value did not fit into the topic, so there is nothing to put back.
+    var isOmitted: Bool { self.record.headers.contains { $0.name == DeadLetterHeader.omitted } }
+
+    /// The change as it came, with a header that tells which letter it was.
+    func replay(_ topics: Topics) -> KafkaMessage {
+        let letter = "\(topics.deadLetters)/\(self.position)"
+        return KafkaMessage(
+            topic: topics.orderChanges, key: self.record.key, value: self.record.value,
+            headers: self.record.headers.filter { !DeadLetterHeader.all.contains($0.name) }
+                + [KafkaHeader(name: DeadLetterHeader.replay, text: letter)])
+    }
+
+    /// The note that is written after the letter once the change is acknowledged, so that it is not put back twice.
+    ///
+    /// It is in the letters' own topic and partition: so it needs no other store, follows its letter and is deleted
+    /// after it.
+    func note(_ topics: Topics) -> KafkaMessage {
+        KafkaMessage(
+            topic: topics.deadLetters, partition: self.record.partition, key: self.record.key, value: nil,
+            headers: [
+                KafkaHeader(name: DeadLetterHeader.replayed, text: String(self.identity, radix: 16)),
+                KafkaHeader(name: DeadLetterHeader.origin, text: self.origin),
+            ])
+    }
+}
+
+/// FNV-1a, 64 bit, over fields that are kept apart. Source: FNV-1a with its published offset basis and prime
+private struct FNV {
+    private(set) var value: UInt64 = 0xCBF2_9CE4_8422_2325
+
+    mutating func take(_ bytes: [UInt8]?) {
+        for byte in bytes ?? [] { self.take(byte) }
+        // No field and an empty one are not the same, and fields do not run together: the count ends each.
+        self.take(bytes == nil ? 1 : 0)
+        let count = UInt64(bytes?.count ?? 0)
+        for shift in stride(from: UInt64(0), to: 64, by: 8) { self.take(UInt8(truncatingIfNeeded: count >> shift)) }
+    }
+
+    private mutating func take(_ byte: UInt8) { self.value = (self.value ^ UInt64(byte)) &* 0x0000_0100_0000_01B3 }
+}

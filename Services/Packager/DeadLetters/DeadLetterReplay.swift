@@ -1,0 +1,207 @@
+import Kafka
+import Logging
+import Model
+import Operations
+import ServiceLifecycle
+import Synchronization
+
+/// Puts letters back on `waybill.order-changes`, in order per order, and notes each beside its letter.
+///
+/// May be stopped and killed at any time: what was noted is not put back again. A kill between the acknowledgement and
+/// the note puts a change back twice, which `source` and `id` make harmless. A graceful shutdown ends it behind the
+/// letters in hand.
+/// Bounded: some dozen letters are in memory at once.
+final class DeadLetterReplay: Service {
+    /// The counts of letters by outcome.
+    struct Tally: Hashable, Sendable {
+        var total = 0
+        var replayed = 0
+        /// Letters that the topic of changes does not take.
+        var refused = 0
+        /// Letters that were deleted since they were counted.
+        var gone = 0
+        /// Letters whose orders were removed since they were counted.
+        var removed = 0
+
+        /// One line for a terminal.
+        func line(seconds: Double) -> String {
+            let done = self.replayed + self.refused + self.gone + self.removed
+            let rate = seconds > 0 ? Int((Double(done) / seconds).rounded()) : 0
+            return "\(done) of \(self.total) letters, \(rate)/s; \(self.replayed) put back, \(self.refused) refused, "
+                + "\(self.gone + self.removed) gone"
+        }
+    }
+
+    /// The result of a replay.
+    enum End: Hashable, Sendable {
+        case done(Tally)
+        /// Told to stop; the next run goes on.
+        case stopped(Tally)
+        /// Kafka stayed away; the next run goes on.
+        case gaveUp(String, Tally)
+    }
+
+    /// Letters that are read and sent at once.
+    private static let chunk = 64
+    /// The number of times that something is tried that Kafka does not take: some 20 s in all, besides the waits for
+    /// deliveries.
+    private static let attemptLimit = 10
+
+    /// The greatest age of knowledge about removals.
+    private static let removalAge: Duration = .seconds(10)
+
+    private let plan: ReplayPlan
+    private let removals: RemovalLedger
+    private let letters: DeadLetterTopic
+    private let producer: KafkaProducer
+    private let topics: Topics
+    private let rate: Int
+    private let logger: Logger
+    private let report: @Sendable (_ line: String, _ isLast: Bool) -> Void
+    private let outcome = Mutex<End?>(nil)
+    private let tally: Mutex<Tally>
+
+    /// - Parameters:
+    ///   - rate: letters a second.
+    ///   - report: called with each step, for people.
+    init(
+        _ plan: ReplayPlan, _ removals: RemovalLedger, letters: DeadLetterTopic, producer: KafkaProducer,
+        topics: Topics,
+        rate: Int, logger: Logger,
+        report: @escaping @Sendable (_ line: String, _ isLast: Bool) -> Void
+    ) {
+        self.plan = plan
+        self.removals = removals
+        self.letters = letters
+        self.producer = producer
+        self.topics = topics
+        self.rate = rate
+        self.logger = logger
+        self.report = report
+        self.tally = Mutex(Tally(total: plan.entries.count))
+    }
+
+    /// The result; nil until the replay ends.
+    var end: End? { self.outcome.withLock { $0 } }
+
+    func run() async throws {
+        let start = ContinuousClock.now
+        let end: End
+        do {
+            let isDone = try await self.work(since: start)
+            let tally = self.tally.withLock { $0 }
+            end = isDone ? .done(tally) : .stopped(tally)
+        } catch let error as KafkaError {
+            end = .gaveUp(error.message, self.tally.withLock { $0 })
+        }
+        self.show(since: start, isLast: true)
+        self.outcome.withLock { $0 = end }
+    }
+
+    /// - Returns: false when it was told to stop.
+    private func work(since start: ContinuousClock.Instant) async throws -> Bool {
+        var pace = RateLimiter(perSecond: self.rate)
+        var removals = (ledger: self.removals, until: start + Self.removalAge)
+        let step = min(Self.chunk, max(1, self.rate / 4))
+        for first in stride(from: 0, to: self.plan.entries.count, by: step) {
+            guard !Task.isShuttingDownGracefully, !Task.isCancelled else { return false }
+            if ContinuousClock.now >= removals.until {
+                let ledger = removals.ledger
+                removals.ledger = try await self.insist { () in
+                    try await self.letters.readOn(ledger, topics: self.topics)
+                }
+                removals.until = .now + Self.removalAge
+            }
+            let all = self.plan.entries[first..<min(first + step, self.plan.entries.count)]
+            let chunk = all.filter { removals.ledger.verdict($0) != .removed }
+            self.tally.withLock { $0.removed += all.count - chunk.count }
+            let found = try await self.insist { () in
+                try await self.letters.letters(at: chunk.map(\.position)) { $0 }
+            }
+            let letters = chunk.compactMap { found[$0.position] }
+            self.tally.withLock { $0.gone += chunk.count - letters.count }
+            // The next of an order goes out when the one before is acknowledged: a retry cannot turn them round.
+            for round in ReplayPlan.rounds(letters, order: \.orderHash) { try await self.send(round) }
+            self.show(since: start, isLast: false)
+            let wait = pace.wait(after: chunk.count, now: ContinuousClock.now - start)
+            // Ends at once when told to stop; the guard above does the rest.
+            try? await cancelWhenGracefulShutdown { try await Task.sleep(for: wait) }
+        }
+        return true
+    }
+
+    private func send(_ letters: [DeadLetterRecord]) async throws {
+        var open = letters
+        var attempt = 0
+        while true {
+            var (sent, failed): ([DeadLetterRecord], [DeadLetterRecord]) = ([], [])
+            var failure: KafkaError?
+            for (letter, outcome) in zip(open, await self.producer.produce(open.map { $0.replay(self.topics) })) {
+                switch outcome {
+                case .success: sent.append(letter)
+                case .failure(let error) where error.code == .messageTooLarge:
+                    self.tally.withLock { $0.refused += 1 }
+                    self.logger.warning(
+                        "letter refused", metadata: ["letter": "\(letter.position)", "error": "\(error.message)"])
+                case .failure(let error):
+                    failed.append(letter)
+                    failure = error
+                }
+            }
+            // At once, also when others failed: what is noted is not sent again.
+            try await self.note(sent)
+            guard let failure else { return }
+            open = failed
+            attempt += 1
+            try await self.pause(failure, attempt)
+        }
+    }
+
+    private func note(_ letters: [DeadLetterRecord]) async throws {
+        var open = letters
+        var attempt = 0
+        while !open.isEmpty {
+            let outcomes = await self.producer.produce(open.map { $0.note(self.topics) })
+            var failed: [DeadLetterRecord] = []
+            var failure: KafkaError?
+            for (letter, outcome) in zip(open, outcomes) {
+                guard case .failure(let error) = outcome else { continue }
+                failed.append(letter)
+                failure = error
+            }
+            self.tally.withLock { $0.replayed += open.count - failed.count }
+            guard let failure else { return }
+            open = failed
+            attempt += 1
+            try await self.pause(failure, attempt)
+        }
+    }
+
+    private func insist<Value: Sendable>(_ body: () async throws -> Value) async throws -> Value {
+        var attempt = 0
+        while true {
+            do {
+                return try await body()
+            } catch let error as KafkaError {
+                attempt += 1
+                try await self.pause(error, attempt)
+            }
+        }
+    }
+
+    /// - Throws: the error, when waiting does not help or has been done for long enough, or it was told to stop.
+    private func pause(_ error: KafkaError, _ attempt: Int) async throws {
+        // A producer that failed for good makes itself anew.
+        guard error.isRetriable || error.isFatal, attempt < Self.attemptLimit, !Task.isShuttingDownGracefully,
+            !Task.isCancelled
+        else { throw error }
+        let delay = backoff(attempt: attempt, random: { Double.random(in: $0) })
+        self.logger.warning("not done, trying again", metadata: ["error": "\(error.message)", "delay": "\(delay)"])
+        try? await cancelWhenGracefulShutdown { try await Task.sleep(for: delay) }
+    }
+
+    private func show(since start: ContinuousClock.Instant, isLast: Bool) {
+        let tally = self.tally.withLock { $0 }
+        self.report(tally.line(seconds: (ContinuousClock.now - start) / .seconds(1)), isLast)
+    }
+}

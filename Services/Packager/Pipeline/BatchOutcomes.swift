@@ -1,0 +1,25 @@
+import Operations
+
+/// The outcome of each piece of a batch's work: done, unless it must wait or be tried again.
+struct BatchOutcomes: Sendable {
+    /// In the order of the work.
+    private(set) var outcomes: [KeyedWork.Outcome]
+
+    init(count: Int) { self.outcomes = Array(repeating: .done, count: count) }
+
+    /// Work that must wait keeps its first reason.
+    mutating func postpone(_ place: Int, _ reason: String) {
+        if self.outcomes[place] == .done { self.outcomes[place] = .later(reason: reason) }
+    }
+
+    /// Work that waits for what may still come.
+    mutating func wait(_ place: Int, _ time: Duration) {
+        if self.outcomes[place] == .done { self.outcomes[place] = .awaits(time) }
+    }
+
+    mutating func postpone(_ places: some Sequence<Int>, _ reason: String) {
+        for place in places { self.postpone(place, reason) }
+    }
+
+    func isPostponed(_ place: Int) -> Bool { self.outcomes[place] != .done }
+}

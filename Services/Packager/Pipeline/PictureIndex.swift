@@ -1,0 +1,97 @@
+import CoreMetrics
+import Model
+import Packaging
+import Store
+
+/// Finds the pictures of orders that are being packaged, and sees to it that those that are missing come.
+struct PictureIndex: Sendable {
+    /// The time that a picture is used without asking whether it has changed, in seconds.
+    static let freshSeconds: Int64 = 24 * 3600
+
+    let pictures: Pictures
+    let metrics: PictureMetrics
+
+    /// The pictures that were found for some orders.
+    struct Found: Sendable {
+        /// By order type and what identifies them.
+        var shown: [OrderTypeIdentifier: OrderPackager.Shown] = [:]
+        /// Of those the ones that have to be asked for again.
+        var stale: Set<PictureKey> = []
+        /// Given up for the time being: nobody waits for them.
+        var resting: Set<PictureKey> = []
+
+        /// Judges what is known of a picture.
+        mutating func take(_ record: PictureRecord?, for key: PictureKey, nowEpochSeconds now: Int64) {
+            let rests = (record?.restsUntilEpochSeconds ?? 0) > now
+            if rests { self.resting.insert(key) }
+            guard let record, let file = record.content.flatMap(PictureFile.init) else { return }
+            self.shown[key.orderType, default: [:]][key.url] = file
+            if now - record.checkedEpochSeconds >= PictureIndex.freshSeconds, !rests { self.stale.insert(key) }
+        }
+    }
+
+    /// An order with what was packaged of it.
+    struct Packaged: Sendable {
+        let order: OrderKey
+        /// The version that is about to be written.
+        let version: Int64
+        /// All that the order names.
+        let urls: [String]
+        /// The URLs of the pictures that its package lacks.
+        let missing: [String]
+        /// Of its brand.
+        let hosts: PictureHosts
+
+        /// The key of a picture that it names.
+        func key(_ url: String) -> PictureKey {
+            PictureKey(orderType: self.order.orderType, url: self.hosts.identity(of: url))
+        }
+    }
+
+    /// Looks pictures up.
+    func find(_ keys: Set<PictureKey>, nowEpochSeconds now: Int64) async throws(StoreError) -> Found {
+        var found = Found()
+        let keys = Array(keys)
+        for (key, record) in zip(keys, try await self.pictures.records(keys)) {
+            found.take(record, for: key, nowEpochSeconds: now)
+        }
+        return found
+    }
+
+    /// Notes in Redis what orders wait for. Comes before their versions are written, so that no crash loses it; whoever
+    /// has the picture earlier than the version stands there waits for that.
+    func note(_ orders: [Packaged], _ found: Found, nowEpochSeconds now: Int64) async throws(StoreError) {
+        var waiting: [PictureKey: [Pictures.Waiting]] = [:]
+        for packaged in orders {
+            self.metrics.omitted.increment(by: packaged.missing.count)
+            let stale = packaged.urls.filter { found.stale.contains(packaged.key($0)) }
+            for url in Set(packaged.missing + stale) {
+                let key = packaged.key(url)
+                guard !found.resting.contains(key) else { continue }
+                waiting[key, default: []].append(
+                    Pictures.Waiting(
+                        order: packaged.order, version: packaged.version, sinceEpochSeconds: now,
+                        url: url == key.url ? nil : url))
+            }
+        }
+        self.metrics.unnoted.increment(by: try await self.pictures.note(waiting))
+    }
+}
+
+extension PictureFile {
+    /// Reads the record in Redis; nil if it is damaged.
+    init?(_ content: PictureRecord.Content) {
+        self.init(
+            name: content.name, contentDigest: content.contentDigest, asset: content.asset,
+            checksum: content.checksum, size: content.size)
+    }
+}
+
+extension PictureRecord.Content {
+    /// The record for Redis.
+    init(_ file: PictureFile) {
+        self.init(
+            name: file.name, contentDigest: file.contentDigest, asset: file.asset.rawValue,
+            checksum: Int64(file.checksum), size: Int64(file.size))
+    }
+}

@@ -1,0 +1,83 @@
+import Kafka
+import Model
+import Packaging
+import Store
+
+/// Publishes versions to `waybill.orders` that were written by others than the owner of the order's partition, or by
+/// one that lost it meanwhile.
+///
+/// An owner writes and publishes in turn, so its last record is of its last version. Somebody else's record may come
+/// behind one of a later version, and would then be the one that a compacted topic keeps. So what stands is read again
+/// after each acknowledgement, and published again until it is what was published last: a write that comes behind that
+/// reading is published behind our record by the one who wrote it.
+struct VersionPublisher: Sendable {
+    /// The number of times that the present version is published before it is left to the next attempt. Each repetition
+    /// means that the order changed within the milliseconds of an acknowledgement.
+    private static let limit = 20
+
+    let topics: Topics
+    let store: OrderStore
+    /// Nil where nothing has to be announced.
+    let producer: KafkaProducer?
+
+    /// - Parameter silent: orders of whose version no device is to be told.
+    /// - Throws: `StoreError`, `RetriableFailure`; the orders keep their marks.
+    func announce(_ keys: [OrderKey], silent: Set<OrderKey> = []) async throws {
+        var open = try await self.read(keys)
+        for round in 0..<Self.limit {
+            guard !open.isEmpty else { return }
+            // A version that came meanwhile may be one to be told of.
+            try await self.publish(open, silent: round == 0 ? silent : [])
+            var moved: [OrderStore.StoredOrder] = []
+            var settled: [(key: OrderKey, mark: String, told: Int64?)] = []
+            for (published, standing) in zip(open, try await self.read(open.map(\.state.key))) {
+                let (key, version) = (standing.state.key, standing.state.version)
+                if version != published.state.version {
+                    moved.append(standing)
+                } else {
+                    // A silent record tells nobody of what may have been lost before it.
+                    let isTold = round > 0 || !silent.contains(key)
+                    settled.append((key, standing.unannounced, isTold ? version : nil))
+                }
+            }
+            try await self.store.settle(settled)
+            open = moved
+        }
+        throw RetriableFailure(description: "announcing \(open.count) orders: they change all the time")
+    }
+
+    /// Reads the present state of some orders. One that is gone altogether ends the attempt; the next one no longer
+    /// sees it.
+    private func read(_ keys: [OrderKey]) async throws -> [OrderStore.StoredOrder] {
+        try await self.store.orders(keys).map { result in
+            guard let stored = try result.get() else {
+                throw RetriableFailure(description: "announcing orders: one is gone from Redis meanwhile")
+            }
+            return stored
+        }
+    }
+
+    private func publish(_ orders: [OrderStore.StoredOrder], silent: Set<OrderKey>) async throws {
+        guard let producer = self.producer else {
+            throw RetriableFailure(description: "announcing orders: there is no way to Kafka here")
+        }
+        let heads = try await self.store.heads(of: orders.map(\.state.key))
+        let messages = zip(orders, heads).map { stored, head in
+            // A head that somebody else wrote meanwhile is of another entity tag: then there is no seal.
+            let seal = head.flatMap {
+                PackageSeal(head: $0, signer: stored.signer, content: stored.content, entityTag: stored.entityTag)
+            }
+            let record = OrderRecord(
+                stored.state, recipe: PackageRecipe(assets: stored.assets, entityTag: stored.entityTag),
+                seal: seal?.text)
+            let isSilent = !stored.state.isRemoved && silent.contains(stored.state.key)
+            return KafkaMessage(
+                topic: self.topics.orders, key: Array(stored.state.key.description.utf8),
+                value: stored.state.isRemoved ? nil : record.encoded,
+                headers: isSilent ? [OrderRecord.silence] : RemovedOrder.headers(of: stored.state))
+        }
+        for case .failure(let error) in await producer.produce(messages) {
+            throw RetriableFailure(description: "publishing order versions: \(error.message)")
+        }
+    }
+}

@@ -1,0 +1,323 @@
+import CoreMetrics
+import Foundation
+import Kafka
+import Logging
+import Model
+import Operations
+import Redis
+import ServiceLifecycle
+import Store
+import Synchronization
+
+/// Looks after the view in Redis as long as a packager runs: judges it when something happened to Redis, restores it
+/// from Kafka together with the other packagers, and keeps the tails from which that would begin.
+///
+/// Source: Design §4.3
+final class ViewRecovery: Service {
+    /// The name of the condition that readiness waits for.
+    static let condition = "view"
+    /// The time between two looks that nobody asked for.
+    private static let interval: Duration = .seconds(1)
+    /// Between two looks while the view is not complete.
+    private static let pause: Duration = .milliseconds(10)
+    /// The time between two lines about progress in the log.
+    private static let logInterval: Duration = .seconds(5)
+
+    private let view: MaterializedView
+    private let topics: [String]
+    private let reader: KafkaReader
+    private let orders: OrderRestorer
+    private let registrations: RegistrationRestorer
+    private let metrics: RestoreMetrics
+    private let readiness: Readiness
+    private let logger: Logger
+    private let wakes: AsyncStream<Void>
+    private let waker: AsyncStream<Void>.Continuation
+    private let logged = Mutex<ContinuousClock.Instant?>(nil)
+    private let awaited: AwaitedTypes
+    private let fleet: FleetBrands
+    private let isHistoryTold = Atomic<Bool>(false)
+
+    /// - Parameters:
+    ///   - awaited: is told which types' orders are still to be restored.
+    ///   - fleet: which brands there are.
+    init(
+        view: MaterializedView, ordersTopic: String, registrationsTopic: String, reader: KafkaReader,
+        orders: OrderRestorer,
+        registrations: RegistrationRestorer, metrics: RestoreMetrics, readiness: Readiness, logger: Logger,
+        wakes: Wakes, awaited: AwaitedTypes, fleet: FleetBrands
+    ) {
+        self.view = view
+        self.fleet = fleet
+        self.awaited = awaited
+        self.topics = [ordersTopic, registrationsTopic]
+        self.reader = reader
+        self.orders = orders
+        self.registrations = registrations
+        self.metrics = metrics
+        self.readiness = readiness
+        self.logger = logger
+        (self.wakes, self.waker) = (wakes.stream, wakes.continuation)
+    }
+
+    /// The means by which others ask for a look, made before the recovery. It holds one request: a request during a look
+    /// leads to one more look.
+    struct Wakes: Sendable {
+        fileprivate let stream: AsyncStream<Void>
+        fileprivate let continuation: AsyncStream<Void>.Continuation
+
+        init() {
+            (self.stream, self.continuation) = AsyncStream.makeStream(
+                of: Void.self, bufferingPolicy: .bufferingNewest(1))
+        }
+
+        func wake() { self.continuation.yield() }
+    }
+
+    /// Letters and digits that nobody else has.
+    static func randomName() -> String { UUID().uuidString.filter { $0 != "-" }.lowercased() }
+
+    func run() async throws {
+        try? await cancelWhenGracefulShutdown {
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                group.addTask {
+                    while true {
+                        // A Redis that is away is somebody else's to complain about.
+                        try? await self.fleet.announce()
+                        try await Task.sleep(for: Self.interval)
+                        self.waker.yield()
+                    }
+                }
+                group.addTask { try await self.look() }
+                group.addTask { try await self.restoreLate() }
+                // Neither ends but by cancellation.
+                try await group.waitForAll()
+            }
+        }
+        await self.reader.close()
+    }
+
+    /// Restores the orders of brands that can be loaded at last.
+    private func restoreLate() async throws {
+        let late = LateRestoring(
+            view: self.view, ordersTopic: self.topics[0], reader: self.reader, orders: self.orders,
+            registrations: self.registrations, metrics: self.metrics, logger: self.logger)
+        var failures = 0
+        while true {
+            try await Task.sleep(
+                for: failures == 0 ? Self.interval : backoff(attempt: failures, random: { Double.random(in: $0) }))
+            do {
+                try await late.restore(self.awaited.current)
+                failures = 0
+            } catch {
+                try Task.checkCancellation()
+                failures += 1
+                self.logger.warning(
+                    "orders of a brand cannot be restored, trying again", metadata: ["error": "\(error)"])
+            }
+        }
+    }
+
+    private func look() async throws {
+        var samples = TailSamples()
+        var failures = 0
+        self.waker.yield()
+        for await _ in self.wakes {
+            let generation = self.view.redis.generation
+            do {
+                while try await !self.step(&samples) { try await Task.sleep(for: Self.pause) }
+                failures = 0
+            } catch {
+                try Task.checkCancellation()
+                failures += 1
+                self.logger.warning("the view cannot be judged, trying again", metadata: ["error": "\(error)"])
+                self.readiness.unmet(Self.condition, "\(error)")
+                try await self.rest(
+                    backoff(attempt: failures, random: { Double.random(in: $0) }), under: generation)
+                self.waker.yield()
+            }
+        }
+    }
+
+    /// Waits before the next attempt, but not once another server answers: it is what was waited for.
+    private func rest(_ duration: Duration, under generation: UInt64) async throws {
+        let end = ContinuousClock.now + duration
+        while ContinuousClock.now < end, self.view.redis.generation == generation {
+            try await Task.sleep(for: Self.pause)
+        }
+    }
+
+    /// - Returns: whether the view is complete; if not, it is to be looked at again.
+    private func step(_ samples: inout TailSamples) async throws -> Bool {
+        let places = try await self.view.look()
+        self.warnOfHiddenHistory(places)
+        switch ViewStatus(places) {
+        case .complete:
+            self.readiness.met(Self.condition)
+            self.metrics.viewComplete.record(1)
+            self.note(awaited: Self.awaited(places))
+            try await self.keepTails(&samples, places)
+            return true
+        case .doubtful:
+            self.unmet("Redis was started again or replaced, the view is being judged")
+            if try await self.verify(places) {
+                try await self.view.confirm(places, epoch: Self.randomName())
+                self.logger.info("the view is complete, nothing was lost")
+            } else {
+                self.logger.warning("the view fell back: Redis lost what it had")
+                try await self.restore(places)
+            }
+            return false
+        case .missing, .restoring:
+            self.unmet("the view is not complete")
+            try await self.restore(places)
+            return false
+        }
+    }
+
+    /// Warns once of a server on which a fall-back cannot be noticed.
+    private func warnOfHiddenHistory(_ places: [MaterializedView.Place]) {
+        guard places.contains(where: \.hidesHistory), !self.isHistoryTold.exchange(true, ordering: .relaxed) else {
+            return
+        }
+        self.logger.error(
+            "redis does not tell its master_replid, so nobody notices that it lost what it had",
+            metadata: ["mend": "grant +info, or use a server that tells it"])
+    }
+
+    private static func awaited(_ places: [MaterializedView.Place]) -> Set<OrderTypeIdentifier> {
+        places.reduce(into: []) { $0.formUnion($1.awaited) }
+    }
+
+    private func note(awaited types: Set<OrderTypeIdentifier>) {
+        self.metrics.waiting.record(types.isEmpty ? 0 : 1)
+        let names = types.map(\.rawValue).sorted().joined(separator: ", ")
+        if types != self.awaited.current, !types.isEmpty {
+            self.logger.error(
+                "orders wait to be restored with their brands: mend these, or remove their folders to go on without",
+                metadata: ["brands": "\(names)"])
+        }
+        self.awaited.update(types)
+        self.readiness.note(
+            Self.condition, types.isEmpty ? nil : "orders wait to be restored with their brands: \(names)")
+    }
+
+    private func unmet(_ reason: String) {
+        self.readiness.unmet(Self.condition, reason)
+        self.metrics.viewComplete.record(0)
+    }
+
+    /// Returns true if Redis has everything that was published after the last moment at which it certainly had
+    /// everything.
+    ///
+    /// Under load this concerns every partition, so as many are read at once as in a restore.
+    private func verify(_ places: [MaterializedView.Place]) async throws -> Bool {
+        let awaited = Self.awaited(places)
+        var open = RestorePlan.jobs(try await self.bounds(), tails: places.map(\.tails)).filter { !$0.isDone }[...]
+        return try await withThrowingTaskGroup(of: Bool.self) { group in
+            for job in open.prefix(RestoreRun.concurrency) { group.addTask { try await self.verify(job, awaited) } }
+            open = open.dropFirst(RestoreRun.concurrency)
+            while let stands = try await group.next() {
+                guard stands else {
+                    group.cancelAll()
+                    return false
+                }
+                if let job = open.popFirst() { group.addTask { try await self.verify(job, awaited) } }
+            }
+            return true
+        }
+    }
+
+    private func verify(_ job: RestoreJobQueue.Job, _ awaited: Set<OrderTypeIdentifier>) async throws -> Bool {
+        guard let (topic, partition) = RestorePlan.partition(job.name) else { return true }
+        do {
+            try await self.reader.read(
+                topic, partition: partition, from: job.from, to: job.to, records: RestoreRun.chunkRecords,
+                bytes: RestoreRun.chunkBytes
+            ) { records in
+                let isThere =
+                    topic == self.topics[0]
+                    ? try await self.orders.stand(records, but: awaited) : try await self.registrations.stand(records)
+                if !isThere { throw FellBack() }
+            }
+            return true
+        } catch is FellBack {
+            return false
+        }
+    }
+
+    private struct FellBack: Error {}
+
+    private func restore(_ places: [MaterializedView.Place]) async throws {
+        guard let plan = try await self.view.begin(Self.randomName(), seen: places) else { return }
+        self.metrics.restores.increment()
+        let queue = RestoreJobQueue(self.view)
+        if try await queue.jobs(of: plan) == nil {
+            let bounds = try await self.bounds()
+            // The tails as they are under the plan: if they go, the plan goes with them.
+            let seen = try await self.view.look()
+            guard seen.allSatisfy({ $0.plan == plan }) else { return }
+            let tails = seen.map { $0.tails(withRegistrationsIn: self.topics[1]) }
+            try await queue.note(RestorePlan.jobs(bounds, tails: tails), of: plan)
+        }
+        self.logger.info("restoring the view from Kafka", metadata: ["plan": "\(plan)"])
+        let run = RestoreRun(
+            plan: plan, queue: queue, reader: self.reader, ordersTopic: self.topics[0], orders: self.orders,
+            registrations: self.registrations, metrics: self.metrics, logger: self.logger
+        ) { self.report($0) }
+        guard let jobs = try await run.run() else { return }
+        // Orders of a type for which no packager has a brand, loaded or not, are not awaited.
+        try? await self.fleet.announce()
+        let types = jobs.reduce(into: Set<OrderTypeIdentifier>()) { $0.formUnion($1.awaited?.types ?? []) }
+            .filter { self.orders.isKnown($0) }
+        if try await self.view.complete(
+            plan, epoch: Self.randomName(), tails: RestorePlan.tails(jobs, awaiting: types), awaiting: types)
+        {
+            try await queue.forget(plan)
+            let records = jobs.reduce(0) { $0 &+ ($1.to - $1.from) }
+            self.logger.info("the view is restored", metadata: ["records": "\(records)"])
+        }
+        self.metrics.remaining.record(0)
+    }
+
+    private func report(_ progress: RestoreProgress) {
+        let left = progress.secondsLeft.map { "\($0) s left" } ?? "time left not known"
+        let brands = progress.awaitedBrands.prefix(3).joined(separator: ", ")
+        let waiting = brands.isEmpty ? "" : ", orders wait for brands that cannot be loaded: \(brands)"
+        self.readiness.unmet(Self.condition, "restoring, \(progress.percent)%, \(left)\(waiting)")
+        let isDue = self.logged.withLock { logged in
+            if let logged, ContinuousClock.now - logged < Self.logInterval { return false }
+            logged = .now
+            return true
+        }
+        guard isDue else { return }
+        self.logger.info(
+            "restoring",
+            metadata: [
+                "percent": "\(progress.percent)", "rate": "\(Int(progress.rate))/s", "left": "\(left)",
+                "remaining": "\(progress.remaining)",
+            ])
+    }
+
+    private func keepTails(_ samples: inout TailSamples, _ places: [MaterializedView.Place]) async throws {
+        let now = ContinuousClock.now
+        guard samples.isDue(at: now) else { return }
+        // A broker that is away says nothing about the view.
+        guard let bounds = try? await self.bounds() else { return }
+        let ends = bounds.flatMap { topic, bounds in
+            bounds.map { (RestorePlan.name(topic, $0.partition), $0.end) }
+        }
+        if let tails = samples.take(Dictionary(ends) { first, _ in first }, in: places, at: now) {
+            let held =
+                Self.awaited(places).isEmpty
+                ? tails : RestorePlan.tails(tails, holding: self.topics[0], as: places.map(\.tails))
+            try await self.view.keep(tails: held, in: places)
+        }
+    }
+
+    private func bounds() async throws(KafkaError) -> [String: [OffsetRange]] {
+        var bounds: [String: [OffsetRange]] = [:]
+        for topic in self.topics { bounds[topic] = try await self.reader.bounds(of: topic) }
+        return bounds
+    }
+}

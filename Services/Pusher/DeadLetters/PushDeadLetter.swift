@@ -1,0 +1,83 @@
+import APNS
+import Kafka
+import Model
+
+/// The dead letter of a notification that was given up: the device that was not notified, the change, and all attempts.
+///
+/// It does not hold the record that caused it: an old version published again would be a rollback. The device learns of
+/// the change with the next notification, or when it polls. Names the device, as `waybill.registrations` does, and
+/// never the push token.
+/// Source: Design §3; `push-letter.schema.json`
+struct PushDeadLetter: Hashable, Sendable {
+    /// The last registration that led to the notification, and its order.
+    let registration: RegistrationKey
+    let code: PushDeadLetterCode
+    /// Status and reason, or another error, as given by the verdict.
+    let cause: String
+    /// The oldest record that waited for it.
+    let origin: KafkaPosition
+    /// The number of records that waited for it.
+    let records: Int
+    /// The most characters of a cause: a transport's error may be long, and the schema limits the sentence.
+    private static let mostCause = 300
+    let history: PushHistory
+
+    init(
+        _ code: PushDeadLetterCode, _ cause: String, registration: RegistrationKey, origin: KafkaPosition,
+        records: Int = 1, history: PushHistory = PushHistory()
+    ) {
+        self.code = code
+        self.cause = String(cause.prefix(Self.mostCause))
+        self.registration = registration
+        self.origin = origin
+        self.records = records
+        self.history = history
+    }
+
+    /// The event and the correction, for a person.
+    var reason: String {
+        let type = self.registration.order.orderType
+        let what =
+            switch self.code {
+            case .undeliverable:
+                "given up after \(self.history.count) attempts, the last one: \(self.cause)"
+            case .credentialStopped: "APNs refuses the push credential of \(type): \(self.cause)"
+            case .refused: "APNs refuses the notification: \(self.cause)"
+            case .tokenUnknown: "APNs does not know the push token; the registration stays: \(self.cause)"
+            case .brandMissing: "no brand is loaded for \(type): \(self.cause)"
+            }
+        return [what, self.advice].compactMap { $0 }.joined(separator: "; ")
+    }
+
+    /// Advice for the reason in the cause.
+    private var advice: String? {
+        self.cause.split(separator: " ").lazy.compactMap { PushReason(rawValue: String($0)) }.first?.advice
+    }
+
+    /// The letter for `waybill.dead-letters`. Its timestamp is the time of giving up.
+    func message(_ topics: Topics) -> KafkaMessage {
+        KafkaMessage(
+            topic: topics.deadLetters, key: Array(self.registration.order.description.utf8), value: self.value,
+            headers: [
+                KafkaHeader(name: DeadLetterHeader.error, text: self.code.rawValue),
+                KafkaHeader(name: DeadLetterHeader.reason, text: self.reason),
+                KafkaHeader(
+                    name: DeadLetterHeader.origin,
+                    text: "\(self.origin.topic)/\(self.origin.partition)/\(self.origin.offset)"),
+                KafkaHeader(name: "content-type", text: "application/json"),
+            ])
+    }
+
+    /// JSON in UTF-8.
+    private var value: [UInt8] {
+        let json: JSON = [
+            "device": .string(self.registration.device.rawValue),
+            "orderType": .string(self.registration.order.orderType.rawValue),
+            "records": .integer(Int64(self.records)),
+            "attempts": .integer(Int64(self.history.count)),
+            "history": .array((self.history.first + self.history.last).map(\.json)),
+            "omitted": .integer(Int64(self.history.omitted)),
+        ]
+        return json.serialized
+    }
+}

@@ -1,0 +1,94 @@
+import Kafka
+import Model
+
+/// Reads the letters of notifications that were given up.
+///
+/// Bounded: `limit` devices.
+struct PushDeadLetterSurvey: Sendable {
+    /// Most devices that are remembered, at some hundred bytes each.
+    static let limit = 1_000_000
+
+    /// Only letters of this code; nil: of any that begins with `push-`.
+    let code: String?
+    /// Only letters from this moment on, milliseconds since 1970.
+    let since: Int64?
+
+    fileprivate struct DeviceOfType: Hashable {
+        let device: DeviceIdentifier
+        let type: OrderTypeIdentifier
+    }
+
+    /// The result of a survey.
+    struct Found: Sendable {
+        var letters = 0
+        /// A single order of each device and order type: the notification is the same for all of them.
+        var devices: [PendingPushKey] = []
+        fileprivate var known: Set<DeviceOfType> = []
+        var isOverfull = false
+    }
+
+    /// - Throws: `KafkaError`; `.unknownTopic` if there is no such topic.
+    func read(_ kafka: KafkaConfiguration, topic: String) async throws -> Found {
+        let reader = try KafkaReader(kafka)
+        let result: Result<Found, any Error>
+        do { result = .success(try await self.read(reader, topic: topic)) } catch { result = .failure(error) }
+        await reader.close()
+        return try result.get()
+    }
+
+    private func read(_ reader: KafkaReader, topic: String) async throws -> Found {
+        var found = Found()
+        for bounds in try await reader.bounds(of: topic) {
+            try await reader.read(
+                topic, partition: bounds.partition, from: bounds.first, to: bounds.end, records: 1000, bytes: 1 << 20
+            ) { records in
+                for record in records { self.take(record, into: &found) }
+            }
+        }
+        return found
+    }
+
+    func take(_ record: KafkaRecord, into found: inout Found) {
+        if let since, record.timestampMilliseconds < since { return }
+        let header = record.headers.first { $0.name == DeadLetterHeader.error }?.value
+        guard let code = header.flatMap({ String(validating: $0, as: UTF8.self) }), PushDeadLetterCode.isOne(code),
+            self.code == nil || self.code == code,
+            let key = String(validating: record.key ?? [], as: UTF8.self), let order = try? OrderKey(key),
+            let json = try? JSON(parsing: record.value ?? []), let name = json.object?["device"]?.string,
+            let device = try? DeviceIdentifier(name)
+        else { return }
+        found.letters += 1
+        guard found.devices.count < Self.limit else {
+            found.isOverfull = true
+            return
+        }
+        guard found.known.insert(DeviceOfType(device: device, type: order.orderType)).inserted else { return }
+        found.devices.append(PendingPushKey(order: order, device: device))
+    }
+}
+
+/// Writes devices to the pending topic.
+struct Retelling: Sendable {
+    let producer: KafkaProducer
+    let topic: String
+    /// Devices per second.
+    let rate: Int
+    let nowEpochMilliseconds: Int64
+
+    /// - Returns: the number that were written.
+    /// - Throws: the `KafkaError` of the first that was not.
+    func tell(_ devices: [PendingPushKey]) async throws -> Int {
+        let start = ContinuousClock.now
+        let step = max(1, min(1000, self.rate / 4))
+        for first in stride(from: 0, to: devices.count, by: step) {
+            let end = min(first + step, devices.count)
+            let messages = devices[first..<end].map { key in
+                ParkedPush(key: key, receipts: [], epochMilliseconds: self.nowEpochMilliseconds)
+                    .message(self.topic, nowEpochMilliseconds: self.nowEpochMilliseconds)
+            }
+            for outcome in await self.producer.produce(messages) { _ = try outcome.get() }
+            if end < devices.count { try await Task.sleep(until: start + .seconds(end) / self.rate) }
+        }
+        return devices.count
+    }
+}

@@ -1,0 +1,87 @@
+import ArgumentParser
+import Foundation
+import Kafka
+import Logging
+import Model
+import NIOPosix
+import Operations
+
+/// `waybill-pusher tell`
+struct TellCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "tell",
+        abstract: "Notifies devices whose notifications were given up.",
+        discussion: """
+            Reads the letters whose codes begin with push- and writes each device, once for each order type, to \
+            push-pending, from which the pushers notify it like any other: with its current push token, and not at all \
+            if it is not registered any more. Needs Kafka only, and reads the same configuration as the service. A \
+            notification has no content, so repeating it is harmless; the command may be stopped at any time and run \
+            again.
+            """)
+
+    @Flag(help: "Notify the devices named by dead letters.")
+    var letters = false
+
+    @Option(help: "Only letters of this code, such as push-credential-stopped.")
+    var code: String?
+
+    @Option(help: "Only letters from this time on: 2025-03-05T16:02:11Z, or an age: 30m, 6h, 2d.")
+    var since: String?
+
+    @Option(help: "Most devices per second, 1 to 100000.")
+    var rate = 200
+
+    @Flag(help: "Print the number of devices and write nothing.")
+    var dryRun = false
+
+    func validate() throws {
+        guard self.letters else { throw ValidationError("say --letters: there is nothing else to tell again") }
+        if let code, PushDeadLetterCode(rawValue: code) == nil {
+            let codes = PushDeadLetterCode.allCases.map(\.rawValue).joined(separator: ", ")
+            throw ValidationError("--code \(code): must be one of \(codes)")
+        }
+        guard (1...100_000).contains(self.rate) else {
+            throw ValidationError("--rate \(self.rate): must be from 1 to 100000")
+        }
+        _ = try self.moment(now: 0)
+    }
+
+    private func moment(now: Int64) throws -> Int64? {
+        guard let since else { return nil }
+        guard let moment = RFC3339.moment(since, nowMilliseconds: now) else {
+            throw ValidationError("--since \(since): must be as 2025-03-05T16:02:11Z, or 90s, 30m, 6h, 2d")
+        }
+        return moment
+    }
+
+    func run() async throws {
+        let common = try CommonSettings(Settings(environment: ProcessInfo.processInfo.environment))
+        let environment = ServiceEnvironment(command: "waybill-pusher", common)
+        let now = Int64(Date().timeIntervalSince1970 * 1000)
+        let survey = PushDeadLetterSurvey(code: self.code, since: try self.moment(now: now))
+        let found = try await survey.read(environment.kafka, topic: common.topics.deadLetters)
+        Self.say("\(found.letters) letters, \(found.devices.count) devices to be told")
+        guard !found.isOverfull else {
+            throw ValidationError("more than \(PushDeadLetterSurvey.limit) devices: say --since or --code")
+        }
+        if self.dryRun || found.devices.isEmpty { return }
+        let producer = try KafkaProducer(
+            environment.producing(within: common.shutdownLimit), topics: [common.topics.pushPending])
+        let result: Result<Int, any Error>
+        do {
+            result = .success(
+                try await Retelling(
+                    producer: producer, topic: common.topics.pushPending, rate: self.rate, nowEpochMilliseconds: now
+                ).tell(found.devices))
+        } catch {
+            result = .failure(error)
+        }
+        await producer.close()
+        Self.say("\(try result.get()) devices written to \(common.topics.pushPending)")
+    }
+
+    /// Writes to standard output. A reader that is gone ends the program by SIGPIPE, as is customary.
+    private static func say(_ text: String) {
+        try? FileHandle.standardOutput.write(contentsOf: Data((text + "\n").utf8))
+    }
+}

@@ -1,0 +1,98 @@
+import CoreMetrics
+import Foundation
+import Kafka
+import Model
+import Operations
+
+/// Performs the side effects of final verdicts: removes registrations, writes dead letters.
+///
+/// Thread: several tasks of the worker. Nothing is given up: while Kafka or Redis is away it is retried with
+/// growing pauses, and the records that wait for it stay open.
+struct FollowUps: Sendable {
+    let queue: FollowUpQueue
+    let retirement: TokenInvalidation
+    let topics: Topics
+    let producer: KafkaProducer
+    let metrics: PusherMetrics
+    let log: PusherLog
+    /// Reports to the scheduler, with the present registrations of a dead token.
+    let onDone: @Sendable (PushEffect, [RegistrationKey: RegistrationRecord]) -> Void
+    var random: @Sendable (ClosedRange<Double>) -> Double = { Double.random(in: $0) }
+
+    /// One task: performs one effect after the other until none is handed out any more, or the task is cancelled.
+    func work() async {
+        while let effect = await self.queue.next() {
+            if let standing = await self.finish(effect) { self.onDone(effect, standing) }
+            self.queue.ended(effect)
+        }
+    }
+
+    /// - Returns: the present registrations of a dead token; nil only if the task was cancelled: it is not done.
+    private func finish(_ effect: PushEffect) async -> [RegistrationKey: RegistrationRecord]? {
+        var round = Round()
+        var attempt = 0
+        while true {
+            do {
+                var standing: [RegistrationKey: RegistrationRecord] = [:]
+                switch effect.work {
+                case .retire(let dead): standing = try await self.retire(dead, &round)
+                case .report(let letter):
+                    _ = try await self.producer.produce(letter.message(self.topics))
+                    self.metrics.of(letter).deadLetter(letter.code)
+                case .suspend(let pushes):
+                    let now = Int64(Date().timeIntervalSince1970 * 1000)
+                    let messages = pushes.map { $0.message(self.topics.pushPending, nowEpochMilliseconds: now) }
+                    for outcome in await self.producer.produce(messages) { _ = try outcome.get() }
+                    self.metrics.pendingWritten.increment(by: pushes.count)
+                }
+                if attempt > 0 { self.log.isBack(.followUps) }
+                return standing
+            } catch {
+                attempt += 1
+                self.log.isAway(.followUps, "\(error)")
+                let delay = backoff(attempt: attempt, random: self.random)
+                // Uncommitted work is repeated by the next owner.
+                do { try await Task.sleep(for: delay) } catch { return nil }
+            }
+        }
+    }
+
+    /// The progress of a dead token's retirement. A step that was begun is finished, whatever changes meanwhile.
+    private struct Round {
+        var steps: [(key: RegistrationKey, record: RegistrationRecord, progress: TokenInvalidation.Progress)] = []
+        /// True once the registrations in hand, and then their devices' others, are among the steps.
+        var hasOwn = false
+        var hasOthers = false
+    }
+
+    /// - Returns: the registrations in hand that are present.
+    private func retire(
+        _ dead: InvalidToken, _ round: inout Round
+    ) async throws -> [RegistrationKey: RegistrationRecord] {
+        let own = dead.registrations.filter { dead.means($0.value) }
+        if !round.hasOwn {
+            round.steps = own.map { ($0.key, $0.value, TokenInvalidation.Progress()) }
+            round.hasOwn = true
+        }
+        try await self.finish(&round)
+        if !round.hasOthers {
+            // One that is newer shows that the device is back: then none of its others is changed.
+            if own.count == dead.registrations.count {
+                round.steps += try await self.retirement.others(of: dead).map { ($0, $1, TokenInvalidation.Progress()) }
+            }
+            round.hasOthers = true
+            try await self.finish(&round)
+        }
+        return try await self.retirement.standing(Array(dead.registrations.keys))
+    }
+
+    private func finish(_ round: inout Round) async throws {
+        for index in round.steps.indices where !round.steps[index].progress.isDone {
+            let (key, record, _) = round.steps[index]
+            if try await self.retirement.retire(key, record, &round.steps[index].progress) {
+                self.metrics[key.order.orderType.rawValue].retired()
+            }
+            round.steps[index].progress.isDone = true
+        }
+    }
+}

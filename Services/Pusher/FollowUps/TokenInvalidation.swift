@@ -1,0 +1,107 @@
+import Kafka
+import Model
+import Store
+
+/// Removes registrations whose push token is gone.
+struct TokenInvalidation: Sendable {
+    /// The most times that a registration is published which keeps changing while it is being removed.
+    private static let endLimit = 5
+
+    /// Most other registrations of its device that are removed with one dead token; the rest follow when they change.
+    private static let othersLimit = 200
+
+    let topics: Topics
+    let registrations: Registrations
+    /// The same kind of check as for lookups, for the same reason.
+    let view: ViewEpochCache?
+    let producer: KafkaProducer
+
+    /// Removes a registration, unless it was renewed meanwhile. Calling it again is harmless.
+    ///
+    /// - Parameter progress: the steps done by an earlier attempt; the same for all attempts.
+    /// - Returns: true if it was removed.
+    /// - Throws: `StoreError` or `KafkaError`; it must then be retried.
+    func retire(
+        _ key: RegistrationKey, _ record: RegistrationRecord, _ progress: inout Progress
+    ) async throws -> Bool {
+        if !progress.isBuried {
+            guard try await self.standing(key) == record else { return false }
+            // The tombstone first: as long as Kafka does not have it, Redis still has the entry that leads here again,
+            // so a crash in between does not bring the token back when Redis is restored.
+            _ = try await self.producer.produce(
+                KafkaMessage(topic: self.topics.registrations, key: Array(key.text.utf8), value: nil))
+            progress.isBuried = true
+        }
+        if !progress.isTakenOff { progress.isTakenOff = try await self.registrations.retire(key, record) }
+        try await self.publishEnd(of: key, standing: try await self.standing(key))
+        return progress.isTakenOff
+    }
+
+    /// The progress of the retirement of one registration.
+    struct Progress {
+        /// True if its tombstone is published, and Redis may have a newer entry.
+        var isBuried = false
+        var isTakenOff = false
+        /// True if nothing is left to be done.
+        var isDone = false
+    }
+
+    /// Publishes the entry in Redis for a registration whose tombstone was published.
+    ///
+    /// The device may register again at any moment, and our tombstone may come after that record: a restored view would
+    /// not have it. So the entry in Redis is published, until it is unchanged after the broker has it.
+    ///
+    /// - Parameter standing: the entry last seen in Redis; nil corresponds to Kafka's tombstone.
+    private func publishEnd(of key: RegistrationKey, standing: RegistrationRecord?) async throws {
+        var standing = standing
+        var known: RegistrationRecord?
+        for _ in 0..<Self.endLimit {
+            // A device that keeps changing its registration is not waited for: it publishes each change itself.
+            if standing == known { break }
+            _ = try await self.producer.produce(
+                KafkaMessage(topic: self.topics.registrations, key: Array(key.text.utf8), value: standing?.encoded))
+            known = standing
+            standing = try await self.standing(key)
+        }
+    }
+
+    /// The other registrations, with the same dead token, of the affected devices: no device would be notified of these
+    /// orders either, and each would cost a notification to find out.
+    ///
+    /// - Returns: at most `othersLimit`; none if the token was registered again, since it is then not dead.
+    func others(of dead: InvalidToken) async throws -> [(RegistrationKey, RegistrationRecord)] {
+        var others: [RegistrationKey] = []
+        guard let type = dead.registrations.first?.key.order.orderType else { return [] }
+        for device in Set(dead.registrations.keys.map(\.device)) where others.count < Self.othersLimit {
+            for order in try await self.registrations.orders(of: device, type: type) {
+                let key = RegistrationKey(device: device, order: OrderKey(orderType: type, order: order))
+                if dead.registrations[key] == nil { others.append(key) }
+            }
+        }
+        others = Array(others.prefix(Self.othersLimit))
+        let standing = try await self.standing(others)
+        let isBack = standing.values.contains { $0.pushToken == dead.token && !dead.means($0) }
+        return isBack ? [] : standing.filter { dead.means($0.value) }.map { ($0.key, $0.value) }
+    }
+
+    /// Those of some registrations that are present in a complete view.
+    func standing(_ keys: [RegistrationKey]) async throws -> [RegistrationKey: RegistrationRecord] {
+        guard !keys.isEmpty else { return [:] }
+        let epochs = try await self.view?.known()
+        let records = try await self.registrations.registrations(keys)
+        var standing: [RegistrationKey: RegistrationRecord] = [:]
+        for (key, record) in zip(keys, records) { standing[key] = record }
+        // A registration that was merely not restored yet would never be notified.
+        if let epochs { try await self.view?.confirm(epochs) }
+        return standing
+    }
+
+    /// The registration in a complete view.
+    private func standing(_ key: RegistrationKey) async throws -> RegistrationRecord? {
+        let epochs = try await self.view?.known()
+        let standing = try await self.registrations.registration(key)
+        // A registration that was merely not restored yet would be lost permanently if published as ended.
+        if let epochs { try await self.view?.confirm(epochs) }
+        return standing
+    }
+}

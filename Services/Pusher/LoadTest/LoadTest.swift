@@ -1,0 +1,152 @@
+import APNS
+import Foundation
+import Glibc
+import Model
+import NIOCore
+import NIOPosix
+import Operations
+import Packaging
+
+/// Sends generated records from their creation to their verdicts: through scheduler, client and metrics as in the
+/// service, without Kafka, Redis and letters.
+///
+/// Without coalescing, since merged notifications are not sent; with an hourly limit that is checked and never reached.
+struct LoadTest: Sendable {
+    let endpoint: APNSEndpoint
+    let credential: APNSCredential
+    let roots: [UInt8]?
+    let targets: [LoadTestTarget]
+    let notifications: Int
+    /// Devices of each record.
+    let fanOut: Int
+    let streams: Int
+    let connections: Int
+    /// The number of notifications in hand at once.
+    let ahead: Int
+
+    /// - Throws: `APNSError` if the arguments cannot be used or the server does not answer.
+    func run() async throws -> LoadTestReport {
+        let orderType = try loadTestOrderType()
+        let feed = LoadTestFeed(
+            targets: self.targets, orderType: orderType, notifications: self.notifications, fanOut: self.fanOut,
+            ahead: self.ahead)
+        let dispatch = PushScheduler(
+            limits: Self.limits, wallClock: { Int64(Date().timeIntervalSince1970 * 1000) },
+            onFinished: { feed.finish($0.count) })
+        let metrics = PusherMetrics(factory: MetricsRegistry(), host: "\(self.endpoint)")
+        let client = try self.client(orderType, dispatch: dispatch, metrics: metrics[orderType.rawValue])
+        _ = dispatch.install(orderType, PushScheduler.Way(client: client, generation: 1, options: PushOptions()))
+        do {
+            try await self.open(client, orderType)
+        } catch {
+            await client.close()
+            throw error
+        }
+        let began = ContinuousClock.now
+        let before = usage()
+        let verdicts = await self.send(feed, dispatch, metrics)
+        let seconds = (ContinuousClock.now - began) / .seconds(1)
+        let after = usage()
+        for client in dispatch.removeAll() { await client.close() }
+        return LoadTestReport(
+            notifications: self.notifications, verdicts: verdicts, seconds: seconds,
+            processorSeconds: after.processorSeconds - before.processorSeconds, peakMegabytes: after.peakMegabytes)
+    }
+
+    private static var limits: PushLimits {
+        var limits = PushLimits()
+        limits.window = .zero
+        limits.hourlyLimit = 1_000_000_000
+        return limits
+    }
+
+    private func client(
+        _ orderType: OrderTypeIdentifier, dispatch: PushScheduler, metrics: CredentialMetrics
+    ) throws -> APNSClient {
+        var configuration = APNSConfiguration()
+        configuration.streamCap = self.streams
+        configuration.connections = self.connections...self.connections
+        configuration.openSpacing = .zero
+        configuration.queueLimit = Self.limits.inFlight
+        configuration.onEvent = { metrics.happened($0) }
+        return try APNSClient(
+            endpoint: self.endpoint, credential: self.credential, rootsPEM: self.roots,
+            eventLoopGroup: MultiThreadedEventLoopGroup.singleton, configuration: configuration,
+            onReplies: { replies in
+                metrics.answered(replies)
+                dispatch.take(replies, of: orderType, generation: 1)
+            })
+    }
+
+    /// Sends until every connection is established and accepts more than the one stream with which it begins.
+    ///
+    /// - Throws: `APNSError` if that takes too long.
+    private func open(_ client: APNSClient, _ orderType: OrderTypeIdentifier) async throws {
+        let deadline = ContinuousClock.now + .seconds(20)
+        let notification = PushNotification(
+            deviceToken: self.targets[0].registration.pushToken, topic: orderType, expirationEpochSeconds: 0)
+        while ContinuousClock.now < deadline {
+            let outcomes = await client.send(Array(repeating: notification, count: 4 * self.connections))
+            let snapshot = await client.snapshot()
+            if snapshot.connections[.open] == self.connections,
+                snapshot.streamLimit >= self.connections * min(self.streams, 2)
+            {
+                return
+            }
+            if case .unanswered(let error) = outcomes[0] { throw error }
+        }
+        throw APNSError(.connecting, "opening \(self.connections) connections to \(self.endpoint): not within 20 s")
+    }
+
+    /// - Returns: the number of notifications with each verdict.
+    private func send(
+        _ feed: LoadTestFeed, _ dispatch: PushScheduler, _ metrics: PusherMetrics
+    ) async -> [String: Int] {
+        var verdicts: [String: Int] = [:]
+        await withTaskGroup(of: [String: Int].self) { group in
+            group.addTask {
+                while let effect = await dispatch.followUps.next() {
+                    dispatch.done(effect)
+                    dispatch.followUps.ended(effect)
+                }
+                return [:]
+            }
+            group.addTask { await self.watch(dispatch, metrics) }
+            await feed.run(dispatch)
+            dispatch.followUps.end()
+            group.cancelAll()
+            for await counts in group { verdicts.merge(counts, uniquingKeysWith: +) }
+        }
+        return verdicts.filter { $0.value > 0 }
+    }
+
+    /// Does the worker's periodic work; returns the verdicts when it is cancelled.
+    private func watch(_ dispatch: PushScheduler, _ metrics: PusherMetrics) async -> [String: Int] {
+        var verdicts: [String: Int] = [:]
+        var ticks = 0
+        while !Task.isCancelled {
+            dispatch.look()
+            try? await Task.sleep(for: PushWorker.tick)
+            ticks += 1
+            guard ticks % 10 == 0 || Task.isCancelled else { continue }
+            for (type, tally) in dispatch.takeTallies() {
+                (type.map { metrics[$0.rawValue] } ?? metrics.strangers).count(tally)
+                verdicts["delivered", default: 0] += tally.delivered
+                verdicts["retried", default: 0] += tally.retried
+                verdicts["merged", default: 0] += tally.coalesced
+                verdicts["dropped", default: 0] += tally.dropped.values.reduce(0, +)
+            }
+            metrics.report(dispatch.gauges, quiet: nil)
+        }
+        return verdicts
+    }
+}
+
+/// The resources that this process has used so far.
+private func usage() -> (processorSeconds: Double, peakMegabytes: Double) {
+    var usage = rusage()
+    // Fails only for a bad argument.
+    _ = unsafe getrusage(__rusage_who_t(RUSAGE_SELF.rawValue), &usage)
+    func seconds(_ time: timeval) -> Double { Double(time.tv_sec) + Double(time.tv_usec) / 1e6 }
+    return (seconds(usage.ru_utime) + seconds(usage.ru_stime), Double(usage.ru_maxrss) / 1024)
+}

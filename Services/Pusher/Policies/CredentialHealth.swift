@@ -1,0 +1,362 @@
+import APNS
+
+/// The prospects of notifications with one credential, judged by the outcomes of the last ones.
+///
+/// `healthy` -> `ill` when nothing is answered any more -> `healthy` with the first judgement; from both -> `stopped`
+/// when APNs refuses the credential -> `healthy` with the first notification that APNs accepts.
+///
+/// A changed certificate or key starts with a fresh value, and outcomes of the old one are passed to the old value. A
+/// value of bounded size without a clock.
+struct CredentialHealth: Sendable {
+    enum State: Hashable, Sendable {
+        /// Everything may be sent.
+        case healthy
+        /// APNs is away or answers nothing but 5xx: it is probed with a few notifications at a time.
+        case ill(since: ContinuousClock.Instant, reason: String)
+        /// APNs refuses everything sent with this credential.
+        case stopped(since: ContinuousClock.Instant, reason: String)
+
+        /// For a gauge: 0 healthy, 1 ill, 2 stopped.
+        var gauge: Int {
+            switch self {
+            case .healthy: 0
+            case .ill: 1
+            case .stopped: 2
+            }
+        }
+    }
+
+    /// A change worth a log line, and for the first two an alarm. Once per change, never per notification.
+    enum Change: Hashable, Sendable {
+        case ill(reason: String)
+        case stopped(reason: String)
+        /// With the time since it was last healthy.
+        case healthy(after: Duration)
+    }
+
+    /// The notifications that may be sent.
+    enum Permission: Hashable, Sendable {
+        case all
+        /// A number of notifications as probes, each time other ones, to tokens that APNs accepted before if there are
+        /// any: a poisoned one must not keep all others waiting. The caller then calls `probed`.
+        case probes(Int)
+        case nothing(until: ContinuousClock.Instant)
+    }
+
+    /// The meaning of an outcome beyond its own notification.
+    struct Ruling: Hashable, Sendable {
+        /// Applies to attempts that are repeated: `.retry`, and `.stopCredential`, which with `.time` is contradicted
+        /// by others (repeat it, `PushRetry.contradicted`), with `.nobody` is the credential's fault (let it wait until
+        /// the credential is healthy).
+        let blame: FailureAttribution
+        let change: Change?
+    }
+
+    /// The device and the order of a notification, as hashes: to distinguish one odd device or order from many.
+    struct Origin: Hashable, Sendable {
+        var device = 0
+        var order = 0
+    }
+
+    /// Failures in a row after which APNs counts as away: in a brown-out in which four of five requests fail, one such
+    /// row is not expected within years. With fewer in flight, `patience` decides.
+    static let failuresToIll = 100
+    /// The time with nothing but failures after which APNs counts as away: longer than one cut connection and its
+    /// replacement take.
+    static let patience = Duration.seconds(5)
+    /// Probes while ill: at once, then after a second, doubling. A few seconds are soon enough for all waiting
+    /// notifications and no load for APNs.
+    static let firstProbe = Duration.seconds(1)
+    static let lastProbe = Duration.seconds(5)
+    /// Probes at a time while ill: while APNs fails most requests, a single one would often fail although others
+    /// succeed.
+    static let illProbes = 4
+    /// The longest Retry-After of APNs as a whole that is honoured, as one probe in five minutes does no harm.
+    static let mostRetryAfter = Duration.seconds(300)
+    /// Interval of probes while stopped: each is one more error on a connection that APNs cuts for too many errors.
+    static let stoppedProbe = Duration.seconds(60)
+    /// The time for which an accepted notification vouches for its credential against a single refusal.
+    static let proof = Duration.seconds(60)
+    /// Refusals in a row, all sent after the last accepted one, that outweigh it …
+    static let refusalsToStop = 10
+    /// … if they continue for this long: more than one odd host causes before the client has left it.
+    static let refusalPatience = Duration.seconds(5)
+    /// Failures within the last minute from which on their share is evaluated.
+    static let failuresToCompare: Int32 = 10
+    /// Percent of failures above which the notifications themselves are not to blame.
+    static let failedShare: Int64 = 20
+    /// Notifications within the last minute that APNs refuses one by one (our bugs, tokens of another app), of this
+    /// many devices and orders, and this percentage of all: then it is the credential's fault.
+    static let refusedToStop: Int32 = 20
+    static let refusedOrigins = 10
+    static let refusedShare: Int64 = 80
+    /// Devices, and percent of all, that get too many requests before the limit counts as one of the provider as a
+    /// whole.
+    static let busyDevices = 10
+    static let busyShare: Int64 = 50
+    /// Tokens within the last minute that APNs does not know, and percent of all, after which tokens that were never
+    /// accepted are sent to a few at a time: APNs cuts connections sooner for these errors. An old base of devices,
+    /// with some percent unknown, keeps its pace.
+    ///
+    /// Source: Wallet Orders §4.6
+    static let unknownToSuspect: Int32 = 10
+    static let unknownShare: Int64 = 20
+    /// The time for which 403s may continue that a new connection or provider token should have cured, and the least
+    /// number of them, which must also be half of the failures.
+    static let mendingLimit = Duration.seconds(60)
+    static let mendingFailures: Int32 = 5
+
+    private(set) var state = State.healthy
+    private var window = HealthWindow()
+    private var nextProbe: ContinuousClock.Instant?
+    private var probePause = Self.firstProbe
+    private var lastJudged: ContinuousClock.Instant?
+    private var lastAccepted: ContinuousClock.Instant?
+    /// Failures since APNs last judged a notification.
+    private var failures = 0
+    private var failingSince: ContinuousClock.Instant?
+    /// The one notification that caused all of `failures`, as long as that is so.
+    private var lone: UInt64?
+    private var refusals = 0
+    private var refusalsSince: ContinuousClock.Instant?
+    private var refusedOrigins = RecentOutcomes()
+    private var busyOrigins = RecentOutcomes()
+    /// Ill because APNs tells the provider as a whole that it sends too much: the same answer for one device is no sign
+    /// of recovery.
+    private var isThrottled = false
+    private var mendingSince: ContinuousClock.Instant?
+    /// True if tokens that were never accepted must be sent to a few at a time.
+    private(set) var isSuspicious = false
+
+    func permission(now: ContinuousClock.Instant) -> Permission {
+        guard self.state != .healthy, let nextProbe = self.nextProbe else { return .all }
+        return nextProbe <= now ? .probes(self.isStopped ? 1 : Self.illProbes) : .nothing(until: nextProbe)
+    }
+
+    /// The probes that `permission` allowed were given to the client.
+    mutating func probed(now: ContinuousClock.Instant) {
+        switch self.state {
+        case .healthy: break
+        case .ill:
+            self.nextProbe = now + self.probePause
+            self.probePause = min(self.probePause * 2, Self.lastProbe)
+        case .stopped:
+            self.nextProbe = now + Self.stoppedProbe
+        }
+    }
+
+    /// A connection to APNs was made: if APNs was away, it is probed at once.
+    mutating func connected(now: ContinuousClock.Instant) {
+        guard case .ill = self.state, let next = self.nextProbe, next > now else { return }
+        self.nextProbe = now
+    }
+
+    /// Processes the verdict on one attempt.
+    ///
+    /// - Parameters:
+    ///   - notification: the same for all attempts of a notification.
+    ///   - origin: required for notifications that are not delivered.
+    ///   - sent: the time when the attempt was given to the client.
+    mutating func take(
+        _ verdict: PushVerdict, of notification: UInt64, origin: Origin = Origin(), sent: ContinuousClock.Instant,
+        now: ContinuousClock.Instant
+    ) -> Ruling {
+        switch verdict {
+        case .delivered, .retire:
+            // 410 concerns the token: credential and topic were accepted.
+            return Ruling(blame: .nobody, change: self.accepted(now: now))
+        case .unknownToken:
+            self.window.note(now: now) { $0.unknown += 1 }
+            self.suspect()
+            return Ruling(blame: .notification, change: self.judged(now: now))
+        case .drop(let reason):
+            let change = self.judged(now: now)
+            return Ruling(blame: .notification, change: self.refusedOne(reason, origin, now: now) ?? change)
+        case .retry(let retry) where retry.scope == .device:
+            return self.busy(retry, of: notification, origin, now: now)
+        case .retry(let retry):
+            return self.failed(retry, of: notification, sent: sent, now: now)
+        case .stopCredential(let reason):
+            return self.refused(reason, sent: sent, now: now)
+        }
+    }
+
+    // MARK: Internals
+
+    private mutating func accepted(now: ContinuousClock.Instant) -> Change? {
+        self.lastAccepted = now
+        self.refusals = 0
+        self.refusalsSince = nil
+        let change = self.judged(now: now)
+        if self.isSuspicious { self.suspect() }
+        guard case .stopped(let since, _) = self.state else { return change }
+        return self.heal(since, now: now)
+    }
+
+    /// APNs is there and distinguishes notifications.
+    private mutating func judged(now: ContinuousClock.Instant) -> Change? {
+        self.window.note(now: now) { $0.judged += 1 }
+        self.lastJudged = now
+        self.failures = 0
+        self.failingSince = nil
+        self.lone = nil
+        self.mendingSince = nil
+        guard case .ill(let since, _) = self.state else { return nil }
+        return self.heal(since, now: now)
+    }
+
+    private mutating func heal(_ since: ContinuousClock.Instant, now: ContinuousClock.Instant) -> Change {
+        self.state = .healthy
+        self.nextProbe = nil
+        self.probePause = Self.firstProbe
+        self.isThrottled = false
+        self.refusedOrigins.removeAll()
+        return .healthy(after: now - since)
+    }
+
+    private mutating func suspect() {
+        let counts = self.window.counts
+        self.isSuspicious =
+            counts.unknown >= Self.unknownToSuspect && counts.isShare(of: counts.unknown, above: Self.unknownShare)
+    }
+
+    /// A device gets too many requests; or so many devices do that the provider as a whole does.
+    private mutating func busy(
+        _ retry: PushRetry, of notification: UInt64, _ origin: Origin, now: ContinuousClock.Instant
+    ) -> Ruling {
+        self.window.note(now: now) { $0.busy += 1 }
+        self.busyOrigins.note(origin, now: now)
+        let counts = self.window.counts
+        let isEverybody =
+            self.isThrottled
+            || counts.isShare(of: counts.busy, above: Self.busyShare)
+                && self.busyOrigins.distinct(now: now).devices >= Self.busyDevices
+        guard isEverybody else { return Ruling(blame: .notification, change: self.judged(now: now)) }
+        self.window.note(now: now) { $0.failed += 1 }
+        let change = self.isAway(retry, of: notification, now: now)
+        if case .ill = self.state { self.isThrottled = true }
+        return Ruling(blame: .nobody, change: change)
+    }
+
+    private mutating func failed(
+        _ retry: PushRetry, of notification: UInt64, sent: ContinuousClock.Instant, now: ContinuousClock.Instant
+    ) -> Ruling {
+        let isJudgedMeanwhile = self.lastJudged.map { $0 >= sent } ?? false
+        switch retry.cause {
+        // Caused by us, which says nothing about APNs or the device.
+        case .error(.queueFull), .error(.closed): return Ruling(blame: .nobody, change: nil)
+        // It was never sent, so it is not to blame; if no notification was judged, APNs is.
+        case .error(.notStarted), .error(.connecting), .error(.tls):
+            let change = isJudgedMeanwhile ? nil : self.isAway(retry, of: notification, now: now)
+            return Ruling(blame: .nobody, change: change)
+        default: break
+        }
+        let isTokenRefused = retry.cause == .answer(status: 403)
+        self.window.note(now: now) {
+            $0.failed += 1
+            if isTokenRefused { $0.tokenRefused += 1 }
+        }
+        if isTokenRefused, let change = self.isNotMended(retry, now: now) {
+            return Ruling(blame: .nobody, change: change)
+        }
+        if isJudgedMeanwhile { return Ruling(blame: self.isBrownOut ? .nobody : .time, change: nil) }
+        let change = self.isAway(retry, of: notification, now: now)
+        return Ruling(blame: self.lone == notification && retry.isOfAPNs ? .time : .nobody, change: change)
+    }
+
+    /// True if so many fail that the notifications themselves are not to blame.
+    private var isBrownOut: Bool {
+        let counts = self.window.counts
+        return counts.failed >= Self.failuresToCompare && counts.isShare(of: counts.failed, above: Self.failedShare)
+    }
+
+    /// True if no notification was judged since a failed attempt began.
+    private mutating func isAway(
+        _ retry: PushRetry, of notification: UInt64, now: ContinuousClock.Instant
+    ) -> Change? {
+        if self.failures == 0 { self.lone = notification }
+        if self.lone != notification { self.lone = nil }
+        self.failures += 1
+        let since = self.failingSince ?? now
+        self.failingSince = since
+        if let seconds = retry.afterSeconds, case .ill = self.state {
+            self.nextProbe = max(self.nextProbe ?? now, now + Self.bounded(seconds))
+        }
+        if case .stopped = self.state {
+            // The answer does not concern the credential, which is probed again soon.
+            self.nextProbe = min(self.nextProbe ?? now, now + Self.lastProbe)
+            return nil
+        }
+        if self.lone == notification, retry.isOfAPNs {
+            // Others must be tried before a possibly poisoned one is taken for all; it has its own backoff.
+            guard case .ill(let since, _) = self.state else { return nil }
+            return self.heal(since, now: now)
+        }
+        guard self.state == .healthy else { return nil }
+        guard self.failures >= Self.failuresToIll || now - since >= Self.patience else { return nil }
+        self.state = .ill(since: since, reason: retry.reason)
+        self.nextProbe = now + Self.bounded(retry.afterSeconds ?? 0)
+        return .ill(reason: retry.reason)
+    }
+
+    private static func bounded(_ seconds: Int) -> Duration { min(.seconds(max(0, seconds)), Self.mostRetryAfter) }
+
+    /// True if a connection or provider token was replaced, and is refused all the same.
+    private mutating func isNotMended(_ retry: PushRetry, now: ContinuousClock.Instant) -> Change? {
+        let since = self.mendingSince ?? now
+        self.mendingSince = since
+        let counts = self.window.counts
+        guard now - since >= Self.mendingLimit, counts.tokenRefused >= Self.mendingFailures,
+            counts.tokenRefused * 2 >= counts.failed
+        else { return nil }
+        return self.stop(retry.reason, now: now)
+    }
+
+    /// One notification was refused that can never succeed.
+    private mutating func refusedOne(_ reason: String, _ origin: Origin, now: ContinuousClock.Instant) -> Change? {
+        self.window.note(now: now) { $0.refused += 1 }
+        self.refusedOrigins.note(origin, now: now)
+        let counts = self.window.counts
+        guard counts.refused >= Self.refusedToStop, counts.isShare(of: counts.refused, above: Self.refusedShare) else {
+            return nil
+        }
+        let distinct = self.refusedOrigins.distinct(now: now)
+        guard distinct.devices >= Self.refusedOrigins, distinct.orders >= Self.refusedOrigins else { return nil }
+        return self.stop(reason, now: now)
+    }
+
+    private mutating func refused(
+        _ reason: String, sent: ContinuousClock.Instant, now: ContinuousClock.Instant
+    ) -> Ruling {
+        if !self.isStopped, let accepted = self.lastAccepted, now - accepted < Self.proof {
+            // One was accepted after this one was sent: then it is not the credential.
+            if accepted >= sent { return Ruling(blame: .time, change: nil) }
+            self.refusals += 1
+            let since = self.refusalsSince ?? now
+            self.refusalsSince = since
+            if self.refusals < Self.refusalsToStop || now - since < Self.refusalPatience {
+                return Ruling(blame: .time, change: nil)
+            }
+        }
+        return Ruling(blame: .nobody, change: self.stop(reason, now: now))
+    }
+
+    private var isStopped: Bool { if case .stopped = self.state { true } else { false } }
+
+    private mutating func stop(_ reason: String, now: ContinuousClock.Instant) -> Change? {
+        guard !self.isStopped else { return nil }
+        self.state = .stopped(since: now, reason: reason)
+        self.nextProbe = now + Self.stoppedProbe
+        return .stopped(reason: reason)
+    }
+}
+
+extension PushRetry {
+    /// True if APNs itself handled this one, whatever the result; else the network path may be cut.
+    fileprivate var isOfAPNs: Bool {
+        switch self.cause {
+        case .answer, .error(.timeout), .error(.protocolViolation): true
+        case .error: false
+        }
+    }
+}

@@ -1,0 +1,194 @@
+import APNS
+import CoreMetrics
+import Model
+import Operations
+import Synchronization
+
+/// The metrics of one credential and the host that it is used with.
+///
+/// Thread: any, also the client's event loop. A frequent event costs an atomic addition; a rare one, or a series that
+/// is made on first use, a lock. Bounded: all labels come from closed sets (`CredentialSeries`).
+final class CredentialMetrics: Sendable {
+    /// Upper ends of the buckets for the age of a change when APNs answers, in seconds: fine around the expected p99,
+    /// and up to the hour that an outage may last.
+    static let ageBounds = [
+        0.001, 0.002, 0.004, 0.006, 0.008, 0.01, 0.015, 0.02, 0.03, 0.05, 0.075, 0.1, 0.25, 0.5, 1, 1.5, 2, 5, 10, 30,
+        60, 120, 300, 600, 1800, 3600,
+    ]
+
+    private struct Made {
+        var counters: [CredentialSeries: Counter] = [:]
+        var meters: [CredentialSeries: Meter] = [:]
+        var states: (credential: Meter, breaker: Meter)?
+    }
+
+    private let dimensions: [(String, String)]
+    private let factory: MetricsRegistry
+    private let made = Mutex(Made())
+    private let accepted: Counter
+    private let outcomes: [Outcome: Counter]
+    private let retiredTokens: Counter
+    private let ages: DurationHistogram
+    private let answerTimes: DurationHistogram
+    private let roundTrips: Timer
+
+    /// The outcome of a notification, or of a request for one.
+    enum Outcome: String, Hashable, Sendable, CaseIterable {
+        /// APNs accepted it.
+        case delivered
+        /// It will be sent again.
+        case retried
+        /// Another one notified the device as well.
+        case coalesced
+        /// It waited because of the hourly limit.
+        case limited
+        /// APNs does not know the token, and the registration is kept.
+        case unknownToken = "unknown-token"
+        /// It was given up.
+        case dropped
+    }
+
+    /// - Parameters:
+    ///   - name: that of the credential: its order type.
+    ///   - host: `host:port` of APNs.
+    init(name: String, host: String, factory: MetricsRegistry) {
+        let dimensions = [("credential", name), ("host", host)]
+        self.dimensions = dimensions
+        self.factory = factory
+        let accepted = CredentialSeries(status: 200, reason: nil)
+        self.accepted = Counter(label: accepted.name, dimensions: dimensions + accepted.dimensions, factory: factory)
+        self.outcomes = Dictionary(
+            uniqueKeysWithValues: Outcome.allCases.map { outcome in
+                let label = [("outcome", outcome.rawValue)]
+                let counter = Counter(label: "waybill_pushes_total", dimensions: dimensions + label, factory: factory)
+                return (outcome, counter)
+            })
+        self.retiredTokens = Counter(
+            label: "waybill_push_tokens_retired_total", dimensions: dimensions, factory: factory)
+        self.ages = factory.durations("waybill_push_age_seconds", dimensions: dimensions, bounds: Self.ageBounds)
+        self.answerTimes = factory.durations(
+            "waybill_apns_answer_seconds", dimensions: dimensions, bounds: Self.ageBounds)
+        self.roundTrips = Timer(label: "waybill_apns_ping_seconds", dimensions: dimensions, factory: factory)
+        // Starts at zero, since an alert on an increase does not see a series that begins with one.
+        for code in PushDeadLetterCode.allCases { self.apply(.count(.deadLetters(code), by: 0)) }
+    }
+
+    /// Processes an event of the client's connections; does not block.
+    func happened(_ event: APNSEvent) { self.apply(CredentialUpdate(event)) }
+
+    /// Sets the gauges of the client's state.
+    func stands(_ snapshot: APNSSnapshot) {
+        for update in CredentialUpdate.all(snapshot) { self.apply(update) }
+    }
+
+    /// Counts the outcome of one request, each attempt separately.
+    ///
+    /// - Parameter elapsed: time since its first stream; nil: it was never sent.
+    func answered(_ outcome: PushOutcome, elapsed: Duration?) {
+        if let elapsed { self.answerTimes.record(seconds: [elapsed / .seconds(1)]) }
+        if case .answered(let answer) = outcome, answer.status == 200, answer.reason == nil {
+            self.accepted.increment()
+        } else {
+            self.apply(.count(CredentialSeries(outcome), by: 1))
+        }
+    }
+
+    /// Counts the outcomes of a burst of requests: nearly all are the same, so they cost one addition together.
+    func answered(_ replies: [PushReply]) {
+        var accepted = 0
+        var seconds: [Double] = []
+        seconds.reserveCapacity(replies.count)
+        for reply in replies {
+            if let elapsed = reply.elapsed { seconds.append(elapsed / .seconds(1)) }
+            if case .answered(let answer) = reply.outcome, answer.status == 200, answer.reason == nil {
+                accepted += 1
+            } else {
+                self.apply(.count(CredentialSeries(reply.outcome), by: 1))
+            }
+        }
+        if accepted > 0 { self.accepted.increment(by: accepted) }
+        self.answerTimes.record(seconds: seconds)
+    }
+
+    /// Counts outcomes of notifications.
+    func count(_ outcome: Outcome, by count: Int = 1) {
+        if count > 0 { self.outcomes[outcome]?.increment(by: count) }
+    }
+
+    /// Counts registrations that were removed because APNs reported that their token is gone.
+    func retired(by count: Int = 1) { self.retiredTokens.increment(by: count) }
+
+    /// Counts a device that was not notified.
+    func deadLetter(_ code: PushDeadLetterCode) { self.apply(.count(.deadLetters(code), by: 1)) }
+
+    /// Counts the events in the scheduler.
+    func count(_ counts: PushCounts) {
+        self.count(.delivered, by: counts.delivered)
+        self.count(.retried, by: counts.retried)
+        self.count(.coalesced, by: counts.coalesced)
+        self.count(.limited, by: counts.limited)
+        self.count(.unknownToken, by: counts.unknown)
+        self.count(.dropped, by: counts.dropped.values.reduce(0, +))
+        self.ages.record(seconds: counts.agesInMilliseconds.map { Double(max(0, $0)) / 1000 })
+    }
+
+    /// Records the time from the publication of a change to APNs' answer.
+    ///
+    /// Clocks differ: an age below zero counts as zero.
+    func age(milliseconds: Int64) { self.ages.record(seconds: [Double(max(0, milliseconds)) / 1000]) }
+
+    /// Sets the state of the credential and of the breaker of its tokens.
+    ///
+    /// - Parameters:
+    ///   - credential: 0 healthy, 1 ill, 2 stopped.
+    ///   - breaker: 0 closed, 1 open.
+    func stands(credential: Int, breaker: Int) {
+        self.made.withLock { made in
+            let states =
+                made.states ?? (self.meter("waybill_push_credential_state"), self.meter("waybill_push_breaker_open"))
+            made.states = states
+            states.credential.set(credential)
+            states.breaker.set(breaker)
+        }
+    }
+
+    /// Sets the number of orders, or devices of them, that wait for the credential.
+    func pending(_ count: Int) { self.apply(.set(.pending, to: Double(count))) }
+
+    /// Removes the gauges of a credential that is not used any more; counters stay, since they must not start again.
+    func retire() {
+        self.made.withLock { made in
+            for meter in made.meters.values { meter.destroy() }
+            made.states?.credential.destroy()
+            made.states?.breaker.destroy()
+            made.meters = [:]
+            made.states = nil
+        }
+    }
+
+    private func apply(_ update: CredentialUpdate) {
+        switch update {
+        case .count(let series, let count):
+            let counter = self.made.withLock { made in
+                let counter =
+                    made.counters[series]
+                    ?? Counter(
+                        label: series.name, dimensions: self.dimensions + series.dimensions, factory: self.factory)
+                made.counters[series] = counter
+                return counter
+            }
+            counter.increment(by: count)
+        case .set(let series, let value):
+            self.made.withLock { made in
+                let meter = made.meters[series] ?? self.meter(series.name, series.dimensions)
+                made.meters[series] = meter
+                meter.set(value)
+            }
+        case .roundTrip(let time): self.roundTrips.recordSeconds(time / .seconds(1))
+        }
+    }
+
+    private func meter(_ name: String, _ dimensions: [(String, String)] = []) -> Meter {
+        Meter(label: name, dimensions: self.dimensions + dimensions, factory: self.factory)
+    }
+}

@@ -1,0 +1,165 @@
+import Logging
+import Model
+import Operations
+import Synchronization
+
+/// The pusher's reports to the log and to readiness: a line when something begins or ends, and an occasional one while
+/// it lasts; never one for each notification.
+///
+/// Bounded: one entry for each upstream, and for each reason of `PushCounts`.
+final class PusherLog: Sendable {
+    /// A service that a pusher needs and can be without for a while.
+    enum Upstream: String, Hashable, Sendable, CaseIterable {
+        /// Redis, for lookups of registrations.
+        case lookups
+        /// Redis and Kafka, for registrations that are removed and letters.
+        case followUps
+        /// Kafka, for keys that move to the pending topic and back.
+        case pending
+    }
+
+    private struct Outage {
+        let since: ContinuousClock.Instant
+        var toldAt: ContinuousClock.Instant
+        var isTold = false
+    }
+
+    /// The time for which an upstream may fail before the service counts as unready.
+    static let patience = Duration.seconds(2)
+    /// The time between two log lines about a condition that lasts.
+    static let pause = Duration.seconds(10)
+
+    /// The name in `/readyz` of an APNs that does not answer. It makes no pusher unready: another one would fare no
+    /// better.
+    static let apns = "apns"
+
+    private let logger: Logger
+    private let readiness: Readiness
+    private let outages = Mutex<[Upstream: Outage]>([:])
+    /// Brands for which APNs is away, with the reasons.
+    private let away = Mutex<[String: String]>([:])
+    private let told = Mutex<[String: ContinuousClock.Instant]>([:])
+    private let unsaid = Mutex<[String: Int]>([:])
+
+    init(logger: Logger, readiness: Readiness) {
+        self.logger = logger
+        self.readiness = readiness
+    }
+
+    /// An operation failed and is retried.
+    func isAway(_ upstream: Upstream, _ reason: String, now: ContinuousClock.Instant = .now) {
+        let isLogged = self.outages.withLock { outages in
+            var outage = outages[upstream] ?? Outage(since: now, toldAt: now - Self.pause)
+            let isUnready = now - outage.since >= Self.patience
+            let isLogged = now - outage.toldAt >= Self.pause
+            if isLogged { outage.toldAt = now }
+            outage.isTold = outage.isTold || isUnready
+            outages[upstream] = outage
+            // Under the lock, so that the last report is the true one.
+            if isUnready { self.readiness.unmet(WorkerCondition.upstreams, reason) }
+            return isLogged
+        }
+        guard isLogged else { return }
+        self.logger.warning("not done, trying again", metadata: ["what": "\(upstream.rawValue)", "error": "\(reason)"])
+    }
+
+    /// The upstream works again.
+    func isBack(_ upstream: Upstream) {
+        self.outages.withLock { outages in
+            guard outages.removeValue(forKey: upstream)?.isTold == true,
+                !outages.values.contains(where: { $0.isTold })
+            else { return }
+            self.readiness.met(WorkerCondition.upstreams)
+        }
+    }
+
+    /// Notifications were given up: a line for each reason, with the number since the last one.
+    func dropped(_ counts: [String: Int], now: ContinuousClock.Instant = .now) {
+        for (reason, count) in counts { self.unsaid.withLock { $0[reason, default: 0] += count } }
+        let due = self.unsaid.withLock { unsaid in
+            let due = self.told.withLock { told in
+                let due = unsaid.filter { reason, _ in told[reason].map { now - $0 >= Self.pause } ?? true }
+                for reason in due.keys { told[reason] = now }
+                // Some reasons come from APNs: they are forgotten when they are quiet.
+                told = told.filter { now - $0.value < Self.pause * 2 }
+                return due
+            }
+            for reason in due.keys { unsaid[reason] = nil }
+            return due
+        }
+        for (reason, count) in due.sorted(by: { $0.key < $1.key }) {
+            self.logger.error("notifications given up", metadata: ["count": "\(count)", "reason": "\(reason)"])
+        }
+    }
+
+    /// The name in `/readyz` of the condition that waiting notifications cannot be written anywhere.
+    static let pendingTopic = "push-pending"
+
+    /// Notes if waiting notifications can be written.
+    ///
+    /// - Parameter reason: the reason why they cannot; nil: they can.
+    func pendingTopicFails(_ reason: String?) {
+        self.readiness.note(Self.pendingTopic, reason)
+        guard let reason else { return }
+        self.logger.warning("what waits for apns holds its offsets back", metadata: ["error": "\(reason)"])
+    }
+
+    /// A record cannot be parsed.
+    func unreadable(origin: String, reason: String) {
+        self.logger.error("unreadable record", metadata: ["origin": "\(origin)", "reason": "\(reason)"])
+    }
+
+    /// A credential's state changed.
+    func changed(_ type: String, _ change: CredentialQueue.Change) {
+        let metadata: Logger.Metadata = ["type": "\(type)"]
+        switch change {
+        case .health(.healthy(let after)):
+            self.tellReadiness(type, nil)
+            self.logger.notice("apns takes notifications again", metadata: metadata.with("after", "\(after)"))
+        case .health(.ill(let reason)):
+            self.tellReadiness(type, reason)
+            self.logger.error("apns does not answer, notifications wait", metadata: metadata.with("reason", reason))
+        case .health(.stopped(let reason)):
+            // It answers, so it is not away: another process would fare no better.
+            self.tellReadiness(type, nil)
+            self.logger.critical("apns refuses the credential", metadata: metadata.with("reason", reason))
+        case .breaker(.closed):
+            self.logger.notice("unknown push tokens are taken off again", metadata: metadata)
+        case .breaker(.open):
+            self.logger.critical(
+                "apns knows too few push tokens, registrations stay: is it the right environment?", metadata: metadata)
+        }
+    }
+
+    /// A credential was replaced, or its brand is gone: that APNs did not answer the old one means nothing any more,
+    /// and nothing else would withdraw the report.
+    func renewed(_ type: OrderTypeIdentifier) { self.tellReadiness(type.rawValue, nil) }
+
+    /// - Parameter reason: the reason why APNs is away for a brand; nil: it is not.
+    private func tellReadiness(_ type: String, _ reason: String?) {
+        self.away.withLock { away in
+            away[type] = reason
+            let first = away.min { $0.key < $1.key }
+            let others = away.count > 1 ? ", and \(away.count - 1) more" : ""
+            self.readiness.note(Self.apns, first.map { "\($0.key): \($0.value)\(others)" })
+        }
+    }
+
+    /// The service is about to end.
+    func stopping() {
+        self.logger.info("stopping, what is in flight gets its verdict, what waits goes back uncommitted")
+    }
+
+    /// Logs a warning.
+    func warn(_ text: Logger.Message, _ error: any Error) {
+        self.logger.warning(text, metadata: ["error": "\(error)"])
+    }
+}
+
+extension Logger.Metadata {
+    fileprivate func with(_ key: String, _ value: String) -> Self {
+        var metadata = self
+        metadata[key] = "\(value)"
+        return metadata
+    }
+}

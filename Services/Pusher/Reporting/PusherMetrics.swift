@@ -1,0 +1,103 @@
+import CoreMetrics
+import Model
+import Operations
+import Synchronization
+
+/// The pusher's metrics, named in one place.
+///
+/// Thread: any. Bounded: one entry for each credential since the start.
+final class PusherMetrics: Sendable {
+    /// Records taken from `waybill.orders` and `waybill.registrations`.
+    let recordsConsumed: Counter
+    /// Records that could not be parsed.
+    let recordsUnreadable: Counter
+    /// Changes and registrations without a notification because they are too old.
+    let recordsStale: Counter
+    /// Records that were told of before their group lost its offsets.
+    let recordsAgain: Counter
+    /// Records that wait until their credential has room.
+    let recordsParked: Meter
+    /// Orders, or devices of them, that were written to the pending topic.
+    let pendingWritten: Counter
+    /// Those that were done since then.
+    let pendingTold: Counter
+    /// 1 if the pending topic is in use, 0 if waiting notifications stay in memory.
+    let pendingTopic: Meter
+    /// Lookups that failed and are retried.
+    let lookupRetries: Counter
+    /// Devices that were not notified of a change, since their order has more than are notified of one.
+    let devicesUntold: Counter
+    private let recordsInHand: Meter
+    private let waiting: Meter
+    private let ready: Meter
+    private let inFlight: Meter
+    private let settling: Meter
+    /// Time for which nothing was finished although records are in hand: a stall that the group cannot see.
+    private let quietSeconds: Meter
+    private let factory: MetricsRegistry
+    private let host: String
+    private let credentials = Mutex<[String: CredentialMetrics]>([:])
+
+    /// - Parameter host: `host:port` of APNs, a label of all metrics about credentials.
+    init(factory: MetricsRegistry, host: String) {
+        self.factory = factory
+        self.host = host
+        self.recordsConsumed = Counter(label: "waybill_records_consumed_total", factory: factory)
+        self.recordsUnreadable = Counter(label: "waybill_records_unreadable_total", factory: factory)
+        self.recordsStale = Counter(label: "waybill_push_records_stale_total", factory: factory)
+        self.recordsAgain = Counter(label: "waybill_push_records_again_total", factory: factory)
+        self.recordsParked = Meter(label: "waybill_push_records_parked", factory: factory)
+        self.pendingWritten = Counter(label: "waybill_push_pending_written_total", factory: factory)
+        self.pendingTold = Counter(label: "waybill_push_pending_told_total", factory: factory)
+        self.pendingTopic = Meter(label: "waybill_push_pending_topic", factory: factory)
+        self.lookupRetries = Counter(label: "waybill_batch_retries_total", factory: factory)
+        self.devicesUntold = Counter(label: "waybill_push_devices_untold_total", factory: factory)
+        func targets(_ state: String) -> Meter {
+            Meter(label: "waybill_push_targets", dimensions: [("state", state)], factory: factory)
+        }
+        self.recordsInHand = Meter(label: "waybill_records_in_hand", factory: factory)
+        self.waiting = targets("waiting")
+        self.ready = targets("ready")
+        self.inFlight = targets("in_flight")
+        self.settling = targets("settling")
+        self.quietSeconds = Meter(label: "waybill_worker_quiet_seconds", factory: factory)
+    }
+
+    /// The metrics of a credential, always the same object; frequent users keep it.
+    subscript(_ credential: String) -> CredentialMetrics {
+        self.credentials.withLock { credentials in
+            if let metrics = credentials[credential] { return metrics }
+            let metrics = CredentialMetrics(name: credential, host: self.host, factory: self.factory)
+            credentials[credential] = metrics
+            return metrics
+        }
+    }
+
+    /// The metrics of notifications without a brand, and so without a credential: one name for all, since any publisher
+    /// may name order types.
+    var strangers: CredentialMetrics { self[Self.stranger] }
+    static let stranger = "none"
+
+    /// The metrics that a letter belongs to.
+    func of(_ letter: PushDeadLetter) -> CredentialMetrics {
+        letter.code == .brandMissing ? self.strangers : self[letter.registration.order.orderType.rawValue]
+    }
+
+    /// Sets the gauges of the scheduler.
+    ///
+    /// - Parameter quiet: nil if nothing is in hand.
+    func report(_ gauges: PushGauges, quiet: Duration?) {
+        self.recordsInHand.set(gauges.records)
+        self.waiting.set(gauges.waiting)
+        self.ready.set(gauges.ready)
+        self.inFlight.set(gauges.inFlight)
+        self.settling.set(gauges.settling)
+        self.quietSeconds.set((quiet ?? .zero) / .seconds(1))
+    }
+
+    /// Removes the gauges of all credentials but these.
+    func keep(_ names: Set<String>) {
+        let gone = self.credentials.withLock { credentials in credentials.filter { !names.contains($0.key) } }
+        for metrics in gone.values { metrics.retire() }
+    }
+}

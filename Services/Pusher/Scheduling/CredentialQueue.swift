@@ -1,0 +1,245 @@
+import APNS
+import DequeModule
+import Model
+
+/// The state of one brand's credential, with the targets that wait for it.
+///
+/// Bounded: the waiting targets by the scheduler, changes of state by the bursts of replies that cause them.
+struct CredentialQueue {
+    /// The action for a notification.
+    enum Ruling: Hashable {
+        case delivered
+        case again(after: Duration)
+        /// The push token is gone: registrations before this moment, in milliseconds since 1970, are removed.
+        case retire(before: Int64)
+        /// APNs does not know the push token, which may be our fault: the registration stays.
+        case keep(reason: String)
+        /// It was tried for long enough.
+        case giveUp(reason: String)
+        /// APNs says that it can never succeed.
+        case drop(reason: String)
+    }
+
+    /// A change worth a log line or an alarm.
+    enum Change: Hashable, Sendable {
+        case health(CredentialHealth.Change)
+        case breaker(TokenBreaker.State)
+    }
+
+    /// The pause of a notification whose credential was refused, before it is queued again.
+    private static let rest = Duration.seconds(1)
+
+    let orderType: OrderTypeIdentifier
+    private let most: Int
+    private let schedule: RetrySchedule.Limits
+    /// True if a brand is loaded.
+    var isOpen = true
+    /// The credential's generation: outcomes with an older one say nothing about this one.
+    private(set) var generation: Int
+    private(set) var health = CredentialHealth()
+    private(set) var breaker: TokenBreaker
+    /// Tokens that APNs accepted, for probes.
+    private var known = KnownTokens()
+    /// The targets that were probed last, so that each probe uses another one.
+    private var probed: Deque<Int> = []
+    private static let probedKept = 4 * CredentialHealth.illProbes
+    /// The events since the counts was last taken.
+    var counts = PushCounts()
+    /// Slots of targets that may be sent, with their tickets.
+    var ready: Deque<(slot: Int32, ticket: UInt32)> = []
+    /// Slots whose tokens APNs may not know, with their tickets; few of them are sent to at once.
+    var suspects: Deque<(slot: Int32, ticket: UInt32)> = []
+    /// Most suspects that are sent to at once.
+    static let mostSuspects = 4
+    private var suspectsInFlight = 0
+    /// Notifications that are with the client.
+    private(set) var inFlight = 0
+    /// Pairs of a record and a device thin the scheduler holds for this queue.
+    var links = 0
+    private var changes: [Change] = []
+
+    init(_ orderType: OrderTypeIdentifier, generation: Int, limits: PushLimits, now: ContinuousClock.Instant) {
+        self.orderType = orderType
+        self.generation = generation
+        self.most = limits.inFlight
+        self.schedule = RetrySchedule.Limits(attempts: limits.attempts, hold: limits.hold)
+        self.breaker = TokenBreaker(now: now)
+    }
+
+    /// True if only probes can be sent with the credential.
+    var isTroubled: Bool {
+        if case .healthy = self.health.state { return false }
+        return self.isOpen
+    }
+
+    /// The brand has another credential, or is loaded again.
+    mutating func renew(_ generation: Int, now: ContinuousClock.Instant) {
+        self.isOpen = true
+        self.generation = generation
+        self.health = CredentialHealth()
+        self.breaker = TokenBreaker(now: now)
+        self.known = KnownTokens()
+        self.probed.removeAll()
+    }
+
+    /// True if something may be sent as far as the queue is concerned.
+    var hasReady: Bool { !self.ready.isEmpty || !self.suspects.isEmpty }
+
+    /// True if a notification sent at this time is a probe of the credential.
+    func isProbing(now: ContinuousClock.Instant) -> Bool {
+        if case .probes = self.health.permission(now: now) { true } else { false }
+    }
+
+    /// True if APNs may not know the token of a device, so that few such are sent to at once.
+    ///
+    /// - Parameter device: hash of the push token.
+    func isSuspect(_ device: Int) -> Bool { self.health.isSuspicious && !self.known.contains(device) }
+
+    /// True if one more suspicious token may be sent to.
+    var hasSuspectRoom: Bool { !self.health.isSuspicious || self.suspectsInFlight < Self.mostSuspects }
+
+    /// The suitability of a target as a probe of the credential; the higher, the better.
+    func probeRank(_ device: Int) -> Int {
+        if self.probed.contains(device) { return 0 }
+        return self.known.contains(device) ? 2 : 1
+    }
+
+    /// A probe is sent.
+    mutating func probes(_ device: Int) {
+        if self.probed.count == Self.probedKept { self.probed.removeFirst() }
+        self.probed.append(device)
+    }
+
+    /// Moves suspicious tokens to the common queue.
+    mutating func trustSuspects() {
+        self.ready += self.suspects
+        self.suspects.removeAll()
+    }
+
+    /// A suspicious token is sent to.
+    mutating func sentSuspect() { self.suspectsInFlight += 1 }
+
+    /// A connection to APNs was made.
+    mutating func connected(now: ContinuousClock.Instant) { self.health.connected(now: now) }
+
+    /// The number of notifications that may be sent.
+    func free(now: ContinuousClock.Instant) -> Int {
+        guard self.isOpen else { return 0 }
+        let room = max(0, self.most - self.inFlight)
+        return switch self.health.permission(now: now) {
+        case .all: room
+        case .probes(let most): min(most, room)
+        case .nothing: 0
+        }
+    }
+
+    mutating func sent(_ count: Int, now: ContinuousClock.Instant) {
+        guard count > 0 else { return }
+        self.inFlight += count
+        self.health.probed(now: now)
+    }
+
+    /// The time since which, and the reason why, nothing can succeed with this credential.
+    var stop: (since: ContinuousClock.Instant, reason: String)? {
+        guard case .stopped(let since, let reason) = self.health.state else { return nil }
+        return (since, reason)
+    }
+
+    mutating func takeChanges() -> [Change] {
+        defer { self.changes.removeAll() }
+        return self.changes
+    }
+
+    /// Processes the outcome of one attempt.
+    ///
+    /// - Parameters:
+    ///   - origin: that of the notification; the order is required if it was not delivered.
+    ///   - generation: that of the credential that it was sent with.
+    ///   - jitter: 0 to 1; evaluated only for a retry.
+    mutating func judge(
+        _ outcome: PushOutcome, _ tries: inout PushAttempts, of origin: CredentialHealth.Origin = .init(),
+        generation: Int, now: ContinuousClock.Instant, epochMilliseconds: Int64, jitter: @autoclosure () -> Double
+    ) -> Ruling {
+        self.inFlight -= 1
+        if tries.isSuspect {
+            tries.isSuspect = false
+            self.suspectsInFlight -= 1
+        }
+        let verdict = verdict(of: outcome, sentEpochMilliseconds: tries.sentEpochMilliseconds)
+        var blame = FailureAttribution.nobody
+        if generation == self.generation {
+            let ruling = self.health.take(verdict, of: tries.serial, origin: origin, sent: tries.sent, now: now)
+            if let change = ruling.change { self.changes.append(.health(change)) }
+            blame = ruling.blame
+        }
+        if verdict == .delivered {
+            if generation == self.generation {
+                self.known.insert(origin.device)
+                if let state = self.breaker.delivered(now: now) { self.changes.append(.breaker(state)) }
+            }
+            return .delivered
+        }
+        tries.history.append(outcome, epochMilliseconds: epochMilliseconds)
+        switch verdict {
+        case .delivered: return .delivered
+        case .retire(let moment): return .retire(before: moment)
+        // The new credential may be allowed what an older one was not.
+        case .drop where generation != self.generation, .unknownToken where generation != self.generation:
+            return .again(after: Self.rest)
+        case .unknownToken: return self.unknown(tries, now: now)
+        case .drop(let reason): return .drop(reason: reason)
+        case .retry(let retry): return self.again(retry, &tries, blame, now: now, jitter: jitter())
+        case .stopCredential(let reason):
+            // Others are delivered meanwhile: the answer came from one host or one connection.
+            if blame != .nobody {
+                return self.again(.contradicted(reason), &tries, blame, now: now, jitter: jitter())
+            }
+            return .again(after: Self.rest)
+        }
+    }
+
+    /// A push token that APNs reported as gone was registered again since: APNs' answer is outdated, or will come
+    /// again.
+    ///
+    /// The time that Redis and Kafka took to report it is not the device's fault.
+    func renewed(
+        _ tries: inout PushAttempts, now: ContinuousClock.Instant, jitter: Double
+    ) -> (step: RetrySchedule.Step, reason: String) {
+        let answer = tries.history.newest?.text ?? "410"
+        let retry = PushRetry(
+            reason: "\(answer) although it was registered again", scope: .device, cause: .answer(status: 410))
+        tries.sent = now
+        return (self.step(retry, &tries, .notification, now: now, jitter: jitter), retry.reason)
+    }
+
+    private mutating func unknown(_ tries: PushAttempts, now: ContinuousClock.Instant) -> Ruling {
+        let text = "400 \(PushReason.badDeviceToken.rawValue)"
+        let ruling = self.breaker.refused(now: now)
+        if let change = ruling.change { self.changes.append(.breaker(change)) }
+        return switch ruling.decision {
+        // APNs cannot have meant a registration that came while the notification was in flight.
+        case .retire: .retire(before: tries.sentEpochMilliseconds)
+        case .keep(.unproven): .keep(reason: "\(text), and nothing was delivered yet")
+        case .keep(.open): .keep(reason: "\(text), as too many")
+        }
+    }
+
+    private func again(
+        _ retry: PushRetry, _ tries: inout PushAttempts, _ blame: FailureAttribution, now: ContinuousClock.Instant,
+        jitter: Double
+    ) -> Ruling {
+        switch self.step(retry, &tries, blame, now: now, jitter: jitter) {
+        case .again(let pause): .again(after: pause)
+        case .giveUp: .giveUp(reason: retry.reason)
+        }
+    }
+
+    private func step(
+        _ retry: PushRetry, _ tries: inout PushAttempts, _ blame: FailureAttribution, now: ContinuousClock.Instant,
+        jitter: Double
+    ) -> RetrySchedule.Step {
+        tries.schedule.failed(retry, blame: blame, took: now - tries.sent, limits: self.schedule) { range in
+            range.lowerBound + (range.upperBound - range.lowerBound) * jitter
+        }
+    }
+}

@@ -1,0 +1,100 @@
+import DequeModule
+import Synchronization
+
+/// The effects of notifications that have their verdicts, and the queues that wait for work.
+///
+/// Bounded by the scheduler: one effect for each target at most.
+final class FollowUpQueue: Sendable {
+    private struct State {
+        var retirements: Deque<PushEffect> = []
+        var letters: Deque<PushEffect> = []
+        var idle: [CheckedContinuation<Void, Never>] = []
+        var isEnded = false
+        var inWork = 0
+        var lettersInWork = 0
+        let mostLetters: Int
+
+        /// The next one that may be performed.
+        mutating func next() -> PushEffect? {
+            if self.lettersInWork < self.mostLetters, let letter = self.letters.popFirst() {
+                self.lettersInWork += 1
+                self.inWork += 1
+                return letter
+            }
+            guard let retirement = self.retirements.popFirst() else { return nil }
+            self.inWork += 1
+            return retirement
+        }
+
+        var hasNext: Bool {
+            !self.retirements.isEmpty || self.lettersInWork < self.mostLetters && !self.letters.isEmpty
+        }
+    }
+
+    /// The number of effects performed at once: each waits for Kafka's acknowledgement most of the time.
+    static let concurrency = 32
+
+    private let state: Mutex<State>
+
+    /// - Parameter mostLetters: the most letters being written at once: a topic that accepts none must leave room for
+    ///   the removal of registrations.
+    init(mostLetters: Int = FollowUpQueue.concurrency / 2) { self.state = Mutex(State(mostLetters: mostLetters)) }
+
+    /// The number that wait or are in progress.
+    var count: Int { self.state.withLock { $0.retirements.count + $0.letters.count + $0.inWork } }
+
+    func add(_ effects: [PushEffect]) {
+        guard !effects.isEmpty else { return }
+        let queues = self.state.withLock { state in
+            for effect in effects {
+                if effect.isLetter { state.letters.append(effect) } else { state.retirements.append(effect) }
+            }
+            let count = min(effects.count, state.idle.count)
+            defer { state.idle.removeLast(count) }
+            return Array(state.idle.suffix(count))
+        }
+        for queue in queues { queue.resume() }
+    }
+
+    /// Waits for work; nil when none is handed out any more. Each must be followed by `ended`.
+    func next() async -> PushEffect? {
+        while true {
+            let (effect, isEnded) = self.state.withLock { state -> (PushEffect?, Bool) in
+                if state.isEnded { return (nil, true) }
+                return (state.next(), false)
+            }
+            if isEnded { return nil }
+            if let effect { return effect }
+            await withCheckedContinuation { continuation in
+                let isNeeded = self.state.withLock { state in
+                    if state.isEnded || state.hasNext { return true }
+                    state.idle.append(continuation)
+                    return false
+                }
+                if isNeeded { continuation.resume() }
+            }
+        }
+    }
+
+    /// One that was handed out is done, or abandoned.
+    func ended(_ effect: PushEffect) {
+        self.state.withLock { state in
+            state.inWork -= 1
+            if effect.isLetter { state.lettersInWork -= 1 }
+        }
+    }
+
+    /// Stops handing out work.
+    func end() {
+        let queues = self.state.withLock { state in
+            state.isEnded = true
+            defer { state.idle = [] }
+            return state.idle
+        }
+        for queue in queues { queue.resume() }
+    }
+}
+
+extension PushEffect {
+    fileprivate var isLetter: Bool { if case .report = self.work { true } else { false } }
+}

@@ -1,0 +1,99 @@
+import APNS
+import Kafka
+import Model
+
+/// Handles a notification whose push token is gone: its device may have come back meanwhile, with another token or with
+/// the same one, and then still has to be notified.
+extension PushStateMachine {
+    /// The registrations that led to a notification, the last one of each key.
+    func deadToken(_ slot: Int, before moment: Int64) -> InvalidToken {
+        let target = self.targets[slot]
+        var registrations: [RegistrationKey: RegistrationRecord] = [:]
+        for link in target.sent + target.waiting {
+            let (key, known) = (self.key(of: link, slot), link.registeredEpochMilliseconds)
+            let last = max(registrations[key]?.registeredEpochMilliseconds ?? .min, known)
+            registrations[key] = RegistrationRecord(pushToken: target.token, registeredEpochMilliseconds: last)
+        }
+        return InvalidToken(token: target.token, moment: moment, registrations: registrations)
+    }
+
+    /// The work for a notification is done: so are its records, except for devices that registered again.
+    ///
+    /// - Parameters:
+    ///   - standing: the present registrations of a dead token: with another push token that one is notified, with the
+    ///     same one it is retried, as a failure of this device that counts.
+    ///   - jitter: 0 to 1.
+    /// - Returns: the effects for those that were tried for long enough.
+    mutating func done(
+        _ effect: PushEffect, standing: [RegistrationKey: RegistrationRecord] = [:], now: ContinuousClock.Instant,
+        jitter: Double
+    ) -> PushEffect? {
+        guard let slot = self.slot(of: effect.number, in: .settling) else { return nil }
+        self.settlingCount -= 1
+        guard case .retire(let dead) = effect.work else {
+            self.finish(slot)
+            return nil
+        }
+        self.targets[slot].sent = self.settled(self.targets[slot].sent, slot, dead, standing, now: now)
+        self.targets[slot].waiting = self.settled(self.targets[slot].waiting, slot, dead, standing, now: now)
+        guard !self.targets[slot].sent.isEmpty else {
+            self.finish(slot)
+            return nil
+        }
+        let queue = Int(self.targets[slot].queue)
+        let (step, reason) = self.queues[queue].renewed(&self.targets[slot].tries, now: now, jitter: jitter)
+        switch step {
+        case .again(let pause):
+            self.queues[queue].counts.retried += 1
+            self.sendAgain(slot, at: now + pause)
+            return nil
+        case .giveUp:
+            return self.giveUp(slot, .undeliverable, reason)
+        }
+    }
+
+    /// - Returns: the links that still want this push token; others are over, or continue with the present token.
+    private mutating func settled(
+        _ links: [Link], _ slot: Int, _ dead: InvalidToken, _ standing: [RegistrationKey: RegistrationRecord],
+        now: ContinuousClock.Instant
+    ) -> [Link] {
+        var kept: [Link] = []
+        var over: [Link] = []
+        for link in links {
+            let key = self.key(of: link, slot)
+            // A registration that was found later is newer than the one that was looked up.
+            guard let asked = dead.registrations[key],
+                link.registeredEpochMilliseconds <= asked.registeredEpochMilliseconds
+            else {
+                kept.append(link)
+                continue
+            }
+            guard let registration = standing[key] else {
+                over.append(link)
+                continue
+            }
+            let renewed = Link(
+                record: link.record, device: link.device, order: link.order,
+                registeredEpochMilliseconds: registration.registeredEpochMilliseconds)
+            if registration.pushToken == dead.token {
+                kept.append(renewed)
+                continue
+            }
+            over.append(link)
+            if self.records[Int(link.record)].isLeaving {
+                self.letGo(Int(link.record))
+            } else {
+                self.tell(registration.pushToken, of: renewed, in: Int(self.targets[slot].queue), now: now)
+            }
+        }
+        // After the new targets, so that no record is done in between.
+        self.end(over, of: slot)
+        return kept
+    }
+
+    private func key(of link: Link, _ slot: Int) -> RegistrationKey {
+        RegistrationKey(
+            device: link.device,
+            order: OrderKey(orderType: self.queues[Int(self.targets[slot].queue)].orderType, order: link.order))
+    }
+}

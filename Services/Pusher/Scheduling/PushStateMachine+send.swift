@@ -1,0 +1,112 @@
+import DequeModule
+import Model
+
+extension PushStateMachine {
+    /// One notification that is to be sent.
+    struct Due {
+        /// The number of the request, so that its reply finds its target.
+        let number: UInt64
+        let token: PushToken
+    }
+
+    /// A target and the ticket with which it left, in one number.
+    static func number(_ slot: Int, _ ticket: UInt32) -> UInt64 { UInt64(ticket) << 32 | UInt64(UInt32(slot)) }
+
+    /// The target that a number refers to; nil if it is not, or not any more, in that place.
+    func slot(of number: UInt64, in place: Place) -> Int? {
+        let slot = Int(number & 0xFFFF_FFFF)
+        guard self.targets.indices.contains(slot), self.targets[slot].ticket == UInt32(number >> 32),
+            self.targets[slot].place == place
+        else { return nil }
+        return slot
+    }
+
+    /// Makes targets ready whose time has come.
+    mutating func wake(now: ContinuousClock.Instant) {
+        while let entry = self.due.next(now: now) {
+            let slot = Int(entry.slot)
+            guard self.targets[slot].ticket == entry.ticket, self.targets[slot].place == .waiting else { continue }
+            self.targets[slot].place = .ready
+            self.queues[Int(self.targets[slot].queue)].ready.append((entry.slot, entry.ticket))
+        }
+    }
+
+    /// Returns the notifications to be sent with one queue's credential.
+    mutating func send(_ queue: Int, now: ContinuousClock.Instant, epochMilliseconds: Int64) -> [Due] {
+        let most = self.queues[queue].free(now: now)
+        guard most > 0 else { return [] }
+        var due: [Due] = []
+        due.reserveCapacity(min(most, self.queues[queue].ready.count))
+        let isProbing = self.queues[queue].isProbing(now: now)
+        while due.count < most, let slot = isProbing ? self.nextProbe(queue) : self.nextReady(queue) {
+            if self.targets[slot].tries.isFirst, let pause = self.hourPause(slot, now: now) {
+                self.queues[queue].counts.limited += 1
+                self.wait(slot, until: now + pause)
+                continue
+            }
+            self.beginSending(slot)
+            self.targets[slot].tries.isFirst = false
+            self.targets[slot].tries.sent = now
+            self.targets[slot].tries.sentEpochMilliseconds = epochMilliseconds
+            self.targets[slot].place = .inFlight
+            if isProbing { self.queues[queue].probes(self.targets[slot].key.hash) }
+            if self.queues[queue].isSuspect(self.targets[slot].key.hash) {
+                self.targets[slot].tries.isSuspect = true
+                self.queues[queue].sentSuspect()
+            }
+            due.append(Due(number: Self.number(slot, self.newTicket(slot)), token: self.targets[slot].token))
+        }
+        self.queues[queue].sent(due.count, now: now)
+        return due
+    }
+
+    /// The waiting records belong to the notification that leaves at this point.
+    mutating func beginSending(_ slot: Int) {
+        self.targets[slot].exchange()
+    }
+
+    /// The next target that is ready; one that has moved on is skipped. Tokens that APNs may not know come a few at a
+    /// time, and do not keep others waiting.
+    mutating func nextReady(_ queue: Int) -> Int? {
+        while self.queues[queue].hasSuspectRoom, let entry = self.queues[queue].suspects.popFirst() {
+            if self.isReady(entry) { return Int(entry.slot) }
+        }
+        while let entry = self.queues[queue].ready.popFirst() {
+            guard self.isReady(entry) else { continue }
+            let isSuspect = self.queues[queue].isSuspect(self.targets[Int(entry.slot)].key.hash)
+            if !isSuspect || self.queues[queue].hasSuspectRoom { return Int(entry.slot) }
+            self.queues[queue].suspects.append(entry)
+        }
+        return nil
+    }
+
+    /// The number of entries searched for a probe.
+    private static let probeSearch = 256
+
+    /// The next target to probe the credential with: of those in front one whose token APNs accepted before, none that
+    /// was used for a recent probe, and if there is a choice not the head of the queue.
+    private mutating func nextProbe(_ queue: Int) -> Int? {
+        if self.queues[queue].ready.isEmpty { self.queues[queue].trustSuspects() }
+        var best: (index: Int, rank: Int)?
+        for index in self.queues[queue].ready.indices.prefix(Self.probeSearch) {
+            let entry = self.queues[queue].ready[index]
+            guard self.isReady(entry) else { continue }
+            let rank = self.queues[queue].probeRank(self.targets[Int(entry.slot)].key.hash)
+            // Among equals the last: the head waits for its turn.
+            if rank >= best?.rank ?? 0 { best = (index, rank) }
+            if rank == 2 { break }
+        }
+        guard let best else { return self.nextReady(queue) }
+        return Int(self.queues[queue].ready.remove(at: best.index).slot)
+    }
+
+    private func isReady(_ entry: (slot: Int32, ticket: UInt32)) -> Bool {
+        self.targets[Int(entry.slot)].ticket == entry.ticket && self.targets[Int(entry.slot)].place == .ready
+    }
+
+    /// - Returns: the time that the device must wait for its turn; nil: none.
+    private mutating func hourPause(_ slot: Int, now: ContinuousClock.Instant) -> Duration? {
+        guard self.limits.hourlyLimit > 0 else { return nil }
+        return self.hourly.take(self.targets[slot].key, now: now)
+    }
+}

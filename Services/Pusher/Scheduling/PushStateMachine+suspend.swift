@@ -1,0 +1,59 @@
+import APNS
+import Model
+
+/// Moves notifications that wait in the scheduler for too long to the pending topic, so that the offsets of their
+/// records advance.
+extension PushStateMachine {
+    /// The number of targets examined at once.
+    static let suspendStep = 4096
+
+    /// Searches a part of the scheduler for devices that have waited too long: for a brand that is not loaded or whose
+    /// credential is ill or stopped, or simply longer than they should. Records from the pending topic stay.
+    ///
+    /// - Returns: at most `most` effects.
+    mutating func suspendStuck(now: ContinuousClock.Instant, most: Int) -> [PushEffect] {
+        guard self.pendingTopic != nil, most > 0, self.linkCount > 0 else { return [] }
+        var effects: [PushEffect] = []
+        for _ in 0..<min(Self.suspendStep, self.targets.count) {
+            self.suspendCursor = self.suspendCursor + 1 < self.targets.count ? self.suspendCursor + 1 : 0
+            let slot = self.suspendCursor
+            guard self.isStuck(slot, now: now) else { continue }
+            self.beginSending(slot)
+            effects.append(self.suspend(slot))
+            if effects.count == most { break }
+        }
+        return effects
+    }
+
+    private func isStuck(_ slot: Int, now: ContinuousClock.Instant) -> Bool {
+        guard self.targets[slot].place == .ready || self.targets[slot].place == .waiting else { return false }
+        let queue = Int(self.targets[slot].queue)
+        let cannotSend = self.queues[queue].isTroubled || !self.queues[queue].isOpen
+        let hold = cannotSend ? self.limits.parkedHold : self.limits.schedulerHold
+        guard now - self.targets[slot].since >= self.limits.window + hold else { return false }
+        return self.targets[slot].waiting.contains { !self.records[Int($0.record)].isPending }
+    }
+
+    /// Moves a target whose links are in `sent` to the pending topic.
+    mutating func suspend(_ slot: Int) -> PushEffect {
+        let target = self.targets[slot]
+        let type = self.queues[Int(target.queue)].orderType
+        var pushes: [PendingPushKey: ParkedPush] = [:]
+        for link in target.sent {
+            let key = PendingPushKey(order: OrderKey(orderType: type, order: link.order), device: link.device)
+            let published = self.records[Int(link.record)].epochMilliseconds
+            let push = ParkedPush(
+                key: key, receipts: [], epochMilliseconds: max(published, pushes[key]?.epochMilliseconds ?? -1))
+            pushes[key] = push
+        }
+        return self.settleLater(slot, .suspend(Array(pushes.values)))
+    }
+}
+
+extension PushOutcome {
+    /// True if a notification with this outcome failed because of the service, not of its device.
+    var isOfTheService: Bool {
+        guard case .retry(let retry) = verdict(of: self, sentEpochMilliseconds: .max) else { return false }
+        return retry.scope != .device
+    }
+}

@@ -1,0 +1,45 @@
+/// Limits on waiting times and on everything in hand. Some are set by operators, some are changed by tests only.
+struct PushLimits: Hashable, Sendable {
+    /// The time for which changes for one device are collected before it is notified once; zero: each is notified at
+    /// once.
+    var window = Duration.seconds(1)
+    /// Most notifications a device gets in an hour; 0: no limit.
+    var hourlyLimit = 60
+    /// The longest time for which a device or a credential without progress may hold changes back.
+    var hold = Duration.seconds(300)
+    /// Most attempts for one notification, except those that failed because APNs was away.
+    var attempts = 8
+    /// Most notifications of one credential that are with its client.
+    var inFlight = 10_000
+    /// The most records in hand that are accepted; lookups may exceed it.
+    var records = 100_000
+    /// Most devices that wait.
+    var targets = 100_000
+    /// Most pairs of a record and a device that must be notified of it.
+    var links = 200_000
+    /// The same of one order type while there are others: more than a client sends within the window, and few enough
+    /// that the records after a large change wait for few lookups.
+    var queueLinks = 25_000
+    /// Links of a queue for which only probes can be sent.
+    var probes = 64
+    /// Most keys that are parked because of records of shared topics.
+    var parkedKeys = 100_000
+    /// Most records of shared topics that are parked.
+    var parkedRecords = 500_000
+    /// Most keys that wait in the pending topic and are known here.
+    var pendingKeys = 200_000
+    /// The time that records of shared topics wait because of the service before they move to the pending topic.
+    var parkedHold = Duration.seconds(5)
+    /// The same for a device in the scheduler whose credential is healthy: for its turn, or for a retry.
+    var schedulerHold = Duration.seconds(30)
+
+    init() {}
+
+    init(_ settings: PusherSettings) {
+        self.window = settings.window
+        self.hourlyLimit = settings.hourlyLimit ?? 0
+        self.hold = settings.hold
+        self.attempts = settings.attempts
+        self.inFlight = settings.inFlight
+    }
+}

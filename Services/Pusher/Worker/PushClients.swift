@@ -1,0 +1,112 @@
+import APNS
+import Model
+import Packaging
+import Synchronization
+
+/// One client for each brand's credential, kept up to date with the brands.
+///
+/// A client whose credential was replaced gets nothing new from then on; it is closed when its requests are answered,
+/// or their time is over, and unanswered ones are then sent with the new one. Bounded: one client per brand, and those
+/// being closed.
+final class PushClients: Sendable {
+    private struct Kept {
+        let push: PushAuthentication
+        let options: PushOptions
+    }
+
+    /// Makes a client for the credential of an order type, with the given receiver of its replies.
+    typealias Make =
+        @Sendable (OrderTypeIdentifier, PushAuthentication, @escaping @Sendable ([PushReply]) -> Void) throws ->
+        APNSClient
+
+    private struct State {
+        var kept: [OrderTypeIdentifier: Kept] = [:]
+        var lastGeneration = 0
+        var failures: [(type: OrderTypeIdentifier, error: any Error)] = []
+    }
+
+    private let dispatch: PushScheduler
+    private let onRenewed: @Sendable (OrderTypeIdentifier) -> Void
+    private let make: Make
+    private let state = Mutex(State())
+
+    /// The brands whose credential could not be used from the start, with the errors; they are retried when their files
+    /// change.
+    var failures: [(type: OrderTypeIdentifier, error: any Error)] { self.state.withLock { $0.failures } }
+
+    /// - Parameter onRenewed: called when a credential was replaced, or its brand is gone.
+    init(
+        _ brands: Brands, dispatch: PushScheduler, onRenewed: @escaping @Sendable (OrderTypeIdentifier) -> Void,
+        make: @escaping Make
+    ) {
+        self.dispatch = dispatch
+        self.onRenewed = onRenewed
+        self.make = make
+        for type in brands.orderTypes {
+            guard let brand = brands[type] else { continue }
+            do {
+                _ = try self.install(type, brand)
+            } catch {
+                self.state.withLock { $0.failures.append((type, error)) }
+            }
+        }
+    }
+
+    /// - Returns: the client that was replaced.
+    private func install(_ type: OrderTypeIdentifier, _ brand: Brand) throws -> APNSClient? {
+        let generation = self.state.withLock { state in
+            state.lastGeneration += 1
+            return state.lastGeneration
+        }
+        // The client retains the dispatch, which retains the client until it is replaced or closed.
+        let client = try self.make(type, brand.push) { [dispatch] replies in
+            dispatch.take(replies, of: type, generation: generation)
+        }
+        self.state.withLock { $0.kept[type] = Kept(push: brand.push, options: brand.pushOptions) }
+        return self.dispatch.install(
+            type, PushScheduler.Way(client: client, generation: generation, options: brand.pushOptions))
+    }
+
+    /// Follows changes of the brands; one call at a time.
+    ///
+    /// - Returns: the brands whose new credential cannot be used, with the errors; they keep their former client.
+    func update(_ brands: Brands) async -> [(type: OrderTypeIdentifier, error: any Error)] {
+        var failures: [(type: OrderTypeIdentifier, error: any Error)] = []
+        var replaced: [APNSClient] = []
+        let old = self.state.withLock { $0.kept }
+        for type in brands.orderTypes {
+            guard let brand = brands[type] else { continue }
+            if let kept = old[type], kept.push == brand.push {
+                guard kept.options != brand.pushOptions else { continue }
+                self.state.withLock { $0.kept[type] = Kept(push: kept.push, options: brand.pushOptions) }
+                self.dispatch.change(type, brand.pushOptions)
+                continue
+            }
+            do {
+                if let client = try self.install(type, brand) { replaced.append(client) }
+                self.onRenewed(type)
+            } catch {
+                failures.append((type, error))
+            }
+        }
+        for type in old.keys where brands[type] == nil {
+            self.state.withLock { $0.kept[type] = nil }
+            if let client = self.dispatch.remove(type) { replaced.append(client) }
+            self.onRenewed(type)
+        }
+        await Self.close(replaced)
+        return failures
+    }
+
+    /// Closes all clients: when this returns, requests in flight are answered, or their time is over.
+    func close() async {
+        await Self.close(self.dispatch.removeAll())
+        self.state.withLock { $0.kept = [:] }
+    }
+
+    private static func close(_ clients: [APNSClient]) async {
+        await withTaskGroup { group in
+            for client in clients { group.addTask { await client.close() } }
+        }
+    }
+}

@@ -1,0 +1,165 @@
+import CoreMetrics
+import Kafka
+import Logging
+import Model
+import Operations
+import ServiceLifecycle
+import Store
+
+/// The pusher's loop: fetches records, looks up the devices they concern, and ensures that all of them are notified.
+///
+/// Owner: `run`, which ends with nothing in flight and the group left. Thread: tasks of its own; notifications sent
+/// after replies leave from the clients' loops. Bounded: by the scheduler, which limits the number of records; while it
+/// is full none are requested, and the consumer pauses its partitions.
+final class PushWorker: Service {
+    /// Most records that are looked up at once; their values are released before the next ones come.
+    static let batchRecords = 1000
+    static let batchBytes = 8 << 20
+    /// The longest delay before the end of a window is noticed.
+    static let tick = Duration.milliseconds(100)
+
+    let consumer: KafkaConsumer
+    let dispatch: PushScheduler
+    let parking: PushParking
+    let pending: PendingPushes
+    let lookup: PushLookup
+    let told: ToldLedger
+    let positions: ToldPositions
+    private let followUps: FollowUps
+    private let clients: PushClients
+    let topics: Topics
+    let metrics: PusherMetrics
+    let log: PusherLog
+    private let readiness: Readiness
+    /// Most records that are looked up at once: the devices that several lookups find for one brand must not fill the
+    /// scheduler.
+    let mostRecords: Int
+    private let window: Duration
+    private let shutdownLimit: Duration
+    private let joinPending: @Sendable () throws(KafkaError) -> KafkaConsumer
+    let random: @Sendable (ClosedRange<Double>) -> Double
+    private let onStopped: @Sendable () async -> Void
+
+    /// The parts that the worker uses.
+    struct Parts {
+        let consumer: KafkaConsumer
+        let dispatch: PushScheduler
+        let parking: PushParking
+        let pending: PendingPushes
+        /// Joins the group of the readers of the pending topic.
+        let joinPending: @Sendable () throws(KafkaError) -> KafkaConsumer
+        let lookup: PushLookup
+        let told: ToldLedger
+        let positions: ToldPositions
+        let followUps: FollowUps
+        let clients: PushClients
+        let metrics: PusherMetrics
+        let log: PusherLog
+        var random: @Sendable (ClosedRange<Double>) -> Double = { Double.random(in: $0) }
+    }
+
+    /// - Parameter onStopped: called when the consumer has left its group.
+    init(
+        _ parts: Parts, limits: PushLimits, environment: ServiceEnvironment,
+        onStopped: @escaping @Sendable () async -> Void
+    ) {
+        self.consumer = parts.consumer
+        self.dispatch = parts.dispatch
+        self.parking = parts.parking
+        self.pending = parts.pending
+        self.joinPending = parts.joinPending
+        self.lookup = parts.lookup
+        self.told = parts.told
+        self.positions = parts.positions
+        self.followUps = parts.followUps
+        self.clients = parts.clients
+        self.metrics = parts.metrics
+        self.log = parts.log
+        self.random = parts.random
+        self.topics = environment.common.topics
+        self.readiness = environment.readiness
+        self.mostRecords = max(1, min(Self.batchRecords, limits.records / 32))
+        self.window = limits.window
+        self.shutdownLimit = environment.common.shutdownLimit
+        self.onStopped = onStopped
+    }
+
+    func run() async throws {
+        var failure: KafkaError?
+        await withTaskGroup { group in
+            for _ in 0..<FollowUpQueue.concurrency { group.addTask { await self.followUps.work() } }
+            group.addTask { await self.watch() }
+            group.addTask { await self.pending.note() }
+            group.addTask { await self.noteTold() }
+            do {
+                // Only fetching ends with a graceful shutdown.
+                try await cancelWhenGracefulShutdown {
+                    try await withThrowingTaskGroup(of: Void.self) { group in
+                        group.addTask { try await self.drain() }
+                        group.addTask { try await self.pending.read(self.joinPending) }
+                        group.addTask { try await self.pending.write { self.dispatch.staleBefore } }
+                        group.addTask {
+                            try await self.learnTold()
+                            try await self.take()
+                        }
+                        defer { group.cancelAll() }
+                        while try await group.next() != nil {}
+                    }
+                }
+            } catch let error as KafkaError where error.code != .cancelled {
+                failure = error
+            } catch {
+                self.log.stopping()
+            }
+            self.readiness.unmet(WorkerCondition.joined, "stopping")
+            let began = ContinuousClock.now
+            self.dispatch.stop()
+            // Every client gives every notification its verdict before it is closed.
+            await self.clients.close()
+            while self.followUps.queue.count + self.pending.openNotes > 0, .now - began < self.shutdownLimit * 2 / 5 {
+                try? await Task.sleep(for: .milliseconds(10))
+            }
+            self.followUps.queue.end()
+            group.cancelAll()
+        }
+        self.report()
+        do throws(KafkaError) {
+            try await self.consumer.commit()
+        } catch {
+            self.log.warn("offsets not committed", error)
+        }
+        await self.pending.close()
+        await self.consumer.close()
+        await self.onStopped()
+        if let failure { throw failure }
+    }
+
+    // MARK: the time
+
+    /// Sends notifications that become due, and reports the state.
+    private func watch() async {
+        let tick = self.window > .zero ? max(.milliseconds(10), min(Self.tick, self.window)) : Self.tick
+        var reportAt = ContinuousClock.now
+        while !Task.isCancelled {
+            let next = self.dispatch.look()
+            let now = ContinuousClock.now
+            if now >= reportAt {
+                reportAt = now + .seconds(1)
+                self.report()
+            }
+            // A millisecond collects those that are due close to each other.
+            let pause = next.map { max(.milliseconds(1), min($0 - now, tick)) } ?? tick
+            do { try await Task.sleep(for: pause) } catch { return }
+        }
+    }
+
+    private func report() {
+        for (type, counts) in self.dispatch.takeTallies() {
+            (type.map { self.metrics[$0.rawValue] } ?? self.metrics.strangers).count(counts)
+            self.log.dropped(counts.dropped)
+        }
+        self.metrics.report(self.dispatch.gauges, quiet: self.consumer.quietTime)
+        self.metrics.recordsParked.set(self.parking.recordCount)
+        self.metrics.pendingTopic.set(self.pending.isInUse ? 1 : 0)
+    }
+}

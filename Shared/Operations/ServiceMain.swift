@@ -1,0 +1,73 @@
+import Foundation
+import Logging
+public import Model
+import NIOPosix
+public import ServiceLifecycle
+import UnixSignals
+
+/// Starts a service: settings, log, metrics, operations endpoint, signals.
+public enum ServiceMain {
+    /// Reads the configuration, builds and runs until SIGTERM or SIGINT.
+    ///
+    /// - Parameters:
+    ///   - name: that of the service, as in log lines: `waybill-gateway`.
+    ///   - version: goes into the first line of the log.
+    ///   - checkOnly: true to print the effective configuration and return.
+    ///   - conditions: the conditions of readiness besides Kafka.
+    ///   - refusesEviction: true to refuse the start with a Redis that may delete any key to make room.
+    ///   - dependence: the service's dependence on Kafka.
+    ///   - needs: its requirements on topics.
+    ///   - read: reads the service's own settings; its errors prevent the start.
+    ///   - build: makes the services in the order of dependence; they are stopped in reverse.
+    public static func run<Own>(
+        name: String, version: ProgramVersion, checkOnly: Bool, conditions: [String], refusesEviction: Bool = false,
+        dependence: KafkaStanding.Dependence = .whole, needs: (Topics) -> [KafkaTopicNeed],
+        read: (Settings, CommonSettings) throws -> Own,
+        build: (Own, ServiceEnvironment) async throws -> [any Service]
+    ) async throws {
+        let variables = ProcessInfo.processInfo.environment
+        let settings = try Settings(environment: variables, isCheck: checkOnly)
+        let common = try CommonSettings(settings)
+        let own = try read(settings, common)
+        if checkOnly {
+            let lines = settings.effective.map { "\($0.key.rawValue)=\($0.value)\n" }.joined()
+            try FileHandle.standardOutput.write(contentsOf: Data(lines.utf8))
+            let texts = UnknownVariable.all(in: variables).map { "\($0)" } + settings.warnings
+            let warnings = texts.map { "warning: \($0)\n" }.joined()
+            try FileHandle.standardError.write(contentsOf: Data(warnings.utf8))
+            return
+        }
+        let logger = Logger(label: name) { _ in
+            LineLogHandler(label: name, format: common.logFormat, level: common.logLevel)
+        }
+        logger.info("starting", metadata: ["version": "\(version)"])
+        for (key, value) in settings.effective {
+            logger.info("configuration", metadata: ["key": "\(key.rawValue)", "value": "\(value)"])
+        }
+        for variable in UnknownVariable.all(in: variables) {
+            logger.warning("configuration", metadata: ["key": "\(variable.name)", "text": "\(variable)"])
+        }
+        for warning in settings.warnings {
+            logger.warning("configuration could be safer", metadata: ["problem": "\(warning)"])
+        }
+        let group = MultiThreadedEventLoopGroup.singleton
+        let environment = ServiceEnvironment(
+            common: common, group: group, metrics: MetricsRegistry(),
+            readiness: Readiness(conditions: conditions + [KafkaWatch.condition]),
+            logger: logger)
+        let operations = OperationsServer(
+            address: common.operationsListen, readiness: environment.readiness, metrics: environment.metrics,
+            group: group, logger: logger)
+        try await RedisMonitor.check(environment, refusesEviction: refusesEviction)
+        let watch = KafkaWatch(needs: needs(common.topics), dependence: dependence, environment: environment)
+        let services = try await build(own, environment)
+        // Last, so stopped first.
+        let end = ShutdownWatchdog(limit: common.shutdownLimit, logger: logger)
+        var configuration = ServiceGroupConfiguration(
+            services: ([operations, watch] + services + [end]).map { .init(service: $0) },
+            gracefulShutdownSignals: [.sigterm, .sigint], logger: logger)
+        configuration.maximumGracefulShutdownDuration = ShutdownWatchdog.patience(of: common.shutdownLimit)
+        try await ServiceGroup(configuration: configuration).run()
+        logger.info("stopped")
+    }
+}

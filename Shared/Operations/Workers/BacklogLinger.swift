@@ -1,0 +1,30 @@
+/// Lets a backlog be read before it is processed, so that many changes of one key become one piece of work.
+///
+/// Only with more records in hand than ever come at once otherwise, only as long as more of them come, and once for
+/// each backlog: it costs a moment in which reading has the processors to itself.
+struct BacklogLinger {
+    /// The number of records in hand that is a backlog. More than a second's changes of a busy shop.
+    static let backlog = 1024
+    /// The longest time for reading before the work begins.
+    static let longest = Duration.seconds(1)
+    /// The time without a record after which everything counts as read.
+    static let quiet = Duration.milliseconds(20)
+
+    /// The time when the backlog began.
+    private var began: ContinuousClock.Instant?
+
+    /// True if the work must wait.
+    ///
+    /// - Parameters:
+    ///   - inHand: the number of records that are not done, including those that just came.
+    ///   - came: the number of records that just came.
+    mutating func isDue(inHand: Int, came: Int, now: ContinuousClock.Instant) -> Bool {
+        guard inHand >= Self.backlog else {
+            self.began = nil
+            return false
+        }
+        let began = self.began ?? now
+        self.began = began
+        return came > 0 && now - began < Self.longest
+    }
+}

@@ -1,0 +1,195 @@
+import Kafka
+import Synchronization
+
+/// The interface through which a `KeyedWorker` reports deferred records to its consumer, and queries it. A seam for
+/// tests.
+protocol DeferralLedger: Sendable {
+    func note(_ deferral: KafkaDeferral)
+    func isOwned(_ receipt: KafkaReceipt) -> Bool
+}
+
+extension KafkaConsumer: DeferralLedger {}
+
+/// The state shared by the tasks of a `KeyedWorker`, its fetching and its second reading: records in hand, deferred
+/// records, and the idle tasks.
+final class KeyQueueDriver: Sendable {
+    private struct State {
+        var intake: WorkIntake
+        var idle: [CheckedContinuation<Void, Never>] = []
+        /// The number of batches in work.
+        var batches = 0
+        var isStopping = false
+        /// A backlog is being read: groups that have one get no batch, nor does the only group.
+        var isHeld = false
+        let concurrency: Int
+        /// The last of them is reserved for groups without a backlog.
+        var allowsBulk: Bool { !self.isHeld && self.batches < self.concurrency - 1 }
+        var allowsAny: Bool { !self.isStopping && (!self.isHeld || self.intake.groups.isShared) }
+        var hasWork: Bool { self.allowsAny && self.intake.queue.hasReady(allowsBulk: self.allowsBulk) }
+    }
+
+    private let state: Mutex<State>
+
+    /// - Parameter concurrency: the most batches in work, at least 2.
+    init(limits: KeyQueue.Limits, concurrency: Int = 5) {
+        self.state = Mutex(State(intake: WorkIntake(limits: limits), concurrency: concurrency))
+    }
+
+    /// A summary of the queue.
+    struct Look: Sendable {
+        let room: (records: Int, bytes: Int)
+        let records: Int
+        let bytes: Int
+        let delayed: Int
+    }
+
+    var look: Look { self.state.withLock { Self.look($0.intake) } }
+    /// The time since which the first delayed key waits.
+    var delayedSince: ContinuousClock.Instant? { self.state.withLock { $0.intake.queue.delayedSince } }
+
+    private static func look(_ intake: WorkIntake) -> Look {
+        Look(
+            room: intake.room, records: intake.queue.records, bytes: intake.queue.bytes,
+            delayed: intake.queue.delayedCount)
+    }
+
+    /// Sets the present groups, and which of them wait.
+    func update(_ groups: [KeyGroup]) { self.change { $0.intake.update(groups) } }
+
+    /// Adds records, and makes parked keys ready whose time has come.
+    ///
+    /// - Parameters:
+    ///   - isHeld: true if no backlog is handed out until the next call.
+    ///   - ledger: receives the deferrals; nil: nothing can be deferred.
+    func add(
+        _ records: [KafkaRecord], now: ContinuousClock.Instant, isHeld: Bool = false,
+        ledger: (any DeferralLedger)? = nil
+    ) {
+        self.change { state in
+            state.isHeld = isHeld
+            if let ledger {
+                Self.note(state.intake.add(records), ledger, &state)
+            } else {
+                state.intake.queue.add(records)
+            }
+            state.intake.queue.wake(now: now)
+        }
+    }
+
+    /// Reports to the consumer under the lock, so that the reports arrive in order. Records that it does not own any
+    /// more are forgotten.
+    private static func note(_ deferral: KafkaDeferral, _ ledger: any DeferralLedger, _ state: inout State) {
+        if deferral.isEmpty { return }
+        ledger.note(deferral)
+        for partition in deferral.holds.keys {
+            guard let receipt = state.intake.deferred.receipt(of: partition), !ledger.isOwned(receipt) else { continue }
+            ledger.note(state.intake.forget(partition, isGone: false))
+        }
+    }
+
+    // MARK: the tasks
+
+    /// Waits for work; nil when none will be handed out any more.
+    func next() async -> [KeyedWork]? {
+        while true {
+            let works: [KeyedWork]? = self.change { state in
+                if state.isStopping { return nil }
+                guard state.allowsAny else { return [] }
+                let works = state.intake.queue.next(allowsBulk: state.allowsBulk)
+                if !works.isEmpty { state.batches += 1 }
+                return works
+            }
+            guard let works else { return nil }
+            if !works.isEmpty { return works }
+            await withCheckedContinuation { continuation in
+                let isNeeded = self.state.withLock { state in
+                    if state.isStopping || state.hasWork { return true }
+                    state.idle.append(continuation)
+                    return false
+                }
+                if isNeeded { continuation.resume() }
+            }
+        }
+    }
+
+    /// Returns a batch with its outcomes.
+    func settle(
+        _ works: [KeyedWork], _ outcomes: [KeyedWork.Outcome], now: ContinuousClock.Instant,
+        delay: (_ attempts: Int) -> Duration
+    ) -> Look {
+        self.change { state in
+            state.batches -= 1
+            for (work, outcome) in zip(works, outcomes) {
+                switch outcome {
+                case .done: state.intake.queue.done(work.key)
+                case .later: state.intake.queue.later(work.key, now: now, delay: delay)
+                case .awaits(let time): state.intake.queue.awaits(work.key, until: now + time)
+                }
+            }
+            return Self.look(state.intake)
+        }
+    }
+
+    /// Drops the records of partitions that leave.
+    func drop(_ partitions: Set<KafkaPartition>) -> [KafkaRecord] { self.change { $0.intake.drop(partitions) } }
+
+    /// Stops handing out work.
+    func stop() {
+        let idle = self.state.withLock { state in
+            state.isStopping = true
+            defer { state.idle = [] }
+            return state.idle
+        }
+        for task in idle { task.resume() }
+    }
+
+    // MARK: deferred records
+
+    /// The number of deferred records of each group, by its name, the reason why the group waits, and the number of
+    /// records that no longer existed.
+    var putOff: (groups: [(name: String, count: Int, reason: String?)], gone: Int) {
+        self.state.withLock { state in
+            let (groups, deferred) = (state.intake.groups, state.intake.deferred)
+            return (
+                groups.names.indices.map { (groups.names[$0], deferred.counts[$0] ?? 0, groups.reason($0)) },
+                deferred.gone
+            )
+        }
+    }
+
+    /// A partition to be read again; nil: no unit has room.
+    func nextPass() -> DeferredRecords.Pass? { self.state.withLock { $0.intake.nextPass() } }
+
+    /// Adds records that were read again.
+    func addAgain(_ records: [KafkaRecord], _ pass: inout DeferredRecords.Pass, ledger: any DeferralLedger) {
+        self.change { state in
+            // Records of a partition that another member owns must not be processed here.
+            if let receipt = state.intake.deferred.receipt(of: pass.partition), !ledger.isOwned(receipt) {
+                ledger.note(state.intake.forget(pass.partition, isGone: false))
+            }
+            Self.note(state.intake.addAgain(records, &pass), ledger, &state)
+        }
+    }
+
+    /// Everything up to the end of a pass was read.
+    func readToTheEnd(_ pass: inout DeferredRecords.Pass, ledger: any DeferralLedger) {
+        self.change { Self.note($0.intake.readToTheEnd(&pass), ledger, &$0) }
+    }
+
+    /// Forgets the records that a pass was to read: they no longer exist.
+    func forget(_ pass: DeferredRecords.Pass, ledger: any DeferralLedger) {
+        self.change { Self.note($0.intake.forget(pass.partition, isGone: true), ledger, &$0) }
+    }
+
+    func end(_ pass: DeferredRecords.Pass) { self.state.withLock { $0.intake.end(pass) } }
+
+    /// Changes the state and wakes a task if there is work; that task wakes the next one after taking its share.
+    private func change<Value>(_ body: (inout State) -> Value) -> Value {
+        let (value, task) = self.state.withLock { state in
+            let value = body(&state)
+            return (value, state.hasWork ? state.idle.popLast() : nil)
+        }
+        task?.resume()
+        return value
+    }
+}

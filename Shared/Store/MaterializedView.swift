@@ -1,0 +1,259 @@
+public import Model
+public import Redis
+
+/// The view: the state in Redis derived from Kafka, and the marks of its completeness.
+///
+/// On a single server there is one place for these marks; in a cluster each master has one, since each may lose its
+/// part alone. The view is complete if it is so in all places.
+/// Source: Design §4.3
+public struct MaterializedView: Sendable {
+    /// The Redis that holds the view.
+    public let redis: RedisClient
+    private let anchors: @Sendable () -> [String]
+
+    /// - Parameter anchors: returns a hash tag for each present master of a cluster; none for a single server. nil uses
+    ///   those that the client knows.
+    public init(redis: RedisClient, anchors: (@Sendable () -> [String])? = nil) {
+        self.redis = redis
+        self.anchors = anchors ?? { redis.knownAnchors }
+    }
+
+    /// In an order that does not change when a replica takes over.
+    var places: [String?] {
+        let anchors = self.anchors().sorted()
+        return anchors.isEmpty ? [nil] : anchors.map { $0 }
+    }
+
+    /// Waits until the client knows the topology: before that no place is the right one.
+    func awaitPlaces() async throws(StoreError) {
+        do {
+            _ = try await self.redis.topology()
+        } catch {
+            throw StoreError("finding the places of the view", error)
+        }
+    }
+
+    /// The state of one place.
+    public struct Place: Hashable, Sendable {
+        let anchor: String?
+        /// Nil if the view is not complete.
+        public let epoch: String?
+        /// True if the epoch is of the server's present history. If not, the earlier judgement may be invalid.
+        public let isHere: Bool
+        /// The restoring in progress.
+        public let plan: String?
+        /// The history of the server that was asked.
+        let history: String
+        /// True if the server does not tell its history: then nobody can notice that it fell back.
+        public var hidesHistory: Bool { self.history.isEmpty }
+        /// Offsets below which everything is certainly stored in this place; by `<topic>/<partition>`.
+        public let tails: [String: Int64]
+        /// True if the tails are those of a view of the earlier format: they then say nothing about registrations,
+        /// which have other keys there.
+        public let isEarlier: Bool
+        /// True while a server is restored that had no order at the beginning: its orders may be served, since they are
+        /// the newest that Kafka has.
+        public let isFresh: Bool
+        /// Types with orders that may be missing though the view is complete: their brands could not be loaded.
+        public var awaited: Set<OrderTypeIdentifier> { self.epoch.map { ViewEpoch.awaited(in: $0) } ?? [] }
+
+        public init(
+            anchor: String? = nil, epoch: String?, isHere: Bool, plan: String?, history: String = "",
+            tails: [String: Int64] = [:], isEarlier: Bool = false, isFresh: Bool = false
+        ) {
+            self.anchor = anchor
+            self.epoch = epoch
+            self.isHere = isHere
+            self.plan = plan
+            self.history = history
+            self.tails = tails
+            self.isEarlier = isEarlier
+            self.isFresh = isFresh && plan != nil
+        }
+
+        /// The offsets from which to restore.
+        public func tails(withRegistrationsIn topic: String) -> [String: Int64] {
+            self.isEarlier ? self.tails.filter { !$0.key.hasPrefix("\(topic)/") } : self.tails
+        }
+    }
+
+    /// Reads the state of all places.
+    public func look() async throws(StoreError) -> [Place] {
+        try await self.awaitPlaces()
+        let places = self.places
+        let replies = try await self.run(
+            places.map {
+                RedisInvocation(
+                    StoreScripts.look,
+                    keys: [StoreKeys.epoch($0), StoreKeys.plan($0), StoreKeys.tails($0)]
+                        + [EarlierFormat.epoch($0), EarlierFormat.tails($0), StoreKeys.fresh($0)],
+                    arguments: [])
+            }, "looking at the view")
+        var found: [Place] = []
+        for (anchor, reply) in zip(places, replies) {
+            guard let parts = reply.array, parts.count == 7, let epoch = parts[0].text, let plan = parts[2].text,
+                let tails = parts[3].array, let history = parts[4].text
+            else { throw StoreError(.unavailable, "looking at the view: an unexpected reply") }
+            found.append(
+                Place(
+                    anchor: anchor, epoch: epoch.isEmpty ? nil : epoch, isHere: parts[1].integer == 1,
+                    plan: plan.isEmpty ? nil : plan, history: history, tails: Self.offsets(tails),
+                    isEarlier: parts[5].integer == 1, isFresh: parts[6].integer == 1))
+        }
+        return found
+    }
+
+    private static func offsets(_ pairs: [RedisValue]) -> [String: Int64] {
+        var offsets: [String: Int64] = [:]
+        for index in stride(from: 0, to: pairs.count - 1, by: 2) {
+            guard let name = pairs[index].text, let offset = pairs[index + 1].integer else { continue }
+            offsets[name] = max(0, offset)
+        }
+        return offsets
+    }
+
+    /// Marks the view as incomplete.
+    ///
+    /// - Parameters:
+    ///   - plan: a name for the restoring, if none is in progress: letters and digits.
+    ///   - places: as seen when this was decided.
+    /// - Returns: the plan under which all restore; nil if the view was completed by others meanwhile.
+    public func begin(_ plan: String, seen places: [Place]) async throws(StoreError) -> String? {
+        var plan = plan
+        // One after the other: the first place decides which plan is used.
+        for place in places {
+            let reply = try await self.run(
+                [
+                    RedisInvocation(
+                        StoreScripts.beginRestore,
+                        keys: [
+                            StoreKeys.epoch(place.anchor), StoreKeys.plan(place.anchor), StoreKeys.fresh(place.anchor),
+                        ],
+                        arguments: [.string(plan), .string(place.epoch ?? ""), .string(StoreKeys.anyOrder)])
+                ], "beginning to restore")
+            guard let text = reply.first?.text else { return nil }
+            plan = text
+        }
+        return plan
+    }
+
+    /// Marks the view as complete, in each place where nothing happened since the plan began.
+    ///
+    /// - Parameters:
+    ///   - tails: the offsets below which everything was restored.
+    ///   - types: those with orders still missing.
+    /// - Returns: true if it is so in all places.
+    public func complete(
+        _ plan: String, epoch: String, tails: [String: Int64], awaiting types: Set<OrderTypeIdentifier> = []
+    ) async throws(StoreError) -> Bool {
+        let pairs = Self.pairs(tails)
+        try await self.awaitPlaces()
+        let replies = try await self.run(
+            self.places.map {
+                RedisInvocation(
+                    StoreScripts.completeRestore,
+                    keys: [StoreKeys.epoch($0), StoreKeys.plan($0), StoreKeys.tails($0), StoreKeys.fresh($0)],
+                    arguments: [.string(plan), .string(ViewEpoch.text(epoch, awaiting: types))] + pairs)
+            }, "completing the view")
+        return replies.allSatisfy { $0.integer == 1 }
+    }
+
+    /// Marks places of another history that turned out to be complete.
+    public func confirm(_ places: [Place], epoch: String) async throws(StoreError) {
+        _ = try await self.judged(places.filter { !$0.isHere }, epoch) { $0.awaited }
+    }
+
+    /// Notes that the orders of a type are not missing any more.
+    ///
+    /// - Parameter places: all of them, as they were when the restoring of the type began: nothing may have happened to
+    ///   any since.
+    /// - Returns: true if it is so in all places.
+    public func release(
+        _ type: OrderTypeIdentifier, in places: [Place], epoch: String
+    ) async throws(StoreError) -> Bool {
+        try await self.judged(places, epoch) { $0.awaited.subtracting([type]) }
+    }
+
+    /// Gives places new epochs.
+    private func judged(
+        _ places: [Place], _ epoch: String, awaiting types: (Place) -> Set<OrderTypeIdentifier>
+    ) async throws(StoreError) -> Bool {
+        let replies = try await self.run(
+            places.map { place in
+                RedisInvocation(
+                    StoreScripts.confirmView, keys: [StoreKeys.epoch(place.anchor)],
+                    arguments: [
+                        .string(place.epoch ?? ""), .string(place.history),
+                        .string(ViewEpoch.text(epoch, awaiting: types(place))),
+                    ])
+            }, "confirming the view")
+        return replies.allSatisfy { $0.integer == 1 }
+    }
+
+    /// Advances the tails.
+    ///
+    /// - Parameter places: as they were when the offsets were taken: a place that has changed since keeps its tails.
+    public func keep(tails: [String: Int64], in places: [Place]) async throws(StoreError) {
+        let pairs = Self.pairs(tails)
+        let known = places.compactMap { place in place.epoch.map { (place.anchor, $0) } }
+        _ = try await self.run(
+            known.map {
+                RedisInvocation(
+                    StoreScripts.keepTails, keys: [StoreKeys.epoch($0), StoreKeys.tails($0)],
+                    arguments: [.string($1)] + pairs)
+            }, "keeping the tails")
+    }
+
+    private static func pairs(_ offsets: [String: Int64]) -> [RedisArgument] {
+        offsets.sorted { $0.key < $1.key }.flatMap { [.string($0.key), .integer($0.value)] }
+    }
+
+    func run(_ invocations: [RedisInvocation], _ operation: String) async throws(StoreError) -> [RedisValue] {
+        guard !invocations.isEmpty else { return [] }
+        let replies: [RedisValue]
+        do {
+            replies = try await self.redis.evaluate(invocations)
+        } catch {
+            throw StoreError(operation, error)
+        }
+        for case .error(let message) in replies { throw StoreError(.unavailable, "\(operation): \(message)") }
+        return replies
+    }
+}
+
+extension MaterializedView {
+    /// The epochs of all places while the view is complete. The same value never comes again.
+    public struct Epochs: Hashable, Sendable {
+        let values: [String]
+        /// Types with orders that may be missing.
+        public let awaited: Set<OrderTypeIdentifier>
+
+        init(values: [String]) {
+            self.values = values
+            self.awaited = values.reduce(into: []) { $0.formUnion(ViewEpoch.awaited(in: $1)) }
+        }
+    }
+
+    /// Commands that read the epochs, for a pipeline with others, once `ViewEpochCache.known` has returned.
+    public var epochCommands: [RedisCommand] { self.epochReads.commands }
+
+    /// The same with the places that they read, by their anchors; the empty one is that of a single server.
+    var epochReads: (anchors: [String], commands: [RedisCommand]) {
+        let places = self.places
+        return (
+            places.map { $0 ?? "" },
+            places.map { RedisCommand("EVAL", .string(StoreScripts.epoch), "1", .string(StoreKeys.epoch($0))) }
+        )
+    }
+
+    /// - Returns: nil if the view is not complete.
+    public static func epochs(_ replies: some Collection<RedisValue>) throws(StoreError) -> Epochs? {
+        var values: [String] = []
+        for reply in replies {
+            if case .error(let message) = reply { throw StoreError(.unavailable, "reading the epoch: \(message)") }
+            guard let text = reply.text else { return nil }
+            values.append(text)
+        }
+        return Epochs(values: values)
+    }
+}

@@ -1,0 +1,49 @@
+import Kafka
+import Testing
+
+@testable import Operations
+
+@Suite struct BacklogLingerTests {
+    private let start = ContinuousClock.now
+
+    private func isHeld(
+        _ pause: inout BacklogLinger, _ inHand: Int, _ came: Int, _ now: ContinuousClock.Instant
+    ) -> Bool {
+        pause.isDue(inHand: inHand, came: came, now: now)
+    }
+
+    @Test func whatComesOneByOneIsWorkedOnAtOnce() {
+        var pause = BacklogLinger()
+        #expect(self.isHeld(&pause, 1, 1, self.start) == false)
+        #expect(self.isHeld(&pause, BacklogLinger.backlog - 1, 500, self.start) == false)
+    }
+
+    @Test func aBacklogIsReadFirstAndNoLongerThanItComes() {
+        var pause = BacklogLinger()
+        #expect(self.isHeld(&pause, 2000, 2000, self.start) == true)
+        #expect(self.isHeld(&pause, 4000, 2000, self.start + .milliseconds(10)) == true)
+        #expect(self.isHeld(&pause, 4000, 0, self.start + .milliseconds(30)) == false)
+    }
+
+    @Test func aBacklogWithoutEndWaitsOnce() {
+        var pause = BacklogLinger()
+        #expect(self.isHeld(&pause, 2000, 2000, self.start) == true)
+        let later = self.start + BacklogLinger.longest
+        #expect(self.isHeld(&pause, 9000, 100, later) == false)
+        #expect(self.isHeld(&pause, 9000, 100, later + .seconds(60)) == false)
+        // It was worked off, and there is another one.
+        #expect(self.isHeld(&pause, 10, 0, later + .seconds(61)) == false)
+        #expect(self.isHeld(&pause, 2000, 2000, later + .seconds(62)) == true)
+    }
+
+    @Test func aHeldDeskGivesOutNothingUntilItIsLetGo() async {
+        let driver = KeyQueueDriver(limits: KeyQueue.Limits(records: 9, bytes: 999, batchKeys: 9, batchBytes: 999))
+        let record = KafkaRecord(
+            topic: "t", partition: 0, offset: 0, timestampMilliseconds: 0, key: [1], value: [])
+        driver.add([record], now: self.start, isHeld: true)
+        async let works = driver.next()
+        driver.add([], now: self.start, isHeld: true)
+        driver.add([record], now: self.start)
+        #expect(await works?.map(\.records.count) == [2])
+    }
+}

@@ -1,0 +1,159 @@
+import Kafka
+import Model
+import Operations
+import Synchronization
+import TestKit
+import Testing
+
+@testable import Packager
+@testable import Packaging
+@testable import Store
+
+@Suite struct OrderPackagerTests {
+    private static let poison = "too large for any phone"
+
+    /// A packager that counts what it builds and finds orders with a poisonous number too large.
+    private final class Bench: Sendable {
+        private let builds = Mutex(0)
+        var count: Int { self.builds.withLock { $0 } }
+
+        func packager() throws -> OrderPackager {
+            let brand = try BrandFixture.shared.get().brand
+            let builder = PackageBuilder(brand)
+            return OrderPackager(brand, tokens: try BrandFixture.tokens()) {
+                (order, pictures, now) throws(PackagingError) in
+                self.builds.withLock { $0 += 1 }
+                if order.object?["orderNumber"] == .string(poison) { throw PackagingError(.tooLarge, "6 MB") }
+                if order.object?["orderNumber"] == "unsigned" { throw PackagingError(.signing, "no entropy") }
+                return try builder.build(order, pictures: pictures, signingEpochSeconds: now)
+            }
+        }
+    }
+
+    private func work(
+        _ packager: OrderPackager, _ records: [KafkaRecord], on stored: OrderStore.StoredOrder? = nil
+    ) throws -> PackagedChange {
+        let batch = ChangeBatch(KeyedWork.each(of: records)) { _ in .served }
+        let order = try #require(batch.orders.first)
+        let folded = packager.fold(
+            order.key, stored: stored, changes: order.changes.map { (ChangePosition($0.record), $0.change) },
+            nowEpochSeconds: ChangeLog.noon)
+        return try packager.work(on: folded, nowEpochSeconds: ChangeLog.noon)
+    }
+
+    @Test func manyChangesCostOnePackage() throws {
+        var log = ChangeLog()
+        let bench = Bench()
+        var records = [log.change("order.replaced", "o", ChangeLog.document())]
+        records += (2...10).map { log.change("order.patched", "o", ["orderNumber": .string("\($0)")]) }
+        let work = try self.work(try bench.packager(), records)
+        #expect(bench.count == 1)
+        #expect(work.effect == .changed)
+        #expect(work.state?.version.ordinal == 1)
+        #expect(work.state?.document.members["orderNumber"] == "10")
+        #expect(work.expectedRevision == 0)
+        #expect(work.outcomes == Array(repeating: .applied, count: 10))
+        #expect(work.record?.recipe.assets.count == 2)
+    }
+
+    @Test func theChangeThatMakesAPackageTooLargeIsRefusedAlone() throws {
+        var log = ChangeLog()
+        let records = [
+            log.change("order.replaced", "o", ChangeLog.document()),
+            log.change("order.patched", "o", ["orderNumber": .string(Self.poison)]),
+            log.change("order.patched", "o", ["status": "nonsense"]),
+            log.change("fulfillment.updated", "o", ChangeLog.fulfillment("f")),
+            log.change("order.patched", "o", ["orderNumber": .string(Self.poison)], id: "again"),
+        ]
+        let work = try self.work(try Bench().packager(), records)
+        #expect(work.effect == .changed)
+        #expect(work.package != nil)
+        #expect(work.state?.document.members["orderNumber"] == "1")
+        #expect(work.state?.document.members["fulfillments"]?.array?.count == 1)
+        let codes = work.outcomes.map { outcome -> ChangeFault.Code? in
+            if case .refused(let fault) = outcome { fault.code } else { nil }
+        }
+        #expect(codes == [nil, .invalidPackage, .invalidOrder, nil, .invalidPackage])
+        #expect(work.outcomes[0] == .applied && work.outcomes[3] == .applied)
+    }
+
+    @Test func oneBadChangeAmongManyCostsAFewPackages() throws {
+        var log = ChangeLog()
+        let bench = Bench()
+        var records = [log.change("order.replaced", "o", ChangeLog.document())]
+        records += (1..<30).map { log.change("fulfillment.updated", "o", ChangeLog.fulfillment("f\($0)")) }
+        records.append(log.change("order.patched", "o", ["orderNumber": .string(Self.poison)]))
+        records += (30..<45).map { log.change("fulfillment.updated", "o", ChangeLog.fulfillment("f\($0)")) }
+        let work = try self.work(try bench.packager(), records)
+        #expect(work.outcomes.count { $0 == .applied } == 45)
+        #expect(work.state?.document.members["fulfillments"]?.array?.count == 44)
+        #expect(bench.count < 20, "\(bench.count) packages for one bad change of 46")
+    }
+
+    @Test func anOrderThatNeverFitsStaysUnknown() throws {
+        var log = ChangeLog()
+        let work = try self.work(
+            try Bench().packager(), [log.change("order.replaced", "o", ChangeLog.document(Self.poison))])
+        #expect(work.state == nil)
+        #expect(work.effect == .none)
+        #expect(work.write == nil)
+    }
+
+    @Test func aLaterChangeMayCureOneThatIsTooLarge() throws {
+        var log = ChangeLog()
+        let bench = Bench()
+        let records = [
+            log.change("order.replaced", "o", ChangeLog.document(Self.poison)),
+            log.change("order.patched", "o", ["orderNumber": "small"]),
+        ]
+        let work = try self.work(try bench.packager(), records)
+        #expect(work.outcomes == [.applied, .applied])
+        #expect(bench.count == 1)
+    }
+
+    @Test func aSignatureThatFailsIsNoChangesFault() throws {
+        var log = ChangeLog()
+        let records = [log.change("order.replaced", "o", ChangeLog.document("unsigned"))]
+        let packager = try Bench().packager()
+        let error = #expect(throws: PackagingError.self) { try self.work(packager, records) }
+        #expect(error?.code == .signing)
+    }
+
+    @Test func whatDoesNotChangeIsNotPackaged() throws {
+        var log = ChangeLog()
+        let bench = Bench()
+        let packager = try bench.packager()
+        let first = try self.work(packager, [log.change("order.replaced", "o", ChangeLog.document())])
+        let stored = OrderStore.StoredOrder(
+            state: try #require(first.state), revision: 1, entityTag: "tag", assets: ["asset"])
+        let second = try self.work(
+            packager, [log.change("order.replaced", "o", ChangeLog.document())], on: stored)
+        #expect(bench.count == 1)
+        #expect(second.effect == .advanced)
+        #expect(second.package == nil)
+        #expect(second.outcomes == [.unchanged])
+        #expect(!second.wasRedelivered)
+        guard case .positions? = second.write?.content else {
+            Issue.record("only the positions are to be written")
+            return
+        }
+    }
+
+    @Test func aRedeliveryIsMarkedAndPublishesWhatStands() throws {
+        var log = ChangeLog()
+        let bench = Bench()
+        let packager = try bench.packager()
+        let record = log.change("order.replaced", "o", ChangeLog.document())
+        let first = try self.work(packager, [record])
+        let digest = String(repeating: "ab", count: 32)
+        let stored = OrderStore.StoredOrder(
+            state: try #require(first.state), revision: 1, entityTag: "tag", assets: [digest])
+        let second = try self.work(packager, [record], on: stored)
+        #expect(second.outcomes == [.skipped(.redelivered)])
+        #expect(second.wasRedelivered)
+        #expect(second.effect == .none)
+        #expect(second.write == nil)
+        #expect(second.stands && second.record == nil, "the seal of its package is in Redis alone")
+        #expect(bench.count == 1)
+    }
+}

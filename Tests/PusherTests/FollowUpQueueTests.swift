@@ -1,0 +1,37 @@
+import Kafka
+import Model
+import Testing
+
+@testable import Pusher
+
+@Suite(.timeLimit(.minutes(1))) struct FollowUpQueueTests {
+    private static func letter(_ number: UInt64) throws -> PushEffect {
+        let letter = PushDeadLetter(
+            .refused, "400", registration: try RegistrationKey("d/order.com.example/o"),
+            origin: KafkaPosition(topic: "waybill.orders", partition: 0, offset: 0))
+        return PushEffect(number: number, work: .report(letter))
+    }
+
+    private static func retirement(_ number: UInt64) throws -> PushEffect {
+        let dead = InvalidToken(token: try SchedulerScene.token(1), moment: 1, registrations: [:])
+        return PushEffect(number: number, work: .retire(dead))
+    }
+
+    @Test func lettersThatCannotBeWrittenLeaveRoomForRetirements() async throws {
+        let queue = FollowUpQueue(mostLetters: 2)
+        queue.add(try (0..<5).map { try Self.letter($0) })
+        queue.add([try Self.retirement(100)])
+        // Three queues work, and no letter ends.
+        let taken = await [queue.next(), queue.next(), queue.next()]
+        #expect(taken.map { $0?.number } == [0, 1, 100])
+        #expect(queue.count == 6)
+        async let waiting = queue.next()
+        queue.add([try Self.retirement(101)])
+        #expect(await waiting?.number == 101)
+        queue.ended(try #require(taken[0]))
+        #expect(await queue.next()?.number == 2)
+        async let last = queue.next()
+        queue.end()
+        #expect(await last?.number == nil)
+    }
+}

@@ -1,0 +1,127 @@
+import APNS
+import Foundation
+import Kafka
+import Model
+import Testing
+
+@testable import Pusher
+
+@Suite struct PushDeadLetterTests {
+    private static let answer = PushOutcome.answered(
+        PushAnswer(
+            status: 429, reason: "TooManyRequests", timestampMilliseconds: nil,
+            apnsID: "eabeae54-14a8-11e5-b60b-1697f925ec7b", retryAfterSeconds: 5))
+    private static let silence = PushOutcome.unanswered(APNSError(.silent, "waiting for an answer"))
+
+    private static func history(_ outcomes: [PushOutcome]) -> PushHistory {
+        var history = PushHistory()
+        for (index, outcome) in outcomes.enumerated() { history.append(outcome, epochMilliseconds: Int64(index)) }
+        return history
+    }
+
+    private static func letter(
+        _ code: PushDeadLetterCode = .undeliverable, _ cause: String = "429 TooManyRequests",
+        history: PushHistory = PushHistory()
+    ) throws -> PushDeadLetter {
+        PushDeadLetter(
+            code, cause, registration: try RegistrationKey("a/secret/order.com.example/7"),
+            origin: KafkaPosition(topic: "waybill.orders", partition: 3, offset: 17), records: 2, history: history)
+    }
+
+    private static func schema(_ name: String) throws -> JSON {
+        let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+            .deletingLastPathComponent()
+        return try JSON(
+            parsing: Array(Data(contentsOf: root.appending(path: "Shared/Model/Schemas/\(name).schema.json"))))
+    }
+
+    @Test func aHistoryKeepsTheFirstAndTheLastAttempts() {
+        for count in [0, 1, 3, 4, 5, 11, 12, 13, 14, 100, 10_000] {
+            let history = Self.history(Array(repeating: Self.silence, count: count))
+            let kept = (history.first + history.last).map(\.epochMilliseconds)
+            #expect(history.count == count && kept.count == min(count, 12))
+            #expect(history.omitted == max(0, count - 12))
+            let expected = count <= 12 ? Array(0..<count) : Array(0..<4) + Array((count - 8)..<count)
+            #expect(kept == expected.map(Int64.init))
+            #expect(history.newest?.epochMilliseconds == (count == 0 ? nil : Int64(count - 1)))
+        }
+    }
+
+    @Test func anAttemptTellsWhatAppleAndSupportAskFor() {
+        let attempts = Self.history([Self.answer, Self.silence]).first
+        #expect(attempts.map(\.text) == ["429 TooManyRequests", "silent"])
+        #expect(
+            attempts.map(\.json) == [
+                [
+                    "at": 0, "status": 429, "reason": "TooManyRequests",
+                    "apnsId": "eabeae54-14a8-11e5-b60b-1697f925ec7b",
+                ],
+                ["at": 1, "error": "silent"],
+            ])
+    }
+
+    @Test func whatAStrangersServerSaysIsNotPassedOn() {
+        let token = String(repeating: "0123456789abcdef", count: 4)
+        let history = Self.history([
+            .answered(PushAnswer(status: 400, reason: token, apnsID: token)),
+            .answered(PushAnswer(status: 400, reason: nil, apnsID: "x\n")),
+        ])
+        #expect(history.first.map(\.text) == ["400 with an unreadable reason", "400"])
+        #expect(history.first.allSatisfy { $0.apnsID == nil })
+    }
+
+    @Test func aLetterHasTheOrdersKeyAndSaysWhatHappened() throws {
+        let message = try Self.letter(history: Self.history([Self.answer, Self.silence])).message(Topics())
+        #expect(message.topic == "waybill.dead-letters" && message.partition == nil)
+        #expect(message.key == Array("order.com.example/7".utf8))
+        let headers = Dictionary(
+            uniqueKeysWithValues: message.headers.map { ($0.name, String(decoding: $0.value ?? [], as: UTF8.self)) })
+        #expect(headers["waybill-error"] == "push-undeliverable")
+        #expect(headers["waybill-origin"] == "waybill.orders/3/17")
+        #expect(headers["content-type"] == "application/json")
+        let value = try JSON(parsing: try #require(message.value))
+        #expect(
+            value == [
+                "device": "a/secret", "orderType": "order.com.example", "records": 2, "attempts": 2, "omitted": 0,
+                "history": [
+                    [
+                        "at": 0, "status": 429, "reason": "TooManyRequests",
+                        "apnsId": "eabeae54-14a8-11e5-b60b-1697f925ec7b",
+                    ],
+                    ["at": 1, "error": "silent"],
+                ],
+            ])
+    }
+
+    @Test func everyReasonSaysWhatToDoAndNamesNoDevice() throws {
+        for code in PushDeadLetterCode.allCases {
+            for reason in PushReason.allCases {
+                let sentence = try Self.letter(code, "\(reason.status) \(reason.rawValue)").reason
+                #expect(sentence.hasSuffix("\(reason.status) \(reason.rawValue); \(reason.advice)"))
+                #expect(!sentence.contains("secret"))
+            }
+            // A transport's error may be long; the schema allows 4,096.
+            let long = try Self.letter(code, String(repeating: "ä", count: 100_000)).reason
+            #expect(long.utf8.count < 4096 && !long.contains(";") == (code != .tokenUnknown))
+        }
+    }
+
+    private static func members(_ json: JSON?, _ path: String...) -> JSONObject {
+        path.reduce(json?.object) { $0?[$1]?.object } ?? JSONObject()
+    }
+
+    @Test func theSchemaKnowsALettersMembers() throws {
+        let schema = try Self.schema("push-letter")
+        let value = try JSON(
+            parsing: try #require(try Self.letter(history: Self.history([Self.answer])).message(Topics()).value))
+        let names = Self.members(value).members.map(\.name)
+        #expect(Set(names) == Set(Self.members(schema)["required"]?.array?.compactMap(\.string) ?? []))
+        #expect(names == Self.members(schema, "properties").members.map(\.name))
+        let history = Self.members(schema, "properties", "history")
+        #expect(history["maxItems"] == .integer(Int64(PushHistory.firstKept + PushHistory.lastKept)))
+        let attempt = Self.members(history["items"], "properties")
+        #expect(attempt.members.map(\.name) == ["apnsId", "at", "error", "reason", "status"])
+        let codes = Self.members(attempt["error"])["enum"]?.array?.compactMap(\.string) ?? []
+        #expect(Set(codes) == Set(APNSError.Code.allCases.map(\.rawValue)))
+    }
+}

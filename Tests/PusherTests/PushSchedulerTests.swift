@@ -1,0 +1,371 @@
+import APNS
+import Kafka
+import Model
+import Redis
+import TestKit
+import Testing
+
+@testable import Pusher
+@testable import Store
+
+/// The results of changed orders, on a real Redis, a broker and an APNs that checks every request.
+@Suite struct PushSchedulerTests {
+    @Test func aDeviceIsToldOnceForManyChangedOrders() async throws {
+        try await PusherScene.run { scene in
+            for number in 0..<5 {
+                try await scene.register("d1", for: "o\(number)", token: 1)
+                try await scene.register("d2", for: "o\(number)", token: 2)
+            }
+            try await PushTable.process(scene, try (0..<5).map { try scene.changed("o\($0)", offset: Int64($0)) })
+            #expect(try await scene.told().sorted() == [PusherScene.token(1), PusherScene.token(2)])
+            #expect(scene.pushes("delivered") == 2)
+            #expect(scene.pushes("coalesced") == 8)
+        }
+    }
+
+    @Test func aNotificationLooksAsWalletWantsIt() async throws {
+        try await PusherScene.run { scene in
+            try await scene.register("d", for: "o", token: 1)
+            try await PushTable.process(scene, [try scene.changed("o")])
+            let delivery = try #require(try await scene.apns.deliveries().deliveries.first)
+            #expect(delivery.topic == PusherFixture.orderType)
+            #expect(delivery.pushType == "background")
+            #expect(delivery.priority == 5)
+            #expect(delivery.expirationEpochSeconds == PusherScene.noon + 7 * 24 * 3600)
+            #expect(delivery.status == 200)
+        }
+    }
+
+    @Test func anOrderThatNobodyWatchesAndOneThatIsRemovedTellNobody() async throws {
+        try await PusherScene.run { scene in
+            try await scene.register("d", for: "gone", token: 1)
+            let removal = KafkaRecord(
+                topic: scene.topics.orders, partition: 0, offset: 1, timestampMilliseconds: -1,
+                key: Array("\(try PusherScene.order("gone"))".utf8), value: nil)
+            let nameless = KafkaRecord(
+                topic: scene.topics.orders, partition: 0, offset: 2, timestampMilliseconds: .min, key: nil, value: [1])
+            try await PushTable.process(scene, [try scene.changed("o"), removal, nameless])
+            #expect(try await scene.told().isEmpty)
+        }
+    }
+
+    @Test func aTokenThatIsGoneTakesExactlyItsRegistrationOff() async throws {
+        try await PusherScene.run { scene in
+            let gone = try await scene.register("gone", for: "o", token: 1, at: 5000)
+            let renewed = try await scene.register("renewed", for: "o", token: 2, at: 7000)
+            let well = try await scene.register("well", for: "o", token: 3)
+            for token in [1, 2] {
+                let answer = APNSSimulatorAnswer(410, "Unregistered", timestampEpochMilliseconds: 6000)
+                try await scene.apns.add(
+                    APNSSimulatorFault(
+                        .answer(answer, delayMilliseconds: 0), token: PusherScene.token(token), count: 1))
+            }
+            try await PushTable.process(scene, [try scene.changed("o")])
+            #expect(try await !scene.isRegistered(gone.key))
+            #expect(try await scene.isRegistered(renewed.key))
+            #expect(try await scene.isRegistered(well.key))
+            #expect(try await scene.registrations.orders(of: gone.key.device, type: gone.key.order.orderType).isEmpty)
+            #expect(try await scene.tombstones() == 1)
+            #expect(scene.retired == 1)
+            #expect(scene.pushes("delivered") == 2, "whoever came back is told")
+            #expect(scene.pushes("retried") == 1)
+        }
+    }
+
+    /// Its tombstone comes after the new record, so that is published once more.
+    @Test func whoRegistersAgainWhileTheOldTokenIsTakenOffIsNotLost() async throws {
+        try await PusherScene.run { scene in
+            let gone = try await scene.register("d", for: "o", token: 1, at: 5000)
+            let answer = APNSSimulatorAnswer(410, "Unregistered", timestampEpochMilliseconds: 6000)
+            try await scene.apns.add(
+                APNSSimulatorFault(.answer(answer, delayMilliseconds: 0), token: PusherScene.token(1)))
+            // Registering counts as well: its script reads.
+            func reads() async throws -> Int {
+                var reads = 0
+                for statistics in try await scene.server.everywhere("INFO", "commandstats") {
+                    let calls = statistics.split(separator: "cmdstat_hget:calls=")
+                    reads += calls.dropFirst().first.flatMap { Int($0.prefix { $0.isNumber }) } ?? 0
+                }
+                return reads
+            }
+            let before = try await reads()
+            // The tombstone is in flight as long as the broker is down.
+            try scene.broker.setDown()
+            async let processed: Void = PushTable.process(scene, [try scene.changed("o")])
+            try await eventually("the old one is read") { try await reads() > before }
+            let again = try await scene.register("d", for: "o", token: 2, at: 7000)
+            try scene.broker.setUp()
+            try await processed
+            let records = try await scene.publishedRegistrations(2)
+            #expect(records.map(\.key) == [Array(gone.key.text.utf8), Array(gone.key.text.utf8)])
+            #expect(records.map(\.value) == [nil, again.record.encoded])
+            #expect(try await scene.isRegistered(again.key))
+            #expect(try await scene.tombstones() == 2)
+            #expect(scene.retired == 0, "it had gone by itself")
+            #expect(try await scene.told() == [1, 2].map(PusherScene.token), "the new token is told")
+        }
+    }
+
+    @Test func aDeviceThatIsGoneIsTakenOffItsOtherOrdersAsWell() async throws {
+        try await PusherScene.run { scene in
+            for number in 0..<5 { try await scene.register("d", for: "o\(number)", token: 1, at: 5000) }
+            let other = try await scene.register("d", for: "other", token: 2, at: 5000)
+            let stranger = try await scene.register("e", for: "o1", token: 3)
+            let answer = APNSSimulatorAnswer(410, "Unregistered", timestampEpochMilliseconds: 6000)
+            try await scene.apns.add(
+                APNSSimulatorFault(.answer(answer, delayMilliseconds: 0), token: PusherScene.token(1)))
+            try await PushTable.process(scene, [try scene.changed("o0")])
+            let type = other.key.order.orderType
+            #expect(try await scene.registrations.orders(of: other.key.device, type: type) == [other.key.order.order])
+            #expect(try await scene.isRegistered(stranger.key))
+            #expect(try await scene.tombstones() == 5)
+            #expect(scene.retired == 5)
+        }
+    }
+
+    @Test func aTokenThatWasRegisteredAgainForAnyOrderLeavesTheOthersStanding() async throws {
+        try await PusherScene.run { scene in
+            let gone = try await scene.register("d", for: "o0", token: 1, at: 5000)
+            let old = try await scene.register("d", for: "o1", token: 1, at: 5000)
+            let new = try await scene.register("d", for: "o2", token: 1, at: 7000)
+            let answer = APNSSimulatorAnswer(410, "Unregistered", timestampEpochMilliseconds: 6000)
+            try await scene.apns.add(APNSSimulatorFault(.answer(answer, delayMilliseconds: 0), count: 1))
+            try await PushTable.process(scene, [try scene.changed("o0")])
+            #expect(try await !scene.isRegistered(gone.key))
+            #expect(try await scene.isRegistered(old.key))
+            #expect(try await scene.isRegistered(new.key))
+        }
+    }
+
+    /// A pusher that dies between the two leaves a tombstone and the entry that leads to it again; in the other order
+    /// the token would come back with the next restoring.
+    @Test func aRegistrationOfWhichOnlyTheTombstoneIsThereIsTakenOffByTheNextOne() async throws {
+        try await PusherScene.run { scene in
+            let gone = try await scene.register("d", for: "o", token: 1, at: 5000)
+            let answer = APNSSimulatorAnswer(410, "Unregistered", timestampEpochMilliseconds: 6000)
+            try await scene.apns.add(APNSSimulatorFault(.answer(answer, delayMilliseconds: 0)))
+            _ = try await scene.producer.produce(
+                KafkaMessage(topic: scene.topics.registrations, key: Array(gone.key.text.utf8), value: nil))
+            try await PushTable.process(scene, [try scene.changed("o")])
+            #expect(try await !scene.isRegistered(gone.key))
+            #expect(try await scene.publishedRegistrations(2).allSatisfy { $0.value == nil })
+            #expect(scene.retired == 1)
+        }
+    }
+
+    @Test func aTombstoneThatTheBrokerWasAwayForComesWithTheNextTry() async throws {
+        try await PusherScene.run(producer: ["delivery.timeout.ms": "1000"]) { scene in
+            let gone = try await scene.register("d", for: "o", token: 1, at: 5000)
+            let answer = APNSSimulatorAnswer(410, "Unregistered", timestampEpochMilliseconds: 6000)
+            try await scene.apns.add(APNSSimulatorFault(.answer(answer, delayMilliseconds: 0)))
+            try await PushTable.run(scene) { table in
+                try scene.broker.setDown()
+                try await table.put([try scene.changed("o")])
+                try await eventually("the tombstone is on its way") { table.dispatch.followUps.count == 1 }
+                // Longer than one delivery may take.
+                try await Task.sleep(for: .milliseconds(1500))
+                #expect(try await scene.isRegistered(gone.key), "it stands until the broker has the tombstone")
+                #expect(table.doneCount == 0)
+                try scene.broker.setUp()
+                try await eventually("done") { table.doneCount == 1 }
+            }
+            let records = try await scene.publishedRegistrations(1)
+            #expect(records.allSatisfy { $0.key == Array(gone.key.text.utf8) && $0.value == nil })
+            #expect(try await !scene.isRegistered(gone.key))
+            #expect(scene.retired == 1)
+        }
+    }
+
+    @Test func whoWasSeededWithoutAStampIsPushedAndTakenOff() async throws {
+        try await PusherScene.run { scene in
+            let order = try PusherScene.order("o")
+            for (device, token) in [("well", 1), ("gone", 2)] {
+                let record = "{ \"registered\": 5000, \"pushToken\": \"\(PusherScene.token(token))\" }"
+                _ = try await scene.redis.send(
+                    RedisCommand("HSET", .string("waybill:devices:{\(order)}"), .string(device), .string(record)))
+                _ = try await scene.redis.send(
+                    RedisCommand(
+                        "SADD", .string(StoreKeys.listed(DeviceTag(try DeviceIdentifier(device), order.orderType))), "o"
+                    ))
+            }
+            let answer = APNSSimulatorAnswer(410, "Unregistered", timestampEpochMilliseconds: 6000)
+            try await scene.apns.add(
+                APNSSimulatorFault(.answer(answer, delayMilliseconds: 0), token: PusherScene.token(2)))
+            try await PushTable.process(scene, [try scene.changed("o")])
+            #expect(scene.pushes("delivered") == 1)
+            #expect(try await scene.registrations.devices(of: [order])[0].map(\.device.rawValue) == ["well"])
+            for (device, orders) in [("well", ["o"]), ("gone", [])] {
+                let listed = try await scene.registrations.orders(
+                    of: DeviceIdentifier(device), type: order.orderType)
+                #expect(listed.map(\.rawValue) == orders)
+            }
+            #expect(try await scene.tombstones() == 1)
+        }
+    }
+
+    @Test func aTokenThatApnsDoesNotKnowWipesNothing() async throws {
+        try await PusherScene.run { scene in
+            let registration = try await scene.register("d", for: "o", token: 1)
+            let answer = APNSSimulatorAnswer(400, "BadDeviceToken")
+            try await scene.apns.add(APNSSimulatorFault(.answer(answer, delayMilliseconds: 0)))
+            try await PushTable.process(scene, [try scene.changed("o")])
+            #expect(try await scene.isRegistered(registration.key))
+            #expect(try await scene.tombstones() == 0)
+            #expect(try await scene.letters(1).map(\.code) == ["push-token-unknown"])
+        }
+    }
+
+    @Test func whatApnsCannotTakeNowIsTriedAgain() async throws {
+        try await PusherScene.run { scene in
+            try await scene.register("d1", for: "o", token: 1)
+            try await scene.register("d2", for: "o", token: 2)
+            let answer = APNSSimulatorAnswer(500, "InternalServerError")
+            try await scene.apns.add(
+                APNSSimulatorFault(.answer(answer, delayMilliseconds: 0), token: PusherScene.token(1), count: 2))
+            try await PushTable.process(scene, [try scene.changed("o")])
+            let deliveries = try await scene.apns.deliveries().deliveries
+            #expect(deliveries.filter { $0.token == PusherScene.token(1) }.map(\.status) == [500, 500, 200])
+            #expect(deliveries.filter { $0.token == PusherScene.token(2) }.map(\.status) == [200])
+            #expect(scene.pushes("retried") == 2)
+            #expect(scene.pushes("delivered") == 2)
+        }
+    }
+
+    @Test func aDeviceThatNeverTakesItIsGivenUpWithItsHistory() async throws {
+        try await PusherScene.run { scene in
+            try await scene.register("d1", for: "o", token: 1)
+            try await scene.register("d2", for: "o", token: 2)
+            let answer = APNSSimulatorAnswer(429, "TooManyRequests")
+            try await scene.apns.add(
+                APNSSimulatorFault(.answer(answer, delayMilliseconds: 0), token: PusherScene.token(1)))
+            try await PushTable.run(scene) {
+                $0.attempts = 2
+            } _: { table in
+                try await table.process([try scene.changed("o")])
+            }
+            #expect(try await scene.told().count { $0 == PusherScene.token(1) } == 2)
+            #expect(scene.pushes("dropped") == 1)
+            #expect(scene.pushes("delivered") == 1)
+            let letter = try #require(try await scene.letters(1).first)
+            #expect(letter.code == "push-undeliverable")
+            #expect(letter.value.object?["device"]?.string == "d1")
+            #expect(letter.value.object?["history"]?.array?.count == 2)
+        }
+    }
+
+    @Test func aRefusedCertificateHoldsItsOwnBackAndNoLongerThanAllowed() async throws {
+        try await PusherScene.run { scene in
+            for number in 0..<30 { try await scene.register("d\(number)", for: "o", token: number) }
+            let answer = APNSSimulatorAnswer(403, "BadCertificate")
+            try await scene.apns.add(APNSSimulatorFault(.answer(answer, delayMilliseconds: 0)))
+            try await PushTable.run(scene) {
+                $0.hold = .seconds(2)
+            } _: { table in
+                try await table.process([try scene.changed("o")])
+            }
+            #expect(try await scene.told().count <= 30)
+            #expect(Set(try await scene.letters(30).map(\.code)) == ["push-credential-stopped"])
+        }
+    }
+
+    @Test func anOrderTypeWithoutABrandStopsNobodyAndGetsALetter() async throws {
+        try await PusherScene.run { scene in
+            try await scene.register("d", for: "o", token: 1)
+            try await PushTable.run(scene, hasBrand: false) {
+                try await $0.process([try scene.changed("o")])
+                // Any publisher may name order types, so they do not become names of metrics.
+                let series = "waybill_pushes_total{credential=\"none\",host=\"\(scene.host)\",outcome=\"dropped\"}"
+                try await eventually("counted") { scene.metrics.counter(series) == 1 }
+            }
+            #expect(scene.pushes("dropped") == 0)
+            #expect(try await scene.told().isEmpty)
+            #expect(try await scene.letters(1).map(\.code) == ["push-brand-missing"])
+        }
+    }
+
+    @Test func nothingIsGivenUpWhileApnsIsAway() async throws {
+        try await PusherScene.run { scene in
+            for number in 1...5 { try await scene.register("d\(number)", for: "o", token: number) }
+            try await PushTable.run(scene) {
+                $0.attempts = 2
+            } _: { table in
+                try await scene.apns.add(APNSSimulatorFault(.cut))
+                try await table.put([try scene.changed("o")])
+                try await eventually("more attempts than one device would get") { scene.pushes("retried") >= 12 }
+                #expect(table.doneCount == 0)
+                #expect(scene.pushes("dropped") == 0)
+                try await scene.apns.clearFaults()
+                try await scene.apns.clearDeliveries()
+                try await eventually("done", within: .seconds(60)) { table.doneCount == 1 }
+            }
+            #expect(try await scene.told().sorted() == (1...5).map(PusherScene.token))
+            #expect(scene.pushes("delivered") == 5)
+        }
+    }
+
+    @Test func whatChangesWhileANotificationIsInFlightIsToldOnceMore() async throws {
+        try await PusherScene.run { scene in
+            try await scene.register("d", for: "o", token: 1)
+            try await scene.apns.add(
+                APNSSimulatorFault(.answer(APNSSimulatorAnswer(200), delayMilliseconds: 500), count: 1))
+            try await PushTable.run(scene) { table in
+                try await table.put([try scene.changed("o")])
+                try await eventually("in flight") { table.dispatch.gauges.inFlight == 1 }
+                try await table.put([try scene.changed("o", offset: 1), try scene.changed("o", offset: 2)])
+                try await eventually("done") { table.doneCount == 3 }
+            }
+            #expect(scene.pushes("delivered") == 2)
+            #expect(scene.pushes("coalesced") == 1)
+        }
+    }
+
+    @Test func nobodyIsLookedUpWhileRedisIsAway() async throws {
+        try await PusherScene.run { scene in
+            await scene.server.stop()
+            try await PushTable.run(scene) { table in
+                await #expect(throws: StoreError.self) { try await table.put([try scene.changed("o")]) }
+            }
+            #expect(try await scene.told().isEmpty)
+        }
+    }
+
+    @Test func whoRegistersSoonAfterAChangeIsTold() async throws {
+        try await PusherScene.run { scene in
+            for (name, modified) in [("new", PusherScene.noon - 899), ("old", PusherScene.noon - 901)] {
+                _ = try await scene.redis.send(
+                    RedisCommand(
+                        "HSET", .string("waybill:order:{\(try PusherScene.order(name))}"), "version", "1", "modified",
+                        .integer(modified)))
+            }
+            var records: [KafkaRecord] = []
+            for (number, name) in ["new", "old", "unknown"].enumerated() {
+                let (key, record) = try await scene.register(
+                    "d\(number)", for: name, token: number, at: PusherScene.noon * 1000)
+                records.append(
+                    KafkaRecord(
+                        topic: scene.topics.registrations, partition: 0, offset: Int64(number),
+                        timestampMilliseconds: PusherScene.noon * 1000, key: Array(key.text.utf8),
+                        value: record.encoded))
+            }
+            // Read an hour late.
+            try await PushTable.run(scene, now: { (PusherScene.noon + 3600) * 1000 }) { [records] in
+                try await $0.process(records)
+            }
+            #expect(try await scene.told() == [PusherScene.token(0)])
+        }
+    }
+
+    @Test func whoIsNotThereYetIsWaitedForWhileRedisIsRestored() async throws {
+        try await PusherScene.run { scene in
+            try await PushTable.run(scene, view: MaterializedView(redis: scene.redis)) { table in
+                let change = try scene.changed("o")
+                await #expect(throws: StoreError.self) { try await table.put([change]) }
+                #expect(try await scene.told().isEmpty)
+                try await scene.register("d", for: "o", token: 1)
+                try await scene.redis.completeView()
+                try await table.process([change])
+            }
+            #expect(try await scene.told() == [PusherScene.token(1)])
+        }
+    }
+}

@@ -1,0 +1,166 @@
+import APNS
+import Kafka
+import Model
+import TestKit
+import Testing
+
+@testable import Pusher
+
+/// The invariants that must hold for any events in any order.
+@Suite struct PushStateMachinePropertyTests {
+    /// The observations of an independent onlooker.
+    private struct Onlooker {
+        /// The time when each device was notified of each record.
+        var tellings: [KafkaReceipt: [Int: Int]] = [:]
+        /// The time of the first change for which no notification was sent yet.
+        var untold: [Int: Int] = [:]
+        /// Notifications in flight: the device, and the time of sending.
+        var flying: [UInt64: (device: Int, sent: Int)] = [:]
+        var settling: [(effect: PushEffect, device: Int, sent: Int)] = []
+        /// The time of sending of the last completed notification of each device.
+        var ended: [Int: Int] = [:]
+        /// The time when a device's registration was removed: earlier changes end with it.
+        var retired: [Int: Int] = [:]
+        var retrying: Set<Int> = []
+        var letGo: Set<KafkaReceipt> = []
+        var finished: Set<KafkaReceipt> = []
+    }
+
+    private static let outcomes: [PushOutcome] = [
+        SchedulerScene.delivered, SchedulerScene.delivered, SchedulerScene.delivered, SchedulerScene.delivered,
+        SchedulerScene.busyDevice,
+        SchedulerScene.away, SchedulerScene.answer(410, "Unregistered", at: 50),
+        SchedulerScene.answer(410, "Unregistered", at: 0),
+        SchedulerScene.answer(500, "InternalServerError"), SchedulerScene.answer(400, "BadDeviceToken"),
+        SchedulerScene.answer(400, "PayloadEmpty"), SchedulerScene.answer(403, "BadCertificate"),
+        .unanswered(APNSError(.timeout, "late")), .unanswered(APNSError(.closed, "closed")),
+    ]
+
+    private func device(_ token: PushToken) -> Int { Int(token.rawValue, radix: 16) ?? -1 }
+
+    private func look(_ scene: inout SchedulerScene, _ eye: inout Onlooker) {
+        for receipt in scene.scheduler.takeFinished() {
+            #expect(eye.finished.insert(receipt).inserted, "\(receipt.origin) is done twice")
+            #expect(!eye.letGo.contains(receipt), "\(receipt.origin) was let go of")
+            for (device, told) in eye.tellings[receipt] ?? [:] {
+                let last = max(eye.ended[device, default: -1], eye.retired[device, default: -1])
+                #expect(last >= told, "\(receipt.origin): \(device) was not told after it")
+            }
+        }
+    }
+
+    private func send(_ scene: inout SchedulerScene, _ eye: inout Onlooker) {
+        for due in scene.send() {
+            let device = self.device(due.token)
+            #expect(!eye.flying.values.contains { $0.device == device }, "one at a time")
+            if eye.retrying.remove(device) == nil, let first = eye.untold[device] {
+                #expect(scene.time >= first + 1000, "told before the end of the window")
+            }
+            eye.untold[device] = nil
+            eye.flying[due.number] = (device, scene.time)
+        }
+    }
+
+    private func reply(_ scene: inout SchedulerScene, _ eye: inout Onlooker, _ number: UInt64, _ outcome: PushOutcome) {
+        guard let (device, sent) = eye.flying.removeValue(forKey: number) else { return }
+        let waiting = scene.scheduler.gauges.waiting
+        let before = scene.scheduler.queues[0].counts.retried
+        if let effect = scene.reply(number, outcome) {
+            eye.settling.append((effect, device, sent))
+        } else if scene.scheduler.queues[0].counts.retried > before {
+            // Unless all of it went to another member meanwhile.
+            if scene.scheduler.gauges.waiting > waiting { eye.retrying.insert(device) }
+        } else {
+            eye.ended[device] = sent
+        }
+    }
+
+    private func settle(_ scene: inout SchedulerScene, _ eye: inout Onlooker, _ index: Int) {
+        let (effect, device, sent) = eye.settling.remove(at: index)
+        var standing: [RegistrationKey: RegistrationRecord] = [:]
+        // Those that were registered since are present, all with the same token.
+        if case .retire(let dead) = effect.work {
+            standing = dead.registrations.filter { !dead.means($0.value) }
+            if standing.isEmpty { eye.retired[device] = scene.time }
+        }
+        let (waiting, before) = (scene.scheduler.gauges.waiting, scene.scheduler.queues[0].counts.retried)
+        if let effect = scene.done(effect, standing: standing) {
+            eye.settling.append((effect, device, sent))
+        } else if scene.scheduler.queues[0].counts.retried > before {
+            if scene.scheduler.gauges.waiting > waiting { eye.retrying.insert(device) }
+        } else {
+            eye.ended[device] = sent
+        }
+    }
+
+    private func revoke(_ partition: Int32, _ scene: inout SchedulerScene, _ eye: inout Onlooker) {
+        for receipt in scene.scheduler.drop([KafkaPartition(topic: "orders", partition: partition)]) {
+            #expect(eye.letGo.insert(receipt).inserted)
+            #expect(!eye.finished.contains(receipt))
+        }
+    }
+
+    /// Completes everything successfully from here on.
+    private func drain(_ scene: inout SchedulerScene, _ eye: inout Onlooker) {
+        for _ in 0..<400 {
+            scene.time += 2000
+            self.send(&scene, &eye)
+            for number in eye.flying.keys.sorted() { self.reply(&scene, &eye, number, SchedulerScene.delivered) }
+            while !eye.settling.isEmpty { self.settle(&scene, &eye, 0) }
+            self.look(&scene, &eye)
+        }
+    }
+
+    @Test(arguments: 0..<60)
+    func everyRecordIsDoneOnceAfterAllItsDevicesWereTold(seed: UInt64) throws {
+        var dice = SeededGenerator(seed: seed)
+        var scene = try SchedulerScene {
+            $0.attempts = 3
+            $0.inFlight = 4
+        }
+        var eye = Onlooker()
+        var looking: [(receipt: KafkaReceipt, number: Int32)] = []
+        for _ in 0..<600 {
+            switch Int.random(in: 0..<20, using: &dice) {
+            case 0..<6:
+                let record = scene.take(partition: Int32.random(in: 0..<3, using: &dice))
+                eye.tellings[record.receipt] = [:]
+                looking.append(record)
+            case 6..<11:
+                guard let (receipt, number) = looking.first else { continue }
+                looking.removeFirst()
+                let count = Int.random(in: 0..<4, using: &dice)
+                for device in Set((0..<count).map { _ in Int.random(in: 1..<7, using: &dice) }) {
+                    try scene.find(device, "o", number, registered: Int64.random(in: 0..<100, using: &dice))
+                    guard !eye.letGo.contains(receipt) else { continue }
+                    eye.tellings[receipt]?[device] = scene.time
+                    if eye.untold[device] == nil { eye.untold[device] = scene.time }
+                }
+                scene.scheduler.endLookup([number])
+            case 11..<13: scene.time += Int.random(in: 1..<700, using: &dice)
+            case 13..<15: self.send(&scene, &eye)
+            case 15..<18:
+                guard let number = eye.flying.keys.sorted().randomElement(using: &dice),
+                    let outcome = Self.outcomes.randomElement(using: &dice)
+                else { continue }
+                self.reply(&scene, &eye, number, outcome)
+            case 18:
+                if eye.settling.isEmpty { continue }
+                self.settle(&scene, &eye, Int.random(in: eye.settling.indices, using: &dice))
+            default:
+                if Int.random(in: 0..<10, using: &dice) == 0 {
+                    self.revoke(Int32.random(in: 0..<3, using: &dice), &scene, &eye)
+                }
+            }
+            self.look(&scene, &eye)
+        }
+        scene.scheduler.endLookup(looking.map(\.number))
+        self.drain(&scene, &eye)
+        let all = Set(eye.tellings.keys)
+        // Records that had to be retried when their partition had left: the consumer asks until nothing is in hand.
+        eye.letGo.formUnion(scene.scheduler.drop([]))
+        #expect(all.subtracting(eye.finished).subtracting(eye.letGo).count == 0)
+        #expect(scene.scheduler.gauges == PushGauges())
+        #expect(scene.scheduler.room > 0)
+    }
+}

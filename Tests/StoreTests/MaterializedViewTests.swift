@@ -1,0 +1,242 @@
+import Model
+import NIOCore
+import Redis
+import TestKit
+import Testing
+
+@testable import Store
+
+/// The completeness of the view, and the rules for declaring it complete.
+@Suite(.serialized, .timeLimit(.minutes(2))) struct MaterializedViewTests {
+    private func complete(_ view: MaterializedView, _ epoch: String = "one", tails: [String: Int64] = [:]) async throws
+    {
+        let plan = try #require(try await view.begin("plan", seen: try await view.look()))
+        #expect(try await view.complete(plan, epoch: epoch, tails: tails))
+    }
+
+    @Test func anEmptyServerIsIncompleteUntilSomebodyRestoredIt() async throws {
+        try await StoreBench.with { bench in
+            let view = MaterializedView(redis: bench.redis)
+            let empty = try await view.look()[0]
+            #expect(empty.epoch == nil && empty.plan == nil && empty.tails.isEmpty)
+            let plan = try await view.begin("a", seen: [empty])
+            #expect(plan == "a")
+            #expect(try await view.begin("b", seen: try await view.look()) == "a", "the first plan holds")
+            #expect(try await !view.complete("b", epoch: "x", tails: [:]), "another plan completes nothing")
+            #expect(try await view.complete("a", epoch: "x", tails: ["waybill.orders/0": 7]))
+            let seen = try await view.look()[0]
+            #expect(seen.epoch?.hasPrefix("x:") == true && seen.isHere && seen.plan == nil)
+            #expect(seen.tails == ["waybill.orders/0": 7])
+            #expect(try await view.begin("c", seen: [empty]) == nil, "who looked before it was complete is late")
+            #expect(try await !view.complete("a", epoch: "y", tails: [:]))
+        }
+    }
+
+    @Test func aServerWithoutAnOrderIsToldFromOneThatFellBack() async throws {
+        try await StoreBench.with { bench in
+            let view = MaterializedView(redis: bench.redis)
+            // So many that each master of a cluster has some.
+            let orders = try (0..<40).map { OrderStore.Restored.version(try state("\($0)", version: 3), somePackage) }
+            func fresh() async throws -> Set<Bool> { Set(try await view.look().map(\.isFresh)) }
+            try await bench.raw("SET", "waybill:anything", "else")
+            _ = try await view.begin("a", seen: try await view.look())
+            #expect(try await fresh() == [true])
+            _ = try await bench.store.restore(orders)
+            #expect(try await fresh() == [true], "what was restored since does not matter")
+            #expect(try await view.begin("b", seen: try await view.look()) == "a")
+            #expect(try await fresh() == [true])
+            #expect(try await view.complete("a", epoch: "x", tails: [:]))
+            #expect(try await fresh() == [false])
+            // Another restoring finds orders.
+            for place in try await view.look() { try await bench.raw("DEL", StoreKeys.epoch(place.anchor)) }
+            _ = try await view.begin("c", seen: try await view.look())
+            #expect(try await fresh() == [false])
+            // One that was interrupted leaves some of them behind.
+            try await bench.raw("FLUSHALL")
+            _ = try await view.begin("d", seen: try await view.look())
+            _ = try await bench.store.restore(orders)
+            for place in try await view.look() {
+                let plan = "d:0123456789abcdef0123456789abcdef01234567"
+                try await bench.raw("SET", StoreKeys.plan(place.anchor), plan)
+            }
+            #expect(try await fresh() == [false])
+            _ = try await view.begin("e", seen: try await view.look())
+            #expect(try await fresh() == [false])
+        }
+    }
+
+    @Test func aServerThatHidesItsHistoryIsKnown() async throws {
+        // One server: on a cluster the ACL would be set on any master, not on that of the place.
+        try await StoreBench.with(isAlone: true) { bench in
+            let view = MaterializedView(redis: bench.redis)
+            #expect(try await !view.look()[0].hidesHistory)
+            try await bench.raw("ACL", "SETUSER", "default", "-info")
+            #expect(try await view.look()[0].hidesHistory)
+        }
+    }
+
+    @Test func aFlushInTheMiddleOfARestoringLeavesTheViewIncomplete() async throws {
+        try await StoreBench.with { bench in
+            let view = MaterializedView(redis: bench.redis)
+            _ = try await view.begin("a", seen: try await view.look())
+            try await bench.raw("FLUSHALL")
+            #expect(try await !view.complete("a", epoch: "x", tails: [:]))
+            #expect(try await view.look()[0].epoch == nil)
+        }
+    }
+
+    @Test func aRestartedServerIsDoubtedUntilItIsConfirmed() async throws {
+        try await StoreBench.with { bench in
+            let view = MaterializedView(redis: bench.redis)
+            try await self.complete(view)
+            let before = try await view.look()
+            // A replica that comes for the first time is a new history as well, without a second server to start.
+            let place = StoreKeys.epoch(before[0].anchor)
+            try await bench.raw("SET", place, "one:0123456789abcdef0123456789abcdef01234567")
+            let doubted = try await view.look()
+            #expect(doubted[0].epoch != nil && !doubted[0].isHere)
+            let replies = try await bench.redis.pipeline(view.epochCommands)
+            #expect(try MaterializedView.epochs(replies) == nil)
+            try await view.keep(tails: ["t/0": 9], in: doubted)
+            #expect(try await view.look()[0].tails.isEmpty, "nothing is certain of a view in doubt")
+            try await view.confirm(doubted, epoch: "two")
+            let confirmed = try await view.look()[0]
+            #expect(confirmed.isHere && confirmed.epoch?.hasPrefix("two:") == true)
+            try await view.confirm(doubted, epoch: "three")
+            #expect(try await view.look()[0].epoch == confirmed.epoch, "judged once")
+            try await view.keep(tails: ["t/0": 9], in: before)
+            #expect(try await view.look()[0].tails.isEmpty, "taken under another epoch")
+            try await view.keep(tails: ["t/0": 9], in: [confirmed])
+            #expect(try await view.look()[0].tails == ["t/0": 9])
+        }
+    }
+
+    @Test func whoReadsAnIncompleteViewIsToldAndSomebodyIsWoken() async throws {
+        try await StoreBench.with { bench in
+            let view = MaterializedView(redis: bench.redis)
+            let (doubts, doubt) = AsyncStream.makeStream(of: Void.self)
+            let watch = ViewEpochCache(view) { doubt.yield() }
+            let store = OrderStore(redis: bench.redis, view: watch)
+            let order = try key("1")
+            func code() async -> StoreError.Code? {
+                do throws(StoreError) {
+                    _ = try await store.orders([order])
+                    return nil
+                } catch {
+                    return error.code
+                }
+            }
+            #expect(await code() == .incomplete)
+            for await _ in doubts { break }
+            try await self.complete(view)
+            #expect(await code() == nil)
+            let epochs = try await watch.known()
+            try await watch.confirm(epochs)
+            try await bench.raw("FLUSHALL")
+            #expect(await code() == .incomplete)
+            try await self.complete(view, "two")
+            await #expect(throws: StoreError.self) { try await watch.confirm(epochs) }
+            #expect(await code() == nil, "a new epoch is learnt")
+        }
+    }
+
+    @Test func whatWasKnownOfTheServerBeforeIsForgottenWithIt() async throws {
+        try await StoreBench.with { bench in
+            let view = MaterializedView(redis: bench.redis)
+            try await self.complete(view)
+            let watch = ViewEpochCache(view)
+            _ = try await watch.known()
+            let generation = bench.redis.generation
+            await bench.server.kill()
+            try await bench.server.restart()
+            let deadline = ContinuousClock.now + .seconds(20)
+            while bench.redis.generation == generation {
+                _ = try? await bench.raw("PING")
+                try #require(ContinuousClock.now < deadline)
+            }
+            while true {
+                let error = await #expect(throws: StoreError.self) { _ = try await watch.known() }
+                guard error?.code == .unavailable, ContinuousClock.now < deadline else {
+                    #expect(error?.code == .incomplete)
+                    break
+                }
+            }
+        }
+    }
+
+    @Test func aViewIsCompleteButForTypesThatItAwaits() async throws {
+        try await StoreBench.with { bench in
+            let view = MaterializedView(redis: bench.redis)
+            let (type, other) = (try OrderTypeIdentifier(orderType), try OrderTypeIdentifier("order.com.example.other"))
+            let elsewhere = try OrderKey("order.com.example.third/1")
+            let device = try DeviceIdentifier("d")
+            let plan = try #require(try await view.begin("plan", seen: try await view.look()))
+            #expect(try await view.complete(plan, epoch: "one", tails: [:], awaiting: [type, other]))
+            let watch = ViewEpochCache(view)
+            let store = OrderStore(redis: bench.redis, view: watch)
+            let reader = bench.reader
+            let lists = DeviceOrders(redis: bench.redis, memory: reader.memory)
+            func expect(awaited: Set<OrderTypeIdentifier>) async throws {
+                let places = try await view.look()
+                #expect(places.allSatisfy { $0.isHere && $0.awaited == awaited })
+                #expect(try await watch.known().awaited == awaited)
+                let orders = try await store.eachOrder([key("1"), elsewhere])
+                #expect(try orders[1].get() == nil)
+                switch orders[0] {
+                case .success(let order): #expect(order == nil && !awaited.contains(type))
+                case .failure(let error): #expect(error.code == .unavailable && awaited.contains(type))
+                }
+                // Twice: with a look at the history, and with what is remembered of it.
+                for _ in 0..<2 {
+                    #expect(
+                        try await reader.standing(of: key("1"), on: bench.loop).get().isComplete
+                            != awaited.contains(type))
+                    #expect(try await reader.standing(of: elsewhere, on: bench.loop).get().isComplete)
+                    let list = try await lists.listing(of: device, type: type, since: "", on: bench.loop).get()
+                    #expect(list == (awaited.contains(type) ? .uncertain : .unknown))
+                    let brief = try await lists.listing(
+                        of: device, type: elsewhere.orderType, since: "", isBrief: true, on: bench.loop
+                    ).get()
+                    #expect(brief == .unknown)
+                }
+            }
+            try await expect(awaited: [type, other])
+            let first = try await view.look()
+            #expect(try await view.release(other, in: first, epoch: "two"))
+            #expect(try await !view.release(type, in: first, epoch: "late"), "something happened since")
+            await #expect(throws: StoreError.self) { _ = try await store.orders([elsewhere]) }
+            try await expect(awaited: [type])
+            // Another history: what is confirmed is what it was.
+            for place in try await view.look() {
+                let epoch = try #require(place.epoch).split(separator: ":").dropLast().joined(separator: ":")
+                try await bench.raw(
+                    "SET", StoreKeys.epoch(place.anchor), "\(epoch):0123456789abcdef0123456789abcdef01234567")
+            }
+            let doubted = try await view.look()
+            #expect(doubted.allSatisfy { !$0.isHere && $0.awaited == [type] })
+            #expect(try await !reader.standing(of: elsewhere, on: bench.loop).get().isComplete)
+            try await view.confirm(doubted, epoch: "three")
+            await #expect(throws: StoreError.self) { _ = try await store.orders([elsewhere]) }
+            try await expect(awaited: [type])
+            #expect(try await view.release(type, in: try await view.look(), epoch: "four"))
+            await #expect(throws: StoreError.self) { _ = try await store.orders([elsewhere]) }
+            try await expect(awaited: [])
+        }
+    }
+
+    @Test func anOrderIsOnlyUnknownWhenTheViewIsComplete() async throws {
+        try await StoreBench.with { bench in
+            let view = MaterializedView(redis: bench.redis)
+            // Until the masters of a cluster are known no read has a check.
+            try await view.awaitPlaces()
+            func standing() async throws -> PackageReader.Standing {
+                try await bench.reader.standing(of: try key("1"), on: bench.loop).get()
+            }
+            #expect(try await !standing().isComplete)
+            try await self.complete(view)
+            #expect(try await standing() == .init(isComplete: true, stamp: nil))
+            _ = try await bench.write(try version("1", 1))
+            #expect(try await standing().stamp?.version == 1)
+        }
+    }
+}

@@ -1,0 +1,125 @@
+import Foundation
+import Testing
+
+/// The arrows between the folders of a service: the types of another folder that a folder may name.
+///
+/// Files beside the folders put the service together: they may name everything, and no folder names theirs.
+@Suite struct FolderArrowsTests {
+    static let arrows: [String: [String: Set<String>]] = [
+        "Services/Gateway": [
+            "Checkout": ["Endpoints", "HTTP1", "Limits", "Messages", "Server", "Settings", "TLS"],
+            "Connections": ["Messages"],
+            "Endpoints": ["HTTP2", "Limits", "Messages"],
+            "HTTP1": ["Connections", "Messages"],
+            "HTTP2": ["Connections", "HTTP1", "Messages"],
+            "Limits": ["Messages"],
+            "Messages": [],
+            "Server": ["Connections", "Endpoints", "HTTP1", "HTTP2", "Messages", "Settings", "TLS"],
+            "Settings": ["Connections", "Messages", "TLS"],
+            "TLS": ["Connections"],
+        ],
+        "Services/Packager": [
+            // The sweeper deletes nothing while Redis is being restored.
+            "Assets": ["CommandLine", "Restoring"],
+            "Changes": ["DeadLetters", "Pipeline"],
+            "CommandLine": [],
+            "DeadLetters": ["CommandLine", "Pipeline"],
+            "Pictures": ["Pipeline"],
+            "Pipeline": [],
+            "Rekeying": ["CommandLine", "Pipeline"],
+            "Repackaging": ["CommandLine", "Pipeline", "Settings"],
+            "Restoring": ["CommandLine", "Pipeline", "Settings"],
+            "Settings": [],
+        ],
+        "Services/Pusher": [
+            "DeadLetters": ["Policies", "Records"],
+            "FollowUps": ["Reporting", "Scheduling"],
+            "LoadTest": ["Records", "Reporting", "Scheduling", "Settings", "Worker"],
+            "Parking": ["Records", "Reporting", "Scheduling", "Settings"],
+            "Policies": [],
+            "Records": [],
+            "Reporting": ["DeadLetters", "Scheduling"],
+            "Scheduling": ["DeadLetters", "Policies", "Records", "Settings"],
+            "Settings": [],
+            "Worker": ["FollowUps", "Parking", "Records", "Reporting", "Scheduling", "Settings"],
+        ],
+    ]
+
+    @Test(arguments: arrows.keys.sorted())
+    func theTableIsTrue(_ service: String) throws {
+        let found = Self.arrows(in: try TidyTests.sources([service]), of: service)
+        let table = try #require(Self.arrows[service])
+        for folder in Set(table.keys).union(found.keys).sorted() {
+            let (real, told) = (found[folder, default: []], table[folder])
+            #expect(told != nil, "\(service)/\(folder) has no row in the table")
+            for other in real.subtracting(told ?? []) {
+                Issue.record(
+                    "\(service)/\(folder) may not name types of \(other.isEmpty ? "the service's root" : other)")
+            }
+            for other in (told ?? []).subtracting(real) {
+                Issue.record("\(service)/\(folder) names no type of \(other): the arrow goes from the table")
+            }
+        }
+    }
+
+    @Test(arguments: arrows.keys.sorted())
+    func noArrowsFormACircle(_ service: String) throws {
+        var open = try #require(Self.arrows[service])
+        while let next = open.first(where: { $0.value.isDisjoint(with: open.keys) })?.key { open[next] = nil }
+        #expect(open.isEmpty, "each of these needs another one of them: \(open.keys.sorted())")
+    }
+
+    @Test func aPlantedArrowIsFound() {
+        let files = [
+            ("S/A/One.swift", "public final class One {}\nlet text = \"Two\" // Two"),
+            (
+                "S/B/Two.swift",
+                "@available(*, deprecated) struct Two: Sendable {}\nprivate enum One {}\nextension One {}"
+            ),
+            ("S/C/Three.swift", "extension Two { func three() -> Main? { nil } }"), ("S/Main.swift", "enum Main {}"),
+        ].map { path, text in
+            TidyTests.Source(path: path, lines: text.split(separator: "\n", omittingEmptySubsequences: false))
+        }
+        #expect(Self.arrows(in: files, of: "S") == ["A": [], "B": ["A"], "C": ["B", ""]])
+    }
+
+    /// - Returns: for each folder of a service the folders whose types it names; `""` is the service's root.
+    static func arrows(in files: [TidyTests.Source], of service: String) -> [String: Set<String>] {
+        var owners: [Substring: Set<String>] = [:]
+        for file in files {
+            for line in file.lines {
+                guard let match = line.firstMatch(of: Self.declaration) else { continue }
+                owners[match.output.1, default: []].insert(Self.folder(file, of: service))
+            }
+        }
+        var arrows: [String: Set<String>] = [:]
+        for file in files {
+            let folder = Self.folder(file, of: service)
+            guard !folder.isEmpty else { continue }
+            arrows[folder, default: []].formUnion([])
+            for line in file.lines {
+                for name in line.replacing(Self.silent, with: "").matches(of: /\b[A-Z]\w+/) {
+                    guard let owner = owners[name.output], !owner.contains(folder) else { continue }
+                    arrows[folder, default: []].formUnion(owner)
+                }
+            }
+        }
+        return arrows
+    }
+
+    /// The declaration of a type that other files see.
+    private static var declaration: Regex<(Substring, Substring)> {
+        #/
+        ^(?: (?: @\w+ (?: \( [^)]* \) )? | public | package | final | indirect | nonisolated ) \s+ )*
+        (?: struct | class | enum | actor | protocol | typealias ) \s+ (\w+)
+        /#
+    }
+
+    /// Strings and comments.
+    private static var silent: Regex<Substring> { /"(?:\\.|[^"\\])*"|\/\/.*/ }
+
+    private static func folder(_ file: TidyTests.Source, of service: String) -> String {
+        let rest = file.path.dropFirst(service.count + 1).split(separator: "/")
+        return rest.count > 1 ? String(rest[0]) : ""
+    }
+}
