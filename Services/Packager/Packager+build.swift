@@ -81,7 +81,8 @@ extension Packager {
         let reloader = BrandReloader(settings.brands, tokens: settings.tokens, environment: environment) {
             packagers.update($0)
         }
-        let recovery = try Self.recovery(view, wakes, awaited, store, pictureIndex, packagers, settings.brands, environment)
+        let recovery = try Self.recovery(
+            view, wakes, awaited, store, pictureIndex, packagers, settings.brands, environment)
         // Stopped in reverse: the worker closes what it shares with the others.
         let sweeper = AssetSweeper(
             sweep: AssetSweep(watch), metrics: AssetMetrics(factory: environment.metrics), logger: environment.logger)
@@ -96,8 +97,8 @@ extension Packager {
     /// Makes what looks after the view.
     private static func recovery(
         _ view: MaterializedView, _ wakes: ViewRecovery.Wakes, _ awaited: AwaitedTypes, _ store: OrderStore,
-        _ pictureIndex: PictureIndex,
-        _ packagers: OrderPackagers, _ brands: BrandLibrary, _ environment: ServiceEnvironment
+        _ pictureIndex: PictureIndex, _ packagers: OrderPackagers, _ brands: BrandLibrary,
+        _ environment: ServiceEnvironment
     ) throws -> ViewRecovery {
         let metrics = RestoreMetrics(factory: environment.metrics)
         let topics = environment.common.topics

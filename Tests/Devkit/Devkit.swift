@@ -29,6 +29,7 @@ struct Devkit: AsyncParsableCommand {
             PortsCommand.self,
             PublishCommand.self,
             ReplayCommand.self,
+            SearchCommand.self,
             TokenCommand.self,
             TopicsCommand.self,
             VerifyCommand.self,

@@ -114,9 +114,8 @@ struct ReplayDeadLettersCommand: AsyncParsableCommand {
             lines.append("\(plan.omitted) cannot be put back, as their values were too large to be kept")
         }
         if plan.pushes > 0 {
-            lines.append(
-                "\(plan.pushes) cannot be put back, as they are notifications and no changes: \(DeadLetterFormatter.pushAdvice)"
-            )
+            let advice = DeadLetterFormatter.pushAdvice
+            lines.append("\(plan.pushes) cannot be put back, as they are notifications and no changes: \(advice)")
         }
         if plan.removed > 0 { lines.append("\(plan.removed) are left out, as their orders were removed since") }
         if plan.unknown > 0 {

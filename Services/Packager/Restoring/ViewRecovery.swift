@@ -60,8 +60,8 @@ final class ViewRecovery: Service {
         (self.wakes, self.waker) = (wakes.stream, wakes.continuation)
     }
 
-    /// The means by which others ask for a look, made before the recovery. It holds one request: a request during a look
-    /// leads to one more look.
+    /// The means by which others ask for a look, made before the recovery. It holds one request: a request during a
+    /// look leads to one more look.
     struct Wakes: Sendable {
         fileprivate let stream: AsyncStream<Void>
         fileprivate let continuation: AsyncStream<Void>.Continuation

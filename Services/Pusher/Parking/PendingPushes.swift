@@ -13,7 +13,8 @@ import Synchronization
 final class PendingPushes: Sendable {
     /// The time between two searches for keys that have waited too long.
     static let pause = Duration.milliseconds(250)
-    /// The time between two checks for a topic that is missing.
+    /// The longest time between two checks for a topic that is missing. The first ones come sooner: a broker that does
+    /// not answer at once holds the offsets back no less.
     static let searchPause = Duration.seconds(30)
     /// The time between two searches for changes that have become too old to be notified.
     static let stalePause = Duration.seconds(30)
@@ -221,6 +222,7 @@ final class PendingPushes: Sendable {
     }
 
     private func awaitTopic() async throws {
+        var pause = Duration.seconds(1)
         while true {
             do {
                 _ = try await self.bounds()
@@ -228,7 +230,8 @@ final class PendingPushes: Sendable {
             } catch let error as KafkaError {
                 self.log.pendingTopicFails("\(self.topic): \(error.message)")
             }
-            try await Task.sleep(for: Self.searchPause)
+            try await Task.sleep(for: pause)
+            pause = min(pause * 2, Self.searchPause)
         }
     }
 

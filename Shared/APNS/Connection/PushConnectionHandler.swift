@@ -112,8 +112,7 @@ final class PushConnectionHandler: ChannelInboundHandler {
         }
     }
 
-    /// One step of `EventLoopClient.run`: writes what is to be sent and processes the events that this or the peer
-    /// caused.
+    /// One step of `EventLoopClient.run`: writes what is to be sent and processes the events that follow.
     func turn(now: NIODeadline) {
         self.isDirty = false
         if self.isWritable, self.machine.phase != .handshaking { self.write() }

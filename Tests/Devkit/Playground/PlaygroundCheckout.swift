@@ -70,7 +70,8 @@ struct PlaygroundCheckout: Sendable {
         environment.merge(others) { $1 }
         let program = URL(filePath: CommandLine.arguments[0]).deletingLastPathComponent()
             .appending(path: "waybill-gateway").path
-        let child = try ChildProcess(program, ["checkout"], environment: environment)
+        let child = try ChildProcess(
+            program, ["checkout"], environment: environment, log: stack.logs.map { "\($0)/checkout.log" })
         let checkout = PlaygroundCheckout(url: "http://\(listen)", key: key, child: child)
         try await checkout.ready("http://\(operations)/readyz")
         return checkout

@@ -1,3 +1,4 @@
+import Foundation
 import Kafka
 import Model
 
@@ -19,6 +20,10 @@ struct StackEnvironment: Sendable {
     let tokenSecrets: String
     /// Path of the PEM file with the root used in place of Apple's.
     let roots: String
+    /// The URLs of the services' metrics and health, sorted.
+    let operations: [String]
+    /// Path of the folder with the services' logs; nil if there is none beside the file.
+    let logs: String?
 
     /// - Parameter file: one `NAME=value` per line.
     init(file: String) throws {
@@ -47,6 +52,9 @@ struct StackEnvironment: Sendable {
         self.brands = values["BRANDS"].flatMap { $0.isEmpty ? nil : $0 }
         self.tokenSecrets = try value("TOKEN_SECRETS")
         self.roots = try value("ROOT_CA")
+        let logs = URL(fileURLWithPath: file).deletingLastPathComponent().appending(path: "log").path
+        self.logs = FileManager.default.fileExists(atPath: logs) ? logs : nil
+        self.operations = values.filter { $0.key.hasPrefix("OPERATIONS_") && !$0.value.isEmpty }.map(\.value).sorted()
     }
 
     /// The configuration with which the tools connect to the stack's Kafka: the same as the services'.
