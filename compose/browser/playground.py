@@ -20,7 +20,7 @@ class Visitor:
         self.page = page
         page.open(url)
         page.wait("document.documentElement.dataset.ready === ''")
-        page.evaluate(f"waybill.polyfill.token = {json.dumps(TOKEN)}")
+        page.evaluate(f"window.waybill && Object.assign(waybill.polyfill, {{token: {json.dumps(TOKEN)}}})")
 
     @staticmethod
     def block(name):
