@@ -94,7 +94,7 @@ let package = Package(
             [
                 "Model", "Kafka", "Redis", "Packaging", .nioCore, .nioPosix, .nioHTTP1, .logging, .coreMetrics,
                 .serviceLifecycle, .unixSignals,
-                .configuration, .deque,
+                .configuration,
             ], exclude: ["README.md"]),
 
         service(
@@ -115,7 +115,7 @@ let package = Package(
             "Pusher",
             [
                 "Model", "Kafka", "Redis", "Cryptography", "Packaging", "Store", "APNS", "Operations", .nioCore,
-                .nioPosix, .logging, .coreMetrics, .serviceLifecycle, .argumentParser, .deque, .heap,
+                .nioPosix, .logging, .coreMetrics, .serviceLifecycle, .argumentParser, .heap,
             ]),
 
         .target(
@@ -171,6 +171,7 @@ let package = Package(
             [
                 "Packager", "Model", "Store", "Redis", "Kafka", "Fetch", "Packaging", "Operations", "Cryptography",
                 "TestKit", .nioCore, .nioPosix, .logging, .coreMetrics, .configuration, .serviceLifecycle,
+                .serviceLifecycleTestKit,
             ]),
         tests(
             "PusherTests",

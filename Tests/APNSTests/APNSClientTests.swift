@@ -16,7 +16,8 @@ extension WireTests {
                 let outcomes = await client.send([notification])
                 let answer = try #require(outcomes.first?.answer)
                 let request = try #require(server.requests.first)
-                #expect(answer.status == 200 && answer.reason == nil)
+                #expect(answer.status == 200)
+                #expect(answer.reason == nil)
                 #expect(answer.apnsID == request.headers["apns-id"])
                 #expect(request.path == "/3/device/\(notification.deviceToken.rawValue)")
                 #expect(request.body == Array("{}".utf8))
@@ -50,7 +51,8 @@ extension WireTests {
                 #expect(outcomes.map(\.status) == (0..<1_000).map { $0 % 7 == 0 ? 410 : 200 })
                 #expect(server.connections == 1)
                 #expect(Set(server.requests.map { $0.headers["apns-id"] }).count == 1_000)
-                #expect(server.mostOpen > 1 && server.mostOpen <= 100)
+                #expect(server.mostOpen > 1)
+                #expect(server.mostOpen <= 100)
             }
         }
 
@@ -65,8 +67,10 @@ extension WireTests {
                 async let good = client.send(try makeNotifications(300))
                 async let bad = client.send(try makeNotifications(300, from: 1_000))
                 let outcomes = try await (good, bad)
-                #expect(outcomes.0.allSatisfy { $0.status == 200 } && outcomes.0.count == 300)
-                #expect(outcomes.1.allSatisfy { $0.answer?.reason == "BadDeviceToken" } && outcomes.1.count == 300)
+                #expect(outcomes.0.allSatisfy { $0.status == 200 })
+                #expect(outcomes.0.count == 300)
+                #expect(outcomes.1.allSatisfy { $0.answer?.reason == "BadDeviceToken" })
+                #expect(outcomes.1.count == 300)
             }
         }
 
@@ -118,7 +122,8 @@ extension WireTests {
             } body: { client, server in
                 let outcomes = await client.send(try makeNotifications(60))
                 #expect(outcomes.allSatisfy { $0.status == 200 })
-                #expect(log.all.contains(.streamLimit(20)) && log.all.contains(.streamLimit(2)))
+                #expect(log.all.contains(.streamLimit(20)))
+                #expect(log.all.contains(.streamLimit(2)))
                 most.withLock { $0 = server.mostOpen }
                 #expect(server.mostOpen <= 20)
                 #expect(server.requests.count == 60, "nothing was refused or sent twice")

@@ -2,6 +2,7 @@ import Model
 import NIOCore
 import NIOPosix
 import Synchronization
+import TestKit
 import Testing
 
 @testable import APNS
@@ -30,7 +31,8 @@ extension WireTests {
                 let outcomes = await client.send(try makeNotifications(50))
                 #expect(outcomes.allSatisfy { $0.status == 200 })
                 let tokens = Set(server.requests.map { $0.headers["authorization"] ?? "" })
-                #expect(tokens.count == 1 && tokens.first?.hasPrefix("bearer ey") == true)
+                #expect(tokens.count == 1)
+                #expect(tokens.first?.hasPrefix("bearer ey") == true)
                 #expect(counter.value.withLock { $0 } == 1)
             }
         }
@@ -82,7 +84,8 @@ extension WireTests {
                 number(request) % 3 == 1 ? [.answer(403, #"{"reason":"ExpiredProviderToken"}"#)] : [.answer(200)]
             } body: { client, server in
                 for round in 0..<30 { _ = await client.send(try makeNotifications(1, from: round)) }
-                #expect(server.connections == 1 && server.requests.count == 30)
+                #expect(server.connections == 1)
+                #expect(server.requests.count == 30)
             }
         }
 

@@ -3,6 +3,7 @@ import NIOCore
 import NIOHTTP2
 import NIOPosix
 import Synchronization
+import TestKit
 import Testing
 
 @testable import APNS
@@ -47,7 +48,9 @@ extension WireTests {
                 try await Task.sleep(for: .milliseconds(300))
                 #expect(server.connections == 3)
                 let snapshot = await client.snapshot()
-                #expect(snapshot.connections == [.open: 3] && snapshot.streamsInUse == 6 && snapshot.queued == 4)
+                #expect(snapshot.connections == [.open: 3])
+                #expect(snapshot.streamsInUse == 6)
+                #expect(snapshot.queued == 4)
                 await client.close()
                 #expect(log.all.map(\.number).sorted() == Array(0..<10), "each has one reply, closed or not")
             }
@@ -94,7 +97,8 @@ extension WireTests {
                 _ = await client.send(try makeNotifications(1))
                 let outcomes = await client.send(try makeNotifications(10, from: 1))
                 #expect(outcomes.allSatisfy { $0.status == 200 }, "\(outcomes.compactMap(\.error))")
-                #expect(log.goAwayReasons == ["Shutdown", "Shutdown"] && log.count(.replaced(.goAway)) == 1)
+                #expect(log.goAwayReasons == ["Shutdown", "Shutdown"])
+                #expect(log.count(.replaced(.goAway)) == 1)
                 #expect(server.connections == 2)
                 #expect(server.requests.filter { $0.connection == 1 }.map(number).sorted() == Array(6..<11))
                 #expect(log.count(.refusedStreams(5)) == 1)
@@ -126,7 +130,8 @@ extension WireTests {
                 #expect(outcomes.allSatisfy { $0.status == 200 }, "\(outcomes.compactMap(\.error))")
                 // The last request exhausts the fifth; its successor may be there already.
                 #expect((5...6).contains(server.connections))
-                #expect(server.requests.map(\.stream).max() == 39 && server.requests.count == 100)
+                #expect(server.requests.map(\.stream).max() == 39)
+                #expect(server.requests.count == 100)
                 #expect(log.count(.replaced(.streamIdentifiers)) >= 4)
             }
         }
@@ -222,7 +227,8 @@ extension WireTests {
                 try await eventually("two connections") { log.count(.connected) == 2 }
                 let outcomes = await client.send(try makeNotifications(20, from: 1))
                 let lost = outcomes.compactMap(\.error)
-                #expect(!lost.isEmpty && lost.allSatisfy { $0.code == .connectionLost && $0.message.contains("PING") })
+                #expect(!lost.isEmpty)
+                #expect(lost.allSatisfy { $0.code == .connectionLost && $0.message.contains("PING") })
                 #expect(outcomes.contains { $0.status == 200 })
                 try await eventually("the news of it") { log.count(.replaced(.silence)) == 1 }
                 try await eventually("the third") { log.count(.connected) == 3 }
@@ -253,7 +259,8 @@ extension WireTests {
                 let answers = await client.send(try makeNotifications(1))
                 #expect(answers.map(\.status) == [200])
                 let trips = log.all.compactMap { if case .pingRoundTrip(let time) = $0 { time } else { nil } }
-                #expect(!trips.isEmpty && trips.allSatisfy { $0 > .zero && $0 < .seconds(1) })
+                #expect(!trips.isEmpty)
+                #expect(trips.allSatisfy { $0 > .zero && $0 < .seconds(1) })
             }
         }
 
@@ -271,7 +278,8 @@ extension WireTests {
                 try await eventually("the replies") { log.all.count == 150 }
                 #expect(log.all.count { $0.outcome.error?.code == .queueFull } == 50)
                 #expect(log.all.count { $0.outcome.error?.code == .connecting && $0.elapsed == nil } == 100)
-                #expect(Set(log.all.map(\.number)).count == 150 && server.connections == 0)
+                #expect(Set(log.all.map(\.number)).count == 150)
+                #expect(server.connections == 0)
                 #expect(await client.snapshot().lastFailure?.code == .connecting)
                 #expect(events.all.count < 20, "attempts wait")
             }

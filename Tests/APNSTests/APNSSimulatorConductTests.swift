@@ -72,7 +72,8 @@ import Testing
         late.add(.accepted, identifier, connection: 1, stream: 1, at: .uptimeNanoseconds(10))
         let early = late.take(due: .uptimeNanoseconds(9))
         let due = late.take(due: .uptimeNanoseconds(10))
-        #expect(early == nil && due != nil)
+        #expect(early == nil)
+        #expect(due != nil)
     }
 
     @Test func theSameSeedHitsTheSameRequests() {
@@ -100,7 +101,8 @@ import Testing
         var random = SeededGenerator(seed: 1)
         let hit = faults.hit(token: "aa", connection: 2, using: &random)
         #expect(hit == nil)
-        #expect(faults.conditions(connection: 2).isMute && !faults.conditions(connection: 2).isBlackHole)
+        #expect(faults.conditions(connection: 2).isMute)
+        #expect(!faults.conditions(connection: 2).isBlackHole)
         #expect(faults.conditions(connection: 3).isBlackHole)
         #expect(faults.conditions(connection: 4).refusesOpenStreams)
         let removed = [faults.remove(mute), faults.remove(mute), faults.remove(hole)].map { $0 != nil }
@@ -126,9 +128,11 @@ import Testing
         #expect(take(1099, 59) == [])
         #expect(take(1100, 59) == [1, 2])
         #expect(take(1199, 60) == [4])
-        #expect(script.nextRequests == nil && script.nextMilliseconds == 1200)
+        #expect(script.nextRequests == nil)
+        #expect(script.nextMilliseconds == 1200)
         #expect(take(5000, 60) == [3])
-        #expect(script.remaining == 0 && script.done == 4)
+        #expect(script.remaining == 0)
+        #expect(script.done == 4)
     }
 
     @Test func aScenarioIsReadFromJSON() throws {

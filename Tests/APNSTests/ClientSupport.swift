@@ -24,15 +24,6 @@ final class EventLog: Sendable {
     }
 }
 
-/// Waits for a condition, checking every few milliseconds.
-func eventually(_ what: String, within limit: Duration = .seconds(10), _ condition: () -> Bool) async throws {
-    let deadline = ContinuousClock.now + limit
-    while !condition() {
-        try #require(ContinuousClock.now < deadline, "waited in vain: \(what)")
-        try await Task.sleep(for: .milliseconds(5))
-    }
-}
-
 func makeNotifications(_ count: Int, from first: Int = 0) throws -> [PushNotification] {
     try (first..<first + count).map { number in
         let digits = String(number, radix: 16)

@@ -53,14 +53,16 @@ private func at(_ seconds: Int64) -> NIODeadline { .uptimeNanoseconds(0) + .seco
         }
         machine.timedOut(now: at(1))
         machine.throttled(isOneDevice: false, now: at(1))
-        #expect(machine.failureShare >= ConnectionLoad.illShare && machine.failingSince == at(1))
+        #expect(machine.failureShare >= ConnectionLoad.illShare)
+        #expect(machine.failingSince == at(1))
         let most = machine.failureShare
         take(self.end(code: .refusedStream))
         take(self.end(status: 429, isComplete: true))
         machine.endedUnanswered()
         #expect(machine.failureShare == most)
         machine.throttled(isOneDevice: true, now: at(2))
-        #expect(machine.failureShare < most && machine.lastGoodAnswer == at(2))
+        #expect(machine.failureShare < most)
+        #expect(machine.lastGoodAnswer == at(2))
         for _ in 0..<300 { take(self.end(status: 200, isComplete: true)) }
         #expect(machine.failureShare == 0)
         for _ in 0..<300 { take(self.end(status: 503, isComplete: true)) }
@@ -72,7 +74,9 @@ private func at(_ seconds: Int64) -> NIODeadline { .uptimeNanoseconds(0) + .seco
         machine.settings(maxConcurrentStreams: 100)
         for _ in 0..<5 { machine.started(stream: 1, now: at(0)) }
         machine.endedUnanswered()
-        #expect(machine.openStreams == 4 && machine.freeStreams == 4 && machine.failureShare == 0)
+        #expect(machine.openStreams == 4)
+        #expect(machine.freeStreams == 4)
+        #expect(machine.failureShare == 0)
     }
 
     @Test func anIdleConnectionIsAskedWithItsNextRequestAndHasLittleTime() {
@@ -82,11 +86,13 @@ private func at(_ seconds: Int64) -> NIODeadline { .uptimeNanoseconds(0) + .seco
         _ = machine.ended(self.end(status: 200, isComplete: true), now: at(60))
         machine.received(now: at(60))
         #expect(machine.started(stream: 3, now: at(120)) == true, "idle for a minute")
-        #expect(machine.freeStreams == 0 && machine.isAsking)
+        #expect(machine.freeStreams == 0)
+        #expect(machine.isAsking)
         #expect(machine.tick(now: at(121)) == .nothing)
         var answered = machine
         answered.received(now: at(121))
-        #expect(answered.freeStreams > 0 && answered.tick(now: at(123)) == .nothing)
+        #expect(answered.freeStreams > 0)
+        #expect(answered.tick(now: at(123)) == .nothing)
         #expect(machine.tick(now: at(122)) == .close(APNSError(.connectionLost, "")))
         #expect(machine.retirement == .silence)
     }
@@ -107,7 +113,8 @@ private func at(_ seconds: Int64) -> NIODeadline { .uptimeNanoseconds(0) + .seco
         machine.settings(maxConcurrentStreams: 5)
         for _ in 0..<5 { machine.started(stream: 1, now: at(0)) }
         machine.settings(maxConcurrentStreams: 2)
-        #expect(machine.freeStreams == 0 && machine.openStreams == 5)
+        #expect(machine.freeStreams == 0)
+        #expect(machine.openStreams == 5)
         for _ in 0..<3 { _ = machine.ended(self.end(status: 200, isComplete: true), now: at(0)) }
         #expect(machine.freeStreams == 0)
         _ = machine.ended(self.end(status: 200, isComplete: true), now: at(0))
@@ -148,7 +155,8 @@ private func at(_ seconds: Int64) -> NIODeadline { .uptimeNanoseconds(0) + .seco
         machine.started(stream: 1, now: at(0))
         machine.retire(.goAway, now: at(1))
         machine.retire(.goAway, now: at(9))
-        #expect(machine.freeStreams == 0 && !machine.isDrained)
+        #expect(machine.freeStreams == 0)
+        #expect(!machine.isDrained)
         #expect(machine.phase == .draining(until: at(16)), "the second GOAWAY of a pair changes nothing")
         #expect(machine.tick(now: at(4)) == .nothing)
         #expect(machine.tick(now: at(16)) == .close(APNSError(.connectionLost, "")))

@@ -57,11 +57,13 @@ private struct PoolScene {
 @Suite struct PushPoolTests {
     @Test func nothingIsOpenedBeforeItIsWanted() {
         var pool = PushPool(configuration: APNSConfiguration())
-        #expect(pool.turn(now: at(0), oldestQueued: nil, loads: []).isEmpty && pool.nextTurn == nil)
+        #expect(pool.turn(now: at(0), oldestQueued: nil, loads: []).isEmpty)
+        #expect(pool.nextTurn == nil)
         pool.wanted()
         #expect(pool.turn(now: at(0), oldestQueued: nil, loads: []) == [.open(0)])
         pool.close()
-        #expect(pool.turn(now: at(9_000), oldestQueued: nil, loads: []).isEmpty && pool.nextTurn == nil)
+        #expect(pool.turn(now: at(9_000), oldestQueued: nil, loads: []).isEmpty)
+        #expect(pool.nextTurn == nil)
     }
 
     @Test func theFirstIsOpenedAtOnceAndTheWarmOnesSpaced() {
@@ -96,7 +98,8 @@ private struct PoolScene {
         #expect(scene.turn(0) == [.open(0)])
         scene.ended(0, 100)
         #expect(scene.turn(1_100) == [.open(1)])
-        #expect(scene.turn(9_000).isEmpty && scene.pool.nextTurn == nil)
+        #expect(scene.turn(9_000).isEmpty)
+        #expect(scene.pool.nextTurn == nil)
         #expect(!scene.pool.isBackingOff)
     }
 
@@ -223,7 +226,8 @@ private struct PoolScene {
             }
         }
         #expect(retired == [1_201_000, 1_802_000], "the third is the least")
-        #expect(scene.pool.liveCount == 1 && scene.pool.target == 1)
+        #expect(scene.pool.liveCount == 1)
+        #expect(scene.pool.target == 1)
     }
 
     @Test func itDoesNotShrinkBelowWhatThePeakNeeds() {
@@ -336,6 +340,7 @@ private struct PoolScene {
         scene.pool.proven(7)
         scene.pool.retired(7, now: at(0), jitter: 1)
         scene.pool.ended(7, now: at(0), jitter: 1)
-        #expect(scene.pool.slots.isEmpty && scene.pool.failures == 0)
+        #expect(scene.pool.slots.isEmpty)
+        #expect(scene.pool.failures == 0)
     }
 }

@@ -18,13 +18,16 @@ struct SearchCommand: AsyncParsableCommand {
     @Argument(help: "The texts.") var texts: [String]
 
     func validate() throws {
-        guard !self.texts.isEmpty, !self.texts.contains("") else { throw ValidationError("texts to look for, not empty") }
+        guard !self.texts.isEmpty, !self.texts.contains("") else {
+            throw ValidationError("texts to look for, not empty")
+        }
     }
 
     func run() async throws {
         let stack = try StackEnvironment(file: self.stack)
         let sources = [
-            try self.logs(stack), try await self.metrics(stack), try await self.redis(stack), try await self.kafka(stack),
+            try self.logs(stack), try await self.metrics(stack), try await self.redis(stack),
+            try await self.kafka(stack),
         ]
         for source in sources where source.count == 0 {
             throw ToolError(.check, "searching \(source.name): there is nothing, so nothing was searched")
@@ -97,7 +100,8 @@ struct SearchCommand: AsyncParsableCommand {
                     bytes: 8 << 20
                 ) { records in
                     for record in records {
-                        let bytes = (record.key ?? []) + (record.value ?? []) + record.headers.flatMap { $0.value ?? [] }
+                        let bytes =
+                            (record.key ?? []) + (record.value ?? []) + record.headers.flatMap { $0.value ?? [] }
                         found.search(String(decoding: bytes, as: UTF8.self), record.receipt.origin, for: self.texts)
                     }
                 }

@@ -17,7 +17,8 @@ import Testing
 
     @Test func aSeedDecidesAll() {
         let messages = { (seed: UInt64) in Self.plan(1000, seed: seed).steps.map(\.message) }
-        #expect(messages(1) == messages(1) && messages(1) != messages(2))
+        #expect(messages(1) == messages(1))
+        #expect(messages(1) != messages(2))
     }
 
     /// The packager's own fold, given every step in turn, comes to the documents that the plan expects.
@@ -46,7 +47,8 @@ import Testing
         let repeated = plan.steps.count { $0.broken == nil && !seen.insert(Self.identity($0.message)).inserted }
         #expect((50...300).contains(repeated), "\(repeated)")
         let broken = plan.steps.compactMap(\.broken)
-        #expect(Set(broken) == Set(BrokenChange.allCases).subtracting([.hugeValue]) && broken.count < 60)
+        #expect(Set(broken) == Set(BrokenChange.allCases).subtracting([.hugeValue]))
+        #expect(broken.count < 60)
     }
 
     private static func identity(_ message: KafkaMessage) -> [UInt8] {
@@ -79,7 +81,10 @@ import Testing
 
     @Test func withoutOrdersThereAreNoSteps() {
         let plan = ChaosPlan([], orderType: Orders.type, count: 1000, seed: 1)
-        #expect(plan.steps.isEmpty && plan.orders.isEmpty && plan.documentBytes == 0 && plan.changeBytes == 0)
+        #expect(plan.steps.isEmpty)
+        #expect(plan.orders.isEmpty)
+        #expect(plan.documentBytes == 0)
+        #expect(plan.changeBytes == 0)
     }
 }
 
@@ -109,7 +114,8 @@ import Testing
 
     @Test func nothingIsDividedByNothing() {
         let bounds = ChaosBounds(partitions: 0, changeBytes: 0, documentBytes: 0)
-        #expect(bounds.limit > 0 && bounds.refusal(changes: 1 << 40, seconds: 0) != nil)
+        #expect(bounds.limit > 0)
+        #expect(bounds.refusal(changes: 1 << 40, seconds: 0) != nil)
     }
 }
 
@@ -136,7 +142,8 @@ import Testing
         for number in 0..<1000 { tally.differ("difference \(number)") }
         tally.count("a.b", by: 3)
         tally.count("a.b")
-        #expect(tally.differences.count == 1000 && tally.differences.explained.first == "difference 0")
+        #expect(tally.differences.count == 1000)
+        #expect(tally.differences.explained.first == "difference 0")
         #expect(tally.differences.explained.count == 100 && tally.counts == ["a.b": 4])
     }
 }

@@ -48,7 +48,8 @@ import Testing
     @Test func aSyntaxErrorHasItsPlace() throws {
         let review = try self.review("{\n  \"a\": 1\n  \"b\": 2\n}")
         let problem = try #require(review.problems.first)
-        #expect(problem.rule == "syntax" && problem.place == JSONPlaces.Place(line: 3, column: 3))
+        #expect(problem.rule == "syntax")
+        #expect(problem.place == JSONPlaces.Place(line: 3, column: 3))
     }
 
     @Test func aWrongValueHasItsPlace() throws {

@@ -9,7 +9,9 @@ import Testing
 
     @Test func aRowBecomesAnOrder() throws {
         let order = try #require(try OlistTable.parse("\(Self.header)\n\(Self.row)\n").first)
-        #expect(order.identifier == "o1" && order.customer == "c1" && order.status == .delivered)
+        #expect(order.identifier == "o1")
+        #expect(order.customer == "c1")
+        #expect(order.status == .delivered)
         let times = [order.purchased, order.approved, order.handedOver, order.delivered, order.estimated]
         #expect(
             times.map { $0.map { RFC3339.format(epochSeconds: $0) } } == [
@@ -20,7 +22,10 @@ import Testing
 
     @Test func emptyCellsAreTimesThatAreNotThere() throws {
         let order = try #require(try OlistTable.parse("\(Self.header)\no,c,canceled,1/2/2017 3:04,,,,").first)
-        #expect(order.approved == nil && order.handedOver == nil && order.delivered == nil && order.estimated == nil)
+        #expect(order.approved == nil)
+        #expect(order.handedOver == nil)
+        #expect(order.delivered == nil)
+        #expect(order.estimated == nil)
     }
 
     @Test func quotesMayStandAroundAnyField() throws {

@@ -15,7 +15,8 @@ import Testing
         #expect(!times.contains(nil))
         #expect(times.compactMap(\.self) == times.compactMap(\.self).sorted())
         #expect(plan.changeCount == plan.stories.reduce(0) { $0 + $1.moments.count })
-        #expect(plan.changeCount == plan.steps.count && plan.brokenCount == 0)
+        #expect(plan.changeCount == plan.steps.count)
+        #expect(plan.brokenCount == 0)
     }
 
     @Test func theChangesOfAnOrderKeepTheirOrderAndTheFirstOneIsMarked() {
@@ -35,7 +36,8 @@ import Testing
 
     @Test func bothModesAreUsed() {
         let isBinary = Self.plan(broken: 0).steps.map { $0.message.header("ce_specversion") != nil }
-        #expect(isBinary.contains(true) && isBinary.contains(false))
+        #expect(isBinary.contains(true))
+        #expect(isBinary.contains(false))
     }
 
     @Test(arguments: [0, 1, 10, 100])
@@ -60,11 +62,14 @@ import Testing
     @Test func samplesAreDrawnFromAllOrdersByTheSeed() {
         let plan = Self.plan(broken: 0)
         let drawn = plan.samples(30, seed: 1)
-        #expect(drawn.count == 30 && drawn.isSubset(of: Set(plan.stories.indices)))
-        #expect(drawn == plan.samples(30, seed: 1) && drawn != plan.samples(30, seed: 2))
+        #expect(drawn.count == 30)
+        #expect(drawn.isSubset(of: Set(plan.stories.indices)))
+        #expect(drawn == plan.samples(30, seed: 1))
+        #expect(drawn != plan.samples(30, seed: 2))
         // Not every tenth: the steps between them differ.
         let sorted = drawn.sorted()
         #expect(Set(zip(sorted, sorted.dropFirst()).map { $1 - $0 }).count > 3)
-        #expect(plan.samples(1000, seed: 1).count == 300 && plan.samples(0, seed: 1).isEmpty)
+        #expect(plan.samples(1000, seed: 1).count == 300)
+        #expect(plan.samples(0, seed: 1).isEmpty)
     }
 }

@@ -73,7 +73,8 @@ import Testing
         for (fault, status) in [(ProviderFake.Fault.broken, 500), (.declined, 402), (.html, 200)] {
             provider.conduct.fail(fault)
             let answer = try await http.send(request)
-            #expect(answer.status == status && (answer.header("content-type") == "text/html") == (fault == .html))
+            #expect(answer.status == status)
+            #expect((answer.header("content-type") == "text/html") == (fault == .html))
         }
         provider.conduct.fail(.reset)
         await #expect(throws: ToolError.self) { _ = try await http.send(request) }

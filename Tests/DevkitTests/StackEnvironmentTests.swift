@@ -19,9 +19,12 @@ import Testing
 
     @Test func whatTheToolsNeedIsReadAndTheRestPassedOver() throws {
         let stack = try Self.read((Self.lines + ["REDIS_URL=redis://x", "", "a comment"]).joined(separator: "\n"))
-        #expect(stack.gateway == "http://127.0.0.1:1" && stack.kafka == "127.0.0.1:2")
-        #expect(stack.apnsAdmin == "http://127.0.0.1:3" && stack.orderType.rawValue == "order.com.example.shop")
-        #expect(stack.tokenSecrets == "/s=1/secrets.json" && stack.roots == "/root.pem")
+        #expect(stack.gateway == "http://127.0.0.1:1")
+        #expect(stack.kafka == "127.0.0.1:2")
+        #expect(stack.apnsAdmin == "http://127.0.0.1:3")
+        #expect(stack.orderType.rawValue == "order.com.example.shop")
+        #expect(stack.tokenSecrets == "/s=1/secrets.json")
+        #expect(stack.roots == "/root.pem")
         #expect(stack.webServiceURL == nil)
         #expect(try stack.kafkaConfiguration().properties == [:])
         let named = try Self.read((Self.lines + ["WEB_SERVICE_URL=https://wallet.example.com"]).joined(separator: "\n"))
@@ -33,7 +36,8 @@ import Testing
         let file = try directory.write("services.properties", "security.protocol=ssl\n")
         let kafka = try Self.read((Self.lines + ["KAFKA_PROPERTIES=\(file)"]).joined(separator: "\n"))
             .kafkaConfiguration()
-        #expect(kafka.bootstrap == "127.0.0.1:2" && kafka.file == file)
+        #expect(kafka.bootstrap == "127.0.0.1:2")
+        #expect(kafka.file == file)
         #expect(kafka.properties == ["security.protocol": "ssl"])
     }
 

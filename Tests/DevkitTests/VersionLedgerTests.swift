@@ -43,7 +43,10 @@ import Testing
 
     @Test func versionsInOrderAndToldAgainAreRight() throws {
         let ledger = try Self.ledger([(1, "a", 10), (2, "b", 11), (2, "b", 11), (4, "c", 20)])
-        #expect(ledger.faults == [] && ledger.repeated == 1 && ledger.late == 0 && ledger.records == 4)
+        #expect(ledger.faults == [])
+        #expect(ledger.repeated == 1)
+        #expect(ledger.late == 0)
+        #expect(ledger.records == 4)
         let stored = try Self.state(4, note: "c", modified: 20)
         #expect(VersionLedger.difference(ledger.entries[Self.key], stored: stored) == nil)
     }

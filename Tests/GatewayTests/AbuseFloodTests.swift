@@ -43,14 +43,6 @@ import Testing
         }
     }
 
-    func eventually(_ what: String, _ condition: () -> Bool) async throws {
-        let deadline = ContinuousClock.now + .seconds(20)
-        while !condition() {
-            try #require(ContinuousClock.now < deadline, "\(what)")
-            try await Task.sleep(for: .milliseconds(5))
-        }
-    }
-
     func packages(_ bench: Bench) -> Int {
         let line = bench.metricsText.split(separator: "\n").first {
             $0.hasPrefix("waybill_responses_total{endpoint=\"package\",status=\"200\"}")
@@ -66,7 +58,7 @@ import Testing
             let flood = try await RawConnection.open(port: bench.port, reads: false)
             try await self.besideAGoodClient(bench) {
                 flood.sendLater(String(repeating: request, count: 10_000))
-                try await self.eventually("some answers") { self.packages(bench) > 0 }
+                try await eventually("some answers") { self.packages(bench) > 0 }
                 try await Task.sleep(for: .milliseconds(500))
             }
             let made = self.packages(bench)
@@ -170,10 +162,10 @@ import Testing
             #expect(bench.metricsText.contains("waybill_connections_refused_total{reason=\"address\"} 20\n"))
             #expect(try await open[0].exchange(bench.request("GET", "/nothing")).status == 404, "the others go on")
             await open.removeLast().close()
-            try await self.eventually("room again") { bench.metricsText.contains("waybill_connections 4.0\n") }
+            try await eventually("room again") { bench.metricsText.contains("waybill_connections 4.0\n") }
             #expect(try await bench.once("GET", "/nothing").status == 404)
             for connection in open { await connection.close() }
-            try await self.eventually("all gone") { bench.metricsText.contains("waybill_connections 0.0\n") }
+            try await eventually("all gone") { bench.metricsText.contains("waybill_connections 0.0\n") }
         }
     }
 
@@ -210,7 +202,7 @@ import Testing
                     await connection.close()
                 }
             }
-            try await self.eventually("all gone") { bench.metricsText.contains("waybill_connections 0.0\n") }
+            try await eventually("all gone") { bench.metricsText.contains("waybill_connections 0.0\n") }
         }
     }
 }

@@ -41,12 +41,15 @@ import Testing
                 #expect(try await bench.once("GET", Self.path, headers + ["If-None-Match: \(tag)"]).status == 304)
                 let package = try await bench.once(
                     "GET", Self.path, headers + ["Accept: application/vnd.apple.finance.order"])
-                #expect(package.status == 200 && package.body == Bench.package)
+                #expect(package.status == 200)
+                #expect(package.body == Bench.package)
             }
             let wrong = try await bench.once("GET", Self.path, ["Authorization: Bearer nobody-s-token-here"])
             let unknown = try await bench.once(
                 "GET", Self.path.replacing("/1", with: "/2"), ["Authorization: Bearer nobody-s-token-here"])
-            #expect(wrong.status == 401 && unknown.status == 401 && wrong.body == unknown.body)
+            #expect(wrong.status == 401)
+            #expect(unknown.status == 401)
+            #expect(wrong.body == unknown.body)
             #expect(try await bench.once("POST", Self.path, token: Bench.ownToken).status == 405)
         }
     }

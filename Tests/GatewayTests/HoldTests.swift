@@ -23,7 +23,8 @@ import Testing
                     let written = ContinuousClock.now
                     let answer = try await connection.response()
                     shortest = min(shortest, .now - written)
-                    #expect(answer.status == 200 && answer.body == Bench.package)
+                    #expect(answer.status == 200)
+                    #expect(answer.body == Bench.package)
                 }
             }
             // Far below the five seconds that a fetch is held at most, far above what a busy machine adds.

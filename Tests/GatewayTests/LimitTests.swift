@@ -30,7 +30,8 @@ import Testing
         for client in 1000..<20_000 { table[client].grow(by: .seconds(1), atMost: .hours(1), at: self.at(1)) }
         #expect(table.capacity == 8)
         #expect(table[7].amount(at: self.at(1)) == .seconds(16), "small fry does not wash out who owes much")
-        #expect(RateLimitTable<Int>(capacity: 0).capacity == 8 && RateLimitTable<Int>(capacity: 4096).capacity == 4096)
+        #expect(RateLimitTable<Int>(capacity: 0).capacity == 8)
+        #expect(RateLimitTable<Int>(capacity: 4096).capacity == 4096)
     }
 
     @Test func theFirstWrongTokensAreRefusedPlainlyAndThenTheWaitGrows() {
@@ -65,13 +66,16 @@ import Testing
     @Test func whoFailsIsKnownUntilAllOfItIsForgotten() {
         var backoff = FailureBackoff<String>(
             .init(free: 3, forgiveness: .seconds(10), longest: .seconds(60), clients: 64))
-        #expect(!backoff.owes("a", at: self.at(0)) && !backoff.isExhausted("a", at: self.at(0)))
+        #expect(!backoff.owes("a", at: self.at(0)))
+        #expect(!backoff.isExhausted("a", at: self.at(0)))
         for _ in 0..<3 {
             #expect(!backoff.isExhausted("a", at: self.at(0)))
             _ = backoff.failed("a", at: self.at(0))
         }
-        #expect(backoff.owes("a", at: self.at(29)) && !backoff.owes("a", at: self.at(30)))
-        #expect(backoff.isExhausted("a", at: self.at(9)) && !backoff.isExhausted("a", at: self.at(10)))
+        #expect(backoff.owes("a", at: self.at(29)))
+        #expect(!backoff.owes("a", at: self.at(30)))
+        #expect(backoff.isExhausted("a", at: self.at(9)))
+        #expect(!backoff.isExhausted("a", at: self.at(10)))
         #expect(!backoff.owes("b", at: self.at(0)))
         #expect(backoff.longestDebt == .seconds(90))
     }
@@ -81,7 +85,8 @@ import Testing
             Endpoints.refusalMoment(since: self.at(0), now: self.at(0) + .microseconds(microseconds))
         }
         for taken: Int64 in [0, 80, 300, 2500, 9999] { #expect(moment(taken) == self.at(0) + .milliseconds(10)) }
-        #expect(moment(10_000) == self.at(0) + .milliseconds(20) && moment(57_000) == self.at(0) + .milliseconds(60))
+        #expect(moment(10_000) == self.at(0) + .milliseconds(20))
+        #expect(moment(57_000) == self.at(0) + .milliseconds(60))
     }
 
     @Test func nobodyWaitsInPlacesOfOthers() throws {
@@ -117,7 +122,8 @@ import Testing
         var allowance = DeviceLogLimit<Int>(
             .init(burst: 5, interval: .seconds(2), totalBurst: 12, totalInterval: .seconds(1), clients: 64))
         let admitted = (0..<1000).map { allowance.admit(5, from: $0, at: self.at(0)) }
-        #expect(admitted.prefix(4) == [5, 5, 2, 0] && admitted.reduce(0, +) == 12)
+        #expect(admitted.prefix(4) == [5, 5, 2, 0])
+        #expect(admitted.reduce(0, +) == 12)
         #expect(allowance.admit(5, from: -1, at: self.at(3)) == 3)
     }
 

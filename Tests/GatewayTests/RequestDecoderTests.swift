@@ -70,6 +70,7 @@ import Testing
         }
         let event = try decoder.next()
         #expect(event == nil)
-        #expect(decoder.bufferedBytes == 1 && decoder.storageBytes <= 4 << 10)
+        #expect(decoder.bufferedBytes == 1)
+        #expect(decoder.storageBytes <= 4 << 10)
     }
 }

@@ -258,6 +258,7 @@ import Testing
         #expect(Self.ours([right[...]]).requests == (try Self.llhttp([right[...]]).requests))
         #expect(Self.ours([right[...]]).requests.first?.target == "/")
         let known = try Self.llhttp([Array("GET / HTTP/1.7\r\nHost: a\r\n\r\n".utf8)[...]])
-        #expect(known.requests.isEmpty && Self.isKnownDifference(known.error))
+        #expect(known.requests.isEmpty)
+        #expect(Self.isKnownDifference(known.error))
     }
 }

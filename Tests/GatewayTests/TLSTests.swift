@@ -277,8 +277,10 @@ import Testing
 
     @Test func withoutKeysThereIsPlainHTTPAndDefaults() throws {
         let settings = try self.settings([:])
-        #expect(settings.tls == nil && settings.proxies == .none)
-        #expect(settings.limits.total == 20_000 && settings.limits.perAddress == 1_000)
+        #expect(settings.tls == nil)
+        #expect(settings.proxies == .none)
+        #expect(settings.limits.total == 20_000)
+        #expect(settings.limits.perAddress == 1_000)
     }
 
     @Test func theFilesAreReadAtTheStart() throws {
@@ -289,7 +291,9 @@ import Testing
             "WAYBILL_TRUSTED_PROXIES": "10.0.0.0/8",
         ])
         #expect(settings.tls?.files.key == made.serverKey)
-        #expect(settings.limits.total == 7 && settings.limits.perAddress == 3 && settings.proxies != .none)
+        #expect(settings.limits.total == 7)
+        #expect(settings.limits.perAddress == 3)
+        #expect(settings.proxies != .none)
     }
 
     @Test(arguments: [

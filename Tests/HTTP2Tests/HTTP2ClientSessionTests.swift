@@ -51,7 +51,11 @@ import Testing
                 Issue.record("cut at \(cut): \(events)")
                 continue
             }
-            #expect(end.tag == 7 && end.stream == 1 && end.status == 410 && end.isComplete && end.errorCode == .noError)
+            #expect(end.tag == 7)
+            #expect(end.stream == 1)
+            #expect(end.status == 410)
+            #expect(end.isComplete)
+            #expect(end.errorCode == .noError)
             #expect(end.headers == [HTTP2Header(name: "apns-id", value: "the-id")])
             #expect(end.body == Array("{\"reason\":\"Unregistered\"}".utf8))
             #expect(debug == Array("{}".utf8))
@@ -82,7 +86,8 @@ import Testing
             try peer.receive(Frame.data(1, Array(repeating: 0x61, count: 16_000)).bytes)
         }
         let updates = Frame.read(try peer.written()).filter { $0.type == 8 }
-        #expect(updates.contains { $0.stream == 0 } && updates.contains { $0.stream == 1 })
+        #expect(updates.contains { $0.stream == 0 })
+        #expect(updates.contains { $0.stream == 1 })
         try peer.receive(Frame.data(1, [], end: true).bytes)
         let end = try #require(peer.ends().first)
         #expect(end.body == Array(repeating: 0x61, count: HTTP2ClientSession.keptBytes))
@@ -98,7 +103,8 @@ import Testing
         try peer.receive(Frame.headers(1, [(":status", "200"), ("apns-id", "final")]).bytes)
         try peer.receive(Frame.headers(1, [("apns-id", "trailer")], end: true).bytes)
         let end = try #require(peer.ends().first)
-        #expect(end.status == 200 && end.isComplete)
+        #expect(end.status == 200)
+        #expect(end.isComplete)
         #expect(end.headers == [HTTP2Header(name: "apns-id", value: "final")])
     }
 
@@ -115,7 +121,9 @@ import Testing
             Issue.record("\(events)")
             return
         }
-        #expect(refused.tag == 2 && refused.errorCode == .refusedStream && !refused.isComplete)
+        #expect(refused.tag == 2)
+        #expect(refused.errorCode == .refusedStream)
+        #expect(!refused.isComplete)
         #expect(peer.session.openStreams == 2)
         try peer.receive(Frame.headers(1, [(":status", "200")], end: true).bytes)
         try peer.receive(Frame.headers(3, [(":status", "200")], end: true).bytes)

@@ -25,18 +25,6 @@ final class EventLog: Sendable {
     }
 }
 
-/// Looks every few milliseconds until `condition` holds.
-func eventually(_ what: String, _ condition: () async throws -> Bool) async throws {
-    let deadline = ContinuousClock.now + patience
-    while try await !condition() {
-        guard deadline > .now else {
-            Issue.record("not within \(patience): \(what)")
-            throw CancellationError()
-        }
-        try await Task.sleep(for: .milliseconds(10))
-    }
-}
-
 /// Reads until `count` records came.
 func read(_ consumer: KafkaConsumer, _ count: Int, batch: Int = 1000) async throws -> [KafkaRecord] {
     var records: [KafkaRecord] = []

@@ -27,9 +27,11 @@ import Testing
     @Test func aPositionOfAnEarlierBuildCountsForTheFirstTopicThatComes() throws {
         let earlier = #"{"partitions":[[3,5000,1000]],"sequences":[]}"#
         var positions = try AppliedPositions(decoding: Array(earlier.utf8))
-        #expect(positions.isRedelivery(self.at(4999, self.east)) && !positions.isRedelivery(self.at(5001, self.east)))
+        #expect(positions.isRedelivery(self.at(4999, self.east)))
+        #expect(!positions.isRedelivery(self.at(5001, self.east)))
         positions.advance(to: self.at(5001, self.east))
-        #expect(positions.isRedelivery(self.at(4999, self.east)) && !positions.isRedelivery(self.at(1, self.west)))
+        #expect(positions.isRedelivery(self.at(4999, self.east)))
+        #expect(!positions.isRedelivery(self.at(1, self.west)))
         #expect(positions.json.object?["partitions"]?.array?.count == 1)
     }
 

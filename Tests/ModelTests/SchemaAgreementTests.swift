@@ -10,7 +10,8 @@ import Testing
         let verdicts = try SchemaProgram.verdicts(cases)
         try #require(verdicts.count == cases.count)
         // A corpus that is all refused, or hardly there, would agree too easily.
-        #expect(verdicts.count { $0 } > 500 && verdicts.count { !$0 } > 5000)
+        #expect(verdicts.count { $0 } > 500)
+        #expect(verdicts.count { !$0 } > 5000)
         let judge = try SwiftJudge()
         for (item, schemaAccepts) in zip(cases, verdicts) {
             let swiftAccepts = try judge.accepts(item)

@@ -36,14 +36,6 @@ import Testing
             logger: Logger(label: "test") { _ in journal })
     }
 
-    private static func eventually(_ condition: () -> Bool) async throws {
-        let deadline = ContinuousClock.now + .seconds(30)
-        while !condition() {
-            try #require(ContinuousClock.now < deadline)
-            try await Task.sleep(for: .milliseconds(10))
-        }
-    }
-
     /// Watches until `body` returns.
     private static func watching(
         _ environment: ServiceEnvironment, _ dependence: KafkaStanding.Dependence = .whole,
@@ -65,11 +57,11 @@ import Testing
         let journal = Journal()
         let environment = try Self.environment(server.bootstrap, journal)
         try await Self.watching(environment) {
-            try await Self.eventually {
+            try await eventually("the watch sees it") {
                 environment.readiness.reasons == ["kafka: topic orders does not exist: create it"]
             }
             try server.tell(["orders": Self.good])
-            try await Self.eventually { environment.readiness.reasons.isEmpty }
+            try await eventually("the watch sees it") { environment.readiness.reasons.isEmpty }
             #expect(journal.lines.filter { $0.hasPrefix("error kafka topic") }.count == 1, "\(journal.lines)")
         }
         await server.stop()
@@ -90,7 +82,7 @@ import Testing
         let journal = Journal()
         let environment = try Self.environment(server.bootstrap, journal)
         try await Self.watching(environment) {
-            try await Self.eventually { environment.readiness.reasons.isEmpty }
+            try await eventually("the watch sees it") { environment.readiness.reasons.isEmpty }
             #expect(journal.lines.filter { $0.contains("DescribeConfigs") }.count == 1, "\(journal.lines)")
         }
         await server.stop()
@@ -104,7 +96,7 @@ import Testing
         let environment = try Self.environment(broker.bootstrap, journal)
         try await Self.watching(environment) {
             let producer = try KafkaProducer(environment.kafka, topics: ["orders"])
-            try await Self.eventually {
+            try await eventually("the watch sees it") {
                 environment.readiness.reasons.contains { $0.contains("grant Write on topic orders") }
             }
             // Long enough for several tries.

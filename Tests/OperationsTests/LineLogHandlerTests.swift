@@ -30,7 +30,8 @@ import Testing
     func aTextLineCannotBeForged(text: String) {
         let handler = LineLogHandler(label: "waybill-x", format: .text, level: .info)
         let line = handler.line(time: "now", level: .warning, message: text, fields: [("a", text)])
-        #expect(line.hasPrefix("now WARNING ") && line.hasSuffix("\n"))
+        #expect(line.hasPrefix("now WARNING "))
+        #expect(line.hasSuffix("\n"))
         let forbidden: Set<Unicode.GeneralCategory> = [.control, .format, .lineSeparator, .paragraphSeparator]
         #expect(!line.dropLast().unicodeScalars.contains { forbidden.contains($0.properties.generalCategory) })
     }

@@ -50,12 +50,17 @@ import Testing
         for milliseconds in [0, 1, 3, 40, 700, 90_000] { timer.recordMilliseconds(Int64(milliseconds)) }
         let series = try series(registry)
         func bucket(_ bound: String) -> Double? { series["t_seconds_bucket{endpoint=\"a\",le=\"\(bound)\"}"] }
-        #expect(bucket("0.0005") == 1 && bucket("0.001") == 2 && bucket("0.005") == 3 && bucket("0.05") == 4)
-        #expect(bucket("60.0") == 5 && bucket("+Inf") == 6)
+        #expect(bucket("0.0005") == 1)
+        #expect(bucket("0.001") == 2)
+        #expect(bucket("0.005") == 3)
+        #expect(bucket("0.05") == 4)
+        #expect(bucket("60.0") == 5)
+        #expect(bucket("+Inf") == 6)
         let counts = registry.text.split(separator: "\n").filter { $0.contains("_bucket") }.compactMap {
             $0.split(separator: " ").last.flatMap { Double($0) }
         }
-        #expect(counts == counts.sorted() && counts.count == HistogramMetric.secondBounds.count + 1)
+        #expect(counts == counts.sorted())
+        #expect(counts.count == HistogramMetric.secondBounds.count + 1)
         #expect(series["t_seconds_count{endpoint=\"a\"}"] == 6)
         #expect(abs((series["t_seconds_sum{endpoint=\"a\"}"] ?? 0) - 90.744) < 1e-6)
         let recorder = Recorder(label: "r", aggregate: true, factory: registry)
@@ -110,7 +115,8 @@ import Testing
         #expect(backoff(attempt: 3) { $0.upperBound } == .milliseconds(400))
         for attempt in [Int.min, -1, 0, 1, 6, 7, 62, 63, 64, 65, 1000, Int.max] {
             let pause = backoff(attempt: attempt) { $0.upperBound }
-            #expect(pause >= .milliseconds(100) && pause <= .seconds(5))
+            #expect(pause >= .milliseconds(100))
+            #expect(pause <= .seconds(5))
         }
         #expect(backoff(attempt: 1000) { $0.upperBound } == .seconds(5))
     }

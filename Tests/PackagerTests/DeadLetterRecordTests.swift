@@ -34,7 +34,8 @@ import Testing
     @Test func aReplayIsTheChangeAsItCameAndSaysWhichLetterItWas() throws {
         let own = [KafkaHeader(name: "ce_id", text: "1"), KafkaHeader(name: "trace", value: nil)]
         let message = try self.letter(self.record(17, headers: own)).replay(Topics())
-        #expect(message.topic == "waybill.order-changes" && message.partition == nil)
+        #expect(message.topic == "waybill.order-changes")
+        #expect(message.partition == nil)
         #expect(message.key == Array("order.com.example/1".utf8) && message.value == [1])
         #expect(message.headers == own + [KafkaHeader(name: "waybill-replay", text: "waybill.dead-letters/0/17")])
         // A letter of a replay does not gather headers.
@@ -54,7 +55,8 @@ import Testing
         #expect(ledger.entries.map(ledger.isReplayed) == [true, false])
         #expect(ledger.counts.map { [$0.letters, $0.replayed] } == [[2, 1]])
         let plan = ReplayPlan(ledger)
-        #expect(plan.entries.map(\.position.offset) == [2] && plan.replayed == 1)
+        #expect(plan.entries.map(\.position.offset) == [2])
+        #expect(plan.replayed == 1)
         // The note may be read before its letter: partitions are read at once.
         #expect(ReplayPlan(self.ledger([noted, first])).entries.isEmpty)
         // A topic that was made anew has the same origins, but other changes.
@@ -133,7 +135,9 @@ import Testing
 
         var plan = ReplayPlan(self.ledger([self.record(5, origin: "c/3/5"), self.record(40, origin: "c/3/40")]))
         plan.leaveOut(ledger)
-        #expect(plan.entries.map(\.position.offset) == [40] && plan.removed == 1 && plan.left == 1)
+        #expect(plan.entries.map(\.position.offset) == [40])
+        #expect(plan.removed == 1)
+        #expect(plan.left == 1)
     }
 
     @Test func ofAnotherTopicOnlyLettersOfStandingOrdersGoBack() throws {
@@ -204,11 +208,16 @@ import Testing
             change(&filter)
             return filter.matches(letter)
         }
-        #expect(matches { $0.code = "invalid-order" } && !matches { $0.code = "invalid-json" })
-        #expect(matches { $0.order = "order.com.example/1" } && !matches { $0.order = "order.com.example/" })
-        #expect(matches { $0.type = "order.com.example" } && !matches { $0.type = "order.com" })
-        #expect(matches { $0.since = 1500 } && !matches { $0.since = 1501 })
-        #expect(matches { $0.until = 1501 } && !matches { $0.until = 1500 })
+        #expect(matches { $0.code = "invalid-order" })
+        #expect(!matches { $0.code = "invalid-json" })
+        #expect(matches { $0.order = "order.com.example/1" })
+        #expect(!matches { $0.order = "order.com.example/" })
+        #expect(matches { $0.type = "order.com.example" })
+        #expect(!matches { $0.type = "order.com" })
+        #expect(matches { $0.since = 1500 })
+        #expect(!matches { $0.since = 1501 })
+        #expect(matches { $0.until = 1501 })
+        #expect(!matches { $0.until = 1500 })
         #expect(RFC3339.moment("2h", nowMilliseconds: 10_000_000) == 2_800_000)
         #expect(RFC3339.moment("1970-01-01T00:00:05Z", nowMilliseconds: 0) == 5000)
         for text in ["", "h", "2w", "-1h", "99999999999999999999d", "1000001d", "yesterday"] {
@@ -242,7 +251,9 @@ import Testing
     @Test func aTerminalIsNotObeyed() throws {
         let letter = try self.letter(self.record(1, key: "a\u{1B}]0;x\u{7}", value: Array("\u{1B}[2J".utf8)))
         let line = DeadLetterFormatter.row(.init(letter), copies: 2, isReplayed: false)
-        #expect(line.contains("2× ") && line.contains("a\\u{1b}]0;x\\u{7}") && !line.contains("\u{1B}"))
+        #expect(line.contains("2× "))
+        #expect(line.contains("a\\u{1b}]0;x\\u{7}"))
+        #expect(!line.contains("\u{1B}"))
         #expect(!DeadLetterFormatter.whole(letter, copies: 1, isReplayed: false, topics: Topics()).contains("\u{1B}"))
     }
 

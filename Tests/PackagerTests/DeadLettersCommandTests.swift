@@ -114,13 +114,15 @@ import Testing
         #expect(try await Self.run(broker, ["list", "--since", "never"]).exit == .code(64))
 
         let dryRun = try await Self.run(broker, ["replay", "--dry-run"])
-        #expect(dryRun.exit == .code(0) && dryRun.output.contains("5 to put back"))
+        #expect(dryRun.exit == .code(0))
+        #expect(dryRun.output.contains("5 to put back"))
         #expect(try await Self.records(broker, "waybill.order-changes").isEmpty)
 
         #expect(try await Self.run(broker, ["replay", "--at", place, "--yes"]).exit == .code(0))
         #expect(try await Self.run(broker, ["replay", "--code", "unknown-order", "--yes"]).exit == .code(0))
         let again = try await Self.run(broker, ["replay", "--yes"])
-        #expect(again.exit == .code(0) && again.output.contains("0 to put back\n5 passed over"))
+        #expect(again.exit == .code(0))
+        #expect(again.output.contains("0 to put back\n5 passed over"))
         let changes = try await Self.records(broker, "waybill.order-changes")
         #expect(changes.count == 5)
         let first = changes.filter { $0.keyText == "order.com.example/1" }
@@ -142,14 +144,16 @@ import Testing
             ])
         try await Self.fill(broker, [letter, Self.letter(1, 10)])
         let list = try await Self.run(broker, ["list", "--code", "push-undeliverable"])
-        #expect(list.output.contains("push-undeliverable") && list.output.contains("given up after 8 attempts"))
+        #expect(list.output.contains("push-undeliverable"))
+        #expect(list.output.contains("given up after 8 attempts"))
         #expect(!list.output.contains("secret"))
         let replay = try await Self.run(broker, ["replay", "--yes"])
         #expect(replay.exit == .code(2))
         #expect(replay.output.contains("1 cannot be put back, as they are notifications and no changes"))
         #expect(try await Self.records(broker, "waybill.order-changes").map(\.keyText) == ["order.com.example/1"])
         let again = try await Self.run(broker, ["replay", "--code", "push-undeliverable", "--yes"])
-        #expect(again.exit == .code(2) && again.output.contains("0 to put back"))
+        #expect(again.exit == .code(2))
+        #expect(again.output.contains("0 to put back"))
         broker.close()
     }
 

@@ -124,17 +124,6 @@ extension KafkaRecord {
     }
 }
 
-/// Looks every few milliseconds until `condition` holds.
-func eventually(
-    _ what: String, within patience: Duration = .seconds(30), _ condition: () async throws -> Bool
-) async throws {
-    let deadline = ContinuousClock.now + patience
-    while try await !condition() {
-        try #require(ContinuousClock.now < deadline, "not within \(patience): \(what)")
-        try await Task.sleep(for: .milliseconds(10))
-    }
-}
-
 extension ChangeProcessor {
     /// Works on records as one batch.
     ///

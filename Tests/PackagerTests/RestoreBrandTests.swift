@@ -142,7 +142,8 @@ import Testing
                 for key in theirs {
                     let (old, new) = (try #require(before.states[key]), try #require(after.states[key]))
                     #expect(new.document.members["statusDescription"] == "late")
-                    #expect(new.token == old.token && new.modifiedEpochSeconds > old.modifiedEpochSeconds)
+                    #expect(new.token == old.token)
+                    #expect(new.modifiedEpochSeconds > old.modifiedEpochSeconds)
                 }
                 #expect(try await fleet.admin.endOffsets(fleet.topics.deadLetters).values.reduce(0, +) == 0)
                 #expect(try await self.standing(fleet, [try OrderKey("order.com.example.gone/o1")]) == 0)
@@ -223,7 +224,8 @@ import Testing
                 try await fleet.settle()
             }
             let before = try await fleet.content(theirs, [])
-            #expect(before.states.count == 64 && FileManager.default.fileExists(atPath: second.folder))
+            #expect(before.states.count == 64)
+            #expect(FileManager.default.fileExists(atPath: second.folder))
             let members = try [fleet.member(["WAYBILL_BRANDS": stale]), fleet.member()]
             try await fleet.working(members) {
                 // So that either has seen the other.

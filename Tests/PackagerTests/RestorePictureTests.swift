@@ -48,7 +48,8 @@ import Testing
             #expect(Array(files.values) == [lamp])
             // Devices are told: what they fetched meanwhile lacks it.
             let after = try #require(try await scene.scene.state("o"))
-            #expect(after.version == before.version + 1 && after.modifiedEpochSeconds > before.modifiedEpochSeconds)
+            #expect(after.version == before.version + 1)
+            #expect(after.modifiedEpochSeconds > before.modifiedEpochSeconds)
             let last = try await scene.scene.read(scene.scene.topics.orders, Int(before.version.ordinal) + 1).last
             #expect(try OrderRecord.decode(try #require(last?.value)).version == after.version)
         }

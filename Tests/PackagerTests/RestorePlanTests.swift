@@ -36,7 +36,8 @@ import Testing
         #expect(jobs.map(\.isDone) == [true, true], "there is nothing to read")
         #expect(RestorePlan.tails(jobs, awaiting: []) == ["orders/0": 90, "orders/1": 0])
         #expect(RestorePlan.partition("a/b/7").map { "\($0.topic) \($0.partition)" } == "a/b 7")
-        #expect(RestorePlan.partition("nothing") == nil && RestorePlan.partition("a/x") == nil)
+        #expect(RestorePlan.partition("nothing") == nil)
+        #expect(RestorePlan.partition("a/x") == nil)
     }
 
     @Test func anEndIsCertainWhenItIsOldEnoughAndTheViewStayed() {
@@ -45,7 +46,8 @@ import Testing
         let first = [self.place("one")]
         #expect(samples.isDue(at: start))
         #expect(samples.take(["t/0": 1], in: first, at: start) == nil)
-        #expect(!samples.isDue(at: start + .seconds(4)) && samples.isDue(at: start + .seconds(5)))
+        #expect(!samples.isDue(at: start + .seconds(4)))
+        #expect(samples.isDue(at: start + .seconds(5)))
         for second in [5, 10, 15, 20, 25] {
             #expect(samples.take(["t/0": Int64(second)], in: first, at: start + .seconds(second)) == nil)
         }
@@ -61,7 +63,9 @@ import Testing
             RestoreJobQueue.Job(name: "a/0", from: 100, to: 1100), RestoreJobQueue.Job(name: "a/1", from: 0, to: 1000),
         ]
         progress.take(jobs, at: start)
-        #expect(progress.percent == 0 && progress.rate == 0 && progress.secondsLeft == nil)
+        #expect(progress.percent == 0)
+        #expect(progress.rate == 0)
+        #expect(progress.secondsLeft == nil)
         jobs[0].isDone = true
         progress.take(jobs, at: start + .seconds(10))
         #expect(
@@ -132,7 +136,8 @@ import Testing
         range.append([record(12, bytes: 10), record(15, bytes: 10)])
         #expect(range.from == 10 && range.records.map(\.offset) == [12, 15])
         range.append([record(20, bytes: NewestRecords.limit / 2), record(21, bytes: NewestRecords.limit / 2 - 1000)])
-        #expect(range.from == 10 && range.records.count == 4)
+        #expect(range.from == 10)
+        #expect(range.records.count == 4)
         range.append([record(30, bytes: 1000)])
         #expect(range.from == 21 && range.records.map(\.offset) == [21, 30])
         range.append([record(31, bytes: NewestRecords.limit + 1)])

@@ -104,7 +104,8 @@ import Testing
                 for (index, key) in orders.enumerated() where !(20..<40).contains(index) && index != 3 {
                     #expect(after.states[key] == before.states[key], "\(key)")
                 }
-                #expect(after.devices == before.devices && after.lists == before.lists)
+                #expect(after.devices == before.devices)
+                #expect(after.lists == before.lists)
                 for index in 20..<40 {
                     let state = try #require(after.states[orders[index]])
                     #expect(state.document.members["statusDescription"] == "9")
@@ -160,9 +161,11 @@ import Testing
                 #expect(after.states[orders[30]]?.isRemoved == true)
                 let first = try #require(after.states[orders[1]])
                 let old = try #require(before.states[orders[1]])
-                #expect(first.document.members["fulfillments"]?.array?.count == 3 && first.version == old.version + 1)
+                #expect(first.document.members["fulfillments"]?.array?.count == 3)
+                #expect(first.version == old.version + 1)
                 #expect(first.modifiedEpochSeconds > old.modifiedEpochSeconds)
-                #expect(after.devices == before.devices && after.lists == before.lists)
+                #expect(after.devices == before.devices)
+                #expect(after.lists == before.lists)
                 #expect(members.contains { $0.metrics.counter("waybill_restores_total") > 1 })
             }
         }

@@ -268,7 +268,8 @@ import Testing
 
             try FileManager.default.copyItem(atPath: folder.path, toPath: brands + "/twin")
             let twice = #expect(throws: BrandError.self) { try load() }
-            #expect(twice?.message.contains("twin: ") == true && twice?.message.contains("already") == true)
+            #expect(twice?.message.contains("twin: ") == true)
+            #expect(twice?.message.contains("already") == true)
             try FileManager.default.removeItem(atPath: brands + "/twin/key.pem")
             let broken = #expect(throws: BrandError.self) { try load() }
             #expect(broken?.message.contains("twin/key.pem") == true)

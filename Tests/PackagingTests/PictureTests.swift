@@ -6,9 +6,13 @@ import Testing
 @Suite struct PictureTests {
     @Test func headersOfPNGAndJPEGAreRead() throws {
         let png = try Picture.inspect(SampleFile.png(seed: 1, side: 300))
-        #expect(png.format == .png && png.width == 300 && png.height == 300)
+        #expect(png.format == .png)
+        #expect(png.width == 300)
+        #expect(png.height == 300)
         let jpeg = try Picture.inspect(SampleFile.jpeg(seed: 1))
-        #expect(jpeg.format == .jpeg && jpeg.width == 304 && jpeg.height == 304)
+        #expect(jpeg.format == .jpeg)
+        #expect(jpeg.width == 304)
+        #expect(jpeg.height == 304)
         #expect(Picture.Format.allCases.map(\.suffix) == ["png", "jpg"])
     }
 
@@ -22,7 +26,9 @@ import Testing
             [0xFF, 0xD8] + segment(0xE1, thumbnail) + [0xFF, 0xFF, 0xFF] + segment(0xFE, [0xFF, 0xD9])
             + segment(0xC2, [8, 1, 2, 3, 4, 1, 1, 0x11, 0]) + segment(0xDA, [1, 1, 0, 0, 63, 0]) + [1, 2, 0xFF, 0xD9]
         let picture = try Picture.inspect(file)
-        #expect(picture.height == 0x102 && picture.width == 0x304 && picture.format == .jpeg)
+        #expect(picture.height == 0x102)
+        #expect(picture.width == 0x304)
+        #expect(picture.format == .jpeg)
     }
 
     @Test(arguments: [

@@ -18,7 +18,8 @@ import Testing
                 now += .milliseconds(Int64.random(in: 0...max(1, longest), using: &generator))
                 // A device that must wait retries at exactly that time, which is the worst case for the limit.
                 if let wait = limit.take("device", now: now) {
-                    #expect(wait > .zero && wait <= limit.longestWait)
+                    #expect(wait > .zero)
+                    #expect(wait <= limit.longestWait)
                     now += wait
                     #expect(limit.take("device", now: now) == nil)
                 }

@@ -64,7 +64,8 @@ import Testing
         #expect(done.map(\.offset) == [1, 2])
         let late = try self.take(&parking)
         #expect(late.map { $0.receipts.map(\.offset) } == [[3]], "it came too late to be written")
-        #expect(parking.isEmpty && parking.recordCount == 0)
+        #expect(parking.isEmpty)
+        #expect(parking.recordCount == 0)
     }
 
     @Test func whatCouldNotBeWrittenWaitsAndIsWrittenLater() throws {
@@ -265,6 +266,8 @@ import Testing
         }
         for receipt in atDesk { finish(receipt) }
         #expect(open.isEmpty)
-        #expect(parking.recordCount == 0 && parking.pendingCount == 0 && !parking.hasTaken)
+        #expect(parking.recordCount == 0)
+        #expect(parking.pendingCount == 0)
+        #expect(!parking.hasTaken)
     }
 }

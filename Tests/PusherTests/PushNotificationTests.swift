@@ -14,8 +14,10 @@ import Testing
 
     @Test func theDefaultIsABackgroundPushThatIsKeptForAWeek() throws {
         let notification = try self.notification(PushOptions())
-        #expect(notification.pushType == .background && notification.priority == 5)
-        #expect(notification.expirationEpochSeconds == 605_800 && notification.collapseIdentifier == nil)
+        #expect(notification.pushType == .background)
+        #expect(notification.priority == 5)
+        #expect(notification.expirationEpochSeconds == 605_800)
+        #expect(notification.collapseIdentifier == nil)
         #expect(notification.payload == PushNotification.emptyPayload)
     }
 
@@ -27,8 +29,10 @@ import Testing
         for priority in PushOptions.Priority.allCases {
             options.priority = priority
             let notification = try self.notification(options)
-            #expect(notification.pushType == .alert && Int64(notification.priority) == priority.rawValue)
-            #expect(notification.expirationEpochSeconds == 0 && notification.collapseIdentifier == "orders")
+            #expect(notification.pushType == .alert)
+            #expect(Int64(notification.priority) == priority.rawValue)
+            #expect(notification.expirationEpochSeconds == 0)
+            #expect(notification.collapseIdentifier == "orders")
         }
     }
 }

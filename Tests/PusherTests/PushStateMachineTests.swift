@@ -175,7 +175,7 @@ import Testing
         #expect(scene.send().count == 1)
     }
 
-    @Test func aFullDeskAsksForNoRecords() throws {
+    @Test func aFullSchedulerAsksForNoRecords() throws {
         var scene = try SchedulerScene {
             $0.records = 4
             $0.targets = 10

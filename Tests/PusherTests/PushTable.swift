@@ -7,6 +7,7 @@ import Operations
 import Packaging
 import Store
 import Synchronization
+import TestKit
 
 @testable import Pusher
 

@@ -30,7 +30,7 @@ import Testing
         APNSSimulatorFault.Effect.answer(APNSSimulatorAnswer(403, "BadCertificate"), delayMilliseconds: 0),
         .silence, .answer(APNSSimulatorAnswer(503, "ServiceUnavailable"), delayMilliseconds: 0),
     ])
-    func aBrandThatCannotBeToldFillsNobodysDesk(effect: APNSSimulatorFault.Effect) async throws {
+    func aBrandThatCannotBeToldFillsNobodysShare(effect: APNSSimulatorFault.Effect) async throws {
         try await PusherScene.run { scene in
             let directory = try TemporaryDirectory("pusher-isolation")
             let well = try self.orders(PusherFixture.orderType, 5)

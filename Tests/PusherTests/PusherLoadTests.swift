@@ -47,7 +47,7 @@ import Testing
     }
 
     /// Takes long because a silent connection is only detected by its silence.
-    @Test func aFullDeskWaitsForASilentAPNsAndThenTellsEverybody() async throws {
+    @Test func aFullSchedulerWaitsForASilentAPNsAndThenTellsEverybody() async throws {
         try await PusherScene.run { scene in
             let directory = try TemporaryDirectory("pusher-load")
             for number in 0..<200 { try await scene.register("d\(number)", for: "o\(number)", token: number) }

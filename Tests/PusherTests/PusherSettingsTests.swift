@@ -17,10 +17,14 @@ import Testing
     @Test func theDefaultsAreForAPNsItself() throws {
         let (settings, _) = try self.settings([:])
         #expect(settings.endpoint.description == "api.push.apple.com:443")
-        #expect(settings.proxy == nil && settings.roots == nil)
+        #expect(settings.proxy == nil)
+        #expect(settings.roots == nil)
         #expect(settings.connections == 2...8)
-        #expect(settings.window == .seconds(1) && settings.hold == .seconds(300))
-        #expect(settings.hourlyLimit == 60 && settings.attempts == 8 && settings.inFlight == 10_000)
+        #expect(settings.window == .seconds(1))
+        #expect(settings.hold == .seconds(300))
+        #expect(settings.hourlyLimit == 60)
+        #expect(settings.attempts == 8)
+        #expect(settings.inFlight == 10_000)
     }
 
     @Test func whatIsGivenIsTaken() throws {
@@ -30,10 +34,14 @@ import Testing
             "WAYBILL_PUSH_HOURLY_LIMIT": "0", "WAYBILL_PUSH_HOLD_SECONDS": "10", "WAYBILL_PUSH_ATTEMPTS": "1",
             "WAYBILL_PUSH_IN_FLIGHT": "100000",
         ])
-        #expect(settings.endpoint.port == 2197 && settings.connections == 1...100)
+        #expect(settings.endpoint.port == 2197)
+        #expect(settings.connections == 1...100)
         #expect(settings.proxy?.description == "proxy.example:3128")
-        #expect(settings.window == .zero && settings.hourlyLimit == nil && settings.hold == .seconds(10))
-        #expect(settings.attempts == 1 && settings.inFlight == 100_000)
+        #expect(settings.window == .zero)
+        #expect(settings.hourlyLimit == nil)
+        #expect(settings.hold == .seconds(10))
+        #expect(settings.attempts == 1)
+        #expect(settings.inFlight == 100_000)
         #expect(try self.settings(["WAYBILL_APNS_CONNECTIONS": "3-3"]).0.connections == 3...3)
     }
 

@@ -154,7 +154,9 @@ extension LinkStateMachine {
             Issue.record()
             return
         }
-        #expect(replacement.failures.isEmpty && replacement.attempt == 1 && machine.state == .pausing)
+        #expect(replacement.failures.isEmpty)
+        #expect(replacement.attempt == 1)
+        #expect(machine.state == .pausing)
         guard case .fail(let failures) = machine.hitDeadline(now: Self.at(4)) else {
             Issue.record()
             return

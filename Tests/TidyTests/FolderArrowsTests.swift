@@ -21,15 +21,16 @@ import Testing
         "Services/Packager": [
             // The sweeper deletes nothing while Redis is being restored.
             "Assets": ["CommandLine", "Restoring"],
-            "Changes": ["DeadLetters", "Pipeline"],
+            "Changes": ["DeadLetters", "Pipeline", "Worker"],
             "CommandLine": [],
-            "DeadLetters": ["CommandLine", "Pipeline"],
+            "DeadLetters": ["CommandLine", "Pipeline", "Worker"],
             "Pictures": ["Pipeline"],
             "Pipeline": [],
             "Rekeying": ["CommandLine", "Pipeline"],
             "Repackaging": ["CommandLine", "Pipeline", "Settings"],
             "Restoring": ["CommandLine", "Pipeline", "Settings"],
             "Settings": [],
+            "Worker": [],
         ],
         "Services/Pusher": [
             "DeadLetters": ["Policies", "Records"],

@@ -82,7 +82,9 @@ import Testing
     @Test func commandsOfOneNodeTravelTogetherAndInOrder() throws {
         var pipeline = try ScatteredPipeline((0..<30).map { RedisCommand("GET", .string("k\($0)")) })
         let step = pipeline.begin(on: threeMasters(), choice: 0)
-        #expect(step.parts.count == 3 && !step.mustWait && !step.isRefreshWanted)
+        #expect(step.parts.count == 3)
+        #expect(!step.mustWait)
+        #expect(!step.isRefreshWanted)
         for part in step.parts { #expect(part.items == part.items.sorted()) }
         #expect(step.parts.flatMap(\.items).sorted() == Array(0..<30))
     }
@@ -109,7 +111,8 @@ import Testing
         let part = try #require(pipeline.begin(on: map, choice: 0).parts.first)
         let answer = RedisValue.error("ASK \(HashSlot.of("k".utf8)) h:1")
         let step = pipeline.received([answer, answer], of: part, on: map)
-        #expect(step.moves.isEmpty && step.parts.count == 1)
+        #expect(step.moves.isEmpty)
+        #expect(step.parts.count == 1)
         let asking = try #require(step.parts.first)
         #expect(
             pipeline.commands(of: asking) == [
@@ -129,7 +132,8 @@ import Testing
         let anchors = map.serving.compactMap { map.anchors[$0] }
         var partly = try pipeline(anchors.dropLast().map { "{\($0)}" })
         let step = partly.begin(on: map, choice: 0)
-        #expect(step.parts.count == 2 && step.isRefreshWanted)
+        #expect(step.parts.count == 2)
+        #expect(step.isRefreshWanted)
         for part in step.parts {
             _ = partly.received(part.items.map { .integer(Int64($0)) }, of: part, on: map)
         }
@@ -145,7 +149,8 @@ import Testing
                     whole.withdrawn(part)
                 } else {
                     let step = whole.received(part.items.map { _ in .error(fate) }, of: part, on: map)
-                    #expect(step.parts.isEmpty && !step.mustWait)
+                    #expect(step.parts.isEmpty)
+                    #expect(!step.mustWait)
                     #expect(step.isRefreshWanted != fate.hasPrefix("ASK"))
                 }
             }
@@ -153,7 +158,8 @@ import Testing
         }
         // Nobody serves anything.
         var nowhere = try pipeline(["c"])
-        #expect(nowhere.begin(on: SlotMap(), choice: 0).parts.isEmpty && nowhere.answers != nil)
+        #expect(nowhere.begin(on: SlotMap(), choice: 0).parts.isEmpty)
+        #expect(nowhere.answers != nil)
     }
 
     @Test func whatIsGivenUpHasItsLastAnswer() throws {
@@ -161,7 +167,8 @@ import Testing
         var map = SlotMap()
         map.move(HashSlot.of("k".utf8), to: node(1))
         let step = pipeline.begin(on: map, choice: 0)
-        #expect(step.mustWait && step.isRefreshWanted)
+        #expect(step.mustWait)
+        #expect(step.isRefreshWanted)
         _ = pipeline.received([.error("TRYAGAIN x")], of: step.parts[0], on: map)
         #expect(pipeline.answers == nil)
         pipeline.giveUp()
@@ -176,7 +183,8 @@ import Testing
             RedisCommand("TIME"), RedisCommand("DBSIZE"), RedisCommand("FLUSHALL"), RedisCommand("SCRIPT", "LOAD", "x"),
         ])
         let step = pipeline.begin(on: threeMasters(), choice: 0)
-        #expect(step.parts.count == 3 && step.parts.allSatisfy { $0.items.count == 4 })
+        #expect(step.parts.count == 3)
+        #expect(step.parts.allSatisfy { $0.items.count == 4 })
         for (part, seconds) in zip(step.parts, [Int64(9), 10, 8]) {
             let answers: [RedisValue] = [
                 time(seconds), .integer(seconds), seconds == 8 ? .error("ERR x") : .status("OK"),
@@ -193,7 +201,8 @@ import Testing
         let parts = loading.begin(on: threeMasters(), choice: 0).parts
         loading.failed(parts[0], error)
         for part in parts.dropFirst() { _ = loading.received([.status("digest")], of: part, on: threeMasters()) }
-        #expect(loading.answers == [.status("digest")] && loading.totalFailure == nil)
+        #expect(loading.answers == [.status("digest")])
+        #expect(loading.totalFailure == nil)
         var reading = try ScatteredPipeline((0..<30).map { RedisCommand("GET", .string("k\($0)")) })
         let all = reading.begin(on: threeMasters(), choice: 0).parts
         reading.failed(all[1], error)
@@ -206,7 +215,8 @@ import Testing
             #expect(answer == .integer(Int64(index)))
         }
         let unanswered = all[1].items.compactMap { answers[$0].serverError }
-        #expect(unanswered.count == all[1].items.count && unanswered.allSatisfy(\.isRetriable))
+        #expect(unanswered.count == all[1].items.count)
+        #expect(unanswered.allSatisfy { $0.isRetriable })
         #expect(reading.totalFailure == nil)
     }
 
@@ -214,7 +224,8 @@ import Testing
         var pipeline = try ScatteredPipeline([RedisCommand("GET", "a"), RedisCommand("GET", "{a}b")])
         let part = try #require(pipeline.begin(on: threeMasters(), choice: 0).parts.first)
         pipeline.failed(part, RedisError(.timeout, "none in 2 s"))
-        #expect(pipeline.answers != nil && pipeline.totalFailure?.code == .timeout)
+        #expect(pipeline.answers != nil)
+        #expect(pipeline.totalFailure?.code == .timeout)
     }
 }
 

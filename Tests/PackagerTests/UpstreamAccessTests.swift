@@ -8,6 +8,7 @@ import TestKit
 import Testing
 
 @testable import Operations
+@testable import Packager
 
 /// The credentials in the settings, for Redis and for Kafka, with servers that require them.
 @Suite(.timeLimit(.minutes(1))) struct UpstreamAccessTests {

@@ -1,7 +1,8 @@
 import CoreMetrics
-public import Kafka
+import Kafka
 import Logging
-public import ServiceLifecycle
+import Operations
+import ServiceLifecycle
 import Synchronization
 
 /// The loop of a worker on Kafka whose unit of work is a key.
@@ -17,13 +18,13 @@ import Synchronization
 /// runs on them.
 /// Bounded: records in hand, parked keys included, by `KeyQueue.Limits`; when these are reached and there is only one
 /// group, no records are requested, and the consumer pauses its partitions. Deferred records: `DeferredRecords`.
-public final class KeyedWorker: Service {
+final class KeyedWorker: Service {
     /// The number of batches in work at once: while two sign, others read, write or wait for Kafka. The last one is for
     /// groups without a backlog.
     static let concurrency = 5
     /// The limits on records in hand. Together with the consumer's read-ahead (8 MB) and librdkafka's buffers (8 MB and
     /// an answer of 4 MB) below 48 MB.
-    public static let limits = KeyQueue.Limits(records: 32_768, bytes: 24 << 20, batchKeys: 256, batchBytes: 2 << 20)
+    static let limits = KeyQueue.Limits(records: 32_768, bytes: 24 << 20, batchKeys: 256, batchBytes: 2 << 20)
     /// The longest delay before a parked key whose time has come is resumed.
     private static let tick = Duration.milliseconds(100)
 
@@ -49,7 +50,7 @@ public final class KeyedWorker: Service {
     ///   - process: does the work of some keys, and returns an outcome for each of them, in order. Called several times
     ///     at once, never with one key twice.
     ///   - onStopped: called when the last batch is done and the consumer has left its group.
-    public convenience init(
+    convenience init(
         group: String, topics: [String], environment: ServiceEnvironment,
         limits: KeyQueue.Limits = KeyedWorker.limits, groups: @escaping @Sendable () -> [KeyGroup] = { [] },
         onCommit: (@Sendable (KafkaConsumer.CommitMoment) -> Void)? = nil,
@@ -85,7 +86,7 @@ public final class KeyedWorker: Service {
         self.random = random
     }
 
-    public func run() async throws {
+    func run() async throws {
         var failure: KafkaError?
         await withTaskGroup { group in
             for _ in 0..<Self.concurrency { group.addTask { await self.work() } }

@@ -2,7 +2,7 @@ import Kafka
 import TestKit
 import Testing
 
-@testable import Operations
+@testable import Packager
 
 /// Which records are in hand and which are put off, without Kafka: a list of records stands for each partition.
 struct WorkIntakeTests {
@@ -82,12 +82,14 @@ struct WorkIntakeTests {
         // A record that comes meanwhile lies behind.
         #expect(intake.add([self.record("b/0", 1000)]).putOff.map(\.offset) == [1000])
         let rest = self.readAll(&intake, log + [self.record("b/0", 1000)])
-        #expect(rest.count == 901 && Set(rest).count == 901)
+        #expect(rest.count == 901)
+        #expect(Set(rest).count == 901)
         for key in 0..<7 {
             let offsets = rest.filter { $0 < 1000 && $0 % 7 == key }
             #expect(offsets == offsets.sorted())
         }
-        #expect(intake.deferred.isEmpty && intake.deferred.counts.isEmpty)
+        #expect(intake.deferred.isEmpty)
+        #expect(intake.deferred.counts.isEmpty)
         #expect(intake.add([self.record("b/0", 1001)]).isEmpty, "it comes directly again")
     }
 
@@ -107,7 +109,8 @@ struct WorkIntakeTests {
         intake.queue.wake(now: .now + .seconds(1000))
         #expect(self.work(&intake) == [0, 1])
         #expect(self.readAll(&intake, log) == Array(2..<20))
-        #expect(intake.deferred.keyCount == 0 && intake.deferred.isEmpty)
+        #expect(intake.deferred.keyCount == 0)
+        #expect(intake.deferred.isEmpty)
     }
 
     @Test func madeUpGroupsAreOneAndShareAsOne() {
@@ -127,17 +130,21 @@ struct WorkIntakeTests {
         _ = intake.add((0..<10).map { self.record("b/1", $0, Int32($0 % 2)) })
         #expect(intake.deferred.counts == [2: 10])
         #expect(intake.drop([self.partition(1)]).isEmpty)
-        #expect(intake.deferred.counts == [2: 5] && intake.deferred.gone == 0)
+        #expect(intake.deferred.counts == [2: 5])
+        #expect(intake.deferred.gone == 0)
         // The topic was made anew.
         let deferral = intake.add([self.record("b/1", 3)])
         #expect(deferral.holds == [self.partition(): 3])
-        #expect(intake.deferred.counts == [2: 1] && intake.deferred.gone == 5)
+        #expect(intake.deferred.counts == [2: 1])
+        #expect(intake.deferred.gone == 5)
         // Deleted before it is read again.
         intake.update(Self.groups)
         var pass = intake.nextPass()
-        #expect(pass?.from == 3 && pass?.to == 4)
+        #expect(pass?.from == 3)
+        #expect(pass?.to == 4)
         _ = intake.readToTheEnd(&pass!)
-        #expect(intake.deferred.isEmpty && intake.deferred.gone == 6)
+        #expect(intake.deferred.isEmpty)
+        #expect(intake.deferred.gone == 6)
     }
 
     @Test func aPassThatOutlivesItsPartitionTakesNothing() throws {

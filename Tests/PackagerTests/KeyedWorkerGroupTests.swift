@@ -4,6 +4,7 @@ import TestKit
 import Testing
 
 @testable import Operations
+@testable import Packager
 
 /// Groups of keys that wait, on the embedded broker.
 @Suite(.timeLimit(.minutes(2))) struct KeyedWorkerGroupTests {
@@ -31,11 +32,11 @@ import Testing
         try await bench.fill((0..<6000).map { "b/k\($0 % 40)" })
         try await self.tests.run([first]) {
             try await bench.fill((0..<20).map { "a/k\($0)" })
-            try await self.tests.eventually("the other group's") { self.done(bench, of: "a/") == 20 }
-            try await self.tests.eventually("the metric") {
+            try await eventually("the other group's") { self.done(bench, of: "a/") == 20 }
+            try await eventually("the metric") {
                 environment.metrics.text.contains("waybill_waiting_records{brand=\"b\"} 6000.0")
             }
-            try await self.tests.eventually("nothing of it is in hand") {
+            try await eventually("nothing of it is in hand") {
                 environment.metrics.text.contains("waybill_records_in_hand 0.0")
             }
             #expect(environment.readiness.reasons.isEmpty)
@@ -45,7 +46,7 @@ import Testing
                 // Both have to take up what the other one had.
                 let marks = (0..<200).map { "a/mark\($0)" }
                 try await bench.fill(marks)
-                try await self.tests.eventually("the other group's in the rebalance") {
+                try await eventually("the other group's in the rebalance") {
                     bench.done.withLock { done in marks.allSatisfy { done[$0] != nil } }
                 }
                 try await Task.sleep(for: .seconds(5))
@@ -53,11 +54,11 @@ import Testing
             #expect(self.done(bench, of: "b/") == 0)
             try await bench.fill((0..<40).map { "b/k\($0)" })
             isThere.store(true, ordering: .relaxed)
-            try await self.tests.eventually("all of it") { self.done(bench, of: "b/") >= 6040 }
-            try await self.tests.eventually("committed") {
+            try await eventually("all of it") { self.done(bench, of: "b/") >= 6040 }
+            try await eventually("committed") {
                 try await bench.committed().values.reduce(0, +) == 6040 + 20 + 200
             }
-            try await self.tests.eventually("nothing waits") {
+            try await eventually("nothing waits") {
                 environment.metrics.text.contains("waybill_waiting_records{brand=\"b\"} 0.0")
             }
         }
@@ -84,10 +85,10 @@ import Testing
         }
         try await bench.fill((0..<3000).map { "b/k\($0)" } + (0..<20).map { "a/k\($0)" }, value: 20)
         try await self.tests.run([worker]) {
-            try await self.tests.eventually("the other group's") { self.done(bench, of: "a/") == 20 }
+            try await eventually("the other group's") { self.done(bench, of: "a/") == 20 }
             #expect(self.done(bench, of: "b/") == 0)
             isWell.store(true, ordering: .relaxed)
-            try await self.tests.eventually("all committed") {
+            try await eventually("all committed") {
                 try await bench.committed().values.reduce(0, +) == 3020
             }
         }

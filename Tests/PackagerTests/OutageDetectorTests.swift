@@ -1,6 +1,6 @@
 import Testing
 
-@testable import Operations
+@testable import Packager
 
 struct OutageDetectorTests {
     private let now = ContinuousClock.now

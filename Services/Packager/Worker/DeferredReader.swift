@@ -1,5 +1,6 @@
 import Kafka
 import Logging
+import Operations
 import Synchronization
 
 /// Reads deferred records again, as far as there is room for them.

@@ -1,7 +1,7 @@
 import Kafka
 import Testing
 
-@testable import Operations
+@testable import Packager
 
 struct KeyQueueTests {
     private static let start = ContinuousClock.now
@@ -105,7 +105,8 @@ struct KeyQueueTests {
         #expect(self.shown(queue.next()) == ["a:0"])
         queue.done(key)
         queue.wake(now: Self.start + .seconds(100))
-        #expect(queue.next().isEmpty && queue.records == 0)
+        #expect(queue.next().isEmpty)
+        #expect(queue.records == 0)
     }
 
     @Test func aParkedKeyDelaysNobody() {

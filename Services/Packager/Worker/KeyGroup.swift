@@ -1,14 +1,9 @@
 /// Keys that share a worker's capacity, and wait together: those of one order type.
-public struct KeyGroup: Hashable, Sendable {
+struct KeyGroup: Hashable, Sendable {
     /// The part of its keys before the `/`.
-    public let name: String
+    let name: String
     /// The reason why all of its work waits; nil: it does not.
-    public let awaits: String?
-
-    public init(name: String, awaits: String?) {
-        self.name = name
-        self.awaits = awaits
-    }
+    let awaits: String?
 }
 
 /// The groups that a worker knows, by number.

@@ -2,7 +2,7 @@ import Kafka
 import TestKit
 import Testing
 
-@testable import Operations
+@testable import Packager
 
 /// A `WorkIntake` beside lists of what was published, done and committed.
 struct IntakeModel {
@@ -78,9 +78,12 @@ struct IntakeModel {
             try self.check()
         }
         #expect(self.isDone)
-        #expect(self.intake.deferred.isEmpty && self.intake.deferred.counts.isEmpty)
-        #expect(self.intake.deferred.keyCount == 0 && self.intake.deferred.gone == 0)
-        #expect(self.intake.queue.records == 0 && self.intake.queue.bytes == 0)
+        #expect(self.intake.deferred.isEmpty)
+        #expect(self.intake.deferred.counts.isEmpty)
+        #expect(self.intake.deferred.keyCount == 0)
+        #expect(self.intake.deferred.gone == 0)
+        #expect(self.intake.queue.records == 0)
+        #expect(self.intake.queue.bytes == 0)
         #expect(self.committed == self.log.map { Int64($0.count) })
     }
 

@@ -1,22 +1,22 @@
-public import Kafka
+import Kafka
 
 /// All records of one key that are processed together.
-public struct KeyedWork: Sendable {
+struct KeyedWork: Sendable {
     /// The key of the records; nil for those that have none.
-    public let key: [UInt8]?
+    let key: [UInt8]?
     /// Never empty; those of one partition in the order of their offsets.
-    public let records: [KafkaRecord]
+    let records: [KafkaRecord]
     /// The number of times this key had to wait, without having been done in between.
-    public let attempts: Int
+    let attempts: Int
 
-    public init(key: [UInt8]?, records: [KafkaRecord], attempts: Int = 0) {
+    init(key: [UInt8]?, records: [KafkaRecord], attempts: Int = 0) {
         self.key = key
         self.records = records
         self.attempts = attempts
     }
 
     /// The outcome of a piece of work.
-    public enum Outcome: Hashable, Sendable {
+    enum Outcome: Hashable, Sendable {
         /// Fully processed.
         case done
         /// It must be retried; a retry is safe at any point.

@@ -9,25 +9,18 @@ import Kafka
 /// Groups of keys take turns, and none takes more than its share of the records in hand: as much as is left for all
 /// others. So one group gets half, two get a third each, and there is always room for one more. Source: Choudhury,
 /// Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998 (alpha = 1)
-public struct KeyQueue: Sendable {
+struct KeyQueue: Sendable {
     typealias Key = [UInt8]?
     typealias Amount = (records: Int, bytes: Int)
 
     /// Limits on records in hand, and on one batch.
-    public struct Limits: Sendable {
+    struct Limits: Sendable {
         /// All records that are not done, and their bytes by `KafkaRecord.size`.
         var records: Int
         var bytes: Int
         /// Limits of one batch; a single key may exceed the bytes, by one record.
         var batchKeys: Int
         var batchBytes: Int
-
-        public init(records: Int, bytes: Int, batchKeys: Int, batchBytes: Int) {
-            self.records = records
-            self.bytes = bytes
-            self.batchKeys = batchKeys
-            self.batchBytes = batchBytes
-        }
     }
 
     private struct Entry {

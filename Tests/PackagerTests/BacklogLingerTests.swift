@@ -1,7 +1,7 @@
 import Kafka
 import Testing
 
-@testable import Operations
+@testable import Packager
 
 @Suite struct BacklogLingerTests {
     private let start = ContinuousClock.now
