@@ -145,7 +145,7 @@ extension WireTests {
                 _ = await client.send(try makeNotifications(1))
                 try await eventually("two connections") { log.count(.connected) == 2 }
                 try await eventually("a replacement") {
-                    client.submit((try? makeRequests(5)) ?? [])
+                    client.submit((try? makeRequests(20)) ?? [])
                     return log.count(.replaced(.serverErrors)) == 1
                 }
                 try await eventually("the third") { log.count(.connected) == 3 }
