@@ -15,6 +15,8 @@ import Testing
         #"{"createdAt":"2026-01-02T03:04:05Z","merchant":{"merchantIdentifier":"m","displayName":"Shop","#
         + #""url":"https://shop.example.com","logo":"logo.png"},"orderManagementURL":"https://shop.example.com/1","status":"open"}"#
 
+    static let ownToken = #""authenticationToken":"a-token-of-the-shop","createdAt""#
+
     @Test func detailsAreMintedAsTheOfflineFormulaSays() async throws {
         try await Bench.with { bench in
             let path = "/v1/checkout/order-details"
@@ -89,9 +91,8 @@ import Testing
             #expect(answer.status == 200 && answer.json.object?["published"] == true)
             #expect(try await bench.published() == 1, "acknowledged before the answer")
             let token = bench.secrets.token(for: try Bench.orderKey("1234")).rawValue
-            let own = #""authenticationToken":"a-token-of-the-shop","createdAt""#
             let owning = try await bench.call(
-                "POST", path, body: body.replacing("\"createdAt\"", with: own).replacing("1234", with: "2"))
+                "POST", path, body: body.replacing("\"createdAt\"", with: Self.ownToken).replacing("1234", with: "2"))
             #expect(
                 owning.json.object?["orderDetails"]?.object?["authenticationToken"]?.string == "a-token-of-the-shop")
             let records = try await bench.changes(2)
@@ -102,6 +103,32 @@ import Testing
                 #expect(document.members["authenticationToken"]?.string == expected)
                 #expect(change.source == "waybill-checkout/shop/backend")
             }
+        }
+    }
+
+    @Test func aMadeUpOrderIsTheSameForTheSameIdempotencyKey() async throws {
+        var options = Bench.Options()
+        options.hasRedis = true
+        try await Bench.with(options) { bench in
+            func mint(_ key: String?, _ body: String = "{}") async throws -> RawConnection.Response {
+                try await bench.call(
+                    "POST", "/v1/checkout/order-details", key.map { ["Idempotency-Key: \($0)"] } ?? [], body: body)
+            }
+            let first = try await mint("basket-7")
+            #expect(first.status == 200)
+            #expect(first.json.object?["published"] == false)
+            #expect(try await mint("basket-7").text == first.text)
+            #expect(try await mint("basket-8").text != first.text)
+            #expect(try await mint(nil).text != first.text)
+            let document = Self.document.replacing("\"createdAt\"", with: Self.ownToken)
+            for _ in 0..<2 {
+                let details = try await mint("basket-9", #"{"order":\#(document)}"#).json.object?["orderDetails"]
+                #expect(details?.object?["authenticationToken"] == "a-token-of-the-shop")
+            }
+            #expect(try await bench.published() == 1)
+            let invalid = try await mint("two words")
+            #expect(invalid.status == 400)
+            #expect(invalid.code == "invalid_parameter")
         }
     }
 

@@ -35,7 +35,8 @@ struct OrderDetailsMint: Sendable {
     /// Without a slash at its end.
     let webServiceURL: String
 
-    func details(of key: OrderKey) -> OrderDetails {
-        OrderDetails(key: key, webServiceURL: self.webServiceURL, token: self.tokens.token(for: key))
+    /// - Parameter token: the order's own one; nil for the derived one.
+    func details(of key: OrderKey, token: AuthenticationToken? = nil) -> OrderDetails {
+        OrderDetails(key: key, webServiceURL: self.webServiceURL, token: token ?? self.tokens.token(for: key))
     }
 }

@@ -26,30 +26,34 @@ struct OrderDetailsEndpoints: Sendable {
         // Refused before anything is made up for it.
         _ = try self.publisher.fold(of: type)
         let key = OrderKey(orderType: type, order: try Self.order(identifier ?? Self.randomIdentifier()))
-        guard var document else { return self.answer(self.mint.details(of: key), isPublished: false) }
-        var details = self.mint.details(of: key)
-        if let own = document["authenticationToken"] {
-            // The validator tells if it is no token.
-            if let text = own.string, let token = try? AuthenticationToken(text) {
-                details = OrderDetails(key: key, webServiceURL: details.webServiceURL, token: token)
-            }
-        } else {
-            document["authenticationToken"] = .string(details.token.rawValue)
-        }
-        try self.publisher.check(document, of: key)
-        let event = OrderEvent(key, .orderReplaced, document, caller: caller)
+        // The validator tells if it is no token.
+        let token = (document?["authenticationToken"]?.string).flatMap { try? AuthenticationToken($0) }
+        let minted = self.mint.details(of: key, token: token)
+        let event: OrderEvent? = if let document { try self.event(key, document, minted, caller) } else { nil }
         let kept = try await self.requests.answer(
             request, caller, route: "order-details"
         ) { () async throws(CheckoutFailure) -> StoredAnswer in
-            try await self.publisher.publish(event)
+            if let event { try await self.publisher.publish(event) }
             // The identifier may have been made up; the token is made again.
             return StoredAnswer(status: 200, contentType: "text/plain", body: Array(key.order.rawValue.utf8))
         }
         guard let order = try? OrderIdentifier(String(decoding: kept.body, as: UTF8.self)) else {
             throw CheckoutFailure(.internal, "the kept answer cannot be read")
         }
-        if order != key.order { details = self.mint.details(of: OrderKey(orderType: type, order: order)) }
-        return self.answer(details, isPublished: true)
+        let details = self.mint.details(of: OrderKey(orderType: type, order: order), token: token)
+        return self.answer(details, isPublished: event != nil)
+    }
+
+    /// The change that creates an order, with the token of its details unless the document has its own.
+    private func event(
+        _ key: OrderKey, _ document: JSONObject, _ details: OrderDetails, _ caller: Caller
+    ) throws(CheckoutFailure) -> OrderEvent {
+        var document = document
+        if document["authenticationToken"] == nil {
+            document["authenticationToken"] = .string(details.token.rawValue)
+        }
+        try self.publisher.check(document, of: key)
+        return OrderEvent(key, .orderReplaced, document, caller: caller)
     }
 
     /// `POST /v1/checkout/grants`: a permission for one page.

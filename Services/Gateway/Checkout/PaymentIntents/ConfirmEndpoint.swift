@@ -76,7 +76,7 @@ struct ConfirmEndpoint: Sendable {
         guard constantTimeEqual(Array(state.token.rawValue.utf8), Array(token.rawValue.utf8)) else {
             throw DetailsRequest.refused("is not the token of this order: leave it out", "authentication_token")
         }
-        return OrderDetails(key: request.key, webServiceURL: self.mint.webServiceURL, token: token)
+        return self.mint.details(of: request.key, token: token)
     }
 
     private func forward(
