@@ -100,9 +100,10 @@ extension Registrations {
 }
 
 extension RegistrationStamp {
-    /// The rule of the scripts: offsets decide if the times are close, else the times decide.
+    /// The rule of the scripts: offsets of one partition decide if the times are close, else the times decide.
     func isNewer(than other: RegistrationStamp) -> Bool {
-        if self.offset < 0 || other.offset < 0
+        let isElsewhere = !self.origin.isEmpty && !other.origin.isEmpty && self.origin != other.origin
+        if isElsewhere || self.offset < 0 || other.offset < 0
             || abs(self.epochMilliseconds - other.epochMilliseconds) > Self.raceMilliseconds
         {
             return self.epochMilliseconds > other.epochMilliseconds

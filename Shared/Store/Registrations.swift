@@ -82,7 +82,8 @@ public struct Registrations: Sendable {
             script,
             keys: [StoreKeys.devices(key.order), StoreKeys.stamps(key.order), StoreKeys.ended(key.order)],
             arguments: [
-                .string(key.device.rawValue), .integer(stamp.offset), .integer(stamp.epochMilliseconds), last,
+                .string(key.device.rawValue), .integer(stamp.offset), .integer(stamp.epochMilliseconds),
+                .string(stamp.origin), last,
             ])
     }
 
@@ -94,6 +95,7 @@ public struct Registrations: Sendable {
             script, keys: [StoreKeys.listed(device), StoreKeys.stamps(device), StoreKeys.ended(device)],
             arguments: [
                 .string(key.order.order.rawValue), .integer(stamp.offset), .integer(stamp.epochMilliseconds),
+                .string(stamp.origin),
             ] + last)
     }
 

@@ -22,7 +22,7 @@ enum StoreKeys {
     static func early(_ key: OrderKey) -> String { Self.tagged("waybill:early:{", key) }
     /// A hash: device -> the `RegistrationRecord` as JSON: the devices that get pushes.
     static func devices(_ key: OrderKey) -> String { "waybill:devices:{\(key)}" }
-    /// A hash: device -> `<offset>:<moment>`, the `RegistrationStamp` of its registration.
+    /// A hash: device -> `<offset>:<moment>::<origin>`, the `RegistrationStamp` of its registration.
     static func stamps(_ key: OrderKey) -> String { "waybill:devices-stamps:{\(key)}" }
     /// A hash as `stamps`: the ends of an order's registrations, remembered for an hour.
     static func ended(_ key: OrderKey) -> String { "waybill:devices-ended:{\(key)}" }
@@ -30,7 +30,7 @@ enum StoreKeys {
     static func admitted(_ key: OrderKey) -> String { "waybill:devices-admitted:{\(key)}" }
     /// A set of order identifiers: the orders that the device may list.
     static func listed(_ device: DeviceTag) -> String { "waybill:listed:{\(device.text)}" }
-    /// A hash: order identifier -> `<offset>:<moment>:<microsecond of the store's clock at the registration>`.
+    /// A hash: order identifier -> the same, with the microsecond of the store's clock at the registration.
     static func stamps(_ device: DeviceTag) -> String { "waybill:listed-stamps:{\(device.text)}" }
     /// The device's counterpart of an order's ends.
     static func ended(_ device: DeviceTag) -> String { "waybill:listed-ended:{\(device.text)}" }

@@ -2,10 +2,10 @@ import Redis
 
 /// The two sides of a registration are in different slots: with the order a hash device -> record, with the device a
 /// set of orders. They hold the registrations. Beside each is a hash of stamps, member -> `RegistrationStamp`, and one
-/// of those that ended, for an hour; both as `<offset>:<moment>`. A member without a stamp is older than any new one; a
-/// stamp without its member means nothing.
+/// of those that ended, for an hour. A member without a stamp is older than any new one; a stamp without its member means
+/// nothing.
 ///
-/// KEYS of all: hash or set, stamps, ends. ARGV of all: member, offset, moment, …
+/// KEYS of all: hash or set, stamps, ends. ARGV of all: member, offset, moment, origin, …
 extension StoreScripts {
     /// Adds a device to its order, or updates its record with a newer one.
     ///
@@ -13,8 +13,7 @@ extension StoreScripts {
     /// Returns 1 if the device was there already, else 0.
     static let registerDevice = RedisScript(Self.isNewer + Self.deviceHash + Self.register)
 
-    /// Adds an order to its device. Its stamp ends with the microsecond of the server's clock when that first happened,
-    /// as `:<microseconds>`.
+    /// Adds an order to its device. Its stamp has the microsecond of the server's clock when that first happened.
     ///
     /// Returns 1 if the order was there already, else 0.
     static let registerOrder = RedisScript(Self.isNewer + Self.orderSet + Self.register)
@@ -68,40 +67,47 @@ extension StoreScripts {
     /// True if a stamp is newer than the one in the request, by the rule of `RegistrationStamp`.
     private static let isNewer = """
         local function isNewer(standing)
-          local offset, moment = string.match(standing or '', '^(-?%d+):(%d+)')
+          local offset, moment, rest = string.match(standing or '', '^(-?%d+):(%d+)(.*)$')
           if not offset then return false end
           offset, moment = tonumber(offset), tonumber(moment)
           local ownOffset, ownMoment = tonumber(ARGV[2]), tonumber(ARGV[3])
-          if offset < 0 or ownOffset < 0 or math.abs(moment - ownMoment) > \(RegistrationStamp.raceMilliseconds) then
+          local origin = string.match(rest, '^:%d*:(%x+)$')
+          if offset < 0 or ownOffset < 0 or origin and ARGV[4] ~= '' and origin ~= ARGV[4]
+            or math.abs(moment - ownMoment) > \(RegistrationStamp.raceMilliseconds) then
             return moment > ownMoment
           end
           return offset > ownOffset
         end
+        local function stamp(since)
+          local text = ARGV[2] .. ':' .. ARGV[3]
+          if ARGV[4] ~= '' then return text .. ':' .. since .. ':' .. ARGV[4] end
+          return since == '' and text or text .. ':' .. since
+        end
 
         """
 
-    /// The order's side; `put` returns the rest of the stamp.
+    /// The order's side; `put` returns the microsecond of the registration, empty where it is not noted.
     private static let deviceHash = """
         local function stands() return redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 end
         local function take() redis.call('HDEL', KEYS[1], ARGV[1]) end
         local function put()
-          redis.call('HSET', KEYS[1], ARGV[1], ARGV[4])
+          redis.call('HSET', KEYS[1], ARGV[1], ARGV[5])
           return ''
         end
 
         """
 
-    /// The device's side; `put` returns the rest of the stamp. A member whose time of registration is unknown counts as
+    /// The device's side. A member whose time of registration is unknown counts as
     /// new: the device gets one order too many in its list, not one too few.
     private static let orderSet = """
         local function stands() return redis.call('SISMEMBER', KEYS[1], ARGV[1]) == 1 end
         local function take() redis.call('SREM', KEYS[1], ARGV[1]) end
         local function put(standing)
           redis.call('SADD', KEYS[1], ARGV[1])
-          local since = string.match(standing or '', '^-?%d+:%d+(:%d+)$')
+          local since = string.match(standing or '', '^-?%d+:%d+:(%d+)')
           if since then return since end
           local time = redis.call('TIME')
-          return string.format(':%.0f', time[1] * 1000000 + time[2])
+          return string.format('%.0f', time[1] * 1000000 + time[2])
         end
 
         """
@@ -111,7 +117,7 @@ extension StoreScripts {
         local standing = existed and redis.call('HGET', KEYS[2], ARGV[1])
         local reply = existed and 1 or 0
         if isNewer(standing) or isNewer(redis.call('HGET', KEYS[3], ARGV[1])) then return reply end
-        redis.call('HSET', KEYS[2], ARGV[1], ARGV[2] .. ':' .. ARGV[3] .. put(standing))
+        redis.call('HSET', KEYS[2], ARGV[1], stamp(put(standing)))
         redis.call('HDEL', KEYS[3], ARGV[1])
         return reply
         """
@@ -134,9 +140,9 @@ extension StoreScripts {
         if stands() and isNewer(redis.call('HGET', KEYS[2], ARGV[1])) then return 0 end
         take()
         redis.call('HDEL', KEYS[2], ARGV[1])
-        if ARGV[4] == '0' or isNewer(redis.call('HGET', KEYS[3], ARGV[1])) then return 1 end
-        redis.call('HSET', KEYS[3], ARGV[1], ARGV[2] .. ':' .. ARGV[3])
-        redis.call('EXPIRE', KEYS[3], ARGV[4])
+        if ARGV[5] == '0' or isNewer(redis.call('HGET', KEYS[3], ARGV[1])) then return 1 end
+        redis.call('HSET', KEYS[3], ARGV[1], stamp(''))
+        redis.call('EXPIRE', KEYS[3], ARGV[5])
         return 1
         """
 }

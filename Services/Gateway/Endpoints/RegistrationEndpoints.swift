@@ -157,7 +157,9 @@ struct RegistrationEndpoints: Sendable {
     ) async throws -> RegistrationStamp {
         let message = KafkaMessage(topic: self.topics.registrations, key: Array(key.text.utf8), value: value)
         let position = try await self.gate.produce(message, with: self.producer)
-        return RegistrationStamp(offset: position.offset, epochMilliseconds: milliseconds)
+        return RegistrationStamp(
+            offset: position.offset, epochMilliseconds: milliseconds, cluster: self.producer.cluster,
+            partition: position.partition)
     }
 
     /// The reason why a body is refused.

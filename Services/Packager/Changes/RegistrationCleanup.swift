@@ -123,7 +123,8 @@ struct RegistrationCleanup: Sendable {
                 case .success(let position):
                     let moment = orders[index].ended[ended].stamp.epochMilliseconds
                     orders[index].ended[ended].stamp = RegistrationStamp(
-                        offset: position.offset, epochMilliseconds: moment)
+                        offset: position.offset, epochMilliseconds: moment, cluster: self.producer.cluster,
+                        partition: position.partition)
                 case .failure(let error):
                     let topic = self.topics.registrations
                     batchOutcomes.postpone(orders[index].place, "publishing to \(topic): \(error.message)")

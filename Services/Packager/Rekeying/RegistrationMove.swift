@@ -71,7 +71,8 @@ struct RegistrationMove: Sendable {
             switch outcome {
             case .success(let position):
                 let stamp = RegistrationStamp(
-                    offset: position.offset, epochMilliseconds: record.registeredEpochMilliseconds)
+                    offset: position.offset, epochMilliseconds: record.registeredEpochMilliseconds,
+                    cluster: self.run.producer.cluster, partition: position.partition)
                 items.append(Registrations.Restored(key: key, registration: record, stamp: stamp))
             case .failure(let error):
                 throw RetriableFailure(description: "moving registrations: \(error.message)")

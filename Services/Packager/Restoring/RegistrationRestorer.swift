@@ -54,7 +54,8 @@ struct RegistrationRestorer: Sendable {
                 // As the gateway stamped it: by the moment that it wrote down, else by that of the record.
                 let stamp = RegistrationStamp(
                     offset: record.offset,
-                    epochMilliseconds: registration?.registeredEpochMilliseconds ?? record.timestampMilliseconds)
+                    epochMilliseconds: registration?.registeredEpochMilliseconds ?? record.timestampMilliseconds,
+                    cluster: record.cluster, partition: record.partition)
                 items.append(Registrations.Restored(key: key, registration: registration, stamp: stamp))
             } catch {
                 unreadable.append(("\(record.topic)/\(record.partition)/\(record.offset)", "\(error)"))

@@ -61,6 +61,10 @@ public final class KafkaProducer: Sendable {
         self.properties.last { $0.0 == "message.max.bytes" }.flatMap { Int($0.1) } ?? Int.max
     }
 
+    /// The identifier of the cluster, known once a message was acknowledged; empty where the cluster does not tell it.
+    /// Does not wait.
+    public var cluster: String { self.state.withLock { $0.core }.cluster }
+
     /// The handle to work with: a new one if the last one failed permanently.
     private func current() -> ProducerThread {
         self.state.withLock { state in

@@ -21,6 +21,11 @@ final class ProducerThread: Sendable {
     /// A fatal error has ended the handle: nothing can be produced with it any more.
     var hasFailed: Bool { self.failure.isThere.load(ordering: .relaxed) }
 
+    /// See `KafkaHandle.cluster`; empty also at the end.
+    var cluster: String {
+        (try? unsafe self.handle.use { raw throws(KafkaError) in unsafe self.handle.cluster(raw) }) ?? ""
+    }
+
     private let topics: [String]
 
     /// - Parameter topics: the topics to produce to; looked up at once.
