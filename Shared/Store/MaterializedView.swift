@@ -152,7 +152,8 @@ public struct MaterializedView: Sendable {
             self.places.map {
                 RedisInvocation(
                     StoreScripts.completeRestore,
-                    keys: [StoreKeys.epoch($0), StoreKeys.plan($0), StoreKeys.tails($0), StoreKeys.fresh($0)],
+                    keys: [StoreKeys.epoch($0), StoreKeys.plan($0), StoreKeys.tails($0)]
+                        + [StoreKeys.fresh($0), StoreKeys.marked($0)],
                     arguments: [.string(plan), .string(ViewEpoch.text(epoch, awaiting: types))] + pairs)
             }, "completing the view")
         return replies.allSatisfy { $0.integer == 1 }
@@ -204,7 +205,7 @@ public struct MaterializedView: Sendable {
             }, "keeping the tails")
     }
 
-    private static func pairs(_ offsets: [String: Int64]) -> [RedisArgument] {
+    static func pairs(_ offsets: [String: Int64]) -> [RedisArgument] {
         offsets.sorted { $0.key < $1.key }.flatMap { [.string($0.key), .integer($0.value)] }
     }
 

@@ -71,6 +71,12 @@ enum StoreKeys {
     static func plan(_ anchor: String?) -> String { Self.anchored("waybill:view:2:plan", anchor) }
     /// The value of `plan`, if the server had no order when that began: all of its orders are then as Kafka has them.
     static func fresh(_ anchor: String?) -> String { Self.anchored("waybill:view:2:fresh", anchor) }
+    /// The last time when the whole view was complete and the slots of this master were marked:
+    /// `<millisecond of its clock>:<digest of its slots>:<history of the server>`.
+    static func marked(_ anchor: String?) -> String { Self.anchored("waybill:view:2:marked", anchor) }
+    /// The prefix of a key in each slot of a cluster, followed by the slot's tag: the history of the master that served
+    /// the slot when the view was complete.
+    static let slotMark = "waybill:view:2:slot:{"
     /// A hash: `plan` and, per partition that is read, its owner and progress.
     static let jobs = "waybill:view:2:ranges:{jobs}"
     /// The same for the orders of one type.

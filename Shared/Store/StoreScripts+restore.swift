@@ -81,13 +81,13 @@ extension StoreScripts {
 
     /// Marks the view as complete, if nothing happened to it since its restoring began.
     ///
-    /// KEYS: epoch, plan, tails, fresh. ARGV: plan, new epoch, then field, offset, … of the tails.
+    /// KEYS: epoch, plan, tails, fresh, marked. ARGV: plan, new epoch, then field, offset, … of the tails.
     /// Returns 1 if so, else 0.
     static let completeRestore = RedisScript(
         Self.history + """
             local here = history()
             if redis.call('GET', KEYS[2]) ~= ARGV[1] .. ':' .. here then return 0 end
-            redis.call('DEL', KEYS[2], KEYS[3], KEYS[4])
+            redis.call('DEL', KEYS[2], KEYS[3], KEYS[4], KEYS[5])
             for index = 3, #ARGV, 2 do redis.call('HSET', KEYS[3], ARGV[index], ARGV[index + 1]) end
             redis.call('SET', KEYS[1], ARGV[2] .. ':' .. here)
             return 1

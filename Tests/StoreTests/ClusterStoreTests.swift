@@ -182,6 +182,8 @@ import Testing
         #expect(whole.allSatisfy { $0.isHere && $0.tails == ["t/0": 9] })
         try await view.keep(tails: ["t/0": 12], in: whole)
         try await view.confirm(whole, epoch: "f")
+        #expect(try await view.markSlots(of: try await view.look()))
+        #expect(try await view.adopt(try await view.look(), epoch: "g") == .refused, "there is nothing to adopt")
         // One master that lost what it had is enough.
         let lost = StoreKeys.epoch(anchors.sorted().first)
         _ = try await bench.raw("DEL", lost)

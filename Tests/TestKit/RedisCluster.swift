@@ -51,13 +51,7 @@ public final class RedisCluster: Sendable {
                     arguments += ["--tls-cluster", "yes", "--tls-replication", "yes"]
                     arguments += certificate.redisArguments(port: port.number)
                 }
-                servers.append(
-                    try await RedisServer.startAlone(
-                        [
-                            "--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-node-timeout",
-                            "1000", "--cluster-port", "\(bus.number)", "--cluster-replica-validity-factor", "0",
-                            "--repl-diskless-sync-delay", "0",
-                        ] + arguments, keeping: ports))
+                servers.append(try await Self.node(bus, arguments, keeping: ports))
             }
             let cluster = RedisCluster(
                 masters: Array(servers[..<masters]), replicas: Array(servers[masters...]), certificate: certificate,
@@ -68,6 +62,30 @@ public final class RedisCluster: Sendable {
             for server in servers { await server.stop() }
             throw error
         }
+    }
+
+    private static func node(
+        _ bus: ReservedPort, _ arguments: [String] = [], keeping ports: [ReservedPort]
+    ) async throws -> RedisServer {
+        try await RedisServer.startAlone(
+            [
+                "--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-node-timeout",
+                "1000", "--cluster-port", "\(bus.number)", "--cluster-replica-validity-factor", "0",
+                "--repl-diskless-sync-delay", "0",
+            ] + arguments, keeping: ports)
+    }
+
+    /// Starts one more master, which has no slots and is not among `masters`: the caller stops it.
+    public func addMaster() async throws -> RedisServer {
+        let bus = try ReservedPort()
+        let server = try await Self.node(bus, keeping: [bus])
+        let known = self.masters.count + self.replicas.count
+        try await self.meet(server)
+        for one in self.masters + self.replicas + [server] {
+            try await one.until("cluster_known_nodes:\(known + 1)", in: "cluster", "info")
+        }
+        try await server.until("cluster_state:ok", in: "cluster", "info")
+        return server
     }
 
     /// Waits until all running nodes report that all slots are served.

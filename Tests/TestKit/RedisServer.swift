@@ -20,7 +20,7 @@ public final class RedisServer: Sendable {
     private let directory: TemporaryDirectory?
     private let child: Mutex<ChildProcess?>
     /// The cluster that this represents, if it is not a server of its own.
-    private let cluster: RedisCluster?
+    public let cluster: RedisCluster?
 
     private init(
         url: String, port: Int, ports: [ReservedPort] = [], arguments: [String], directory: TemporaryDirectory?,

@@ -20,6 +20,8 @@ final class ViewRecovery: Service {
     private static let interval: Duration = .seconds(1)
     /// Between two looks while the view is not complete.
     private static let pause: Duration = .milliseconds(10)
+    /// The time that servers and client have to agree on the slots of a cluster.
+    private static let settlingTime: Duration = .seconds(5)
     /// The time between two lines about progress in the log.
     private static let logInterval: Duration = .seconds(5)
 
@@ -37,6 +39,8 @@ final class ViewRecovery: Service {
     private let awaited: AwaitedTypes
     private let fleet: FleetBrands
     private let isHistoryTold = Atomic<Bool>(false)
+    /// The time since which slots of a cluster are being moved, so that no place can be judged.
+    private let unsettledSince = Mutex<ContinuousClock.Instant?>(nil)
 
     /// - Parameters:
     ///   - awaited: is told which types' orders are still to be restored.
@@ -151,8 +155,15 @@ final class ViewRecovery: Service {
     private func step(_ samples: inout TailSamples) async throws -> Bool {
         let places = try await self.view.look()
         self.warnOfHiddenHistory(places)
-        switch ViewStatus(places) {
+        let status = ViewStatus(places)
+        if try await self.adopt(places, status) { return false }
+        switch status {
         case .complete:
+            if try await !self.view.markSlots(of: places) {
+                self.logger.error(
+                    "slots of the Redis cluster were given to another master without their keys, restoring these")
+                return false
+            }
             self.readiness.met(Self.condition)
             self.metrics.viewComplete.record(1)
             self.note(awaited: Self.awaited(places))
@@ -172,6 +183,31 @@ final class ViewRecovery: Service {
             self.unmet("the view is not complete")
             try await self.restore(places)
             return false
+        }
+    }
+
+    /// Declares places complete whose slots were moved with all keys.
+    ///
+    /// - Returns: true if the view is to be looked at again.
+    private func adopt(_ places: [MaterializedView.Place], _ status: ViewStatus) async throws -> Bool {
+        guard status == .missing || status == .doubtful else {
+            self.unsettledSince.withLock { $0 = nil }
+            return false
+        }
+        switch try await self.view.adopt(places, epoch: Self.randomName()) {
+        case .adopted:
+            self.logger.info("slots of the Redis cluster were moved, nothing was lost")
+            return true
+        case .refused: return false
+        case .unsettled:
+            // A view in doubt is judged by what was published last, which takes less time than the slots may.
+            guard status == .missing else { return false }
+            let now = ContinuousClock.now
+            let since = self.unsettledSince.withLock { since in
+                since = since ?? now
+                return since ?? now
+            }
+            return now - since < Self.settlingTime
         }
     }
 

@@ -1,0 +1,236 @@
+import Model
+import NIOCore
+import NIOPosix
+import Redis
+import TestKit
+import Testing
+
+@testable import Store
+
+/// Slots that are moved on real clusters, with and without their keys.
+@Suite(.serialized, .timeLimit(.minutes(2))) struct SlotMoveTests {
+    private static let tails: [String: Int64] = ["t/0": 9, "t/1": 5]
+
+    /// A cluster of three masters with a complete view whose slots are marked, and a few orders.
+    private func with(
+        replicas: Bool = false, _ body: (RedisCluster, StoreBench, MaterializedView) async throws -> Void
+    ) async throws {
+        let cluster = try await RedisCluster.start(withReplicas: replicas)
+        let redis = RedisClient(
+            try RedisConfiguration(url: cluster.url), eventLoopGroup: MultiThreadedEventLoopGroup.singleton)
+        let result: Result<Void, any Error>
+        do {
+            let view = MaterializedView(redis: redis)
+            let bench = StoreBench(server: cluster.masters[0], redis: redis)
+            _ = try await bench.store.write((0..<20).map { try version("\($0)", 1) })
+            let plan = try #require(try await view.begin("plan", seen: try await view.look()))
+            #expect(try await view.complete(plan, epoch: "one", tails: Self.tails))
+            #expect(try await view.markSlots(of: try await view.look()))
+            result = .success(try await body(cluster, bench, view))
+        } catch {
+            result = .failure(error)
+        }
+        await redis.close()
+        await cluster.stop()
+        try result.get()
+    }
+
+    private func slot(of order: String) throws -> Int { HashSlot.of(StoreKeys.order(try key(order)).utf8) }
+
+    private func owner(of slot: Int, _ cluster: RedisCluster) -> RedisServer {
+        cluster.masters[slot / ((HashSlot.count + 2) / 3)]
+    }
+
+    /// Waits until the server has been running for longer than the view was last seen complete.
+    private func outlive(_ server: RedisServer, _ view: MaterializedView) async throws {
+        try await eventually("an uptime of 4 s") {
+            #expect(try await view.markSlots(of: try await view.look()))
+            let line = try await server.command("info", "server").split(whereSeparator: \.isNewline)
+                .first { $0.hasPrefix("uptime_in_seconds:") }
+            return (line?.split(separator: ":").last.flatMap { Int($0) } ?? 0) >= 4
+        }
+    }
+
+    /// Lets the client learn the slots, and returns the places once one of them lacks an epoch.
+    private func untilOpen(_ bench: StoreBench, _ view: MaterializedView) async throws -> [MaterializedView.Place] {
+        var places: [MaterializedView.Place] = []
+        try await eventually("a place without an epoch") {
+            for number in 0..<20 { _ = try await bench.raw("EXISTS", StoreKeys.order(try key("\(number)"))) }
+            places = try await view.look()
+            return places.contains { $0.epoch == nil }
+        }
+        return places
+    }
+
+    private func adopt(_ bench: StoreBench, _ view: MaterializedView) async throws -> MaterializedView.Adoption {
+        var outcome = MaterializedView.Adoption.unsettled
+        try await eventually("servers agree on the slots") {
+            outcome = try await view.adopt(try await self.untilOpen(bench, view), epoch: "two")
+            return outcome != .unsettled
+        }
+        return outcome
+    }
+
+    @Test func everySlotHasATag() {
+        let tags = Array(HashSlot.tags.utf8)
+        #expect(tags.count == HashSlot.count * HashSlot.tagLength)
+        for slot in 0..<HashSlot.count where HashSlot.of(tags[slot * 3..<slot * 3 + 3]) != slot {
+            Issue.record("\(slot)")
+        }
+    }
+
+    @Test func aMasterThatGetsItsFirstSlotsWithTheirKeysIsComplete() async throws {
+        try await self.with { cluster, bench, view in
+            let target = try await cluster.addMaster()
+            try await self.outlive(target, view)
+            let first = try self.slot(of: "1")
+            try await cluster.move(slot: first, from: self.owner(of: first, cluster), to: target)
+            #expect(try await self.adopt(bench, view) == .adopted)
+            let places = try await view.look()
+            #expect(places.count == 4)
+            #expect(places.allSatisfy { $0.epoch != nil && $0.isHere && $0.tails == Self.tails })
+            let store = OrderStore(redis: bench.redis, view: ViewEpochCache(view))
+            #expect(try await store.orders((0..<20).map { try key("\($0)") }).allSatisfy { try $0.get() != nil })
+            // More slots: those of a master that is complete already.
+            for order in ["2", "3"] {
+                let next = try self.slot(of: order)
+                try await cluster.move(slot: next, from: self.owner(of: next, cluster), to: target)
+            }
+            try await Task.sleep(for: .milliseconds(1100))
+            #expect(try await view.markSlots(of: try await view.look()))
+            // It is emptied: what was moved is lost.
+            try await target.command("flushall")
+            #expect(try await view.adopt(try await view.look(), epoch: "three") == .refused)
+            await target.stop()
+        }
+    }
+
+    @Test func aMasterThatLostItsFirstSlotsIsNotComplete() async throws {
+        try await self.with { cluster, bench, view in
+            let target = try await cluster.addMaster()
+            try await self.outlive(target, view)
+            let first = try self.slot(of: "1")
+            try await cluster.move(slot: first, from: self.owner(of: first, cluster), to: target)
+            try await target.command("flushall")
+            #expect(try await self.adopt(bench, view) == .refused)
+            await target.stop()
+        }
+    }
+
+    @Test func theSlotOfAnAnchorMayMove() async throws {
+        try await self.with { cluster, bench, view in
+            let anchor = try #require(try await view.look()[0].anchor)
+            let slot = HashSlot.of(anchor.utf8)
+            let source = self.owner(of: slot, cluster)
+            let target = try #require(cluster.masters.first { $0.port != source.port })
+            try await cluster.move(slot: slot, from: source, to: target)
+            // The client follows a redirection at once, and reads the slots of all masters a little later.
+            try await eventually("complete") {
+                _ = try await bench.raw("GET", StoreKeys.epoch(anchor))
+                let places = try await view.look()
+                if places.allSatisfy({ $0.epoch != nil && $0.isHere }) {
+                    let master = try await bench.redis.topology().master(of: StoreKeys.epoch(anchor))
+                    return master?.description.hasSuffix(":\(target.port)") == true
+                }
+                #expect(try await view.adopt(places, epoch: "two") != .refused)
+                return false
+            }
+            #expect(try await view.look().allSatisfy { $0.tails == Self.tails })
+            try await source.command("flushall")
+            #expect(try await view.adopt(try await view.look(), epoch: "three") == .refused)
+        }
+    }
+
+    @Test func slotsThatCameWithoutTheirKeysAreNoticed() async throws {
+        try await self.with { cluster, bench, view in
+            let slot = try self.slot(of: "1")
+            let source = self.owner(of: slot, cluster)
+            let target = try #require(cluster.masters.first { $0.port != source.port })
+            // The owner of a slot deletes its keys when it hears that another master has it.
+            let name = try await source.command("cluster", "myid")
+            try await target.command("cluster", "setslot", "\(slot)", "importing", name)
+            try await target.command("cluster", "setslot", "\(slot)", "node", target.command("cluster", "myid"))
+            try await eventually("another master has the slot") {
+                try await bench.raw("EXISTS", StoreKeys.order(try key("1"))).integer == 0
+            }
+            try await eventually("the loss is noticed") {
+                let places = try await view.look()
+                if places.contains(where: { $0.epoch == nil }) { return true }
+                _ = try await view.markSlots(of: places)
+                return false
+            }
+            #expect(try await view.adopt(try await view.look(), epoch: "two") == .refused)
+        }
+    }
+
+    @Test func mastersThatAreFullStayComplete() async throws {
+        try await self.with { cluster, _, view in
+            for master in cluster.masters { try await master.command("config", "set", "maxmemory", "1") }
+            // Refreshed after a second.
+            try await Task.sleep(for: .milliseconds(1100))
+            let places = try await view.look()
+            #expect(try await view.markSlots(of: places))
+            #expect(try await view.look() == places)
+            let ages = try await view.slotMarks(of: places).compactMap(\.markedMillisecondsAgo)
+            #expect(ages.count == 3 && ages.allSatisfy { $0 < 1000 }, "\(ages)")
+        }
+    }
+
+    @Test func aReplicaThatTookOverIsNotTakenForItsMaster() async throws {
+        try await self.with(replicas: true) { cluster, bench, view in
+            let before = try await view.slotMarks(of: try await view.look())
+            #expect(before.allSatisfy { $0.isFirst && $0.marks == $0.history && $0.unmarked == 0 })
+            #expect(MaterializedView.judge(before, open: [0]) == .adopted, "only the epoch is missing")
+            let replica = cluster.replicas[0]
+            try await replica.command("cluster", "failover")
+            try await replica.until("role:master", in: "info", "replication")
+            var places: [MaterializedView.Place] = []
+            try await eventually("another server answers") {
+                for number in 0..<20 { _ = try? await bench.raw("EXISTS", StoreKeys.order(try key("\(number)"))) }
+                guard let seen = try? await view.look() else { return false }
+                places = seen
+                return seen.contains { !$0.isHere }
+            }
+            let after = try await view.slotMarks(of: places)
+            #expect(after.filter { !$0.isFirst }.count == 1)
+            #expect(try await view.adopt(places, epoch: "two") == .refused)
+        }
+    }
+
+    @Test func aPlaceIsCompleteIfTheMastersOfItsMarksAreTheSame() {
+        typealias Marks = MaterializedView.SlotMarks
+        let one = Marks(slots: "0-5000", history: "a", marks: "a", markedMillisecondsAgo: 500)
+        let two = Marks(slots: "5001-9999,12000-16383", history: "b", marks: "a,b", markedMillisecondsAgo: 700)
+        let new = Marks(slots: "10000-11999", history: "c", marks: "b", isFirst: true, uptimeSeconds: 3)
+        func judge(_ new: Marks, _ two: Marks = two, open: [Int] = [2]) -> MaterializedView.Adoption {
+            MaterializedView.judge([one, two, new], open: open)
+        }
+        func with(_ marks: Marks, _ change: (inout Marks) -> Void) -> Marks {
+            var marks = marks
+            change(&marks)
+            return marks
+        }
+        #expect(judge(new) == .adopted)
+        #expect(judge(new, open: [1, 2]) == .adopted)
+        #expect(judge(with(new) { $0.unmarked = 1 }) == .refused, "keys of a slot are lost")
+        #expect(judge(with(new) { $0.marks = "b,d" }) == .refused, "a master that gave slots is another one now")
+        #expect(judge(with(new) { $0.uptimeSeconds = 2 }) == .refused, "it may have had more before it was started")
+        #expect(judge(with(new) { $0.isFirst = false }) == .refused, "a replica took over")
+        #expect(
+            judge(
+                with(new) {
+                    $0.marks = "b,c"
+                    $0.isFirst = false
+                }) == .adopted, "it was complete itself")
+        #expect(judge(new, with(two) { $0.history = "e" }) == .refused)
+        #expect(judge(with(new) { $0.history = "" }) == .refused)
+        #expect(judge(with(new) { $0.marks = "" }) == .unsettled)
+        #expect(judge(with(new) { $0.slots = "10000-11998" }) == .unsettled, "nobody has a slot")
+        #expect(judge(with(new) { $0.slots = "5000-5000,10000-11999" }) == .unsettled, "two have a slot")
+        #expect(judge(with(new) { $0.slots = "10000-99999" }) == .refused)
+        let old = Marks(slots: "0-9999,12000-16383", history: "a", marks: "a", markedMillisecondsAgo: 60_001)
+        let lasting = with(new) { ($0.marks, $0.uptimeSeconds) = ("a", 999) }
+        #expect(MaterializedView.judge([old, lasting], open: [1]) == .refused, "too long ago")
+        #expect(MaterializedView.judge([with(old) { $0.markedMillisecondsAgo = nil }, lasting], open: [1]) == .refused)
+    }
+}
