@@ -153,6 +153,27 @@ import Testing
         #expect(scene.scheduler.linkCount == 0)
     }
 
+    /// Its turn is minutes away: the offset must not wait for it, or a restart repeats what came after its record.
+    @Test func whatWaitsForItsTurnInTheHourMovesToThePendingTopic() throws {
+        var scene = try SchedulerScene { $0.hourlyLimit = 2 }
+        scene.scheduler.pendingTopic = "pending"
+        try scene.change(for: [1])
+        scene.time += 1000
+        scene.reply(try #require(scene.send().first).number, SchedulerScene.delivered)
+        #expect(scene.scheduler.takeFinished().count == 1)
+        let limited = try scene.change(for: [1])
+        scene.time += 1000
+        #expect(scene.send().isEmpty)
+        scene.time += 4900
+        #expect(scene.scheduler.suspendStuck(now: scene.now, most: 10).isEmpty, "its turn may be near")
+        scene.time += 100
+        let effects = scene.scheduler.suspendStuck(now: scene.now, most: 10)
+        #expect(effects.count == 1)
+        for effect in effects { scene.done(effect) }
+        #expect(scene.scheduler.takeFinished() == [limited])
+        #expect(scene.scheduler.targetCount == 0)
+    }
+
     @Test func whatCameFromThePendingTopicWaitsInTheScheduler() throws {
         var scene = try self.stopped(2)
         scene.scheduler.pendingTopic = "orders"

@@ -8,7 +8,8 @@ extension PushStateMachine {
     static let suspendStep = 4096
 
     /// Searches a part of the scheduler for devices that have waited too long: for a brand that is not loaded or whose
-    /// credential is ill or stopped, or simply longer than they should. Records from the pending topic stay.
+    /// credential is ill or stopped, for its turn under the hourly limit, or simply longer than they should. Records
+    /// from the pending topic stay.
     ///
     /// - Returns: at most `most` effects.
     mutating func suspendStuck(now: ContinuousClock.Instant, most: Int) -> [PushEffect] {
@@ -29,7 +30,10 @@ extension PushStateMachine {
         guard self.targets[slot].place == .ready || self.targets[slot].place == .waiting else { return false }
         let queue = Int(self.targets[slot].queue)
         let cannotSend = self.queues[queue].isTroubled || !self.queues[queue].isOpen
-        let hold = cannotSend ? self.limits.parkedHold : self.limits.schedulerHold
+        // A notification that was never sent waits after its window only because of the hourly limit: for a minute or
+        // more, and a restart would repeat everything that came after its record.
+        let awaitsTurn = self.targets[slot].place == .waiting && self.targets[slot].tries.isFirst
+        let hold = cannotSend || awaitsTurn ? self.limits.parkedHold : self.limits.schedulerHold
         guard now - self.targets[slot].since >= self.limits.window + hold else { return false }
         return self.targets[slot].waiting.contains { !self.records[Int($0.record)].isPending }
     }

@@ -28,9 +28,10 @@ struct PushLimits: Hashable, Sendable {
     var parkedRecords = 500_000
     /// Most keys that wait in the pending topic and are known here.
     var pendingKeys = 200_000
-    /// The time that records of shared topics wait because of the service before they move to the pending topic.
+    /// The time that records of shared topics wait because of the service, or for the device's turn under the hourly
+    /// limit, before they move to the pending topic.
     var parkedHold = Duration.seconds(5)
-    /// The same for a device in the scheduler whose credential is healthy: for its turn, or for a retry.
+    /// The same for a device in the scheduler that may be notified: it is ready, or waits for a retry.
     var schedulerHold = Duration.seconds(30)
 
     init() {}
