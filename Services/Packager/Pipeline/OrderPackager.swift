@@ -209,7 +209,8 @@ struct OrderPackager: Sendable {
         on folded: FoldedOrder, _ pictures: Shown, _ recordBytes: Int?, nowEpochSeconds: Int64
     ) throws(PackagingError) -> PackagedChange {
         let (key, stored, changes) = (folded.key, folded.stored, folded.changes)
-        var good: [(ChangePosition, OrderChange)] = []
+        // Each change is folded on top of the good ones before it, not all of these again.
+        var good = OrderFold.Unfinished(of: stored?.state)
         var refusals: [Int: ChangeFault] = [:]
         var work = PackagedChange(
             key: key, stored: stored, state: stored?.state, effect: .none, package: nil, outcomes: [])
@@ -218,14 +219,16 @@ struct OrderPackager: Sendable {
         var step = max(1, changes.count / 2)
         while index < changes.count {
             let next = changes[index..<min(index + step, changes.count)]
-            let result = self.fold.fold(stored?.state, changes: good + next, nowEpochSeconds: nowEpochSeconds)
+            var fold = good
+            self.fold.fold(next, into: &fold, nowEpochSeconds: nowEpochSeconds)
+            let result = self.fold.result(of: fold, nowEpochSeconds: nowEpochSeconds)
             do {
                 var package: OrderPackage?
                 if result.effect == .changed, let state = result.state {
                     package = try self.package(state, pictures, recordBytes, nowEpochSeconds: nowEpochSeconds)
                 }
                 work = PackagedChange(key: key, stored: stored, result: result, package: package)
-                good += next
+                good = fold
                 index = next.endIndex
                 step = min(step * 2, changes.count)
             } catch {

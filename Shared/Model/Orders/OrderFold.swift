@@ -24,12 +24,37 @@ public struct OrderFold: Sendable {
     public func fold(
         _ state: OrderState?, changes: [(ChangePosition, OrderChange)], nowEpochSeconds: Int64
     ) -> FoldResult {
-        var work = FoldWork(state)
-        work.outcomes = Array(repeating: .unchanged, count: changes.count)
-        for (index, (position, change)) in changes.enumerated() {
-            self.step(&work, index, position, change, nowEpochSeconds)
+        var fold = Unfinished(of: state)
+        self.fold(changes[...], into: &fold, nowEpochSeconds: nowEpochSeconds)
+        return self.result(of: fold, nowEpochSeconds: nowEpochSeconds)
+    }
+
+    /// A fold that goes on: what some changes made of an order so far.
+    public struct Unfinished: Sendable {
+        fileprivate let state: OrderState?
+        fileprivate var key: OrderKey?
+        fileprivate var work: FoldWork
+
+        public init(of state: OrderState?) {
+            self.state = state
+            self.work = FoldWork(state)
         }
-        return self.result(of: work, from: state, key: changes.first?.1.key, nowEpochSeconds)
+    }
+
+    /// Folds more changes of the same order.
+    public func fold(
+        _ changes: ArraySlice<(ChangePosition, OrderChange)>, into fold: inout Unfinished, nowEpochSeconds: Int64
+    ) {
+        for (position, change) in changes {
+            if fold.key == nil { fold.key = change.key }
+            fold.work.outcomes.append(.unchanged)
+            self.step(&fold.work, fold.work.outcomes.count - 1, position, change, nowEpochSeconds)
+        }
+    }
+
+    /// The result of all changes so far, as if they had been folded at once.
+    public func result(of fold: Unfinished, nowEpochSeconds: Int64) -> FoldResult {
+        self.result(of: fold.work, from: fold.state, key: fold.key, nowEpochSeconds)
     }
 
     private func step(
