@@ -26,7 +26,9 @@ import Testing
         init(_ scene: PackagerScene) throws {
             self.topics = scene.topics
             self.broker = try KafkaBroker(
-                topics: [scene.topics.orders, scene.topics.registrations].map { .init($0, partitions: RekeyTests.now) })
+                topics: [scene.topics.orders, scene.topics.registrations, scene.topics.pushPending].map {
+                    .init($0, partitions: RekeyTests.now)
+                })
             let settings = try Settings(environment: [
                 "WAYBILL_KAFKA_BOOTSTRAP": self.broker.bootstrap, "WAYBILL_REDIS_URL": scene.server.url,
             ])
@@ -210,6 +212,32 @@ import Testing
                 try await eventually("moved") { added(grown.topics.orders) == "0.0" }
                 group.cancelAll()
             }
+            grown.broker.close()
+        }
+    }
+
+    @Test func whatWaitsToBePushedMovesAsItIs() async throws {
+        try await PackagerScene.run { scene in
+            try await scene.redis.completeView()
+            let grown = try Grown(scene)
+            let topic = scene.topics.pushPending
+            let records = (0..<30).map { (key: Array("order.com.example.a/o\($0)".utf8), value: [UInt8($0)]) }
+            try await grown.put(topic, records, partitions: Self.before)
+            let moving = records.count {
+                KafkaPartitioner.partition(of: $0.key, count: Self.now) >= Int32(Self.before)
+            }
+            try #require(moving > 5)
+            #expect(try await grown.rekey() == RekeyTally(read: 30, moved: moving))
+            // As Kafka compacts it: the last record of each key of each partition.
+            for (partition, found) in try await grown.read(topic).enumerated() {
+                var last: [[UInt8]: [UInt8]] = [:]
+                for record in found { last[record.key ?? []] = record.value }
+                let wanted = records.filter {
+                    KafkaPartitioner.partition(of: $0.key, count: Self.now) == Int32(partition)
+                }
+                #expect(last == Dictionary(uniqueKeysWithValues: wanted), "partition \(partition)")
+            }
+            #expect(try await grown.rekey().moved == 0)
             grown.broker.close()
         }
     }

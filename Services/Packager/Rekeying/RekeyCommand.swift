@@ -10,11 +10,12 @@ import Store
 struct RekeyCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "rekey",
-        abstract: "Moves the keys of waybill.orders and waybill.registrations after partitions were added.",
+        abstract: "Moves the keys of compacted topics after partitions were added.",
         discussion: """
             After partitions were added, the new records of a key go to another partition than its old ones, and Kafka \
             keeps the last old one for ever: once Redis is restored, what was removed since would be back. This \
-            publishes what stands where it belongs, and ends what is left in the old partitions. Devices need nothing, \
+            publishes what stands where it belongs, and ends what is left in the old partitions. It does this for \
+            waybill.orders, waybill.registrations and waybill.push-pending. Devices need nothing, \
             and nobody is pushed. Run it beside the services, within delete.retention.ms (a day unless configured \
             otherwise) of the change, and again whenever in doubt: what lies where it belongs is only read.
 
@@ -40,7 +41,7 @@ struct RekeyCommand: AsyncParsableCommand {
         if tally.left > 0 { throw ExitCode(2) }
     }
 
-    /// Moves all keys of both topics.
+    /// Moves all keys of the compacted topics.
     static func rekey(
         _ environment: ServiceEnvironment, rate: Int, isDryRun: Bool, patience: Duration = RegistrationMove.patience
     ) async throws -> RekeyTally {
@@ -48,14 +49,15 @@ struct RekeyCommand: AsyncParsableCommand {
         let redis = RedisClient(environment.common.redis, eventLoopGroup: environment.group)
         let reader = try KafkaReader(environment.kafka)
         let producer = try KafkaProducer(
-            environment.producing(within: .seconds(30)), topics: [topics.orders, topics.registrations])
+            environment.producing(within: .seconds(30)),
+            topics: [topics.orders, topics.registrations, topics.pushPending])
         let result: Result<RekeyTally, any Error>
         do {
             try await Self.checkTimestamps(environment, topics.registrations)
             let view = ViewEpochCache(MaterializedView(redis: redis))
             let counts = PartitionCounts(redis: redis)
             var total = RekeyTally()
-            for topic in [topics.orders, topics.registrations] {
+            for topic in [topics.orders, topics.registrations, topics.pushPending] {
                 let line = ProgressLine(head: "\(topic): ", file: .standardError)
                 let run = RekeyRun(
                     reader: reader, producer: producer, logger: environment.logger, rate: rate,
@@ -65,13 +67,19 @@ struct RekeyCommand: AsyncParsableCommand {
                 let registrations = RegistrationMove(
                     run: run, registrations: Registrations(redis: redis), view: view, topics: topics,
                     patience: patience)
-                let (tally, partitions) = try await run.run(topic) { values, partition in
-                    topic == topics.orders
-                        ? try await orders.move(values, from: partition)
-                        : try await registrations.move(values, from: partition)
+                do {
+                    let (tally, partitions) = try await run.run(topic) { values, partition in
+                        switch topic {
+                        case topics.orders: try await orders.move(values, from: partition)
+                        case topics.registrations: try await registrations.move(values, from: partition)
+                        default: try await run.move(values, from: partition, of: topic)
+                        }
+                    }
+                    total = total + tally
+                    if !isDryRun { try await counts.note(partitions, of: topic) }
+                } catch let error as KafkaError where error.code == .unknownTopic && topic == topics.pushPending {
+                    // Pushers work without it.
                 }
-                total = total + tally
-                if !isDryRun { try await counts.note(partitions, of: topic) }
             }
             result = .success(total)
         } catch {

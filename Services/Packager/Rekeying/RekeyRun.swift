@@ -66,6 +66,19 @@ struct RekeyRun: Sendable {
         return (tally, bounds.count)
     }
 
+    /// Moves the last records of keys as they are: a reader who sees one twice does its work twice, which is harmless.
+    func move(
+        _ values: [[UInt8]: [UInt8]], from partition: Int32, of topic: String
+    ) async throws -> RekeyTally {
+        try await self.produce(values.map { KafkaMessage(topic: topic, key: $0.key, value: $0.value) })
+        // Last: without what was published they would take away what stands.
+        try await self.produce(
+            values.keys.map { KafkaMessage(topic: topic, partition: partition, key: $0, value: nil) })
+        var tally = RekeyTally()
+        tally.moved = values.count
+        return tally
+    }
+
     /// Publishes some messages, all of them.
     ///
     /// - Throws: `RetriableFailure`
