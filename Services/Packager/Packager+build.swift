@@ -35,7 +35,9 @@ extension Packager {
         let common = environment.common
         let redis = RedisClient(common.redis, eventLoopGroup: environment.group)
         let producer = try KafkaProducer(
-            environment.producing(within: common.shutdownLimit / 2),
+            // Not longer than until another worker has the partitions of one that stands still: what is published then
+            // may come after that worker's versions.
+            environment.producing(within: min(common.shutdownLimit / 2, common.kafka.sessionTimeout)),
             topics: [common.topics.orders, common.topics.deadLetters])
         let packagers = OrderPackagers(settings.brands.brands, tokens: settings.tokens)
         let wakes = ViewRecovery.Wakes()

@@ -65,6 +65,11 @@ struct ConsumerLedgerTests {
         #expect(ledger.position == nil)
         ledger.finish(0)
         #expect(ledger.position == 1)
+        // A commit of the topic as it was, on its way since before.
+        ledger.acknowledge(101)
+        #expect(ledger.position == 1)
+        ledger.acknowledge(1)
+        #expect(ledger.position == nil)
     }
 
     /// An hour of work ahead of one parked record must not fill the memory.

@@ -4,6 +4,12 @@ import Testing
 @testable import Kafka
 
 struct KafkaConfigurationTests {
+    @Test func theSessionTimeoutIsTheOperators() {
+        #expect(KafkaConfiguration(bootstrap: "x:1").sessionTimeout == .seconds(45))
+        let given = KafkaConfiguration(bootstrap: "x:1", properties: ["session.timeout.ms": "6000"])
+        #expect(given.sessionTimeout == .seconds(6))
+    }
+
     @Test func aFileOfPropertiesIsRead() throws {
         let text = "# TLS\nsecurity.protocol = ssl\r\n\n  ssl.ca.location=/etc/ca.pem\nsasl.password=a=b#c\nempty=\n"
         #expect(

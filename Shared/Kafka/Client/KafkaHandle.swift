@@ -81,8 +81,14 @@ final class KafkaHandle: @unchecked Sendable {  // tidy: the pointer is constant
     }
 
     /// Waits for the calls in progress, then destroys. Blocks: only on a thread of the wrapper. Once.
-    func destroy() {
+    func destroy() { unsafe self.destroy { _ in } }
+
+    /// The same.
+    ///
+    /// - Parameter last: uses the handle when nobody else does any more.
+    func destroy(after last: (OpaquePointer) -> Void) {
         self.closeGate()
+        unsafe last(self.raw)
         unsafe rd_kafka_destroy_flags(self.raw, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE)
         unsafe self.callbacks.release()
     }

@@ -58,6 +58,8 @@ public final class KafkaConsumer: Sendable {
         self.thread.stop()
     }
 
+    static let sessionTimeout = (name: "session.timeout.ms", usual: Duration.seconds(45))
+
     /// Defaults that the caller's properties may override.
     static let defaults = [
         "client.id": "waybill",
@@ -69,7 +71,7 @@ public final class KafkaConsumer: Sendable {
         "auto.offset.reset": "earliest",
         // Kafka's own default. A member that is killed keeps its partitions for this long; one that restarts under its
         // instance name within this time gets them back as they were. Source: KIP-735
-        "session.timeout.ms": "45000",
+        sessionTimeout.name: "\(sessionTimeout.usual.wholeMilliseconds)",
         // The search for a coordinator is sent to any broker that is connected, and has no limit but this one: if that
         // broker is the coordinator that has just gone away, the group waits for all of it. librdkafka's default is 60
         // s. Requests that may take longer, those of joining, have limits of their own.

@@ -77,8 +77,12 @@ struct PartitionLedger {
         return position > self.committed ? position : nil
     }
 
-    /// Notes a position that the broker acknowledged.
-    mutating func acknowledge(_ position: Int64) { self.committed = max(self.committed, position) }
+    /// Notes a position that the broker acknowledged. One after all that was handed out is of a topic that was
+    /// recreated meanwhile.
+    mutating func acknowledge(_ position: Int64) {
+        guard let next = self.next, position <= next else { return }
+        self.committed = max(self.committed, position)
+    }
 
     private mutating func remove(_ offset: Int64) -> Bool {
         guard let index = self.index(of: offset), !self.isDone[index] else { return false }

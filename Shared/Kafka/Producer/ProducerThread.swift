@@ -90,15 +90,16 @@ final class ProducerThread: Sendable {
         while !self.state.withLock({ $0.isStopping }) {
             try? unsafe self.handle.use { raw throws(KafkaError) in _ = unsafe rd_kafka_poll(raw, 100) }
         }
-        try? unsafe self.handle.use { raw throws(KafkaError) in
+        // Every message must have its report before the handle is destroyed, or its caller would wait forever: also one
+        // that was queued while the producer closed.
+        unsafe self.handle.destroy { raw in
             let wait = Int32(clamping: KafkaProducer.flushWait.wholeMilliseconds)
-            guard unsafe rd_kafka_flush(raw, wait) != RD_KAFKA_RESP_ERR_NO_ERROR else { return }
-            // Every message must have its report before the handle is destroyed, or its caller would wait forever.
-            _ = unsafe rd_kafka_purge(raw, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT)
-            _ = unsafe rd_kafka_flush(raw, wait)
+            if unsafe rd_kafka_flush(raw, wait) != RD_KAFKA_RESP_ERR_NO_ERROR {
+                _ = unsafe rd_kafka_purge(raw, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT)
+                _ = unsafe rd_kafka_flush(raw, wait)
+            }
+            for index in unsafe handles.indices { unsafe rd_kafka_topic_destroy(handles[index]) }
         }
-        for index in unsafe handles.indices { unsafe rd_kafka_topic_destroy(handles[index]) }
-        self.handle.destroy()
         let closers = self.state.withLock { state in
             state.isEnded = true
             defer { state.closers = [] }

@@ -93,6 +93,12 @@ public struct KafkaConfiguration: Sendable {
         return marks.contains { name.contains($0) }
     }
 
+    /// The time after which the group gives the partitions of a consumer that is silent to others.
+    public var sessionTimeout: Duration {
+        let value = self.properties[KafkaConsumer.sessionTimeout.name].flatMap { Int64($0) }
+        return value.map { .milliseconds($0) } ?? KafkaConsumer.sessionTimeout.usual
+    }
+
     /// Checks that librdkafka knows all names and accepts all values, without making a handle.
     ///
     /// Its errors about several of them together, and about files that they name, appear when a handle is made.
