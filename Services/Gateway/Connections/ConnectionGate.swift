@@ -1,5 +1,6 @@
 import CoreMetrics
 import NIOCore
+import NIOPosix
 import Synchronization
 
 /// Admits connections within the limits, and closes the others before anything is set up for them.
@@ -13,8 +14,9 @@ final class ConnectionGate: Sendable {
     private struct State {
         var limits: ConnectionLimits
         var slots: [ObjectIdentifier: ConnectionSlot] = [:]
-        /// The time when all connections may be checked again.
+        /// The time when all connections may be checked again, and true while they are.
         var nextLook = NIODeadline.now()
+        var isLooking = false
         /// Set when no connection is admitted any more; completed when the last one has ended.
         var quiet: EventLoopPromise<Void>?
     }
@@ -65,15 +67,17 @@ final class ConnectionGate: Sendable {
             let refusal = state.limits.admit(client)
             if let refusal { self.metrics.refused(refusal) } else { state.slots[ObjectIdentifier(channel)] = slot }
             let isCrowded =
-                now >= state.nextLook && state.limits.fullness(for: client) > IdleConnections.pressure
-            if isCrowded { state.nextLook = now + Self.interval }
+                !state.isLooking && now >= state.nextLook
+                && state.limits.fullness(for: client) > IdleConnections.pressure
+            if isCrowded { state.isLooking = true }
             return (refusal == nil, isCrowded)
         }
         if isAdmitted {
             self.metrics.connections.increment()
             channel.closeFuture.whenComplete { _ in self.leave(channel, client) }
         }
-        if isCrowded { self.makeRoom(at: now) }
+        // On a thread of its own: with thousands of connections it takes as long as hundreds of requests.
+        if isCrowded { NIOThreadPool.singleton.submit { _ in self.makeRoom() } }
         return isAdmitted
     }
 
@@ -88,14 +92,28 @@ final class ConnectionGate: Sendable {
     }
 
     /// Asks connections to end that have been idle for longer than there is room for.
-    private func makeRoom(at now: NIODeadline) {
-        let (slots, limits) = self.state.withLock { (Array($0.slots.values), $0.limits) }
+    private func makeRoom() {
+        let now = NIODeadline.now()
+        // Not the counts: while they are shared, each change would copy them.
+        let (slots, limits) = self.state.withLock { state in
+            (
+                Array(state.slots.values),
+                ConnectionLimits(total: state.limits.total, perAddress: state.limits.perAddress)
+            )
+        }
         let judged = slots.compactMap { slot in slot.candidate.map { (slot: slot, candidate: $0) } }
-        for index in self.idle.givingWay(among: judged.map(\.candidate), limits: limits, at: now) {
-            guard let since = judged[index].candidate.idleSince, judged[index].slot.giveWay(idleSince: since) else {
-                continue
-            }
+        let leaving = self.idle.givingWay(among: judged.map(\.candidate), limits: limits, at: now)
+        for (position, index) in leaving.enumerated() {
+            // Over the time until the next check: a hundred that close at once take as long as hundreds of requests.
+            let delay = TimeAmount.nanoseconds(Self.interval.nanoseconds * Int64(position) / Int64(leaving.count))
+            guard let since = judged[index].candidate.idleSince,
+                judged[index].slot.giveWay(idleSince: since, after: delay)
+            else { continue }
             self.metrics.gaveWay.increment()
+        }
+        self.state.withLock { state in
+            state.isLooking = false
+            state.nextLook = now + Self.interval
         }
     }
 

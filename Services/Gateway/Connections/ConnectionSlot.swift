@@ -46,14 +46,18 @@ final class ConnectionSlot: Sendable {
         }
     }
 
-    /// Asks the connection to give way, unless a request has begun since the decision.
+    /// Asks the connection to give way in a moment, unless a request has begun since the decision.
     ///
-    /// - Returns: true if it was asked.
-    func giveWay(idleSince: NIODeadline) -> Bool {
-        let (isTold, _) = self.state.compareExchange(
+    /// - Returns: true if it is asked.
+    func giveWay(idleSince: NIODeadline, after delay: TimeAmount) -> Bool {
+        let (isAsked, _) = self.state.compareExchange(
             expected: idleSince.uptimeNanoseconds, desired: Self.givingWay, ordering: .relaxed)
-        if isTold { self.channel.pipeline.fireUserInboundEventTriggered(GiveWay()) }
-        return isTold
+        if isAsked {
+            self.channel.eventLoop.scheduleTask(in: delay) { [channel] in
+                channel.pipeline.fireUserInboundEventTriggered(GiveWay())
+            }
+        }
+        return isAsked
     }
 
     /// Notifies the connection that the server stops.

@@ -32,6 +32,7 @@ final class HTTP1ConnectionHandler: ChannelDuplexHandler {
 
     private let endpoints: any Responder
     private let slot: ConnectionSlot
+    private let pipelined: PipelinedRequests
     private let requestLimit: TimeAmount
     private var decoder: RequestDecoder
     private var state = State.receiving
@@ -40,6 +41,8 @@ final class HTTP1ConnectionHandler: ChannelDuplexHandler {
     private var timer: Scheduled<Void>?
     /// A read that was requested while there is enough to do.
     private var isReadHeld = false
+    /// True if a request that has come already waits for its turn.
+    private var isWaiting = false
     /// True if a part of the next request was noted in the slot.
     private var hasBegun = false
     /// True if nothing more will come; requests already received are answered.
@@ -49,10 +52,16 @@ final class HTTP1ConnectionHandler: ChannelDuplexHandler {
     private var dates = DateLine()
     private let presence = Presence()
 
-    /// - Parameter requestLimit: time from the connection or the last answer to the last byte of a request.
-    init(endpoints: any Responder, slot: ConnectionSlot, peer: Peer, requestLimit: TimeAmount) {
+    /// - Parameters:
+    ///   - pipelined: those of the connection's event loop.
+    ///   - requestLimit: time from the connection or the last answer to the last byte of a request.
+    init(
+        endpoints: any Responder, slot: ConnectionSlot, peer: Peer, pipelined: PipelinedRequests,
+        requestLimit: TimeAmount
+    ) {
         self.endpoints = endpoints
         self.slot = slot
+        self.pipelined = pipelined
         self.requestLimit = requestLimit
         self.decoder = RequestDecoder(peer: peer, bodyLimit: RequestLimits.body, reading: endpoints.reading)
         self.deadline = .now() + requestLimit
@@ -76,7 +85,7 @@ final class HTTP1ConnectionHandler: ChannelDuplexHandler {
     /// Decodes the next request from the bytes received, if it is time for one.
     private func proceed(_ context: ChannelHandlerContext) {
         // A client that does not read answers gets no further ones.
-        guard case .receiving = self.state, context.channel.isWritable else { return }
+        guard case .receiving = self.state, !self.isWaiting, context.channel.isWritable else { return }
         do {
             switch try self.decoder.next() {
             case .request(let request, let head): self.answer(request, head, context)
@@ -130,8 +139,11 @@ final class HTTP1ConnectionHandler: ChannelDuplexHandler {
         if context.channel.isWritable { self.slot.ended(at: now) }
         self.deadline = now + (context.channel.isWritable ? self.requestLimit : RequestLimits.answer)
         guard self.decoder.bufferedBytes > 0 else { return self.releaseRead(context) }
-        // Not at once: answers that are ready already would nest ever deeper.
-        context.eventLoop.assumeIsolated().execute { self.proceed(context) }
+        self.isWaiting = true
+        self.pipelined.wait {
+            self.isWaiting = false
+            self.proceed(context)
+        }
     }
 
     // MARK: Output
@@ -179,8 +191,8 @@ final class HTTP1ConnectionHandler: ChannelDuplexHandler {
 
     func read(context: ChannelHandlerContext) {
         switch self.state {
-        case .receiving: self.isReadHeld = !context.channel.isWritable
-        case .answering: self.isReadHeld = self.decoder.bufferedBytes >= Self.readAheadLimit
+        case .receiving where !self.isWaiting: self.isReadHeld = !context.channel.isWritable
+        case .receiving, .answering: self.isReadHeld = self.decoder.bufferedBytes >= Self.readAheadLimit
         case .closing: self.isReadHeld = false
         }
         if !self.isReadHeld { context.read() }

@@ -42,6 +42,10 @@ final class GatewayServer: Service {
 
     func run() async throws {
         let gate = self.edge.gate()
+        let pipelined = Dictionary(
+            uniqueKeysWithValues: self.environment.group.makeIterator().map {
+                (ObjectIdentifier($0), PipelinedRequests($0))
+            })
         let channel = try await ServerBootstrap(group: self.environment.group)
             .serverChannelOption(.backlog, value: 1024)
             .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
@@ -56,8 +60,10 @@ final class GatewayServer: Service {
             .childChannelOption(.allowRemoteHalfClosure, value: true)
             .childChannelInitializer { [endpoints, edge] channel in
                 channel.eventLoop.makeCompletedFuture {
-                    guard let slot = gate.slot(of: channel) else { throw ChannelError.ioOnClosedChannel }
-                    try edge.setUp(channel, slot, endpoints)
+                    guard let slot = gate.slot(of: channel),
+                        let pipelined = pipelined[ObjectIdentifier(channel.eventLoop)]
+                    else { throw ChannelError.ioOnClosedChannel }
+                    try edge.setUp(channel, slot, endpoints, pipelined)
                 }
             }
             .bind(host: self.address.host, port: self.address.port).get()

@@ -24,10 +24,14 @@ struct TransportPolicy: Sendable {
     }
 
     /// Sets up the pipeline of an admitted connection; on its loop.
-    func setUp(_ channel: any Channel, _ slot: ConnectionSlot, _ endpoints: any Responder) throws {
+    ///
+    /// - Parameter pipelined: those of this loop.
+    func setUp(
+        _ channel: any Channel, _ slot: ConnectionSlot, _ endpoints: any Responder, _ pipelined: PipelinedRequests
+    ) throws {
         let peer = self.proxies.peer(channel.remoteAddress)
         guard let certificate = self.certificates?.certificate else {
-            return try self.addHTTP1(channel, slot, endpoints, peer)
+            return try self.addHTTP1(channel, slot, endpoints, peer, pipelined)
         }
         // A client that sends close_notify is gone (RFC 9112 §9.8). With half-closed connections NIOSSL would also wait
         // for its whole time limit whenever we close first, though the client has agreed.
@@ -37,7 +41,9 @@ struct TransportPolicy: Sendable {
         let handshake = TLSHandshakeHandler(limit: self.handshakeLimit, metrics: self.metrics) { name, channel in
             // The request may be in flight.
             slot.ended(at: .now())
-            guard name == ServerCertificate.http2 else { return try self.addHTTP1(channel, slot, endpoints, peer) }
+            guard name == ServerCertificate.http2 else {
+                return try self.addHTTP1(channel, slot, endpoints, peer, pipelined)
+            }
             var limits = HTTP2Limits()
             limits.requestLimit = self.requestLimit
             limits.arrivalLimit = min(self.requestLimit, endpoints.reading?.arrivalLimit ?? self.requestLimit)
@@ -48,9 +54,11 @@ struct TransportPolicy: Sendable {
     }
 
     private func addHTTP1(
-        _ channel: any Channel, _ slot: ConnectionSlot, _ endpoints: any Responder, _ peer: Peer
+        _ channel: any Channel, _ slot: ConnectionSlot, _ endpoints: any Responder, _ peer: Peer,
+        _ pipelined: PipelinedRequests
     ) throws {
         try channel.pipeline.syncOperations.addHandler(
-            HTTP1ConnectionHandler(endpoints: endpoints, slot: slot, peer: peer, requestLimit: self.requestLimit))
+            HTTP1ConnectionHandler(
+                endpoints: endpoints, slot: slot, peer: peer, pipelined: pipelined, requestLimit: self.requestLimit))
     }
 }
