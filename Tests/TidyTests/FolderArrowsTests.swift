@@ -1,9 +1,9 @@
 import Foundation
 import Testing
 
-/// The arrows between the folders of a service: the types of another folder that a folder may name.
+/// The arrows between the folders of a service or room: the types of another folder that a folder may name.
 ///
-/// Files beside the folders put the service together: they may name everything, and no folder names theirs.
+/// Files beside the folders put the service or room together: they may name everything, and no folder names theirs.
 @Suite struct FolderArrowsTests {
     static let arrows: [String: [String: Set<String>]] = [
         "Services/Gateway": [
@@ -43,6 +43,25 @@ import Testing
             "Scheduling": ["DeadLetters", "Policies", "Records", "Settings"],
             "Settings": [],
             "Worker": ["FollowUps", "Parking", "Records", "Reporting", "Scheduling", "Settings"],
+        ],
+        "Shared/Redis": [
+            "Client": ["Cluster", "Configuration", "Connection", "Protocol", "Topology"],
+            "Cluster": ["Configuration", "Connection", "Protocol", "Topology"],
+            "Configuration": ["Protocol"],
+            "Connection": ["Configuration", "Protocol", "Topology"],
+            "Protocol": [],
+            "Topology": ["Protocol"],
+        ],
+        "Shared/Store": [
+            // Asset sweeps and lookups wait for a complete view.
+            "Assets": ["Keys", "View"],
+            "Keys": [],
+            "Orders": ["Assets", "Keys", "View"],
+            "Packages": ["Keys", "View"],
+            "Pictures": ["Keys"],
+            "Registrations": ["Keys", "View"],
+            "Upgrade": ["Keys", "Orders", "Registrations", "View"],
+            "View": ["Keys"],
         ],
     ]
 

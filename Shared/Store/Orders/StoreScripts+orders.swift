@@ -1,7 +1,7 @@
 import Redis
 
-/// The scripts that change Redis. Each touches one slot.
-enum StoreScripts {
+/// Orders: writing, reading, and what was announced of them.
+extension StoreScripts {
     /// Writes an order's hash if it has not been written since it was read.
     ///
     /// The comparison uses the revision, which changes with each write, and not the version, which a write of positions

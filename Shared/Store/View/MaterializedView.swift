@@ -86,7 +86,7 @@ public struct MaterializedView: Sendable {
                 RedisInvocation(
                     StoreScripts.look,
                     keys: [StoreKeys.epoch($0), StoreKeys.plan($0), StoreKeys.tails($0)]
-                        + [EarlierFormat.epoch($0), EarlierFormat.tails($0), StoreKeys.fresh($0)],
+                        + [StoreKeys.earlierEpoch($0), StoreKeys.earlierTails($0), StoreKeys.fresh($0)],
                     arguments: [])
             }, "looking at the view")
         var found: [Place] = []

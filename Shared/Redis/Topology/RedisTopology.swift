@@ -1,13 +1,3 @@
-/// A master of a cluster.
-public struct RedisMaster: Hashable, Sendable, CustomStringConvertible {
-    let address: NodeAddress
-
-    init(_ address: NodeAddress) { self.address = address }
-
-    /// `host:port`.
-    public var description: String { self.address.description }
-}
-
 /// The masters, as far as the client knows them.
 public struct RedisTopology: Sendable {
     /// Those that serve slots, sorted by their names; empty for a single server.

@@ -77,6 +77,9 @@ enum StoreKeys {
     /// The prefix of a key in each slot of a cluster, followed by the slot's tag: the history of the master that served
     /// the slot when the view was complete.
     static let slotMark = "waybill:view:2:slot:{"
+    /// The epoch and the tails of the format before this one, see `EarlierFormat`.
+    static func earlierEpoch(_ anchor: String?) -> String { Self.anchored("waybill:epoch", anchor) }
+    static func earlierTails(_ anchor: String?) -> String { Self.anchored("waybill:tail:offsets", anchor) }
     /// A hash: `plan` and, per partition that is read, its owner and progress.
     static let jobs = "waybill:view:2:ranges:{jobs}"
     /// The same for the orders of one type.

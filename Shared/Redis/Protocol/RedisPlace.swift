@@ -7,3 +7,13 @@ public enum RedisPlace: Hashable, Sendable {
     /// To all masters that can be reached; the answer is the first one that is not an error.
     case everyMaster
 }
+
+/// A master of a cluster.
+public struct RedisMaster: Hashable, Sendable, CustomStringConvertible {
+    let address: NodeAddress
+
+    init(_ address: NodeAddress) { self.address = address }
+
+    /// `host:port`.
+    public var description: String { self.address.description }
+}

@@ -21,27 +21,29 @@ public struct EarlierFormat: Sendable {
         self.registrations = Registrations(redis: view.redis)
     }
 
-    static func epoch(_ anchor: String?) -> String { StoreKeys.anchored("waybill:epoch", anchor) }
-    static func tails(_ anchor: String?) -> String { StoreKeys.anchored("waybill:tail:offsets", anchor) }
     private static func plan(_ anchor: String?) -> String { StoreKeys.anchored("waybill:restore:plan", anchor) }
     private static let jobs = "waybill:restore:{jobs}"
 
     /// True if any key of it may be left.
     public func isThere() async throws(StoreError) -> Bool {
         try await self.view.awaitPlaces()
-        let keys = self.view.places.flatMap { [Self.epoch($0), Self.tails($0), Self.plan($0)] }
+        let keys = self.view.places.flatMap { [StoreKeys.earlierEpoch($0), StoreKeys.earlierTails($0), Self.plan($0)] }
         let replies = try await self.registrations.pipeline(
             keys.map { RedisCommand("EXISTS", .string($0)) }, Self.what)
         return replies.contains { $0.integer == 1 }
     }
 
     /// Marks the view as incomplete for services of the earlier version, before parts of it are removed.
-    public func invalidate() async throws(StoreError) { try await self.delete(self.view.places.map(Self.epoch)) }
+    public func invalidate() async throws(StoreError) {
+        try await self.delete(self.view.places.map(StoreKeys.earlierEpoch))
+    }
 
     /// Forgets that there was such a format.
     public func forget() async throws(StoreError) {
         try await self.delete(
-            self.view.places.flatMap { [Self.epoch($0), Self.tails($0), Self.plan($0)] } + [Self.jobs])
+            self.view.places.flatMap { [StoreKeys.earlierEpoch($0), StoreKeys.earlierTails($0), Self.plan($0)] } + [
+                Self.jobs
+            ])
     }
 
     /// Removes some keys of it, and moves those of their registrations that are still with their orders.
