@@ -43,8 +43,14 @@ class Stack:
             return int(file.read())
 
     def restart(self, service):
-        for verb in ("stop", "start"):
-            subprocess.run([f"{self.root}/compose/stack", verb, service, "--dir", self.folder], check=True)
+        self.stop(service)
+        self.command("start", service)
+
+    def stop(self, service):
+        self.command("stop", service)
+
+    def command(self, verb, service):
+        subprocess.run([f"{self.root}/compose/stack", verb, service, "--dir", self.folder], check=True)
 
     def path(self, order):
         return f"/v1/orders/{self.type}/{order}"
