@@ -30,7 +30,7 @@ public enum Base64URL {
     }()
 
     /// The bytes that `encode` made a text of; nil for any other text.
-    public static func decode(_ text: some Collection<UInt8>) -> [UInt8]? {
+    public static func decode(_ text: [UInt8]) -> [UInt8]? {
         guard text.count % 4 != 1 else { return nil }
         var bytes: [UInt8] = []
         bytes.reserveCapacity(text.count * 3 / 4)

@@ -32,7 +32,7 @@ public struct DetailsGrant: Hashable, Sendable {
     /// - Parameter origin: that of the page that sent the grant.
     public init?(verifying text: String, origin: String, tokens: TokenAuthority, nowEpochSeconds: Int64) {
         let parts = text.utf8.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
-        guard text.utf8.count <= Self.textLimit, parts.count == 2, let bytes = Base64URL.decode(parts[0]),
+        guard text.utf8.count <= Self.textLimit, parts.count == 2, let bytes = Base64URL.decode(Array(parts[0])),
             let message = String(validating: bytes, as: UTF8.self)
         else { return nil }
         let fields = message.split(separator: ":", maxSplits: 2, omittingEmptySubsequences: false)

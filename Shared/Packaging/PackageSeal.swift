@@ -40,7 +40,7 @@ public struct PackageSeal: Hashable, Sendable {
 
     /// Parses a seal from its text; nil for any other text.
     public init?(_ text: String) {
-        guard let bytes = Base64URL.decode(text.utf8), bytes.count > 2 * Self.digestSize + 8 else { return nil }
+        guard let bytes = Base64URL.decode(Array(text.utf8)), bytes.count > 2 * Self.digestSize + 8 else { return nil }
         let (digest, time) = (Self.digestSize, 2 * Self.digestSize)
         self.signer = Array(bytes[..<digest])
         self.content = Array(bytes[digest..<time])
