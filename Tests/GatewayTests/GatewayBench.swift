@@ -92,7 +92,8 @@ struct GatewayBench: Sendable {
             holding: options.holding)
         let registrations = RegistrationEndpoints(
             reader: reader, views: views, registrations: Registrations(redis: redis),
-            deviceOrders: DeviceOrders(redis: redis, memory: reader.memory), tokens: tokens, producer: producer,
+            deviceOrders: DeviceOrders(redis: redis, memory: reader.memory),
+            earlierGateways: EarlierGateways(MaterializedView(redis: redis)), tokens: tokens, producer: producer,
             topics: common.topics, metrics: metrics, deviceLimit: options.deviceLimit)
         let compatibility = CompatibilityEndpoints(
             package: package, registrations: registrations, store: OrderStore(redis: redis),

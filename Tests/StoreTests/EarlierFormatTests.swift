@@ -87,4 +87,49 @@ import Testing
             #expect(!names.contains { $0.hasPrefix("waybill:device-") || $0.hasPrefix("waybill:tail") })
         }
     }
+
+    @Test func gatewaysOfBothFormatsListWhatEitherAccepted() async throws {
+        try await StoreBench.with(isAlone: true) { bench in
+            try await self.completeView(bench)
+            let view = MaterializedView(redis: bench.redis)
+            let gateways = EarlierGateways(view)
+            #expect(gateways.mayServe)
+            let (old, new) = (try registration("device", "old"), try registration("device", "new"))
+            func listed() async throws -> Set<String> {
+                Set(
+                    try await bench.registrations.orders(of: old.device, type: old.order.orderType).map(\.rawValue))
+            }
+            func earlier() async throws -> Set<String> {
+                let members = try await bench.raw("SMEMBERS", "waybill:device:{device/\(orderType)}").array ?? []
+                return Set(members.compactMap(\.text))
+            }
+            // One came by way of the earlier version, and one by way of this one.
+            try await self.register(bench, "device", "old", offset: 7)
+            let stamp = RegistrationStamp(offset: 3, epochMilliseconds: 1_741_190_532_000, cluster: "c", partition: 1)
+            try await gateways.register(new, at: stamp)
+            _ = try await bench.registrations.register(new, record("bb"), at: stamp)
+            #expect(try await listed() == ["new"])
+            try await gateways.adopt(old.device, old.order.orderType)
+            #expect(try await listed() == ["new", "old"])
+            #expect(try await earlier() == ["new", "old"])
+            // Three numbers, as that version reads them.
+            let text = try await bench.raw("HGET", "waybill:device-stamps:{device/\(orderType)}", "new").text
+            let parts = try #require(text).split(separator: ":")
+            #expect(parts.prefix(2) == ["3", "1741190532000"])
+            #expect(parts.count == 3)
+            // What ends here ends there, and does not come back.
+            let end = RegistrationStamp(offset: 8, epochMilliseconds: 1_741_190_540_000, cluster: "c", partition: 1)
+            try await bench.registrations.unregister(old, at: end)
+            try await gateways.unregister(old, at: end)
+            try await gateways.adopt(old.device, old.order.orderType)
+            #expect(try await listed() == ["new"])
+            #expect(try await earlier() == ["new"])
+            // Once nobody serves from the earlier format nothing is written there.
+            try await EarlierFormat(view).invalidate()
+            let later = EarlierGateways(view)
+            try await later.register(old, at: end)
+            #expect(!later.mayServe)
+            #expect(try await earlier() == ["new"])
+        }
+    }
 }

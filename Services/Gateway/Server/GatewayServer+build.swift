@@ -30,15 +30,17 @@ extension GatewayServer {
             environment.producing(within: Self.deliveryLimit), topics: [common.topics.registrations])
         let metrics = GatewayMetrics(factory: environment.metrics)
         let reader = PackageReader(redis: redis)
-        let views = StaleReadGuard(MaterializedView(redis: redis))
+        let view = MaterializedView(redis: redis)
+        let views = StaleReadGuard(view)
         let package = PackageEndpoint(
             reader: reader, views: views, tokens: settings.tokens, cache: AssetCache(limit: Self.assetCacheBytes),
             metrics: metrics)
         let link = LinkEndpoint(package: package, tokens: settings.tokens)
         let registrations = RegistrationEndpoints(
             reader: reader, views: views, registrations: Registrations(redis: redis),
-            deviceOrders: DeviceOrders(redis: redis, memory: reader.memory), tokens: settings.tokens,
-            producer: producer, topics: common.topics, metrics: metrics, deviceLimit: settings.deviceLimit)
+            deviceOrders: DeviceOrders(redis: redis, memory: reader.memory), earlierGateways: EarlierGateways(view),
+            tokens: settings.tokens, producer: producer, topics: common.topics, metrics: metrics,
+            deviceLimit: settings.deviceLimit)
         let compatibility = CompatibilityEndpoints(
             package: package, registrations: registrations, store: OrderStore(redis: redis),
             index: TokenIndex(redis: redis), brands: settings.brands)

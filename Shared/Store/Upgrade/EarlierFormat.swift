@@ -6,7 +6,8 @@ import Redis
 /// In it the keys of a device's side named the device in clear, so a device could choose their slots. Everything else
 /// was the same. The epoch had another name as well: for this version such a view is missing, and packagers restore the
 /// registrations from Kafka, while services of the earlier version continue with theirs. Each registration that those
-/// accept meanwhile is with the order, which both versions share, and is moved when the earlier keys are removed.
+/// accept meanwhile is with the order, which both versions share, and is moved when its device asks for its orders (see
+/// `EarlierGateways`), or when the earlier keys are removed.
 public struct EarlierFormat: Sendable {
     /// Keys that Redis examines for one page.
     private static let pageKeys: Int64 = 1000
@@ -30,6 +31,14 @@ public struct EarlierFormat: Sendable {
         let keys = self.view.places.flatMap { [StoreKeys.earlierEpoch($0), StoreKeys.earlierTails($0), Self.plan($0)] }
         let replies = try await self.registrations.pipeline(
             keys.map { RedisCommand("EXISTS", .string($0)) }, Self.what)
+        return replies.contains { $0.integer == 1 }
+    }
+
+    /// True while services of the earlier version may answer from it.
+    func isServed() async throws(StoreError) -> Bool {
+        try await self.view.awaitPlaces()
+        let replies = try await self.registrations.pipeline(
+            self.view.places.map { RedisCommand("EXISTS", .string(StoreKeys.earlierEpoch($0))) }, Self.what)
         return replies.contains { $0.integer == 1 }
     }
 
@@ -66,15 +75,28 @@ public struct EarlierFormat: Sendable {
         guard let slash = name.lastIndex(of: "/"), let device = try? DeviceIdentifier(String(name[..<slash])),
             let type = try? OrderTypeIdentifier(String(name[name.index(after: slash)...]))
         else { return }
+        try await self.move(device, type)
+    }
+
+    /// Moves the registrations of a device that only services of the earlier version know.
+    func move(_ device: DeviceIdentifier, _ type: OrderTypeIdentifier) async throws(StoreError) {
+        let keys = [Self.keys(device, type)[0], StoreKeys.listed(DeviceTag(device, type))]
         let members = try await self.registrations.pipeline(
-            [RedisCommand("SMEMBERS", .string(key))], Self.what, passingWrongTypes: true)
-        let orders = (members.first?.array ?? []).compactMap { $0.text.flatMap { try? OrderIdentifier($0) } }
+            keys.map { RedisCommand("SMEMBERS", .string($0)) }, Self.what, passingWrongTypes: true
+        ).map { ($0.array ?? []).compactMap(\.text) }
+        guard members.count == 2 else { return }
+        let orders = Set(members[0]).subtracting(members[1]).sorted().compactMap { try? OrderIdentifier($0) }
         for start in stride(from: 0, to: orders.count, by: DeviceOrders.page) {
             let keys = orders[start..<min(orders.count, start + DeviceOrders.page)].map {
                 RegistrationKey(device: device, order: OrderKey(orderType: type, order: $0))
             }
             try await self.registrations.list(keys)
         }
+    }
+
+    /// The keys of a device's side: its orders, their stamps, and their ends.
+    static func keys(_ device: DeviceIdentifier, _ type: OrderTypeIdentifier) -> [String] {
+        ["device", "device-stamps", "device-ended"].map { "waybill:\($0):{\(device.rawValue)/\(type)}" }
     }
 
     private func delete(_ keys: [String]) async throws(StoreError) {
