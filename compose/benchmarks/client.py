@@ -17,9 +17,12 @@ class Connection:
     def close(self):
         self.socket.close()
 
-    def send(self, path, headers=()):
+    def send(self, path, headers=(), method="GET", body=None):
+        """body: text of JSON."""
         lines = "".join(f"{name}: {value}\r\n" for name, value in headers)
-        self.socket.sendall(f"GET {path} HTTP/1.1\r\nhost: localhost\r\n{lines}\r\n".encode())
+        if body is not None:
+            lines += f"content-type: application/json\r\ncontent-length: {len(body.encode())}\r\n"
+        self.socket.sendall(f"{method} {path} HTTP/1.1\r\nhost: localhost\r\n{lines}\r\n{body or ''}".encode())
 
     def receive(self):
         while b"\r\n\r\n" not in self.buffer:

@@ -62,10 +62,9 @@ class Registrar:
     def send(self, connection, device, order):
         authentication = hmac.new(self.secret, order.encode(), hashlib.sha256).hexdigest()[:32]
         body = json.dumps({"pushToken": device.token})
-        connection.socket.sendall((
-            f"POST /v1/devices/{device.name}/registrations/{order} HTTP/1.1\r\nhost: localhost\r\n"
-            f"authorization: AppleOrder {authentication}\r\ncontent-type: application/json\r\n"
-            f"content-length: {len(body)}\r\n\r\n{body}").encode())
+        connection.send(
+            f"/v1/devices/{device.name}/registrations/{order}", [("authorization", f"AppleOrder {authentication}")],
+            "POST", body)
 
     def register_all(self, devices):
         """Registers each device for its orders, many at once."""

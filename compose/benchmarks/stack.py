@@ -130,20 +130,25 @@ def picture(size):
 
 
 class Publisher:
-    """Puts changes on `waybill.order-changes` and tells when they stand in Redis."""
+    """Puts changes on `waybill.order-changes` and tells when they stand in Redis.
 
-    def __init__(self, stack, settings=None):
-        self.stack, self.failed, self.count = stack, [], 0
+    late: seconds by which the clock of the records' timestamps is slow.
+    """
+
+    def __init__(self, stack, settings=None, late=0):
+        self.stack, self.failed, self.count, self.late = stack, [], 0, late
         self.producer = confluent_kafka.Producer({
             "bootstrap.servers": stack.env["KAFKA_BOOTSTRAP"], "linger.ms": 2, "message.timeout.ms": 30000,
             "socket.nagle.disable": True,
         } | (settings or {}))
 
     def send(self, order, kind, data):
+        self.send_event(f"{self.stack.type}/{order}", f"waybill.order.{kind}", data)
+
+    def send_event(self, key, kind, data):
         self.count += 1
-        key = f"{self.stack.type}/{order}"
         event = {
-            "specversion": "1.0", "type": f"waybill.order.{kind}", "source": "/waybill/bench",
+            "specversion": "1.0", "type": kind, "source": "/waybill/bench",
             "id": f"{time.time_ns()}-{self.count}", "subject": key, "datacontenttype": "application/json", "data": data,
         }
         value = json.dumps(event)
@@ -155,7 +160,7 @@ class Publisher:
         """Returns whether there was room for it."""
         try:
             self.producer.produce(
-                "waybill.order-changes", key=key, value=value,
+                "waybill.order-changes", key=key, value=value, timestamp=int((time.time() - self.late) * 1000),
                 headers={"content-type": "application/cloudevents+json"},
                 on_delivery=lambda error, _: error and self.failed.append(str(error)))
             return True

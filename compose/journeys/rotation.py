@@ -1,0 +1,293 @@
+"""
+The token secret changes under load; started by compose/journey rotation.
+
+Customers pay at two checkouts. Each checkout either publishes the order with its token, or only mints the token and the
+shop publishes the order without one. A device fetches its order as soon as it is paid for, then registers, removes its
+registration, and fetches again and again with the token that it has.
+"""
+
+import collections
+import hashlib
+import json
+import os
+import random
+import secrets
+import threading
+import time
+
+from faults_world import Simulator
+from peers import free_ports
+from stack import Failure
+from subject import run
+from world import Client, Device, Load, World, derived, say
+
+KEY = "sk_test_rotation"
+CHECKOUTS = ("ahead", "behind")
+# Seconds within which a service takes a changed file; it is looked at each second, and taken when seen twice alike.
+RELOAD = 5
+# Seconds from an order's publication to its package.
+PACKAGE = 5
+# One of this many steps is a payment.
+PAYMENTS = 4
+
+
+class Worker:
+    """The connections of one thread."""
+
+    def __init__(self, gateway, checkouts):
+        self.gateway = Client(gateway)
+        self.checkouts = {name: Client(port) for name, port in checkouts.items()}
+
+
+class Rotation(World):
+    def __init__(self, arguments):
+        super().__init__(arguments)
+        self.type, self.minute = self.stack.type, arguments.minute
+        self.old, self.new = self.secret, secrets.token_hex(32)
+        self.lock, self.count = threading.Lock(), 0
+        # Paid for and not fetched yet: (when to ask next, device); and those that were.
+        self.young, self.devices = collections.deque(), []
+        # When all services had the new secret.
+        self.known = None
+
+    def files(self):
+        return {name: f"{self.stack.folder}/secrets-{name}" for name in CHECKOUTS}
+
+    def run(self):
+        checkouts = self.start_checkouts()
+        simulator = Simulator(self.stack.env["APNS_ADMIN_URL"])
+        self.workers = [Worker(self.stack.gateway_port, checkouts) for _ in range(8)]
+        load = Load(self.step, self.arguments.rate)
+        try:
+            self.rotate(load)
+            self.retoken(load, simulator)
+            self.withdraw(load)
+        finally:
+            load.is_over.set()
+        load.stop()
+        simulator.close()
+        self.look_back()
+        return self.findings.close()
+
+    def start_checkouts(self):
+        merchants = f"{self.stack.folder}/merchants/shop"
+        os.makedirs(merchants, exist_ok=True)
+        with open(f"{merchants}/merchant.json", "w") as file:
+            json.dump({
+                "merchantIdentifier": "merchant.com.example.shop", "displayName": "Shop",
+                "orderTypeIdentifiers": [self.type], "capabilities": ["order_tracking"], "origins": {},
+                "keys": [{
+                    "name": "shop", "sha256": hashlib.sha256(KEY.encode()).hexdigest(), "scopes": ["details", "orders"],
+                }],
+            }, file)
+        ports = {}
+        for name, path in self.files().items():
+            self.write(path, [self.old])
+            ports[name] = free_ports(1)[0]
+            command = self.command("gateway").replace(self.stack.env["TOKEN_SECRETS"], path).replace("exec env", (
+                f"exec env WAYBILL_CHECKOUT_LISTEN=127.0.0.1:{ports[name]} "
+                f"WAYBILL_MERCHANTS={self.stack.folder}/merchants"), 1)
+            self.add_service(f"checkout-{name}", f"{command} checkout")
+        return ports
+
+    @staticmethod
+    def write(path, lines):
+        draft = f"{path}.new"
+        with open(os.open(draft, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "w") as file:
+            file.write("".join(f"{line}\n" for line in lines))
+        os.rename(draft, path)
+
+    def change(self, path, lines, services):
+        """Changes a file of secrets, and returns when the services have taken it."""
+        def loads():
+            return [self.log(service).count("token secrets loaded anew") for service in services]
+
+        before = loads()
+        self.write(path, lines)
+        self.eventually(
+            f"{' and '.join(services)} with other secrets",
+            lambda: all(now > then for now, then in zip(loads(), before)), RELOAD)
+
+    # --- the story ---------------------------------------------------------------------------------------------------
+
+    def rotate(self, load):
+        shared, services = self.stack.env["TOKEN_SECRETS"], ("gateway", "packager")
+        load.wait(self.minute / 2)
+        if self.arguments.second_line:
+            say("the services have the new secret as their second line")
+            self.change(shared, [self.old, self.new], services)
+            self.known = time.monotonic()
+        say("a checkout mints with the new secret")
+        self.change(self.files()["ahead"], [self.new, self.old], ["checkout-ahead"])
+        load.wait(self.minute)
+        say("the services have the new secret")
+        self.change(shared, [self.new, self.old], services)
+        self.known = self.known or time.monotonic()
+        load.wait(self.minute)
+        say("the other checkout mints with the new secret")
+        self.change(self.files()["behind"], [self.new, self.old], ["checkout-behind"])
+        load.wait(self.minute / 2)
+
+    def retoken(self, load, simulator):
+        say("orders get tokens of the new secret")
+        with self.lock:
+            # Those that have not registered yet, or just now, fetch by themselves.
+            old = [device for device in self.devices if device.order["authenticationToken"] != self.minted(device)]
+        before = simulator.accepted
+        told = len(simulator.deliveries)
+        self.run_tool("packager", f"retoken --brand {self.type} --rate 2000")
+        self.findings.saw("orders with a token of the old secret", len(old))
+        tokens = {device.push_token: device for device in old}
+        untold = set(tokens)
+
+        def is_told():
+            untold.difference_update(delivery[0] for delivery in simulator.deliveries[told:] if delivery[1] == 200)
+            return not untold or load.is_over.is_set()
+
+        try:
+            self.eventually("telling of new tokens", is_told, 30)
+        except Failure:
+            for token in untold:
+                self.findings.add(f"{tokens[token].key} has a new token and its device was not told")
+        self.findings.saw("notifications after retoken", simulator.accepted - before)
+        client = Client(self.stack.gateway_port)
+        for device in old:
+            with device.lock:
+                self.fetch(device, client)
+                if device.order["authenticationToken"] != self.minted(device):
+                    self.findings.add(f"{device.key} was given no token of the new secret")
+                device.token = device.order["authenticationToken"]
+        client.close()
+        load.wait(self.minute / 2)
+
+    def withdraw(self, load):
+        # What was paid for with the old secret is fetched by now; from here on a device shows what its package says.
+        with self.lock:
+            devices = list(self.devices)
+        client = Client(self.stack.gateway_port)
+        for device in devices:
+            with device.lock:
+                if device.order["authenticationToken"] != self.minted(device):
+                    self.fetch(device, client)
+                device.token = device.order["authenticationToken"]
+        client.close()
+        say("the old secret is withdrawn")
+        for path, services in (
+            (self.stack.env["TOKEN_SECRETS"], ["gateway", "packager"]), (self.files()["ahead"], ["checkout-ahead"]),
+            (self.files()["behind"], ["checkout-behind"]),
+        ):
+            self.change(path, [self.new], services)
+        load.wait(self.minute / 2)
+
+    def look_back(self):
+        """When all is over each device opens its order, and no old token does."""
+        deadline = time.monotonic() + PACKAGE
+        while self.young and time.monotonic() < deadline:
+            self.open(self.young.popleft()[1], self.workers[0])
+        for _, device in self.young:
+            self.findings.add(f"{device.key} ({device.kind}) never opened")
+        client = Client(self.stack.gateway_port)
+        for device in self.devices:
+            if self.fetch(device, client) == 200:
+                self.findings.saw("orders that open with the token of their device at the end")
+        # Fewer than what an address may guess.
+        for device in self.devices[:40]:
+            device.token = derived(self.old, device.key)
+            if device.fetch(client) not in (401, 429):
+                self.findings.add(f"{device.key} opens with a token of the withdrawn secret")
+        client.close()
+
+    def minted(self, device):
+        return derived(self.new, device.key)
+
+    # --- the load ----------------------------------------------------------------------------------------------------
+
+    def step(self, number):
+        worker = self.workers[number]
+        young = None
+        with self.lock:
+            if self.young and self.young[0][0] <= time.monotonic():
+                young = self.young.popleft()[1]
+        if young:
+            self.open(young, worker)
+        elif not self.devices or random.randrange(PAYMENTS) == 0:
+            self.pay(worker)
+        else:
+            self.live(random.choice(self.devices), worker)
+
+    def pay(self, worker):
+        with self.lock:
+            self.count += 1
+            number = self.count
+        checkout, is_published = random.choice(CHECKOUTS), random.random() < 0.5
+        order = f"rotation-{number}"
+        document = self.document | {"orderNumber": str(number)}
+        body = {"orderTypeIdentifier": self.type, "orderIdentifier": order}
+        if is_published:
+            body["order"] = document
+        answer = worker.checkouts[checkout].ask(
+            "POST", "/v1/checkout/order-details", [("authorization", f"Bearer {KEY}")], json.dumps(body))
+        if answer.status != 200:
+            raise Failure(f"order details: status {answer.status} {answer.body[:300]}")
+        if not is_published:
+            with self.lock:
+                self.publisher.send(order, "replaced", document)
+        device = Device(number, f"{self.type}/{order}", json.loads(answer.body)["orderDetails"]["authenticationToken"])
+        device.is_published, device.kind = is_published, f"{checkout}, {'published' if is_published else 'minted only'}"
+        self.findings.saw(f"paid at the checkout {device.kind}")
+        self.open(device, worker)
+
+    def open(self, device, worker):
+        """The first fetches of a device, until one of them is answered."""
+        # The gateway cannot know a secret that it has not got.
+        is_strange = device.token == self.minted(device) and self.known is None
+        status = device.fetch(worker.gateway)
+        now = time.monotonic()
+        if status == 200:
+            self.findings.saw(f"opened: {device.kind}")
+            if device.register(worker.gateway) != 201:
+                self.findings.add(f"{device.key} ({device.kind}) opened, and its device may not register")
+            with self.lock:
+                self.devices.append(device)
+            return
+        self.findings.saw(f"first fetches answered {status}" + (", the secret is not known yet" if is_strange else ""))
+        if device.is_published and now - device.born > PACKAGE:
+            self.findings.add(f"{device.key} ({device.kind}) has no package after {now - device.born:.1f} s")
+        elif status in (401, 429) and not is_strange and self.is_known_before(device, now):
+            self.findings.add(f"{device.key} ({device.kind}) is answered {status} with a right token")
+        with self.lock:
+            self.young.append((now + 1, device))
+
+    def is_known_before(self, device, now):
+        """True unless the secret of a device's token came to the services only just now."""
+        return device.token == derived(self.old, device.key) or now - self.known > PACKAGE
+
+    def live(self, device, worker):
+        with device.lock:
+            deed = random.randrange(10)
+            if deed < 6:
+                self.fetch(device, worker.gateway, is_conditional=deed < 3)
+            elif deed < 7:
+                with self.lock:
+                    self.publisher.send(
+                        device.key.split("/")[1], "patched", {"statusDescription": f"note {time.time_ns()}"})
+            elif deed < 8:
+                self.expect(device, "registers again", device.register(worker.gateway), 200)
+            elif deed < 9:
+                self.expect(device, "removes its registration", device.unregister(worker.gateway), 200)
+                self.expect(device, "registers", device.register(worker.gateway), 201)
+            elif device.list(worker.gateway) != [device.key.split("/")[1]]:
+                self.findings.add(f"the device of {device.key} does not list it")
+
+    def fetch(self, device, client, is_conditional=False):
+        return self.expect(device, "fetches", device.fetch(client, is_conditional), 200, 304)
+
+    def expect(self, device, what, status, *right):
+        self.findings.saw(f"{what}: {status}")
+        if status not in right:
+            self.findings.add(f"the device of {device.key} ({device.kind}) {what} and is answered {status}")
+        return status
+
+
+if __name__ == "__main__":
+    run(Rotation, bin=str, minute=10, rate=80, **{"second-line": False})

@@ -1,0 +1,231 @@
+"""What journeys are made of: devices that ask as Wallet does, services that are started otherwise, and findings."""
+
+import collections
+import hashlib
+import hmac
+import io
+import json
+import re
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+import zipfile
+
+from client import Connection
+from peers import free_ports
+from stack import Failure, Publisher, Stack, example
+
+# Differences that are printed; the others are counted.
+SHOWN = 20
+
+
+def say(text):
+    print(f"journey: {text}", file=sys.stderr, flush=True)
+
+
+def derived(secret, key):
+    """The token of an order, as a checkout derives it."""
+    return hmac.new(secret.encode(), key.encode(), hashlib.sha256).hexdigest()[:32]
+
+
+class Unanswered(Exception):
+    """No answer came: the service is not there, or ended meanwhile."""
+
+
+class Findings:
+    """What differs from what is promised, and counts of what was looked at. Threads: any."""
+
+    def __init__(self):
+        self.lock, self.count, self.counts = threading.Lock(), 0, collections.Counter()
+
+    def add(self, text):
+        with self.lock:
+            self.count += 1
+            if self.count <= SHOWN:
+                say(f"DIFFERENCE: {text}")
+
+    def saw(self, what, number=1):
+        with self.lock:
+            self.counts[what] += number
+
+    def close(self):
+        """Prints all, and returns the exit code."""
+        for what, number in sorted(self.counts.items()):
+            print(f"{what:44} {number}")
+        print(f"{'differences':44} {self.count}", flush=True)
+        return 1 if self.count else 0
+
+
+class Client:
+    """A connection that is made again when it ends. One thread."""
+
+    def __init__(self, port):
+        self.port, self.connection = port, None
+
+    def ask(self, method, path, headers=(), body=None):
+        try:
+            if self.connection is None:
+                self.connection = Connection(self.port)
+            self.connection.send(path, headers, method, body)
+            return self.connection.receive()
+        except (OSError, ValueError) as error:
+            self.close()
+            raise Unanswered(str(error)) from error
+
+    def close(self):
+        if self.connection:
+            self.connection.close()
+        self.connection = None
+
+
+class Device:
+    """A device with one order.
+
+    token: what it shows to the gateway. order: order.json of the newest package that it has.
+    """
+
+    def __init__(self, number, key, token=None):
+        self.number, self.key, self.token = number, key, token
+        self.order, self.modified, self.born = None, None, time.monotonic()
+        # One request of a device at a time.
+        self.lock = threading.Lock()
+
+    @property
+    def name(self):
+        return f"device-{self.number:032x}"
+
+    @property
+    def push_token(self):
+        return f"{self.number:064x}"
+
+    def _authorization(self):
+        return [("authorization", f"AppleOrder {self.token}")]
+
+    def fetch(self, client, is_conditional=False):
+        """Returns the status; after 200 the device has the version."""
+        headers = self._authorization()
+        if is_conditional and self.modified:
+            headers.append(("if-modified-since", self.modified))
+        answer = client.ask("GET", f"/v1/orders/{self.key}", headers)
+        if answer.status == 200:
+            self.order = json.loads(zipfile.ZipFile(io.BytesIO(answer.body)).read("order.json"))
+            self.modified = answer.headers["last-modified"]
+        return answer.status
+
+    def _registration(self, client, method, body=None):
+        path = f"/v1/devices/{self.name}/registrations/{self.key}"
+        return client.ask(method, path, self._authorization(), body).status
+
+    def register(self, client):
+        return self._registration(client, "POST", json.dumps({"pushToken": self.push_token}))
+
+    def unregister(self, client):
+        return self._registration(client, "DELETE")
+
+    def list(self, client):
+        """The identifiers of all its orders; None while the gateway cannot tell."""
+        answer = client.ask("GET", f"/v1/devices/{self.name}/registrations/{self.key.split('/')[0]}")
+        if answer.status == 204:
+            return []
+        return json.loads(answer.body)["orderIdentifiers"] if answer.status == 200 else None
+
+
+class World:
+    """The stack of a journey, its publisher, and what was found."""
+
+    def __init__(self, arguments):
+        self.arguments = arguments
+        self.stack = Stack(arguments.root, arguments.dir)
+        self.publisher = Publisher(self.stack, {"partitioner": "murmur2_random"})
+        self.document = example(arguments.root)
+        self.findings = Findings()
+        with open(self.stack.env["TOKEN_SECRETS"]) as file:
+            self.secret = file.read().strip()
+
+    def compose(self, verb, service):
+        subprocess.run(
+            [f"{self.arguments.root}/compose/stack", verb, service, "--dir", self.stack.folder], check=True,
+            stdin=subprocess.DEVNULL, stdout=sys.stderr)
+
+    def command(self, service):
+        """The shell's words that start a service."""
+        with open(f"{self.stack.folder}/run/{service}.command") as file:
+            return file.read().rstrip("\n")
+
+    def add_service(self, name, command):
+        """Makes a service of the stack from the words that start it. Returns the port of its operations."""
+        port = free_ports(1)[0]
+        command = re.sub(r"WAYBILL_OPERATIONS_LISTEN=\S+", f"WAYBILL_OPERATIONS_LISTEN=127.0.0.1:{port}", command)
+        for file, mode, text in (
+            (f"{name}.command", "w", command), ("ports", "a", f"{name}={port}"), ("services", "a", name),
+        ):
+            with open(f"{self.stack.folder}/run/{file}", mode) as opened:
+                opened.write(f"{text}\n")
+        self.compose("start", name)
+        return port
+
+    def run_tool(self, service, words):
+        """Runs a command of a service's program with the service's settings."""
+        process = subprocess.run(
+            ["bash", "-c", f"{self.command(service)} {words}"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True)
+        if process.returncode:
+            raise Failure(f"{words}: exit code {process.returncode}: {process.stdout[-800:]}")
+        return process.stdout
+
+    def log(self, service):
+        with open(f"{self.stack.folder}/log/{service}.log") as file:
+            return file.read()
+
+    def metric(self, port, name):
+        """The sum over all labels."""
+        text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10).read().decode()
+        lines = (line.rpartition(" ") for line in text.splitlines() if re.match(rf"{name}[ {{]", line))
+        return sum(float(value) for _, _, value in lines)
+
+    def eventually(self, what, condition, seconds=60):
+        deadline = time.monotonic() + seconds
+        while not condition():
+            if time.monotonic() > deadline:
+                raise Failure(f"{what}: not within {seconds} s")
+            time.sleep(0.1)
+
+
+class Load:
+    """Threads that each take a step of a function as often as the rate says, until they are stopped.
+
+    step: called with the number of the thread; an exception ends the load, and is raised where it is stopped.
+    """
+
+    def __init__(self, step, rate, threads=8):
+        self.step, self.pause, self.error = step, threads / rate, None
+        self.is_over = threading.Event()
+        self.threads = [threading.Thread(target=self._run, args=(number,), daemon=True) for number in range(threads)]
+        for thread in self.threads:
+            thread.start()
+
+    def _run(self, number):
+        due = time.monotonic()
+        while not self.is_over.is_set():
+            try:
+                self.step(number)
+            except Exception as error:
+                self.error = error
+                self.is_over.set()
+                raise
+            # After a slow step the time that is lost is not made up for.
+            due = max(due + self.pause, time.monotonic() - 1)
+            self.is_over.wait(max(0.0, due - time.monotonic()))
+
+    def wait(self, seconds):
+        if self.is_over.wait(seconds):
+            self.stop()
+
+    def stop(self):
+        self.is_over.set()
+        for thread in self.threads:
+            thread.join(60)
+        if self.error:
+            raise Failure(f"the load ended: {self.error!r}")
