@@ -6,8 +6,8 @@ import Cryptography
 /// keeps the one with the highest offset, in whichever order the gateways that wrote them reach Redis. A restored view
 /// is then the same as the one that was lost.
 /// Offsets are meaningless if one of them is not known, if they are of two partitions or clusters, and if the topic was
-/// recreated and counts from 0 again. Races are a matter of seconds; so records of two partitions, and those more than a
-/// minute apart, are ordered by the gateways' clocks instead.
+/// recreated and counts from 0 again. Races are a matter of seconds; so records of two partitions, and those more than
+/// a minute apart, are ordered by the gateways' clocks instead.
 public struct RegistrationStamp: Hashable, Sendable {
     /// The difference of two times, in milliseconds, up to which offsets decide.
     static let raceMilliseconds: Int64 = 60_000

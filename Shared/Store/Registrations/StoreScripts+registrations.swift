@@ -2,8 +2,8 @@ import Redis
 
 /// The two sides of a registration are in different slots: with the order a hash device -> record, with the device a
 /// set of orders. They hold the registrations. Beside each is a hash of stamps, member -> `RegistrationStamp`, and one
-/// of those that ended, for an hour. A member without a stamp is older than any new one; a stamp without its member means
-/// nothing.
+/// of those that ended, for an hour. A member without a stamp is older than any new one; a stamp without its member
+/// means nothing.
 ///
 /// KEYS of all: hash or set, stamps, ends. ARGV of all: member, offset, moment, origin, …
 extension StoreScripts {
