@@ -4,8 +4,8 @@ import NIOCore
 /// requests are decoded at a time, in turn, and between them the loop is there for everybody else.
 ///
 /// Without it, a client that pipelines thousands of cheap requests has all of them answered before anybody else is
-/// heard: a loop runs all tasks that are ready, also those that a task adds, before it looks at its sockets. Wallet does
-/// not pipeline, so what this costs is paid by others.
+/// heard: a loop runs all tasks that are ready, also those that a task adds, before it looks at its sockets. Wallet
+/// does not pipeline, so what this costs is paid by others.
 /// Bound: each connection waits here once at most.
 final class PipelinedRequests: Sendable {
     /// Requests that are decoded at a time. They take about a third of `pause`, which bounds their share of the loop.
