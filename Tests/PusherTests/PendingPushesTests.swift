@@ -132,6 +132,40 @@ import Testing
         }
     }
 
+    @Test func whoWaitsForATurnInTheHourHoldsNoOffset() async throws {
+        try await PusherScene.run { scene in
+            let directory = try TemporaryDirectory("pusher-pending")
+            let orders = try self.orders(PusherFixture.orderType, 20)
+            try await scene.register(orders, devices: 20, tokens: 0)
+            let limits: (inout PushLimits) -> Void = { limits in
+                limits.parkedHold = .milliseconds(500)
+                // One at once, the next one after half an hour.
+                limits.hourlyLimit = 2
+            }
+            try await scene.publish(changed: [orders[0]])
+            try await scene.serve(directory, limits: limits) {
+                try await eventually("the first change is told", within: .seconds(60)) {
+                    try await self.timesTold(scene, 0..<1) == [1]
+                }
+                try await scene.publish(changed: orders)
+                try await eventually("the others are told", within: .seconds(60)) {
+                    try await self.timesTold(scene, 1..<20) == Array(repeating: 1, count: 19)
+                }
+                try await eventually("offsets move", within: .seconds(20)) { try await scene.lag() == 0 }
+                #expect(try await scene.pendingLag() > 0)
+                #expect(try await self.timesTold(scene, 0..<1) == [1])
+            }
+            // Another pusher does not know how much the device got.
+            try await scene.serve(directory, limits: limits) {
+                try await eventually("nobody waits any more", within: .seconds(60)) {
+                    try await scene.pendingLag() == 0
+                }
+            }
+            #expect(try await self.timesTold(scene, 0..<1) == [2])
+            #expect(try await self.timesTold(scene, 1..<20) == Array(repeating: 1, count: 19))
+        }
+    }
+
     @Test func whatWaitsSurvivesAKillAndIsToldOnce() async throws {
         try await PusherScene.run { scene in
             let directory = try TemporaryDirectory("pusher-pending")
