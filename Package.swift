@@ -141,27 +141,33 @@ let package = Package(
             ],
             swiftSettings: house),
 
-        tests("ModelTests", ["Model", "TestKit"]),
-        tests("KafkaTests", ["Kafka", "TestKit"]),
-        tests("RedisTests", ["Redis", "TestKit", .nioCore, .nioPosix, .nioEmbedded]),
-        tests("CryptographyTests", ["Cryptography", "TestKit"]),
-        tests("HTTP2Tests", ["HTTP2", "TestKit", .nioCore]),
-        tests("FetchTests", ["Fetch", "TestKit"]),
-        tests("PackagingTests", ["Packaging", "Model", "Cryptography", "TestKit"]),
-        tests("StoreTests", ["Store", "Model", "Redis", "TestKit", .nioCore, .nioPosix]),
+        .target(name: "TestTraits", dependencies: ["TestKit"], path: "Tests/TestTraits", swiftSettings: house),
+        tests("ModelTests", ["Model", "TestKit", "TestTraits"]),
+        tests("KafkaTests", ["Kafka", "TestKit", "TestTraits"]),
+        tests("RedisTests", ["Redis", "TestKit", "TestTraits", .nioCore, .nioPosix, .nioEmbedded]),
+        tests("CryptographyTests", ["Cryptography", "TestKit", "TestTraits"]),
+        tests("HTTP2Tests", ["HTTP2", "TestKit", "TestTraits", .nioCore]),
+        tests("FetchTests", ["Fetch", "TestKit", "TestTraits"]),
+        tests("PackagingTests", ["Packaging", "Model", "Cryptography", "TestKit", "TestTraits"]),
+        tests("StoreTests", ["Store", "Model", "Redis", "TestKit", "TestTraits", .nioCore, .nioPosix]),
         tests(
             "APNSTests",
-            ["APNS", "Model", "HTTP2", "Cryptography", "TestKit", .nioCore, .nioPosix, .nioSSL, .nioHTTP2]),
+            [
+                "APNS", "Model", "HTTP2", "Cryptography", "TestKit", "TestTraits", .nioCore, .nioPosix, .nioSSL,
+                .nioHTTP2,
+            ]),
         tests(
             "OperationsTests",
             [
-                "Operations", "Kafka", "Redis", "Model", "Packaging", "TestKit", .configuration, .coreMetrics, .logging,
+                "Operations", "Kafka", "Redis", "Model", "Packaging", "TestKit", "TestTraits", .configuration,
+                .coreMetrics, .logging,
                 .serviceLifecycle, .serviceLifecycleTestKit, .nioCore, .nioPosix, .nioEmbedded, .nioHTTP1,
             ]),
         tests(
             "GatewayTests",
             [
                 "Gateway", "Model", "Store", "Redis", "Kafka", "Cryptography", "Packaging", "Operations", "TestKit",
+                "TestTraits",
                 .logging,
                 .serviceLifecycle, .serviceLifecycleTestKit, .nioCore, .nioPosix, .nioEmbedded, .nioHTTP1, .nioHTTP2,
                 .nioHPACK, .nioSSL, .coreMetrics, .configuration,
@@ -170,17 +176,20 @@ let package = Package(
             "PackagerTests",
             [
                 "Packager", "Model", "Store", "Redis", "Kafka", "Fetch", "Packaging", "Operations", "Cryptography",
-                "TestKit", .nioCore, .nioPosix, .logging, .coreMetrics, .configuration, .serviceLifecycle,
+                "TestKit", "TestTraits", .nioCore, .nioPosix, .logging, .coreMetrics, .configuration, .serviceLifecycle,
                 .serviceLifecycleTestKit,
             ]),
         tests(
             "PusherTests",
             [
                 "Pusher", "Model", "Store", "Redis", "Kafka", "APNS", "Packaging", "Operations", "TestKit",
+                "TestTraits",
                 .nioCore, .nioPosix, .logging, .coreMetrics, .configuration, .serviceLifecycle,
             ]),
         tests("BrowserTests", ["Browser"]),
-        tests("DevkitTests", ["Devkit", "Model", "Kafka", "Cryptography", "Packaging", "TestKit", .nioHTTP1]),
+        tests(
+            "DevkitTests",
+            ["Devkit", "Model", "Kafka", "Cryptography", "Packaging", "TestKit", "TestTraits", .nioHTTP1]),
         tests("TidyTests"),
     ]
 )

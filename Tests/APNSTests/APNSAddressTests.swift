@@ -4,13 +4,14 @@ import NIOCore
 import NIOPosix
 import Synchronization
 import TestKit
+import TestTraits
 import Testing
 
 @testable import APNS
 
 extension WireTests {
     /// The destinations of connections.
-    @Suite struct APNSAddressTests {
+    @Suite(.server) struct APNSAddressTests {
         private func resolver(
             _ addresses: [String], _ asked: Counter = Counter()
         ) -> @Sendable (String, Int) throws(APNSError) -> [SocketAddress] {

@@ -2,12 +2,13 @@ import Model
 import NIOCore
 import NIOHTTP2
 import Synchronization
+import TestTraits
 import Testing
 
 @testable import APNS
 
 extension WireTests {
-    @Suite struct APNSClientTests {
+    @Suite(.server) struct APNSClientTests {
         @Test func aNotificationCarriesWhatAppleWantsAndItsAnswerComesBack() async throws {
             try await withClient(configuration: quickConfiguration()) { _ in
                 [.answer(200)]

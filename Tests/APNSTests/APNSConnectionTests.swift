@@ -2,13 +2,14 @@ import Model
 import NIOCore
 import Synchronization
 import TestKit
+import TestTraits
 import Testing
 
 @testable import APNS
 
 extension WireTests {
     /// A client's reaction to events on connections.
-    @Suite struct APNSConnectionTests {
+    @Suite(.server) struct APNSConnectionTests {
         @Test func afterGoAwayTheUnprocessedOnesGoToTheNextConnection() async throws {
             let log = EventLog()
             try await withClient(configuration: quickConfiguration(log)) { request in

@@ -3,13 +3,14 @@ import NIOCore
 import NIOPosix
 import Synchronization
 import TestKit
+import TestTraits
 import Testing
 
 @testable import APNS
 
 extension WireTests {
     /// Mutual trust of client and server.
-    @Suite struct APNSCredentialTests {
+    @Suite(.server) struct APNSCredentialTests {
         private func source(_ counter: Counter) -> ProviderTokenSource {
             ProviderTokenSource(
                 keyIdentifier: "KEY1234567", teamIdentifier: "TEAM123456",

@@ -1,13 +1,14 @@
 import NIOCore
 import NIOPosix
 import TestKit
+import TestTraits
 import Testing
 
 @testable import APNS
 
 extension WireTests {
     /// The whole client against connections with random behaviour. A failure names its seed; see `fuzzSeeds`.
-    @Suite struct APNSFuzzTests {
+    @Suite(.server) struct APNSFuzzTests {
         @Test(arguments: fuzzSeeds(2, share: 0.05))
         func eachRequestHasOneReplyWhateverTheServerDoes(_ seed: UInt64) async throws {
             let group = MultiThreadedEventLoopGroup.singleton

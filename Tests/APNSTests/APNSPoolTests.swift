@@ -4,6 +4,7 @@ import NIOHTTP2
 import NIOPosix
 import Synchronization
 import TestKit
+import TestTraits
 import Testing
 
 @testable import APNS
@@ -17,7 +18,7 @@ func poolConfiguration(_ log: EventLog? = nil, _ connections: ClosedRange<Int> =
 
 extension WireTests {
     /// A client's behaviour with several connections.
-    @Suite struct APNSPoolTests {
+    @Suite(.server) struct APNSPoolTests {
         @Test func theWarmConnectionsShareTheRequests() async throws {
             let log = EventLog()
             try await withClient(configuration: poolConfiguration(log)) { _ in

@@ -1,13 +1,14 @@
 import Model
 import NIOCore
 import NIOPosix
+import TestTraits
 import Testing
 
 @testable import APNS
 
 extension WireTests {
     /// A client that connects through a proxy.
-    @Suite struct APNSProxyWireTests {
+    @Suite(.server) struct APNSProxyWireTests {
         private func run(
             _ manner: ConnectProxy.Manner, user: String = "", _ configuration: APNSConfiguration,
             _ body: (APNSClient, ScriptedServer, ConnectProxy) async throws -> Void

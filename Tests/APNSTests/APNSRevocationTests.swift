@@ -1,12 +1,13 @@
 import NIOCore
 import TestKit
+import TestTraits
 import Testing
 
 @testable import APNS
 
 extension WireTests {
     /// A certificate that APNs has stopped accepting.
-    @Suite struct APNSRevocationTests {
+    @Suite(.server) struct APNSRevocationTests {
         @Test func aCertificateThatIsRefusedInAnAnswerCostsAllConnections() async throws {
             let log = EventLog()
             try await withClient(configuration: poolConfiguration(log, 2...2)) { request in

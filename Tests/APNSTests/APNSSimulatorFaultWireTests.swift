@@ -1,12 +1,13 @@
 import Foundation
 import Model
+import TestTraits
 import Testing
 
 @testable import APNS
 @testable import TestKit
 
 /// Every fault as seen by third-party clients, and by the pusher's client if many streams are needed.
-@Suite(.serialized, APNSSimulatorScene.Once()) struct APNSSimulatorFaultWireTests {
+@Suite(.server, .serialized, APNSSimulatorScene.Once()) struct APNSSimulatorFaultWireTests {
     @Test func aPairOfGoAwaysNamesFirstEveryStreamAndThenTheLast() async throws {
         try await APNSSimulatorScene.run { scene in
             try await scene.simulator.add(APNSSimulatorFault(.delay(milliseconds: 1000)))

@@ -1,10 +1,11 @@
 import Foundation
+import TestTraits
 import Testing
 
 @testable import TestKit
 
 /// The simulator as seen by third-party clients: curl and nghttp.
-@Suite(.serialized, APNSSimulatorScene.Once()) struct APNSSimulatorTests {
+@Suite(.server, .serialized, APNSSimulatorScene.Once()) struct APNSSimulatorTests {
     @Test func aCertificateIsEnoughAndTheAnswerCarriesTheIdentifier() async throws {
         try await APNSSimulatorScene.run { scene in
             let identifier = "0a1b2c3d-0000-4000-8000-00000000000f"

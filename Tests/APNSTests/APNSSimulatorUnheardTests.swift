@@ -1,3 +1,4 @@
+import TestTraits
 import Testing
 
 @testable import TestKit
@@ -28,7 +29,7 @@ import Testing
         #expect(unheard.ended(nowEpochMilliseconds: 100_000) == Array(9900..<10_000))
     }
 
-    @Test func anAnswerThatIsHeldBackUntilTheConnectionEndsIsListed() async throws {
+    @Test(.server) func anAnswerThatIsHeldBackUntilTheConnectionEndsIsListed() async throws {
         try await APNSSimulatorScene.run { scene in
             #expect(try await scene.push().status == 200)
             try await scene.simulator.add(APNSSimulatorFault(.delay(milliseconds: 20_000), count: 1))

@@ -1,6 +1,7 @@
 import NIOCore
 import NIOPosix
 import Synchronization
+import TestKit
 
 /// A small HTTP proxy that supports CONNECT to 127.0.0.1, or one that misbehaves.
 final class ConnectProxy: Sendable {
@@ -28,6 +29,7 @@ final class ConnectProxy: Sendable {
     }
 
     func start() async throws {
+        try TestServers.use("proxy")
         let channel = try await ServerBootstrap(group: self.group)
             .childChannelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture {

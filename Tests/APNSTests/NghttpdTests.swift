@@ -2,13 +2,14 @@ import Model
 import NIOCore
 import NIOPosix
 import TestKit
+import TestTraits
 import Testing
 
 @testable import APNS
 
 extension WireTests {
     /// The client against nghttp2's own server, which shares no code with the scripted one.
-    @Suite struct NghttpdTests {
+    @Suite(.server) struct NghttpdTests {
         @Test func nghttpdTakesAThousandNotificationsOnOneConnection() async throws {
             try await Nghttpd.run { server in
                 try await server.start(["-v"])

@@ -3,6 +3,7 @@ import NIOCore
 import NIOPosix
 import Synchronization
 import TestKit
+import TestTraits
 import Testing
 
 @testable import APNS
@@ -24,7 +25,7 @@ func makeRequests(_ count: Int, from first: Int = 0) throws -> [PushRequest] {
 }
 
 extension WireTests {
-    @Suite struct PushReplyTests {
+    @Suite(.server) struct PushReplyTests {
         @Test func eachSubmittedRequestGetsOneReplyAndTheyComeInBursts() async throws {
             let log = ReplyLog()
             try await withClient(configuration: quickConfiguration(), onReplies: log.append) { request in

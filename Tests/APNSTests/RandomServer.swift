@@ -36,6 +36,7 @@ final class RandomServer: Sendable {
     }
 
     func start() async throws {
+        try TestServers.use("HTTP/2 server")
         let channel = try await ServerBootstrap(group: self.group)
             .childChannelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture {

@@ -4,6 +4,7 @@ import NIOHTTP2
 import NIOPosix
 import NIOSSL
 import Synchronization
+import TestKit
 
 /// A TLS HTTP/2 server on swift-nio-http2 that is scripted frame by frame by a test.
 final class ScriptedServer: Sendable {
@@ -91,6 +92,7 @@ final class ScriptedServer: Sendable {
 
     /// Listens on a free port, or on one that it had before.
     func start(port: Int = 0, host: String = "127.0.0.1") async throws {
+        try TestServers.use("HTTP/2 server")
         let channel = try await ServerBootstrap(group: self.group)
             .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
             .childChannelInitializer { channel in

@@ -9,14 +9,17 @@ struct Chain {
     var directory: String { self.certificates.directory }
 
     /// Makes certificates, lends them, removes them.
+    /// - Parameter options: the certificates that are made for it alone; nil copies common ones.
     @discardableResult
     static func with<Result>(
-        _ options: DevelopmentCertificates.Options = .init(orderType: "order.com.example.shop"),
+        _ options: DevelopmentCertificates.Options? = nil,
         _ body: (Chain) throws -> Result
     ) throws -> Result {
         let directory = FileManager.default.temporaryDirectory.path + "/waybill-\(UUID().uuidString)"
         defer { try? FileManager.default.removeItem(atPath: directory) }
-        return try body(Chain(certificates: DevelopmentCertificates.make(in: directory, options)))
+        let certificates =
+            try options.map { try .make(in: directory, $0) } ?? DevelopmentCertificates.copy(to: directory)
+        return try body(Chain(certificates: certificates))
     }
 
     func identity() throws -> SigningIdentity {

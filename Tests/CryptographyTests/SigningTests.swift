@@ -115,7 +115,7 @@ import Testing
 
     @Test func anIntermediateThatDidNotIssueIsRefusedWithWhatToTake() throws {
         try Chain.with { chain in
-            try Chain.with { other in
+            try Chain.with(.init(orderType: "order.com.example.shop")) { other in
                 // The same names, another key.
                 let error = #expect(throws: CryptographyError.self) {
                     try SigningIdentity(

@@ -24,7 +24,7 @@ import Testing
             #expect(throws: CryptographyError(.verification, "")) {
                 try CMS.verify(signature: signature, content: Array("{ }".utf8), rootsPEM: root)
             }
-            try Chain.with { other in
+            try Chain.with(.init(orderType: "order.com.example.shop")) { other in
                 #expect(throws: CryptographyError(.verification, "")) {
                     try CMS.verify(
                         signature: signature, content: self.content, rootsPEM: bytes(other.certificates.root))

@@ -1,12 +1,13 @@
 import Model
 import NIOHTTP1
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Devkit
 
 /// The fake of Apple's gateway, over TLS with client certificates.
-@Suite struct ApplePayGatewayFakeTests {
+@Suite(.server) struct ApplePayGatewayFakeTests {
     private static let merchant = "merchant.com.example.shop"
     private static let path = "/paymentservices/paymentSession"
 

@@ -1,3 +1,4 @@
+import TestTraits
 import Testing
 
 @testable import Devkit
@@ -20,7 +21,7 @@ struct BrokenPackageTests {
     }
 
     /// Whoever does the arithmetic.
-    @Test(arguments: BrokenPackage.signatures, [SignatureCheck.cryptography, .openssl])
+    @Test(.server, arguments: BrokenPackage.signatures, [SignatureCheck.cryptography, .openssl])
     func aBrokenSignatureIsRefusedForItsReason(_ broken: BrokenPackage, _ check: SignatureCheck) async throws {
         try await self.judge(broken, by: check)
     }
@@ -33,7 +34,7 @@ struct BrokenPackageTests {
 
     /// Without a change, the package of the cases is good: the tests' own archive writer made it, and it is signed
     /// again.
-    @Test(arguments: [SignatureCheck.cryptography, .openssl], [BrokenPackage.Seal.all, .signature, .nothing])
+    @Test(.server, arguments: [SignatureCheck.cryptography, .openssl], [BrokenPackage.Seal.all, .signature, .nothing])
     func withoutTheChangeAPackagePasses(_ check: SignatureCheck, _ seal: BrokenPackage.Seal) async throws {
         let whole = BrokenPackage("nothing", mention: "", seal: seal) { _, _ in }
         #expect(try await self.stage.violations(whole.package(self.stage), check: check) == [])

@@ -1,5 +1,6 @@
 import Cryptography
 import Model
+import TestTraits
 import Testing
 
 @testable import Devkit
@@ -25,7 +26,7 @@ struct PackageSignatureTests {
         return byUs
     }
 
-    @Test func aPackageOutlivesItsCertificateByNoSecond() async throws {
+    @Test(.server) func aPackageOutlivesItsCertificateByNoSecond() async throws {
         let year: Int64 = 365 * 86_400
         let signature = self.stage.content("signature")
         #expect(try await self.codes(signature, later: year - 120) == [])
@@ -40,33 +41,33 @@ struct PackageSignatureTests {
             early == [.signingTimeFuture, .certificateNotYetValid, .certificateNotYetValid, .certificateNotYetValid])
     }
 
-    @Test func aClockThatIsHalfAMinuteFastIsForgiven() async throws {
+    @Test(.server) func aClockThatIsHalfAMinuteFastIsForgiven() async throws {
         let signature = try self.stage.identity(self.stage.pem).sign(
             self.stage.content("manifest.json"), signingEpochSeconds: self.stage.nowEpochSeconds + 30)
         #expect(try await self.codes(signature) == [])
     }
 
-    @Test func anotherRootOfTheSameNameIsNoticed() async throws {
+    @Test(.server) func anotherRootOfTheSameNameIsNoticed() async throws {
         let found = try await self.codes(self.stage.content("signature"), roots: self.stage.strangerPEM["root"])
         #expect(found == [.chainUntrusted])
     }
 
-    @Test func theIntermediateIsNoRoot() async throws {
+    @Test(.server) func theIntermediateIsNoRoot() async throws {
         let found = try await self.codes(self.stage.content("signature"), roots: self.stage.pem["intermediate"])
         #expect(found == [.rootUnknown])
     }
 
-    @Test func oneOfSeveralRootsIsEnough() async throws {
+    @Test(.server) func oneOfSeveralRootsIsEnough() async throws {
         let roots = (self.stage.strangerPEM["intermediate"] ?? []) + [10] + (self.stage.pem["root"] ?? [])
         #expect(try await self.codes(self.stage.content("signature"), roots: roots) == [])
     }
 
-    @Test func aRootInsideDoesNoHarm() async throws {
+    @Test(.server) func aRootInsideDoesNoHarm() async throws {
         let signature = try self.stage.signatureByOpenSSL(BrokenPackage.signer + ["-certfile", "root.pem"])
         #expect(try await self.codes(signature) == [])
     }
 
-    @Test func anAuthorityThatSignsItselfIsNotForOrders() async throws {
+    @Test(.server) func anAuthorityThatSignsItselfIsNotForOrders() async throws {
         let signature = try self.stage.signatureByOpenSSL(
             ["-signer", "intermediate.pem", "-inkey", "intermediate-key.pem", "-certfile", "root.pem"])
         #expect(try await self.codes(signature) == [.orderTypeMarker, .orderSigningPurpose, .chainLength])
@@ -85,7 +86,7 @@ struct PackageSignatureTests {
         #expect(throws: Never.self) { try DER([0x04, 0x81, 0x80] + [UInt8](repeating: 0, count: 128)) }
     }
 
-    @Test func aVersionThatDoesNotFitIsNoticed() async throws {
+    @Test(.server) func aVersionThatDoesNotFitIsNoticed() async throws {
         // The signer named by its key identifier is version 3 and fine.
         #expect(try await self.codes(self.stage.signatureByOpenSSL(BrokenPackage.signer + ["-keyid"])) == [])
         var signature = self.stage.content("signature")
@@ -97,7 +98,7 @@ struct PackageSignatureTests {
     }
 
     /// The attribute's type is made another one, so that the time is there and nobody finds it.
-    @Test func aSignatureWithoutSigningTimeIsNoticed() async throws {
+    @Test(.server) func aSignatureWithoutSigningTimeIsNoticed() async throws {
         var signature = self.stage.content("signature")
         let type: [UInt8] = [0x2A, 0x86, 0x48, 0x86, 0xF7, 0x0D, 0x01, 0x09, 0x05]
         let place = try #require(signature.indices.dropLast(8).last { signature[$0..<$0 + 9].elementsEqual(type) })
@@ -106,7 +107,7 @@ struct PackageSignatureTests {
         #expect(try await self.codes(signature) == [.signingTimeMissing, .signatureWrong])
     }
 
-    @Test func anotherContentTypeIsNoticed() async throws {
+    @Test(.server) func anotherContentTypeIsNoticed() async throws {
         let signature = try self.stage.signatureByOpenSSL(BrokenPackage.signer + ["-econtent_type", "1.2.3.4"])
         #expect(try await self.codes(signature).contains(.signatureContentType))
     }

@@ -1,6 +1,7 @@
 import Cryptography
 import Model
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Devkit
@@ -12,7 +13,7 @@ struct PackageVerifierTests {
 
     init() throws { self.stage = try PackageStage.shared.get() }
 
-    @Test(arguments: checks)
+    @Test(.server, arguments: checks)
     func thePackagesOfTheBuilderPass(_ check: SignatureCheck) async throws {
         #expect(self.stage.examples.count == 5)
         for (name, package) in self.stage.examples + [("replayed", self.stage.replayed)] {
@@ -20,7 +21,7 @@ struct PackageVerifierTests {
         }
     }
 
-    @Test(arguments: checks)
+    @Test(.server, arguments: checks)
     func aPackageInTwoLanguagesAndTwoResolutionsPasses(_ check: SignatureCheck) async throws {
         #expect(try await self.stage.violations(self.stage.package, check: check) == [])
         let names = self.stage.files.map(\.name)
@@ -55,7 +56,7 @@ struct PackageVerifierTests {
     }
 
     /// Signed and packed by programs that are not ours.
-    @Test(arguments: checks)
+    @Test(.server, arguments: checks)
     func aPackageByPythonAndOpenSSLPasses(_ check: SignatureCheck) async throws {
         var draft = PackageDraft(files: self.stage.files)
         draft["signature"] = try self.stage.signatureByOpenSSL(BrokenPackage.signer)

@@ -3,12 +3,13 @@ import Foundation
 import Model
 import NIOHTTP1
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Devkit
 
 /// The fakes of a shop's service and of a payment provider.
-@Suite struct ShopFakeTests {
+@Suite(.server) struct ShopFakeTests {
     private static let secret = "0123456789abcdef"
 
     private static func request(

@@ -1,10 +1,11 @@
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Fetch
 
 /// Against a real HTTPS server, whose names are pinned to addresses as a DNS would answer.
-@Suite(.timeLimit(.minutes(2))) struct FetcherTests {
+@Suite(.server, .timeLimit(.minutes(2))) struct FetcherTests {
     private static let host = "cdn.example.com"
 
     /// A server, and a fetcher that may connect to 127.0.0.1 but to no other inner address.

@@ -1,12 +1,13 @@
 import NIOCore
 import Synchronization
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Gateway
 
 /// Clients that are slow, greedy or gone. A well-behaved client beside them notices nothing.
-@Suite(.serialized, .timeLimit(.minutes(4))) struct AbuseFloodTests {
+@Suite(.server, .serialized, .timeLimit(.minutes(4))) struct AbuseFloodTests {
     typealias Bench = GatewayBench
 
     /// Longest wait of a well-behaved client. Generous for a machine that does other things too, and far below the

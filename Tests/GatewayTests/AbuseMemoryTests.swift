@@ -1,10 +1,11 @@
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Gateway
 
 /// Everything that a client sends is gone from memory when it was answered.
-@Suite(.serialized, .timeLimit(.minutes(3))) struct AbuseMemoryTests {
+@Suite(.server, .serialized, .timeLimit(.minutes(3))) struct AbuseMemoryTests {
     @Test func aConnectionThatNeverEndsARequestKeepsNothingOfThoseBefore() async throws {
         let gateway = try await GatewayProcess()
         do {

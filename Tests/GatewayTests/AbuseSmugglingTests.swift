@@ -1,10 +1,11 @@
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Gateway
 
 /// Requests that two servers could take differently, and paths that lead elsewhere.
-@Suite(.serialized, .timeLimit(.minutes(3))) struct AbuseSmugglingTests {
+@Suite(.server, .serialized, .timeLimit(.minutes(3))) struct AbuseSmugglingTests {
     typealias Bench = GatewayBench
 
     private static let head = "POST /v1/log HTTP/1.1\r\nHost: a\r\n"

@@ -2,12 +2,13 @@ import Foundation
 import Kafka
 import Model
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Gateway
 
 /// Changes of orders by HTTP over the real process. One after the other: each has servers of its own.
-@Suite(.serialized, .timeLimit(.minutes(3))) struct CheckoutChangesTests {
+@Suite(.server, .serialized, .timeLimit(.minutes(3))) struct CheckoutChangesTests {
     typealias Bench = CheckoutBench
 
     static var document: JSONObject {

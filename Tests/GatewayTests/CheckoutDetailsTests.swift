@@ -3,12 +3,13 @@ import Kafka
 import Model
 import Packaging
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Gateway
 
 /// Order details, grants and links over the real process. One after the other: each has servers of its own.
-@Suite(.serialized, .timeLimit(.minutes(3))) struct CheckoutDetailsTests {
+@Suite(.server, .serialized, .timeLimit(.minutes(3))) struct CheckoutDetailsTests {
     typealias Bench = CheckoutBench
 
     static let document =

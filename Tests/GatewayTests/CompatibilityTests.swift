@@ -2,6 +2,7 @@ import Foundation
 import Model
 import Store
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Gateway
@@ -18,7 +19,7 @@ import Testing
 
     static let path = "/apple/v1/packages/\(Bench.orderType)/1"
 
-    @Test func withoutTheSwitchThereIsNothing() async throws {
+    @Test(.server) func withoutTheSwitchThereIsNothing() async throws {
         try await Bench.with { bench in
             let package = try await bench.once("GET", Self.path, token: Bench.ownToken)
             #expect(package.status == 404)
@@ -26,7 +27,7 @@ import Testing
         }
     }
 
-    @Test func anOrderComesAsJSONOrAsAPackage() async throws {
+    @Test(.server) func anOrderComesAsJSONOrAsAPackage() async throws {
         try await Bench.with(Self.options) { bench in
             try await bench.put("1")
             for headers in [
@@ -54,7 +55,7 @@ import Testing
         }
     }
 
-    @Test func aPushTokenIsRegisteredForTheOrderOfItsToken() async throws {
+    @Test(.server) func aPushTokenIsRegisteredForTheOrderOfItsToken() async throws {
         try await Bench.with(Self.options) { bench in
             try await bench.put("1")
             let path = "/apple/v1/push"

@@ -5,12 +5,13 @@ import Model
 import Packaging
 import Redis
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Gateway
 
 /// The dialect of payment providers over the real process. One after the other: each has servers of its own.
-@Suite(.serialized, .timeLimit(.minutes(4))) struct ConfirmTests {
+@Suite(.server, .serialized, .timeLimit(.minutes(4))) struct ConfirmTests {
     typealias Bench = CheckoutBench
     static let path = "/v1/payment_intents/pi_123/confirm"
     static let form = "Content-Type: application/x-www-form-urlencoded"

@@ -1,11 +1,12 @@
 import NIOCore
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Gateway
 
 /// Clients that do what no Wallet would. Serialized: each test has servers of its own.
-@Suite(.serialized, .timeLimit(.minutes(2))) struct ConnectionTests {
+@Suite(.server, .serialized, .timeLimit(.minutes(2))) struct ConnectionTests {
     typealias Bench = GatewayBench
 
     @Test func pipelinedRequestsAreAnsweredInOrder() async throws {

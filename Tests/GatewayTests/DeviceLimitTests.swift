@@ -2,12 +2,13 @@ import Kafka
 import Model
 import Store
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Gateway
 
 /// Devices that somebody makes up. One after the other: each has servers of its own.
-@Suite(.serialized, .timeLimit(.minutes(2))) struct DeviceLimitTests {
+@Suite(.server, .serialized, .timeLimit(.minutes(2))) struct DeviceLimitTests {
     typealias Bench = GatewayBench
     private static let body = #"{"pushToken":"aa11"}"#
 

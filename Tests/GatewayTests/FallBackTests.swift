@@ -4,12 +4,13 @@ import Redis
 import Store
 import Synchronization
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Gateway
 
 /// The gateway's answers while Redis is restarted, perhaps with an older copy of its data, and requests keep coming.
-@Suite(.serialized, .timeLimit(.minutes(3))) struct FallBackTests {
+@Suite(.server, .serialized, .timeLimit(.minutes(3))) struct FallBackTests {
     typealias Bench = GatewayBench
 
     /// By itself a server that waits for its disk answers before it has written.

@@ -3,12 +3,13 @@ import NIOCore
 import Redis
 import Store
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Gateway
 
 /// One after the other: each has servers of its own.
-@Suite(.serialized, .timeLimit(.minutes(2))) struct FetchTests {
+@Suite(.server, .serialized, .timeLimit(.minutes(2))) struct FetchTests {
     typealias Bench = GatewayBench
 
     @Test func aPackageComesOutByteForByteWithItsHeaders() async throws {

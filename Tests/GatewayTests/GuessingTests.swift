@@ -2,12 +2,13 @@ import Foundation
 import NIOCore
 import Packaging
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Gateway
 
 /// Wrong tokens, many messages, many failures. One after the other: each has servers of its own.
-@Suite(.serialized, .timeLimit(.minutes(2))) struct GuessingTests {
+@Suite(.server, .serialized, .timeLimit(.minutes(2))) struct GuessingTests {
     typealias Bench = GatewayBench
 
     @Test func whoGuessesIsToldToWaitAndARightTokenIsAnsweredAtOnce() async throws {

@@ -1,11 +1,12 @@
 import NIOHPACK
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Gateway
 
 /// HTTP/2 as clients speak it, and as they should not.
-@Suite(.serialized, .timeLimit(.minutes(3))) struct HTTP2Tests {
+@Suite(.server, .serialized, .timeLimit(.minutes(3))) struct HTTP2Tests {
     typealias Bench = GatewayBench
     typealias Wire = HTTP2Wire
 

@@ -1,12 +1,13 @@
 import NIOCore
 import Redis
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Gateway
 
 /// The first fetch after a payment. One after the other: each has servers of its own.
-@Suite(.serialized, .timeLimit(.minutes(2))) struct HoldTests {
+@Suite(.server, .serialized, .timeLimit(.minutes(2))) struct HoldTests {
     typealias Bench = GatewayBench
 
     @Test func aHeldFetchIsAnsweredSoonAfterTheWrite() async throws {

@@ -1,6 +1,7 @@
 import NIOCore
 import NIOPosix
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Gateway
@@ -81,7 +82,7 @@ import Testing
 }
 
 /// Connections without a request, and those who want to come in.
-@Suite(.serialized, .timeLimit(.minutes(2))) struct AbuseIdleTests {
+@Suite(.server, .serialized, .timeLimit(.minutes(2))) struct AbuseIdleTests {
     typealias Bench = GatewayBench
 
     static func crowded(_ options: Bench.Options, total: Int) -> Bench.Options {

@@ -3,12 +3,13 @@ import NIOCore
 import Redis
 import Store
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Gateway
 
 /// The gateway's answers about data that Redis lacks while it may not have everything.
-@Suite(.serialized, .timeLimit(.minutes(2))) struct IncompleteViewTests {
+@Suite(.server, .serialized, .timeLimit(.minutes(2))) struct IncompleteViewTests {
     typealias Bench = GatewayBench
 
     @Test func nobodyIsRefusedForWhatMayOnlyBeMissing() async throws {

@@ -1,6 +1,7 @@
 import Kafka
 import Synchronization
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Gateway
@@ -27,7 +28,7 @@ import Testing
     }
 
     /// Takes long because the outage must outlast several deliveries that time out.
-    @Test func packagesAreServedAndRegistrationsRefusedQuicklyUntilKafkaIsBack() async throws {
+    @Test(.server) func packagesAreServedAndRegistrationsRefusedQuicklyUntilKafkaIsBack() async throws {
         try await Bench.with { bench in
             try await bench.put("1")
             let path = bench.registration("device", "1")

@@ -3,12 +3,13 @@ import Model
 import NIOCore
 import Packaging
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Gateway
 
 /// Links for browsers. One after the other: each has servers of its own.
-@Suite(.serialized, .timeLimit(.minutes(2))) struct LinkTests {
+@Suite(.server, .serialized, .timeLimit(.minutes(2))) struct LinkTests {
     typealias Bench = GatewayBench
 
     static var now: Int64 { Int64(Date().timeIntervalSince1970) }

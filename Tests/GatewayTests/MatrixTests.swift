@@ -1,11 +1,12 @@
 import Model
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Gateway
 
 /// Wallet's protocol over the wire, case by case. One after the other: each has servers of its own.
-@Suite(.serialized, .timeLimit(.minutes(2))) struct MatrixTests {
+@Suite(.server, .serialized, .timeLimit(.minutes(2))) struct MatrixTests {
     typealias Bench = GatewayBench
 
     /// The order's moment is Sun, 06 Nov 1994 08:49:37 GMT, its tag "tag-1".

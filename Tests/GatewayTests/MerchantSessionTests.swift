@@ -3,12 +3,13 @@ import Foundation
 import Model
 import NIOCore
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Gateway
 
 /// Merchant sessions over the real process, against a server that wants a client certificate.
-@Suite(.serialized, .timeLimit(.minutes(3))) struct MerchantSessionTests {
+@Suite(.server, .serialized, .timeLimit(.minutes(3))) struct MerchantSessionTests {
     typealias Bench = CheckoutBench
     static let merchant = "merchant.com.example.shop"
     static let production = "https://apple-pay-gateway.apple.com/paymentservices/startSession"

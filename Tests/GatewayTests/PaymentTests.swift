@@ -5,12 +5,13 @@ import Model
 import Packaging
 import Redis
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Gateway
 
 /// Metadata, baskets, addresses and payments over the real process, with a shop behind it.
-@Suite(.serialized, .timeLimit(.minutes(4))) struct PaymentTests {
+@Suite(.server, .serialized, .timeLimit(.minutes(4))) struct PaymentTests {
     typealias Bench = CheckoutBench
     static let secret = "a secret of the shop and of us"
     static let marker = Bench.marker

@@ -4,12 +4,13 @@ import NIOCore
 import Redis
 import Store
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Gateway
 
 /// The work that Redis has for the sake of those who are refused. One after the other: each has servers of its own.
-@Suite(.serialized, .timeLimit(.minutes(2))) struct RefusalCostTests {
+@Suite(.server, .serialized, .timeLimit(.minutes(2))) struct RefusalCostTests {
     typealias Bench = GatewayBench
 
     private static let limits: @Sendable () -> GatewayLimits = {

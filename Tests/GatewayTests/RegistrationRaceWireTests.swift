@@ -2,12 +2,13 @@ import Kafka
 import Model
 import Store
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Gateway
 
 /// A device that contradicts itself. One after the other: each has servers of its own.
-@Suite(.serialized, .timeLimit(.minutes(2))) struct RegistrationRaceWireTests {
+@Suite(.server, .serialized, .timeLimit(.minutes(2))) struct RegistrationRaceWireTests {
     typealias Bench = GatewayBench
 
     @Test func kafkaAndRedisAgreeOnTheLastWordWhateverRaces() async throws {

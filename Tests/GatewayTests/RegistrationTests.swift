@@ -3,12 +3,13 @@ import Model
 import NIOCore
 import Store
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Gateway
 
 /// One after the other: each has servers of its own.
-@Suite(.serialized, .timeLimit(.minutes(2))) struct RegistrationTests {
+@Suite(.server, .serialized, .timeLimit(.minutes(2))) struct RegistrationTests {
     typealias Bench = GatewayBench
 
     func registered(_ bench: Bench, _ order: String) async throws -> [String] {

@@ -112,10 +112,13 @@ import Testing
             keepsAlive: head.isKeepAlive, body: body)
     }
 
-    /// Ours takes any method and HTTP/1.x, as RFC 9110 §2.5 and §9.1 have it; llhttp knows a list of each.
-    static func isKnownDifference(_ error: (any Error)?) -> Bool {
+    /// Ours takes any method and HTTP/1.x, as RFC 9110 §2.5 and §9.1 have it; llhttp knows a list of each. Ours takes a
+    /// tab after a content length, as RFC 9110 §5.5 has it; llhttp takes spaces alone.
+    static func isKnownDifference(_ error: (any Error)?, in stream: [UInt8]) -> Bool {
         switch error as? HTTPParserError {
         case .invalidMethod?, .invalidVersion?: true
+        case .invalidContentLength?:
+            String(decoding: stream, as: UTF8.self).contains(/(?i)content-length:[ \t]*[0-9]+ *\t/)
         default: false
         }
     }
@@ -127,7 +130,7 @@ import Testing
         let (ours, other) = (Self.ours(parts), try Self.llhttp(parts))
         for (index, request) in ours.requests.enumerated() {
             guard index < other.requests.count else {
-                guard !Self.isKnownDifference(other.error) else { return nil }
+                guard !Self.isKnownDifference(other.error, in: stream) else { return nil }
                 return "request \(index) is ours alone: \(request); llhttp: \(String(describing: other.error))"
             }
             var theirs = other.requests[index]
@@ -257,8 +260,10 @@ import Testing
         #expect(try Self.difference(right, cuts: [3]) == nil)
         #expect(Self.ours([right[...]]).requests == (try Self.llhttp([right[...]]).requests))
         #expect(Self.ours([right[...]]).requests.first?.target == "/")
+        let tab = Array("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\t\r\n\r\nabc".utf8)
+        #expect(try Self.difference(tab, cuts: []) == nil)
         let known = try Self.llhttp([Array("GET / HTTP/1.7\r\nHost: a\r\n\r\n".utf8)[...]])
         #expect(known.requests.isEmpty)
-        #expect(Self.isKnownDifference(known.error))
+        #expect(Self.isKnownDifference(known.error, in: []))
     }
 }

@@ -5,12 +5,13 @@ import NIOPosix
 import NIOSSL
 import Operations
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Gateway
 
 /// TLS as clients meet it: `curl`, `openssl`, `h2load`, and those that mean no good.
-@Suite(.serialized, .timeLimit(.minutes(3))) struct TLSTests {
+@Suite(.server, .serialized, .timeLimit(.minutes(3))) struct TLSTests {
     typealias Bench = GatewayBench
 
     /// Runs a program on a thread that may wait.
@@ -177,7 +178,7 @@ import Testing
         }
     }
 
-    @Test func newConnectionsGetTheNewCertificateAndOldOnesGoOn() async throws {
+    @Test(.server) func newConnectionsGetTheNewCertificateAndOldOnesGoOn() async throws {
         let made = try TLSSupport.made.get()
         let served = try Served()
         try served.put(made.first, key: made.first)

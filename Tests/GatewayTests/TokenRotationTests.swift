@@ -2,13 +2,14 @@ import Model
 import NIOCore
 import Packaging
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Gateway
 
 /// Tokens of orders that were packaged under another secret than the one the checkout minted with. One after the other:
 /// each has servers of its own.
-@Suite(.serialized, .timeLimit(.minutes(2))) struct TokenRotationTests {
+@Suite(.server, .serialized, .timeLimit(.minutes(2))) struct TokenRotationTests {
     typealias Bench = GatewayBench
 
     /// The tokens of an order under the first and the second secret of the bench.

@@ -1,10 +1,11 @@
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Kafka
 
 /// The traps of librdkafka 2.0.2 around the end of a consumer, and cooperative assignment.
-@Suite(.timeLimit(.minutes(2)))
+@Suite(.server, .timeLimit(.minutes(2)))
 struct ConsumerEndTests {
     /// Fetched messages that nobody took may keep a handle from being destroyed (CHANGELOG 2.6.1, #4724).
     @Test func aConsumerEndsWithAFullQueue() async throws {

@@ -1,8 +1,9 @@
 import TestKit
+import TestTraits
 import Testing
 
 /// The broker that the tests use.
-@Suite(.timeLimit(.minutes(1))) struct KafkaBrokerTests {
+@Suite(.server, .timeLimit(.minutes(1))) struct KafkaBrokerTests {
     @Test func itGoesDownAndComesBackWhileProgramsAreStarted() async throws {
         let broker = try KafkaBroker()
         try await withThrowingTaskGroup(of: Void.self) { tasks in

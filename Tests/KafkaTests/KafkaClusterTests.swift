@@ -1,10 +1,11 @@
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Kafka
 
 /// The cluster that records come from, and topics by pattern.
-@Suite(.timeLimit(.minutes(1))) struct KafkaClusterTests {
+@Suite(.server, .timeLimit(.minutes(1))) struct KafkaClusterTests {
     @Test func recordsCarryTheIdentifierOfTheirCluster() async throws {
         var clusters: [Set<String>] = []
         // Both at once: the brokers name themselves by where they are in memory.

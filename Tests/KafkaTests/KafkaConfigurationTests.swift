@@ -1,4 +1,5 @@
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Kafka
@@ -97,7 +98,7 @@ struct KafkaConfigurationTests {
         do { _ = try KafkaProducer(configuration) } catch { #expect(!error.description.contains("hush")) }
     }
 
-    @Test func propertiesOfTheOtherKindAreIgnored() async throws {
+    @Test(.server) func propertiesOfTheOtherKindAreIgnored() async throws {
         let broker = try KafkaBroker(topics: [.init("t", partitions: 1)])
         let log = EventLog()
         let both = configuration(

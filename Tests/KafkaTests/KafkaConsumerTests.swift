@@ -1,10 +1,11 @@
 import Synchronization
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Kafka
 
-@Suite(.timeLimit(.minutes(2)))
+@Suite(.server, .timeLimit(.minutes(2)))
 struct KafkaConsumerTests {
     @Test func aSecondConsumerGoesOnAfterTheCommit() async throws {
         let broker = try await KafkaBroker.shared(topics: [.init("orders", partitions: 1)])

@@ -1,10 +1,11 @@
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Kafka
 
 /// A refusal is told with the right that an administrator has to grant.
-@Suite(.timeLimit(.minutes(1))) struct KafkaDenialTests {
+@Suite(.server, .timeLimit(.minutes(1))) struct KafkaDenialTests {
     /// Kafka's error codes. Source: Kafka protocol guide, error codes
     private static let (topicRefused, groupRefused, clusterRefused): (Int32, Int32, Int32) = (29, 30, 31)
 
@@ -87,7 +88,7 @@ import Testing
 }
 
 /// The answers of a cluster about its topics.
-@Suite(.timeLimit(.minutes(1))) struct TopicQueryTests {
+@Suite(.server, .timeLimit(.minutes(1))) struct TopicQueryTests {
     @Test func partitionsAndSettingsAreRead() async throws {
         var orders = ScriptedKafka.Topic(settings: ["cleanup.policy": "compact", "min.insync.replicas": "2"])
         orders.partitions = [(3, 3), (3, 1)]

@@ -1,10 +1,11 @@
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Kafka
 
 /// The partitions of keys, and the timestamps that messages are given.
-@Suite(.timeLimit(.minutes(1))) struct KafkaPartitionerTests {
+@Suite(.server, .timeLimit(.minutes(1))) struct KafkaPartitionerTests {
     @Test func aKeyIsWhereAProducerPutsIt() async throws {
         let broker = try KafkaBroker(topics: [.init("topic", partitions: 7)])
         let producer = try KafkaProducer(configuration(broker))

@@ -1,9 +1,10 @@
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Kafka
 
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.server, .timeLimit(.minutes(1)))
 struct KafkaProducerTests {
     @Test func eachMessageHasItsOwnResultInOrder() async throws {
         let broker = try await KafkaBroker.shared(topics: [.init("orders", partitions: 2)])

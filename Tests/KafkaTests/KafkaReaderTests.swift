@@ -1,10 +1,11 @@
 import Synchronization
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Kafka
 
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.server, .timeLimit(.minutes(1)))
 struct KafkaReaderTests {
     /// The batches that a read delivered.
     private final class Hand: Sendable {

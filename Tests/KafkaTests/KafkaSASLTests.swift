@@ -1,4 +1,5 @@
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Kafka
@@ -16,7 +17,7 @@ import Testing
             onEvent: events.record)
     }
 
-    @Test(arguments: Self.mechanisms)
+    @Test(.server, arguments: Self.mechanisms)
     func thePropertiesFileSaysWhoWeAre(mechanism: String) async throws {
         let doorkeeper = try await KafkaDoorkeeper.start()
         let (directory, events) = (try TemporaryDirectory("sasl"), EventLog())
@@ -29,7 +30,7 @@ import Testing
         await doorkeeper.stop()
     }
 
-    @Test(arguments: Self.mechanisms)
+    @Test(.server, arguments: Self.mechanisms)
     func aWrongPasswordIsToldWithoutShowingIt(mechanism: String) async throws {
         let doorkeeper = try await KafkaDoorkeeper.start()
         let (directory, events) = (try TemporaryDirectory("sasl"), EventLog())
@@ -42,7 +43,7 @@ import Testing
         await doorkeeper.stop()
     }
 
-    @Test func aServerThatIsNotTrustedIsTold() async throws {
+    @Test(.server) func aServerThatIsNotTrustedIsTold() async throws {
         let doorkeeper = try await KafkaDoorkeeper.start()
         let (directory, events) = (try TemporaryDirectory("sasl"), EventLog())
         let other = try await ServerCertificate()

@@ -1,11 +1,12 @@
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Kafka
 
 /// librdkafka's own broker speaks no TLS; `openssl s_server` does, and says whose certificate it saw.
 @Suite(.timeLimit(.minutes(1))) struct KafkaTLSTests {
-    @Test func thePropertiesFileMakesTheClientShowItsCertificate() async throws {
+    @Test(.server) func thePropertiesFileMakesTheClientShowItsCertificate() async throws {
         let directory = try TemporaryDirectory("kafka-tls")
         try await self.makeCertificates(in: directory)
         let reserved = try ReservedPort()

@@ -4,12 +4,13 @@ import NIOPosix
 import ServiceLifecycleTestKit
 import Synchronization
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Operations
 
 /// Readiness and the log follow the topics of a server that says what it is told to.
-@Suite(.timeLimit(.minutes(1))) struct KafkaWatchTests {
+@Suite(.server, .timeLimit(.minutes(1))) struct KafkaWatchTests {
     private struct Journal: LogHandler {
         private final class Lines: Sendable { let all = Mutex<[String]>([]) }
 

@@ -6,6 +6,7 @@ import NIOPosix
 import ServiceLifecycle
 import ServiceLifecycleTestKit
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Operations
@@ -34,7 +35,7 @@ import Testing
         }
     }
 
-    @Test func probesAndMetricsAreAnswered() async throws {
+    @Test(.server) func probesAndMetricsAreAnswered() async throws {
         let readiness = Readiness(conditions: ["redis"])
         let metrics = MetricsRegistry()
         _ = metrics.makeCounter(label: "c_total", dimensions: [])
@@ -74,7 +75,7 @@ import Testing
         }
     }
 
-    @Test func whoCameFirstGivesWayWhenThereAreTooMany() async throws {
+    @Test(.server) func whoCameFirstGivesWayWhenThereAreTooMany() async throws {
         try await self.with { port in
             let request = "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
             var open: [RawConnection] = []
@@ -116,7 +117,7 @@ import Testing
         _ = try channel.finish()
     }
 
-    @Test func brokenRequestsDoNotEndIt() async throws {
+    @Test(.server) func brokenRequestsDoNotEndIt() async throws {
         try await self.with { port in
             for junk in ["\u{0}\u{1}\r\n\r\n", "GET\r\n\r\n", "GET /livez HTTP/1.1\r\nContent-Length: -1\r\n\r\n"] {
                 let connection = try await RawConnection.open(port: port)

@@ -3,6 +3,7 @@ import Foundation
 import Logging
 import NIOPosix
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Operations
@@ -77,7 +78,7 @@ import Testing
 }
 
 /// The monitor against a real server that is reconfigured.
-@Suite(.timeLimit(.minutes(1))) struct RedisMonitorTests {
+@Suite(.server, .timeLimit(.minutes(1))) struct RedisMonitorTests {
     private func environment(_ server: RedisServer) throws -> ServiceEnvironment {
         ServiceEnvironment(
             common: try CommonSettings(try Settings(environment: ["WAYBILL_REDIS_URL": server.url])),

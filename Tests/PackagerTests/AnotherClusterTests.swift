@@ -4,12 +4,13 @@ import Packaging
 import Redis
 import Store
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Packager
 
 /// Changes that come from another cluster, and ones that all come again.
-@Suite(.timeLimit(.minutes(2))) struct AnotherClusterTests {
+@Suite(.server, .timeLimit(.minutes(2))) struct AnotherClusterTests {
     @Test func changesOfAnotherClusterAreAppliedWhateverTheirOffsetsAndTimestamps() async throws {
         try await PackagerScene.run { scene in
             let processor = try scene.processor()

@@ -10,6 +10,7 @@ import ServiceLifecycle
 import Store
 import Synchronization
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Packager
@@ -43,7 +44,7 @@ import Testing
     }
 
     /// The service follows a renewed certificate, a broken brand and a mended one while changes keep coming.
-    @Test(.timeLimit(.minutes(3)))
+    @Test(.server, .timeLimit(.minutes(3)))
     func reloadingUnderLoadLosesNoChange() async throws {
         let topics = Topics()
         let broker = try KafkaBroker(
@@ -144,7 +145,7 @@ import Testing
         #expect(before.entries.count + 1 == packagers.current[type]?.entries.count)
     }
 
-    @Test(.timeLimit(.minutes(1)))
+    @Test(.server, .timeLimit(.minutes(1)))
     func aHangupLoadsAtOnce() async throws {
         let renewed = try RenewedBrand()
         try await PackagerScene.run { scene in

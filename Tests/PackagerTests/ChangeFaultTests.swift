@@ -3,13 +3,14 @@ import Model
 import Operations
 import Redis
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Packager
 @testable import Packaging
 
 /// Changes that cannot be applied: dead letters, and the ones behind them go on.
-@Suite struct ChangeFaultTests {
+@Suite(.server) struct ChangeFaultTests {
     @Test func eachFaultIsADeadLetterAndWhatIsBehindItGoesOn() async throws {
         try await PackagerScene.run { scene in
             var log = ChangeLog()

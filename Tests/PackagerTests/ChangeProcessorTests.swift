@@ -5,12 +5,13 @@ import Packaging
 import Redis
 import Store
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Packager
 
 /// The results of changes, with a real Redis and a broker.
-@Suite struct ChangeProcessorTests {
+@Suite(.server) struct ChangeProcessorTests {
     /// Opens an archive, checks it against its manifest, prints order.json and leaves manifest and signature behind.
     private static let inspect = """
         import hashlib, json, os, sys, zipfile

@@ -1,13 +1,14 @@
 import Kafka
 import Model
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Packager
 
 /// Guarantee: a backlog costs one signature per order, and what says nothing new costs none. Told by the service's own
 /// metrics, from outside.
-@Suite struct ConflationTests {
+@Suite(.server) struct ConflationTests {
     private static let orders = 60
 
     /// Rounds of changes, each of which changes every order.

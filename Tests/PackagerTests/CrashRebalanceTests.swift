@@ -3,12 +3,13 @@ import Kafka
 import Model
 import Store
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Packager
 
 /// A worker that stands still loses its partitions; what it does when it wakes up must not harm who took over.
-@Suite struct CrashRebalanceTests {
+@Suite(.server) struct CrashRebalanceTests {
     @Test(
         .timeLimit(.minutes(3)),
         arguments: [CrashPoint.folded, .assetsPut, .written, .published, .committing])

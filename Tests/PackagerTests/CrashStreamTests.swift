@@ -1,13 +1,14 @@
 import Foundation
 import Glibc
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Packager
 
 /// The broker goes away and comes back, its coordinator refuses, workers are killed one after the other: under a stream
 /// of changes.
-@Suite struct CrashStreamTests {
+@Suite(.server) struct CrashStreamTests {
     /// Publishes some changes every 50 ms until told to stop, whatever happens meanwhile.
     private func stream(
         _ scene: CrashScene, _ history: CrashHistory, while body: @Sendable () async throws -> Void

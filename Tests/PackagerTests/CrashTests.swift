@@ -1,11 +1,12 @@
 import Glibc
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Packager
 
 /// A worker that is killed between any two steps of Design §4 loses nothing and leaves nothing twice.
-@Suite struct CrashTests {
+@Suite(.server) struct CrashTests {
     /// Each moment, with the first changes there are and later on, in the middle of orders that stand.
     static let moments = CrashPoint.allCases.flatMap { point in
         switch point {

@@ -2,12 +2,13 @@ import Foundation
 import Kafka
 import Model
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Packager
 
 /// The commands, run as a program beside a broker.
-@Suite(.serialized, .timeLimit(.minutes(2))) struct DeadLettersCommandTests {
+@Suite(.server, .serialized, .timeLimit(.minutes(2))) struct DeadLettersCommandTests {
     private static let program =
         URL(filePath: CommandLine.arguments[0]).deletingLastPathComponent().path + "/waybill-packager"
 

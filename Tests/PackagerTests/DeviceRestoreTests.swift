@@ -5,12 +5,13 @@ import Model
 import Redis
 import Store
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Packager
 
 /// Restoring and removing where devices have odd names, keys are damaged, and devices are very many.
-@Suite(.serialized, .timeLimit(.minutes(3))) struct DeviceRestoreTests {
+@Suite(.server, .serialized, .timeLimit(.minutes(3))) struct DeviceRestoreTests {
     private static let odd = ["}", "{", "}x", "{}", "a/{b}c"]
     private static let moment: Int64 = 1_741_190_531_000
 

@@ -4,12 +4,13 @@ import Model
 import Operations
 import Store
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Packager
 
 /// Updates of orders that are not there yet.
-@Suite struct EarlyChangeTests {
+@Suite(.server) struct EarlyChangeTests {
     private static func unknown(_ scene: PackagerScene, _ patience: Duration) -> UnknownOrders {
         UnknownOrders(patience: patience, gauge: PackagerMetrics(factory: scene.metrics).unknownOrders)
     }

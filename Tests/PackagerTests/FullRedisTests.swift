@@ -5,12 +5,13 @@ import Packaging
 import Redis
 import Store
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Packager
 
 /// A Redis that is full holds back what grows, and nothing else.
-@Suite struct FullRedisTests {
+@Suite(.server) struct FullRedisTests {
     private func reason(_ outcome: KeyedWork.Outcome) -> String {
         if case .later(let reason) = outcome { reason } else { "" }
     }

@@ -7,12 +7,13 @@ import Redis
 import ServiceLifecycle
 import Store
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Packager
 
 /// The service while Kafka is away with work in hand, and behind that.
-@Suite struct KafkaOutageTests {
+@Suite(.server) struct KafkaOutageTests {
     private static func messages(_ range: Range<Int>) throws -> [KafkaMessage] {
         try range.map { number in
             let key = try ChangeLog.key("o\(number % 20)")

@@ -1,13 +1,14 @@
 import Kafka
 import Synchronization
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Operations
 @testable import Packager
 
 /// Groups of keys that wait, on the embedded broker.
-@Suite(.timeLimit(.minutes(2))) struct KeyedWorkerGroupTests {
+@Suite(.server, .timeLimit(.minutes(2))) struct KeyedWorkerGroupTests {
     private let tests = KeyedWorkerTests()
 
     private func done(_ bench: KeyedWorkerTests.Bench, of group: String) -> Int {

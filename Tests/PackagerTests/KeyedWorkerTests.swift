@@ -5,13 +5,14 @@ import ServiceLifecycle
 import ServiceLifecycleTestKit
 import Synchronization
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Operations
 @testable import Packager
 
 /// The loop on the embedded broker. Each test waits 3 s for its first rebalance; they do so at the same time.
-@Suite(.timeLimit(.minutes(2))) struct KeyedWorkerTests {
+@Suite(.server, .timeLimit(.minutes(2))) struct KeyedWorkerTests {
     /// A broker, a worker's environment, and what the worker did.
     final class Bench: Sendable {
         let broker: KafkaBroker

@@ -3,6 +3,7 @@ import Model
 import Operations
 import Redis
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Packager
@@ -23,7 +24,7 @@ import Testing
         ])
     }
 
-    @Test func aBatchOfSmallChangesToLargeOrdersIsReadInPages() async throws {
+    @Test(.server) func aBatchOfSmallChangesToLargeOrdersIsReadInPages() async throws {
         try await PackagerScene.run { scene in
             var log = ChangeLog()
             let processor = try scene.processor()
@@ -70,7 +71,7 @@ import Testing
         #expect(OrderStore.pages([(item: Int, bytes: Int)]()).isEmpty)
     }
 
-    @Test func aRecordThatKafkaWouldNotTakeIsADeadLetterBeforeItsOrderIsWritten() async throws {
+    @Test(.server) func aRecordThatKafkaWouldNotTakeIsADeadLetterBeforeItsOrderIsWritten() async throws {
         try await PackagerScene.run(producer: ["message.max.bytes": "50000"]) { scene in
             var log = ChangeLog()
             let processor = try scene.processor()

@@ -5,12 +5,13 @@ import Packaging
 import Redis
 import Store
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Packager
 
 /// Orders that come into being again when nothing in Redis tells of the earlier one, while Kafka still has its records.
-@Suite(.timeLimit(.minutes(2))) struct LaterIncarnationTests {
+@Suite(.server, .timeLimit(.minutes(2))) struct LaterIncarnationTests {
     private static let week: Int64 = 8 * 86_400
 
     @Test(arguments: [false, true])

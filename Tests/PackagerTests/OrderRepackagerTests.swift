@@ -4,11 +4,12 @@ import Packaging
 import Redis
 import Store
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Packager
 
-@Suite struct OrderRepackagerTests {
+@Suite(.server) struct OrderRepackagerTests {
     private func repackager(_ scene: PackagerScene, _ brand: Brand) throws -> OrderRepackager {
         let packager = OrderPackager(brand, tokens: try BrandFixture.tokens())
         var repackager = OrderRepackager(

@@ -7,12 +7,13 @@ import Redis
 import ServiceLifecycle
 import Store
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Packager
 
 /// The service as it is built for production, run and stopped.
-@Suite struct PackagerServiceTests {
+@Suite(.server) struct PackagerServiceTests {
     @Test(.timeLimit(.minutes(2)))
     func whatIsPublishedIsPackagedAndCommittedBeforeTheServiceStops() async throws {
         let topics = Topics()

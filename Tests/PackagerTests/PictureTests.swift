@@ -6,12 +6,13 @@ import Redis
 import Store
 import Synchronization
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Packager
 
 /// Pictures by URL from the change to the package that Wallet gets, with a real Redis, broker and HTTPS server.
-@Suite(.timeLimit(.minutes(3))) struct PictureTests {
+@Suite(.server, .timeLimit(.minutes(3))) struct PictureTests {
     @Test func anOrderGoesOutWithoutItsPictureAndAgainWithIt() async throws {
         try await PictureScene.run { scene in
             let (lamp, logo) = (SampleFile.png(seed: 3), SampleFile.jpeg(seed: 4))

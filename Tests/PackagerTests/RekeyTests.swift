@@ -7,13 +7,14 @@ import Packaging
 import Redis
 import Store
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Packager
 
 /// Topics that had four partitions and have eight, as Kafka leaves them when it has compacted: the last value of each
 /// key in its old partition, and no tombstone of what was removed since.
-@Suite(.timeLimit(.minutes(2))) struct RekeyTests {
+@Suite(.server, .timeLimit(.minutes(2))) struct RekeyTests {
     private static let (before, now) = (4, 8)
     private static let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
 

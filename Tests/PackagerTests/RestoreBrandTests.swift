@@ -8,12 +8,13 @@ import Operations
 import Redis
 import Store
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Packager
 
 /// Restoring orders whose brand is not there.
-@Suite(.timeLimit(.minutes(2))) struct RestoreBrandTests {
+@Suite(.server, .timeLimit(.minutes(2))) struct RestoreBrandTests {
     private static let second = "order.com.example.second"
 
     private func publish(_ fleet: Fleet, _ type: String, _ orders: [String]) async throws {

@@ -4,13 +4,14 @@ import Model
 import Redis
 import Store
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Packager
 
 /// Packagers that are killed in the middle of a restoring. What a killed one had in hand is free when its lease of 15 s
 /// ends, so these take that long.
-@Suite(.timeLimit(.minutes(3))) struct RestoreCrashTests {
+@Suite(.server, .timeLimit(.minutes(3))) struct RestoreCrashTests {
     private static let count = 900
 
     /// The content before Redis is emptied, put there by a packager that has stopped.

@@ -5,12 +5,13 @@ import Redis
 import Store
 import Synchronization
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Packager
 
 /// The answers of a real gateway to devices with the right tokens, while Redis is emptied and restored under load.
-@Suite(.timeLimit(.minutes(2))) struct RestoreGatewayTests {
+@Suite(.server, .timeLimit(.minutes(2))) struct RestoreGatewayTests {
     private static let count = 80
 
     /// A device that keeps asking, one request after the other.

@@ -5,12 +5,13 @@ import Operations
 import Redis
 import Store
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Packager
 
 /// The order in which orders come back, and bringing back some of them by hand.
-@Suite(.timeLimit(.minutes(2))) struct RestoreOrderTests {
+@Suite(.server, .timeLimit(.minutes(2))) struct RestoreOrderTests {
     private static let count = 700
     private static let rounds = 3
 

@@ -5,12 +5,13 @@ import Model
 import Redis
 import Store
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Packager
 
 /// Pictures by URL stand in Redis only, so they are lost with it.
-@Suite(.timeLimit(.minutes(2))) struct RestorePictureTests {
+@Suite(.server, .timeLimit(.minutes(2))) struct RestorePictureTests {
     @Test func aPictureIsLeftOutFetchedAgainAndShown() async throws {
         try await PictureScene.run { scene in
             let lamp = SampleFile.png(seed: 3)

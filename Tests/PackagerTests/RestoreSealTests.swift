@@ -6,12 +6,13 @@ import Packaging
 import Redis
 import Store
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Packager
 
 /// Restored packages: the same bytes without a signature, and a new signature where the old one does not hold.
-@Suite(.timeLimit(.minutes(2))) struct RestoreSealTests {
+@Suite(.server, .timeLimit(.minutes(2))) struct RestoreSealTests {
     private func restorer(_ scene: PackagerScene, _ brand: Brand) throws -> OrderRestorer {
         let packager = OrderPackager(brand, tokens: try BrandFixture.tokens())
         var restorer = OrderRestorer(

@@ -8,12 +8,13 @@ import Redis
 import ServiceLifecycle
 import Store
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Packager
 
 /// Redis vanishes while packagers work. One after the other: each has servers of its own.
-@Suite(.serialized, .timeLimit(.minutes(3))) struct RestoreServiceTests {
+@Suite(.server, .serialized, .timeLimit(.minutes(3))) struct RestoreServiceTests {
     private static let count = 60
 
     /// Some orders with some versions, one of them removed, and some registrations.

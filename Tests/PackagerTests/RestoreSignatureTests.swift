@@ -7,12 +7,13 @@ import Redis
 import Store
 import Synchronization
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Packager
 
 /// The packages that restoring signs, and those that it does not.
-@Suite(.timeLimit(.minutes(2))) struct RestoreSignatureTests {
+@Suite(.server, .timeLimit(.minutes(2))) struct RestoreSignatureTests {
     /// Counts the signatures of the brand.
     private final class Signatures: Sendable {
         private let number = Mutex(0)

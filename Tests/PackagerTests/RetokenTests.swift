@@ -5,12 +5,13 @@ import Packaging
 import Redis
 import Store
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Packager
 
 /// The command, run as a program beside a Redis and a broker.
-@Suite struct RetokenTests {
+@Suite(.server) struct RetokenTests {
     private static let program =
         URL(filePath: CommandLine.arguments[0]).deletingLastPathComponent().path + "/waybill-packager"
     private static let new = "the secret that nobody has seen yet\n"

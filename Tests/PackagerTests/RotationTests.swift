@@ -2,12 +2,13 @@ import Foundation
 import Model
 import Packaging
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Packager
 
 /// A secret that is changed under load, with a checkout that is ahead of the services and one that is behind.
-@Suite(.timeLimit(.minutes(3))) struct RotationTests {
+@Suite(.server, .timeLimit(.minutes(3))) struct RotationTests {
     private static let (old, new) = ("the old secret of all brands\n", "the new secret of all brands\n")
 
     private func token(_ secret: String, _ order: String) throws -> String {

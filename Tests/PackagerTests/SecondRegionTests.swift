@@ -7,13 +7,14 @@ import Redis
 import ServiceLifecycle
 import Store
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Packager
 
 /// Producers and packagers move to another cluster, which has the topics of the first one as a mirror makes them: under
 /// a prefix, with offsets of its own.
-@Suite(.timeLimit(.minutes(3))) struct SecondRegionTests {
+@Suite(.server, .timeLimit(.minutes(3))) struct SecondRegionTests {
     private static let orders = 40
     private let topics = Topics()
 

@@ -3,12 +3,13 @@ import Model
 import Packaging
 import Store
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Packager
 
 /// Orders that several sources write, and what devices are told, on a real Redis and a broker.
-@Suite struct SeveralSourcesTests {
+@Suite(.server) struct SeveralSourcesTests {
     private static let carrier: JSON = [
         "fulfillments": [["fulfillmentIdentifier": "f1", "fulfillmentType": "shipping", "status": "onTheWay"]]
     ]

@@ -3,12 +3,13 @@ import Logging
 import Model
 import Synchronization
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Packager
 
 /// Two installations on one Kafka cluster, which the prefix of their topics tells apart.
-@Suite struct SharedClusterTests {
+@Suite(.server) struct SharedClusterTests {
     /// Keeps what happens in the consumer group.
     private struct Journal: LogHandler {
         private final class Kinds: Sendable { let all = Mutex<[String]>([]) }

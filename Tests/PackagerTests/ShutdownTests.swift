@@ -1,11 +1,12 @@
 import Glibc
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Packager
 
 /// SIGTERM while something never ends.
-@Suite struct ShutdownTests {
+@Suite(.server) struct ShutdownTests {
     /// A thread that stands still for good, as librdkafka may do while it closes.
     @Test(.timeLimit(.minutes(2))) func aWorkerThatHangsIsGoneWithinTheLimit() async throws {
         try await CrashScene.run { scene in

@@ -6,12 +6,13 @@ import Operations
 import ServiceLifecycle
 import Store
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Packager
 
 /// A Redis that takes connections and never answers, under load.
-@Suite struct SilentRedisTests {
+@Suite(.server) struct SilentRedisTests {
     private func changes(_ range: Range<Int>) -> [(type: String, order: String, id: String, data: JSON?)] {
         range.map { number in
             number < 100

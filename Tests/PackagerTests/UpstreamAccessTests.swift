@@ -5,6 +5,7 @@ import Redis
 import ServiceLifecycleTestKit
 import Synchronization
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Operations
@@ -31,7 +32,7 @@ import Testing
         func log(event: LogEvent) { self.lines.add("\(event.level) \(event.message) \(event.metadata ?? [:])") }
     }
 
-    @Test func aPasswordThatKafkaRefusesIsToldInLogAndReadiness() async throws {
+    @Test(.server) func aPasswordThatKafkaRefusesIsToldInLogAndReadiness() async throws {
         let doorkeeper = try await KafkaDoorkeeper.start()
         let directory = try TemporaryDirectory("access")
         let file =
@@ -68,7 +69,7 @@ import Testing
         await doorkeeper.stop()
     }
 
-    @Test func redisWithTLSUserAndPasswordFile() async throws {
+    @Test(.server) func redisWithTLSUserAndPasswordFile() async throws {
         let directory = try TemporaryDirectory("access")
         let certificate = try await ServerCertificate()
         let port = try ReservedPort()
@@ -94,9 +95,11 @@ import Testing
         await server.stop()
     }
 
-    @Test(arguments: [
-        ("rediss://h", "/nowhere/roots.pem"), ("rediss://h", "text"), ("redis://h", "certificate"),
-    ])
+    @Test(
+        .server,
+        arguments: [
+            ("rediss://h", "/nowhere/roots.pem"), ("rediss://h", "text"), ("redis://h", "certificate"),
+        ])
     func rootsThatCannotBeUsedAreNamed(url: String, roots: String) async throws {
         let directory = try TemporaryDirectory("access")
         let certificate = try await ServerCertificate()

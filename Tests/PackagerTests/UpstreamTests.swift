@@ -4,13 +4,14 @@ import Model
 import Redis
 import Store
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Packager
 @testable import Packaging
 
 /// Redis and the broker come and go; several workers write: nothing is lost.
-@Suite struct UpstreamTests {
+@Suite(.server) struct UpstreamTests {
     private func changes(_ log: inout ChangeLog) -> [KafkaRecord] {
         (0..<20).flatMap { number in
             [

@@ -5,12 +5,13 @@ import Operations
 import Redis
 import Store
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Packager
 
 /// Changes of a brand that cannot be loaded, beside those of one that can.
-@Suite(.timeLimit(.minutes(3))) struct WaitingBrandTests {
+@Suite(.server, .timeLimit(.minutes(3))) struct WaitingBrandTests {
     private static let second = "order.com.example.second"
     private static let orders = 40
     private static let changes = 100

@@ -7,26 +7,29 @@ import TestKit
 struct BrandFolder {
     /// 2025-03-05T16:02:11Z
     static let moment: Int64 = 1_741_190_531
+    static let orderType = "order.com.example.shop"
     static let webServiceURL = "https://wallet.example.com/apple"
 
     let path: String
     let certificates: DevelopmentCertificates
 
     /// Makes the directory, lends it, removes it.
+    /// - Parameter options: the certificates that are made for it alone; nil copies common ones.
     @discardableResult
     static func with<Result>(
-        _ options: DevelopmentCertificates.Options = .init(orderType: "order.com.example.shop"),
+        _ options: DevelopmentCertificates.Options? = nil,
         _ body: (BrandFolder) throws -> Result
     ) throws -> Result {
         let path = FileManager.default.temporaryDirectory.path + "/waybill-\(UUID().uuidString)"
         defer { try? FileManager.default.removeItem(atPath: path) }
-        let folder = BrandFolder(path: path, certificates: try DevelopmentCertificates.make(in: path, options))
-        try folder.write("brand.json", text: Self.configuration(options.orderType).text)
+        let certificates = try options.map { try .make(in: path, $0) } ?? DevelopmentCertificates.copy(to: path)
+        let folder = BrandFolder(path: path, certificates: certificates)
+        try folder.write("brand.json", text: Self.configuration(options?.orderType ?? Self.orderType).text)
         return try body(folder)
     }
 
     /// A `brand.json` with all required members.
-    static func configuration(_ orderType: String = "order.com.example.shop") -> JSON {
+    static func configuration(_ orderType: String = Self.orderType) -> JSON {
         [
             "orderTypeIdentifier": .string(orderType), "certificate": "certificate.pem", "key": "key.pem",
             "intermediate": "intermediate.pem", "push": ["authentication": "certificate"],

@@ -2,12 +2,13 @@ import APNS
 import Kafka
 import Model
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Pusher
 
 /// An APNs that is available but does not answer many requests with 200.
-@Suite(.timeLimit(.minutes(3))) struct AilingAPNSTests {
+@Suite(.server, .timeLimit(.minutes(3))) struct AilingAPNSTests {
     enum Credential: CaseIterable { case certificate, token }
 
     /// Faults by share for all devices, and for two of a hundred a provider token that is refused occasionally, three

@@ -3,12 +3,13 @@ import Model
 import Redis
 import Store
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Pusher
 
 /// The service in a group that has no offsets any more.
-@Suite struct LostOffsetsTests {
+@Suite(.server) struct LostOffsetsTests {
     @Test(.timeLimit(.minutes(2)))
     func whoWasToldIsNotToldAgain() async throws {
         try await PusherScene.run { scene in

@@ -3,13 +3,14 @@ import Kafka
 import Model
 import Redis
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Pusher
 @testable import Store
 
 /// One order with very many invented devices, and orders that cannot be looked up: the others are notified.
-@Suite(.serialized, .timeLimit(.minutes(3))) struct ManyDevicesTests {
+@Suite(.server, .serialized, .timeLimit(.minutes(3))) struct ManyDevicesTests {
     private func fill(_ scene: PusherScene, _ order: String, _ count: Int) async throws {
         let script = """
             for number = tonumber(ARGV[1]), tonumber(ARGV[2]) do

@@ -3,12 +3,13 @@ import Glibc
 import Kafka
 import Model
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Pusher
 
 /// Keys that wait for longer than seconds move to the pending topic: on a real broker, Redis and simulator.
-@Suite(.timeLimit(.minutes(4))) struct PendingPushesTests {
+@Suite(.server, .timeLimit(.minutes(4))) struct PendingPushesTests {
     private static let refused = APNSSimulatorFault.Effect.answer(
         APNSSimulatorAnswer(403, "BadCertificate"), delayMilliseconds: 0)
     private static let reload = ["WAYBILL_BRANDS_RELOAD_SECONDS": "1"]

@@ -6,12 +6,13 @@ import NIOPosix
 import Packaging
 import Synchronization
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Pusher
 
 /// Credentials that change while notifications are in flight.
-@Suite struct PushClientsTests {
+@Suite(.server) struct PushClientsTests {
     private struct Scene: Sendable {
         let directory: TemporaryDirectory
         let apns: APNSSimulator

@@ -3,13 +3,14 @@ import Kafka
 import Model
 import Redis
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Pusher
 @testable import Store
 
 /// The results of changed orders, on a real Redis, a broker and an APNs that checks every request.
-@Suite struct PushSchedulerTests {
+@Suite(.server) struct PushSchedulerTests {
     @Test func aDeviceIsToldOnceForManyChangedOrders() async throws {
         try await PusherScene.run { scene in
             for number in 0..<5 {

@@ -1,12 +1,13 @@
 import Kafka
 import Model
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Pusher
 
 /// One brand with problems, and another one in the same partitions.
-@Suite(.timeLimit(.minutes(3))) struct PusherIsolationTests {
+@Suite(.server, .timeLimit(.minutes(3))) struct PusherIsolationTests {
     private static let brands = ["shop", "market"]
     /// Device tokens of the brand with problems.
     private static let troubled = 1000..<1020

@@ -2,12 +2,13 @@ import Kafka
 import Model
 import Synchronization
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Pusher
 
 /// The service under load and with stalled parts: nothing is lost, nothing is committed too early.
-@Suite(.timeLimit(.minutes(3))) struct PusherLoadTests {
+@Suite(.server, .timeLimit(.minutes(3))) struct PusherLoadTests {
     @Test func manyChangesWithinTheWindowAreOnePushAndAreCommittedBehindItsVerdict() async throws {
         try await PusherScene.run { scene in
             let directory = try TemporaryDirectory("pusher-load")

@@ -3,12 +3,13 @@ import Glibc
 import Kafka
 import Model
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Pusher
 
 /// The program itself, stopped and killed while notifications are in flight.
-@Suite(.timeLimit(.minutes(2))) struct PusherProcessTests {
+@Suite(.server, .timeLimit(.minutes(2))) struct PusherProcessTests {
     private func publish(_ scene: PusherScene, _ orders: Range<Int>) async throws {
         for outcome in await scene.producer.produce(
             try orders.map { number in

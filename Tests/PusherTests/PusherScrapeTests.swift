@@ -5,12 +5,13 @@ import NIOPosix
 import Operations
 import ServiceLifecycle
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Pusher
 
 /// The metrics that Prometheus reads from a working pusher.
-@Suite struct PusherScrapeTests {
+@Suite(.server) struct PusherScrapeTests {
     /// Runs the service with its operations endpoint and lends the endpoint's port.
     private func serve(
         _ scene: PusherScene, _ directory: TemporaryDirectory, _ body: (Int) async throws -> Void

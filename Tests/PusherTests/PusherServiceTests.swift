@@ -2,12 +2,13 @@ import Kafka
 import Model
 import Redis
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Pusher
 
 /// The service as it is built for production, run and stopped.
-@Suite struct PusherServiceTests {
+@Suite(.server) struct PusherServiceTests {
     private func serve(
         _ scene: PusherScene, _ directory: TemporaryDirectory, _ body: (KafkaAdmin) async throws -> Void
     ) async throws {

@@ -1,9 +1,10 @@
 import Foundation
+import TestTraits
 import Testing
 
 @testable import TestKit
 
-@Suite struct ChildProcessTests {
+@Suite(.server) struct ChildProcessTests {
     @Test func theExitCodeAndBothOutputsOfAProgramAreSeen() async throws {
         let child = try ChildProcess("sh", ["-c", "echo out; echo err >&2; exit 7"])
         #expect(try await child.exit(within: .seconds(10)) == .code(7))

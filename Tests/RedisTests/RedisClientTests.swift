@@ -2,6 +2,7 @@ import NIOCore
 import NIOPosix
 import Synchronization
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Redis
@@ -36,7 +37,7 @@ func untilItAnswers(_ client: RedisClient) async throws {
     }
 }
 
-@Suite struct RedisClientTests {
+@Suite(.server) struct RedisClientTests {
     @Test func valuesOfAnyBytesAndSizeComeBackAsTheyWere() async throws {
         let server = try await RedisServer.shared()
         try await withClient(RedisConfiguration(url: server.url)) { client in

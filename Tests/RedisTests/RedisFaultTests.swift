@@ -1,6 +1,7 @@
 import NIOCore
 import NIOPosix
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Redis
@@ -11,6 +12,7 @@ private struct StubbornServer {
     var url: String { "redis://127.0.0.1:\(self.channel.localAddress?.port ?? 0)" }
 
     init(saying text: String) async throws {
+        try TestServers.use("listener")
         self.channel = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
             .childChannelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture {
@@ -29,7 +31,7 @@ private struct StubbornServer {
         return configuration
     }
 
-    @Test func aServerThatNeverAnswersTheGreetingIsNoConnection() async throws {
+    @Test(.server) func aServerThatNeverAnswersTheGreetingIsNoConnection() async throws {
         let server = try await StubbornServer(saying: "")
         try await withClient(self.configuration(server.url)) { client in
             let error = await #expect(throws: RedisError.self) { _ = try await client.send(ping) }
@@ -40,7 +42,7 @@ private struct StubbornServer {
     }
 
     /// As after a fail-over to one: what it is about is in the error of each command.
-    @Test func aServerThatIsTooOldIsNamedByWhatWaitsForIt() async throws {
+    @Test(.server) func aServerThatIsTooOldIsNamedByWhatWaitsForIt() async throws {
         let information = "redis_version:6.2.14\r\nrun_id:a\r\nrole:master\r\n"
         let server = try await StubbornServer(
             saying: "+PONG\r\n$\(information.utf8.count)\r\n\(information)\r\n-ERR no cluster\r\n")
@@ -52,7 +54,7 @@ private struct StubbornServer {
         try await server.channel.close()
     }
 
-    @Test func aCommandWithoutAnAnswerTimesOutAndTheClientRecovers() async throws {
+    @Test(.server) func aCommandWithoutAnAnswerTimesOutAndTheClientRecovers() async throws {
         let server = try await RedisServer.startAlone()
         try await withClient(self.configuration(server.url)) { client in
             try await client.connect()
@@ -68,7 +70,7 @@ private struct StubbornServer {
         await server.stop()
     }
 
-    @Test func anAnswerToNothingAndGarbageAreNeverTakenForAnswers() async throws {
+    @Test(.server) func anAnswerToNothingAndGarbageAreNeverTakenForAnswers() async throws {
         for text in ["+PONG\r\n+OK\r\n+OK\r\n", "+PONG\r\nHTTP/1.1 400 Bad Request\r\n", "-ERR max clients\r\n"] {
             let server = try await StubbornServer(saying: text)
             try await withClient(self.configuration(server.url)) { client in
@@ -112,7 +114,7 @@ private struct StubbornServer {
         }
     }
 
-    @Test func passwordsAreCheckedAndNeverShown() async throws {
+    @Test(.server) func passwordsAreCheckedAndNeverShown() async throws {
         let server = try await RedisServer.startAlone(["--requirepass", "right"])
         for (url, isRight) in [
             ("redis://:right@127.0.0.1:\(server.port)/2", true),
@@ -138,7 +140,7 @@ private struct StubbornServer {
         await server.stop()
     }
 
-    @Test func aCancelledTaskStillGetsItsAnswerOrItsDeadline() async throws {
+    @Test(.server) func aCancelledTaskStillGetsItsAnswerOrItsDeadline() async throws {
         let server = try await RedisServer.startAlone()
         try await withClient(self.configuration(server.url)) { client in
             try await client.connect()

@@ -1,9 +1,10 @@
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Redis
 
-@Suite struct RedisTLSTests {
+@Suite(.server) struct RedisTLSTests {
     @Test func tlsVerifiesTheServersNameAndChain() async throws {
         let directory = try TemporaryDirectory("redis-tls")
         try await makeAuthority("ca", in: directory)

@@ -1,6 +1,7 @@
 import NIOCore
 import NIOPosix
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Redis
@@ -14,7 +15,7 @@ import Testing
         }
     }
 
-    @Test func theClientFollowsAFailOver() async throws {
+    @Test(.server) func theClientFollowsAFailOver() async throws {
         let sentinel = try await RedisSentinel.start()
         try await withClient(RedisConfiguration(url: sentinel.url + "/2")) { client in
             try await client.connect()
@@ -47,7 +48,7 @@ import Testing
     }
 
     /// As a managed endpoint looks whose name leads to the old master for a while.
-    @Test func aServerThatBecomesAReplicaIsLeftAndTakenBackAsAMaster() async throws {
+    @Test(.server) func aServerThatBecomesAReplicaIsLeftAndTakenBackAsAMaster() async throws {
         let master = try await RedisServer.startAlone()
         let server = try await RedisServer.startAlone()
         var configuration = try RedisConfiguration(url: server.url)

@@ -3,6 +3,7 @@ import NIOPosix
 import Redis
 import Synchronization
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Store
@@ -17,7 +18,7 @@ import Testing
     }
 }
 
-@Suite(.timeLimit(.minutes(2))) struct AssetSweepTests {
+@Suite(.server, .timeLimit(.minutes(2))) struct AssetSweepTests {
     /// Short, and with nothing that is forbidden by the clock.
     private var timing: AssetTiming {
         var timing = AssetTiming()
@@ -171,7 +172,7 @@ import Testing
 }
 
 /// Packagers, sweepers and restarts at the same time: every order that stands can be served.
-@Suite(.timeLimit(.minutes(2))) struct AssetSweepPropertyTests {
+@Suite(.server, .timeLimit(.minutes(2))) struct AssetSweepPropertyTests {
     private static let digests = (0..<48).map { "d\($0)" }
     private static let orders = 6
 

@@ -3,12 +3,13 @@ import NIOCore
 import NIOPosix
 import Redis
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Store
 
 /// Every script and every reader once, where keys lie on several servers, and where a user may do no more than needed.
-@Suite(.serialized, .timeLimit(.minutes(2))) struct ClusterStoreTests {
+@Suite(.server, .serialized, .timeLimit(.minutes(2))) struct ClusterStoreTests {
     @Test func theStoreWorksOnACluster() async throws {
         let cluster = try await RedisCluster.start()
         try await self.withBench(RedisConfiguration(url: cluster.url), cluster.masters[0]) { bench in

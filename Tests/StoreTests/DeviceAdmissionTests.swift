@@ -1,12 +1,13 @@
 import Model
 import Redis
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Store
 
 /// The devices that an order takes. One after the other: each has a server of its own.
-@Suite(.serialized, .timeLimit(.minutes(1))) struct DeviceAdmissionTests {
+@Suite(.server, .serialized, .timeLimit(.minutes(1))) struct DeviceAdmissionTests {
     private func stamp(_ offset: Int64) -> RegistrationStamp {
         RegistrationStamp(offset: offset, epochMilliseconds: 1_741_190_531_000)
     }

@@ -3,13 +3,14 @@ import Model
 import NIOPosix
 import Redis
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Store
 
 /// Orders with very many devices, with odd ones, and orders that cannot be read. One after the other: each has servers
 /// of its own.
-@Suite(.serialized, .timeLimit(.minutes(2))) struct DeviceLookupTests {
+@Suite(.server, .serialized, .timeLimit(.minutes(2))) struct DeviceLookupTests {
     private static let odd = ["}", "{", "}x", "{}", "}{", "a/{b}c", " ", "\u{FC}", String(repeating: "}", count: 255)]
 
     private static func onCluster(_ body: (StoreBench, RedisCluster) async throws -> Void) async throws {

@@ -1,12 +1,13 @@
 import Model
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Store
 
 /// One after the other: each has a server of its own.
 @Suite(.serialized) struct DeviceOrdersTests {
-    @Test func anEmptyOrForeignTagMeansEverything() async throws {
+    @Test(.server) func anEmptyOrForeignTagMeansEverything() async throws {
         try await StoreBench.with { bench in
             let device = try DeviceIdentifier("device")
             for order in ["b", "a"] {
@@ -25,7 +26,7 @@ import Testing
         }
     }
 
-    @Test func onlyWhatChangedSinceTheTagIsReported() async throws {
+    @Test(.server) func onlyWhatChangedSinceTheTagIsReported() async throws {
         try await StoreBench.with { bench in
             let device = try DeviceIdentifier("device")
             for order in ["1", "2", "3"] {
@@ -46,7 +47,7 @@ import Testing
         }
     }
 
-    @Test func anErrorOfRedisIsNotTakenForNoChange() async throws {
+    @Test(.server) func anErrorOfRedisIsNotTakenForNoChange() async throws {
         try await StoreBench.with { bench in
             _ = try await bench.write(version("1", 1))
             _ = try await bench.registrations.register(registration("device", "1"), record("aa"))
@@ -129,7 +130,7 @@ import Testing
 
     /// The same on a real server: each order is written once a round while the device asks, so each must be reported
     /// once a round at least.
-    @Test func everyVersionIsReportedWhileWritersAndADeviceInterleave() async throws {
+    @Test(.server) func everyVersionIsReportedWhileWritersAndADeviceInterleave() async throws {
         try await StoreBench.with { bench in
             let device = try DeviceIdentifier("device")
             let orders = (0..<60).map { "o\($0)" }

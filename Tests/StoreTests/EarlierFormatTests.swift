@@ -1,13 +1,14 @@
 import Model
 import Redis
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Store
 
 /// A Redis that a version wrote whose keys named devices in clear. One after the other: each has a server of its own,
 /// which is no cluster, since the keys of the view are written as a single server has them.
-@Suite(.serialized, .timeLimit(.minutes(1))) struct EarlierFormatTests {
+@Suite(.server, .serialized, .timeLimit(.minutes(1))) struct EarlierFormatTests {
     /// A registration, as that version wrote it.
     private func register(_ bench: StoreBench, _ device: String, _ order: String, offset: Int64) async throws {
         let text = String(decoding: try record("aa").encoded, as: UTF8.self)

@@ -1,12 +1,13 @@
 import Model
 import Redis
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Store
 
 /// A Redis whose `maxmemory` is reached and that evicts nothing.
-@Suite struct FullStoreTests {
+@Suite(.server) struct FullStoreTests {
     private func package(_ length: Int) -> OrderStore.StoredPackage {
         OrderStore.StoredPackage(
             head: [UInt8](repeating: 7, count: length), assets: ["aa"], tail: [1], entityTag: "e\(length)")

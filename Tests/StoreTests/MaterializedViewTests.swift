@@ -2,12 +2,13 @@ import Model
 import NIOCore
 import Redis
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Store
 
 /// The completeness of the view, and the rules for declaring it complete.
-@Suite(.serialized, .timeLimit(.minutes(2))) struct MaterializedViewTests {
+@Suite(.server, .serialized, .timeLimit(.minutes(2))) struct MaterializedViewTests {
     private func complete(_ view: MaterializedView, _ epoch: String = "one", tails: [String: Int64] = [:]) async throws
     {
         let plan = try #require(try await view.begin("plan", seen: try await view.look()))

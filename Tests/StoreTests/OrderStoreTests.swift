@@ -2,12 +2,13 @@ import Model
 import NIOCore
 import Redis
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Store
 
 /// One after the other: each has a server of its own.
-@Suite(.serialized) struct OrderStoreTests {
+@Suite(.server, .serialized) struct OrderStoreTests {
     @Test func aWriteTakesPlaceOnlyOnTheVersionThatWasRead() async throws {
         try await StoreBench.with { bench in
             #expect(try await bench.write(version("1", 1)) == .written)

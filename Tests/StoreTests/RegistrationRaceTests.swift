@@ -1,12 +1,13 @@
 import Model
 import Redis
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Store
 
 /// Requests for one registration that race. One after the other: each has a server of its own.
-@Suite(.serialized) struct RegistrationRaceTests {
+@Suite(.server, .serialized) struct RegistrationRaceTests {
     static let noon: Int64 = 1_767_268_800_000
 
     func stamp(_ offset: Int64, _ moment: Int64 = noon) -> RegistrationStamp {

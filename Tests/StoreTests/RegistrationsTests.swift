@@ -1,12 +1,13 @@
 import Model
 import Redis
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Store
 
 /// One after the other: each has a server of its own.
-@Suite(.serialized) struct RegistrationsTests {
+@Suite(.server, .serialized) struct RegistrationsTests {
     @Test func aSecondRegistrationReplacesThePushTokenAndSaysSo() async throws {
         try await StoreBench.with { bench in
             let key = try registration("device", "1")

@@ -1,12 +1,13 @@
 import Model
 import Redis
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Store
 
 /// Jobs and their leases, and writing what was lost.
-@Suite(.serialized, .timeLimit(.minutes(2))) struct RestoreTests {
+@Suite(.server, .serialized, .timeLimit(.minutes(2))) struct RestoreTests {
     typealias Job = RestoreJobQueue.Job
 
     @Test func aJobIsInOneHandUntilItsLeaseEnds() async throws {

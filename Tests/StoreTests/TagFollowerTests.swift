@@ -4,12 +4,13 @@ import NIOPosix
 import Redis
 import Synchronization
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Store
 
 /// A device that follows nothing but tags. One after the other: each has a server of its own.
-@Suite(.serialized, .timeLimit(.minutes(2))) struct TagFollowerTests {
+@Suite(.server, .serialized, .timeLimit(.minutes(2))) struct TagFollowerTests {
     /// The knowledge of a device: it asks which orders changed, and fetches those.
     struct Device {
         let identifier: DeviceIdentifier

@@ -39,6 +39,7 @@ public final class ChildProcess: Sendable {
         _ program: String, _ arguments: [String] = [], environment: [String: String] = [:],
         workingDirectory: String? = nil, log: String? = nil
     ) throws {
+        try TestServers.use(program)
         let go = try Descriptor.pipe()
         let guardPipe = try Descriptor.pipe()
         let output = try Descriptor.pipe()

@@ -89,6 +89,24 @@ public struct DevelopmentCertificates: Sendable {
         }
         return certificates
     }
+
+    /// Copies the files that this process makes once, for `order.com.example.shop`, into a new directory: for tests
+    /// that need certificates, but none that differ from those of other tests.
+    public static func copy(to directory: String) throws -> Self {
+        try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
+        for (name, content) in try Self.common.get() {
+            try content.write(to: URL(fileURLWithPath: "\(directory)/\(name)"))
+        }
+        return Self(directory: directory)
+    }
+
+    private static let common = Result {
+        let directory = try TemporaryDirectory("certificates")
+        _ = try Self.make(in: directory.path, orderType: "order.com.example.shop")
+        return try FileManager.default.contentsOfDirectory(atPath: directory.path).map { name in
+            (name, try Data(contentsOf: URL(fileURLWithPath: directory.path(name))))
+        }
+    }
 }
 
 /// The reason why options for development certificates were refused.

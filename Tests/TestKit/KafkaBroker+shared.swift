@@ -9,6 +9,7 @@ extension KafkaBroker {
     /// `waybill-dev kafka`, creates them with its own number of partitions (4), so tests use `topics[n].partitions`.
     /// - Throws: `KafkaError` if the given cluster does not answer, `Failure` if topics do not come up.
     public static func shared(topics wishes: [Topic] = []) async throws -> KafkaBroker {
+        try TestServers.use("Kafka broker")
         let topics = wishes.map { Topic(uniqueName($0.name), partitions: $0.partitions) }
         guard let bootstrap = ProcessInfo.processInfo.environment["WAYBILL_TEST_KAFKA"], !bootstrap.isEmpty else {
             return try KafkaBroker(topics: topics)

@@ -75,6 +75,7 @@ public final class KafkaBroker: Sendable {
     /// Starts a broker with these topics. Unknown topics that a producer asks for are created with 4 partitions.
     /// - Parameter wish: the port; 0 chooses any.
     public init(topics: [Topic] = [], port wish: UInt16 = 0) throws {
+        try TestServers.use("Kafka broker")
         let port = try wish == 0 ? ReservedPort() : ReservedPort(wish)
         guard let conf = unsafe rd_kafka_conf_new() else { throw Failure(description: "no configuration") }
         unsafe rd_kafka_conf_set_log_cb(conf) { _, _, _, _ in }

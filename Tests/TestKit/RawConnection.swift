@@ -67,6 +67,7 @@ public final class RawConnection: Sendable {
     public static func open(
         port: Int, tls: NIOSSLContext? = nil, reads: Bool = true
     ) async throws -> RawConnection {
+        try TestServers.use("server to connect to")
         let collector = Collector()
         let channel = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
             .channelOption(.allowRemoteHalfClosure, value: tls == nil)

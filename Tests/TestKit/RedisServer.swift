@@ -37,6 +37,7 @@ public final class RedisServer: Sendable {
 
     /// The server given by `WAYBILL_TEST_REDIS`, or a new one.
     public static func shared() async throws -> RedisServer {
+        try TestServers.use("redis-server")
         if let pointer = unsafe getenv("WAYBILL_TEST_REDIS") {
             return RedisServer(url: unsafe String(cString: pointer), port: 0, arguments: [], directory: nil)
         }

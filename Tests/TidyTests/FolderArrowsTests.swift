@@ -97,9 +97,7 @@ import Testing
                 "@available(*, deprecated) struct Two: Sendable {}\nprivate enum One {}\nextension One {}"
             ),
             ("S/C/Three.swift", "extension Two { func three() -> Main? { nil } }"), ("S/Main.swift", "enum Main {}"),
-        ].map { path, text in
-            TidyTests.Source(path: path, lines: text.split(separator: "\n", omittingEmptySubsequences: false))
-        }
+        ].map { path, text in TidyTests.Source(path: path, text: text) }
         #expect(Self.arrows(in: files, of: "S") == ["A": [], "B": ["A"], "C": ["B", ""]])
     }
 
@@ -107,7 +105,8 @@ import Testing
     static func arrows(in files: [TidyTests.Source], of service: String) -> [String: Set<String>] {
         var owners: [Substring: Set<String>] = [:]
         for file in files {
-            for line in file.lines {
+            // Indented lines declare nothing that other files see without the type around it.
+            for line in file.lines where line.first?.isWhitespace == false {
                 guard let match = line.firstMatch(of: Self.declaration) else { continue }
                 owners[match.output.1, default: []].insert(Self.folder(file, of: service))
             }
@@ -117,7 +116,7 @@ import Testing
             let folder = Self.folder(file, of: service)
             guard !folder.isEmpty else { continue }
             arrows[folder, default: []].formUnion([])
-            for line in file.lines {
+            for line in file.lines where line.utf8.contains(where: { (0x41...0x5A).contains($0) }) {
                 for name in line.replacing(Self.silent, with: "").matches(of: /\b[A-Z]\w+/) {
                     guard let owner = owners[name.output], !owner.contains(folder) else { continue }
                     arrows[folder, default: []].formUnion(owner)

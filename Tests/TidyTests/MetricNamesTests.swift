@@ -7,7 +7,9 @@ import Testing
     private static func known() throws -> Set<String> {
         Set(
             try TidyTests.sources(["Services", "Shared"]).flatMap { file in
-                file.lines.flatMap { line in line.matches(of: /"(waybill_[a-z0-9_]+)"/).map { String($0.output.1) } }
+                file.lines.filter { $0.contains("\"waybill_") }.flatMap { line in
+                    line.matches(of: /"(waybill_[a-z0-9_]+)"/).map { String($0.output.1) }
+                }
             })
     }
 

@@ -2,12 +2,13 @@ import NIOCore
 import NIOPosix
 import Synchronization
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Redis
 
 /// Real clusters. One after the other: each is several processes.
-@Suite(.serialized, .timeLimit(.minutes(2))) struct ClusterTests {
+@Suite(.server, .serialized, .timeLimit(.minutes(2))) struct ClusterTests {
     private final class Flag: Sendable {
         private let value = Atomic(false)
         var isSet: Bool { self.value.load(ordering: .relaxed) }

@@ -34,6 +34,7 @@ public final class APNSSimulator: Sendable {
     /// Binds both ports on 127.0.0.1; ready when it returns.
     /// - Throws: errors of NIO and NIOSSL: a port in use, an unreadable certificate.
     public static func start(_ configuration: APNSSimulatorConfiguration) async throws -> APNSSimulator {
+        try TestServers.use("APNs simulator")
         let context = try Self.context(configuration)
         let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
         let loop = group.any()

@@ -85,6 +85,7 @@ public final class FakeServer: Sendable {
 
     /// - Parameter port: 0 takes a free one.
     public static func start(port: Int = 0, tls: TLS? = nil, handler: @escaping Handler) async throws -> FakeServer {
+        try TestServers.use("HTTP server")
         let context = try tls.map(Self.context)
         let connections = FakeConnections()
         let channel = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
