@@ -12,8 +12,10 @@ private func at(_ seconds: Int64) -> NIODeadline { .uptimeNanoseconds(0) + .seco
 
     @Test func itIsBoundedAndKeepsOrder() {
         var queue = self.queue(limit: 2)
-        #expect(queue.append(1, now: at(0)) && queue.append(2, now: at(0)) && !queue.append(3, now: at(0)))
-        #expect(queue.next()?.element == 1 && queue.next()?.element == 2 && queue.next() == nil)
+        let taken = [1, 2, 3].map { queue.append($0, now: at(0)) }
+        #expect(taken == [true, true, false])
+        let elements = (0..<3).map { _ in queue.next()?.element }
+        #expect(elements == [1, 2, nil])
     }
 
     @Test func whatWasRefusedGoesFirstEvenIntoAFullQueue() {

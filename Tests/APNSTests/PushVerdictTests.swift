@@ -115,7 +115,9 @@ import Testing
         for (code, expected) in Self.codes {
             let verdict = verdict(of: .unanswered(APNSError(code, "why")))
             #expect(Self.row(verdict) == (expected, "why"))
-            if case .retry(let retry) = verdict { #expect(retry.cause == .error(code) && retry.afterSeconds == nil) }
+            guard case .retry(let retry) = verdict else { continue }
+            #expect(retry.cause == .error(code))
+            #expect(retry.afterSeconds == nil)
         }
     }
 
@@ -160,7 +162,8 @@ import Testing
 
     @Test func everyReasonComesWithAdvice() {
         for reason in PushReason.allCases {
-            #expect(reason.advice.count > 20 && !reason.advice.hasSuffix("."), "\(reason)")
+            #expect(reason.advice.count > 20, "\(reason)")
+            #expect(!reason.advice.hasSuffix("."), "\(reason)")
         }
     }
 }

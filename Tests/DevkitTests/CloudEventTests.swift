@@ -41,7 +41,8 @@ import Testing
         event.owns = "status, fulfillments.status"
         let change = try event.message(topic: "changes", mode: mode).decoded()
         let owns = try OwnedPaths(["fulfillments.status", "status"], path: "owns")
-        #expect(change.isSilent && change.kind == .merged(["status": "open"], owns: owns))
+        #expect(change.isSilent)
+        #expect(change.kind == .merged(["status": "open"], owns: owns))
         #expect(change.epochMilliseconds == 1_741_190_531_000)
     }
 

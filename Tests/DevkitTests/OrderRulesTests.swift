@@ -125,7 +125,13 @@ import Testing
     func aMistakeIsNamedByItsLine(_ text: String, _ line: Int, _ what: String) {
         let fault = #expect(throws: StringsFile.Fault.self) { try StringsFile(Array(text.utf8)) }
         #expect(
-            fault?.line == line && fault?.message.contains(what) == true && fault?.isEncoding == false,
+            fault?.line == line,
+            "\(fault as Any)")
+        #expect(
+            fault?.message.contains(what) == true,
+            "\(fault as Any)")
+        #expect(
+            fault?.isEncoding == false,
             "\(fault as Any)")
     }
 

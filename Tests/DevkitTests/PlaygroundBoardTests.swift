@@ -24,7 +24,8 @@ import Testing
         #expect(board.touch(names[0]))
 
         #expect(board.open("newcomer", device: try Self.device()) == [identifier], "its orders are to be removed")
-        #expect(!board.touch(names[1]) && board.order(identifier, of: names[1]) == nil)
+        #expect(!board.touch(names[1]))
+        #expect(board.order(identifier, of: names[1]) == nil)
         #expect(board.touch(names[0]))
         #expect(board.touch("newcomer"))
         #expect(board.closeAll() == [])

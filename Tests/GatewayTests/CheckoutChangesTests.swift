@@ -95,7 +95,8 @@ import Testing
             }
             #expect(try await bench.call("POST", Self.order("2") + "/announce").status == 404)
             let get = try await bench.call("GET", Self.order("1"))
-            #expect(get.status == 405 && get["allow"] == "PUT, PATCH, DELETE")
+            #expect(get.status == 405)
+            #expect(get["allow"] == "PUT, PATCH, DELETE")
             #expect(try await bench.published() == 0)
         }
     }
@@ -122,7 +123,8 @@ import Testing
                 "PUT", Self.order("1"), ["Idempotency-Key: a b"], body: CheckoutDetailsTests.document)
             #expect(bad.code == "invalid_parameter")
             let patch = try await bench.call("PATCH", Self.order("1"), body: "{}")
-            #expect(patch.status == 503 && patch["retry-after"] != nil, "nothing is known of the order without Redis")
+            #expect(patch.status == 503, "nothing is known of the order without Redis")
+            #expect(patch["retry-after"] != nil, "nothing is known of the order without Redis")
         }
     }
 }

@@ -34,10 +34,13 @@ import Testing
                 ["Authorization: AppleOrder \(Bench.ownToken)"], ["Authorization: Bearer \(Bench.ownToken)"],
             ] {
                 let answer = try await bench.once("GET", Self.path, headers)
-                #expect(answer.status == 200 && answer["content-type"] == "application/json", "\(answer.text)")
-                #expect(answer["vary"] == "Authorization, Accept" && answer["cache-control"] == "private, no-cache")
+                #expect(answer.status == 200, "\(answer.text)")
+                #expect(answer["content-type"] == "application/json", "\(answer.text)")
+                #expect(answer["vary"] == "Authorization, Accept")
+                #expect(answer["cache-control"] == "private, no-cache")
                 let order = try JSON(parsing: answer.body).object?["order"]?.object
-                #expect(order?["orderIdentifier"] == "1" && order?["updatedAt"] == "1994-11-06T08:49:37Z")
+                #expect(order?["orderIdentifier"] == "1")
+                #expect(order?["updatedAt"] == "1994-11-06T08:49:37Z")
                 let tag = try #require(answer["etag"])
                 #expect(try await bench.once("GET", Self.path, headers + ["If-None-Match: \(tag)"]).status == 304)
                 let package = try await bench.once(

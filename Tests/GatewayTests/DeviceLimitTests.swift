@@ -34,7 +34,8 @@ import Testing
             #expect(try await self.written(bench) == 3)
             for number in 3..<6 {
                 let answer = try await self.register(bench, "d\(number)")
-                #expect(answer.status == 429 && answer["retry-after"] == "3600")
+                #expect(answer.status == 429)
+                #expect(answer["retry-after"] == "3600")
                 #expect(try JSON(parsing: answer.body).object?["error"] != nil)
             }
             #expect(try await self.written(bench) == 3)
@@ -69,7 +70,8 @@ import Testing
             #expect(try await self.register(bench, device).status == 201)
             #expect(try await self.register(bench, device).status == 200)
             let list = try await bench.once("GET", bench.list(device))
-            #expect(list.status == 200 && list.text.contains(#"["1"]"#))
+            #expect(list.status == 200)
+            #expect(list.text.contains(#"["1"]"#))
             #expect(try await self.unregister(bench, device).status == 200)
             #expect(try await bench.once("GET", bench.list(device)).status == 204)
         }

@@ -44,7 +44,9 @@ import Testing
                     try await wire.exchange(15, Wire.fields("POST", device, token: Bench.ownToken), body: token).status
                         == 201)
                 #expect(try await wire.exchange(17, Wire.fields("GET", bench.list("device"))).text.contains("\"1\""))
-                #expect(wire.announced[3] == 100 && wire.announced[6] == 16_384 && wire.announced[4] == 65_536)
+                #expect(wire.announced[3] == 100)
+                #expect(wire.announced[6] == 16_384)
+                #expect(wire.announced[4] == 65_536)
             }
         }
     }
@@ -134,7 +136,8 @@ import Testing
                         Issue.record("no reset: \(fields)")
                         return
                     }
-                    #expect(frame.stream == stream && frame.errorCode == 1, "\(fields)")
+                    #expect(frame.stream == stream, "\(fields)")
+                    #expect(frame.errorCode == 1, "\(fields)")
                     stream += 2
                 }
                 #expect(try await wire.exchange(stream, Wire.fields("GET", "/nothing")).status == 404)

@@ -37,7 +37,8 @@ import Testing
         try await Bench.with(.init(holding: .init(time: .milliseconds(300), step: .milliseconds(20)))) { bench in
             for method in ["GET", "HEAD"] {
                 let answer = try await bench.once(method, bench.package("1"), token: try bench.derived("1"))
-                #expect(answer.status == 503 && answer["retry-after"] == "1")
+                #expect(answer.status == 503)
+                #expect(answer["retry-after"] == "1")
             }
         }
     }
@@ -75,7 +76,8 @@ import Testing
             try await bench.connected { connection in
                 for _ in 0..<975 {
                     let answer = try await connection.exchange(gone)
-                    #expect(answer.status == 503 && answer["retry-after"] == "1")
+                    #expect(answer.status == 503)
+                    #expect(answer["retry-after"] == "1")
                 }
             }
             #expect(bench.metricsText.contains("waybill_fetches_held_total 2\n"))

@@ -28,7 +28,8 @@ import Testing
             for (method, path, token) in requests {
                 let body = method == "POST" ? #"{"pushToken":"aa"}"# : nil
                 let answer = try await bench.once(method, path, token: token, body: body)
-                #expect(answer.status == 503 && answer["retry-after"] == "10", "\(method) \(path): \(answer.status)")
+                #expect(answer.status == 503, "\(method) \(path): \(answer.status)")
+                #expect(answer["retry-after"] == "10", "\(method) \(path): \(answer.status)")
                 #expect(method == "HEAD" || answer.text.contains("restored"))
             }
             // An order that Redis has is served as always: Redis is the same server as before.
@@ -65,7 +66,8 @@ import Testing
             for _ in 0..<2 {
                 for order in ["1", "2"] {
                     let answer = try await bench.once("GET", bench.package(order), token: "not-the-token-of-it")
-                    #expect(answer.status == 503 && answer["retry-after"] == "10")
+                    #expect(answer.status == 503)
+                    #expect(answer["retry-after"] == "10")
                 }
                 #expect(try await bench.once("GET", bench.package("2"), token: derived).status == 503)
                 #expect(try await bench.once("DELETE", bench.registration("d", "2"), token: derived).status == 503)
@@ -92,7 +94,9 @@ import Testing
                 try await bench.once("GET", bench.list("d")),
             ]
             for answer in answers {
-                #expect(answer.status == 503 && answer["retry-after"] == "10" && answer.text.contains("restored"))
+                #expect(answer.status == 503)
+                #expect(answer["retry-after"] == "10")
+                #expect(answer.text.contains("restored"))
                 #expect(answer["content-type"] == "application/json")
             }
             #expect(try await bench.once("GET", bench.package("1")).status == 401, "no token, nothing to find out")

@@ -26,7 +26,8 @@ import Testing
         for client in 0..<8 { #expect(table[client].amount(at: self.at(0)) == .seconds(Int64(10 + client))) }
         table[100].grow(by: .seconds(60), atMost: .hours(1), at: self.at(0))
         #expect(table[0] == RateLimit(), "it was out of debt soonest")
-        #expect(table[100].amount(at: self.at(0)) == .seconds(60) && table[1] != RateLimit())
+        #expect(table[100].amount(at: self.at(0)) == .seconds(60))
+        #expect(table[1] != RateLimit())
         for client in 1000..<20_000 { table[client].grow(by: .seconds(1), atMost: .hours(1), at: self.at(1)) }
         #expect(table.capacity == 8)
         #expect(table[7].amount(at: self.at(1)) == .seconds(16), "small fry does not wash out who owes much")

@@ -52,7 +52,8 @@ import Testing
                             bench.request(method, bench.package("1"), token: Bench.ownToken, headers))
                         #expect(answer.status == status, "\(method) \(headers)")
                         #expect(answer.body == (method == "GET" && status == 200 ? Bench.package : []))
-                        #expect(answer["etag"] == "\"tag-1\"" && answer["vary"] == "Authorization")
+                        #expect(answer["etag"] == "\"tag-1\"")
+                        #expect(answer["vary"] == "Authorization")
                         #expect(answer["last-modified"] == "Sun, 06 Nov 1994 08:49:37 GMT")
                         #expect(answer["cache-control"] == "private, no-cache")
                         #expect(answer["content-length"] == (status == 200 ? "\(Bench.package.count)" : nil))
@@ -101,7 +102,8 @@ import Testing
                         #expect(answer.status == methods[method] ?? 405, "\(method) \(front + path)")
                         #expect(answer["allow"] == (methods[method] == nil ? allow : nil))
                         guard method != "HEAD", answer.status >= 400 else { continue }
-                        #expect(answer["content-type"] == "application/json" && answer["cache-control"] == "no-store")
+                        #expect(answer["content-type"] == "application/json")
+                        #expect(answer["cache-control"] == "no-store")
                         let message = try JSON(parsing: answer.body).object?["error"]?.object?["message"]?.string
                         #expect(message?.isEmpty == false)
                     }

@@ -74,9 +74,13 @@ import Testing
                     }
                 }
                 let whole = try await self.cost(bench) { try await ask(fetch, 200, times: 20) }
-                #expect(whole["hmget"] == 20 && whole["get"] == 0 && whole["eval"] == 0, "\(whole.calls)")
+                #expect(whole["hmget"] == 20, "\(whole.calls)")
+                #expect(whole["get"] == 0, "\(whole.calls)")
+                #expect(whole["eval"] == 0, "\(whole.calls)")
                 let fresh = try await self.cost(bench) { try await ask(condition, 304, times: 20) }
-                #expect(fresh["hmget"] == 20 && fresh["get"] == 0 && fresh["eval"] == 0, "\(fresh.calls)")
+                #expect(fresh["hmget"] == 20, "\(fresh.calls)")
+                #expect(fresh["get"] == 0, "\(fresh.calls)")
+                #expect(fresh["eval"] == 0, "\(fresh.calls)")
             }
         }
     }
@@ -140,7 +144,9 @@ import Testing
                     let status = try await list("nobody")
                     #expect(status == 204)
                 }
-                #expect(first["smembers"] == 1 && first["hgetall"] == 1 && first["time"] == masters)
+                #expect(first["smembers"] == 1)
+                #expect(first["hgetall"] == 1)
+                #expect(first["time"] == masters)
                 #expect(first["eval"] == 0 ? first["get"] == 1 : first["eval"] == 2 * masters, "\(first.calls)")
                 #expect(try await list("none") == 204)
                 let cost = try await self.cost(bench) {
@@ -151,9 +157,11 @@ import Testing
                 }
                 let scripts = cost["eval"]
                 let looks = scripts / 2 / masters
-                #expect(
-                    looks <= cost.looks && cost["scard"] == 30 - looks && cost["smembers"] == looks, "\(cost.calls)")
-                #expect(cost["get"] == 30 - looks + scripts && cost["time"] == looks * masters, "\(cost.calls)")
+                #expect(looks <= cost.looks, "\(cost.calls)")
+                #expect(cost["scard"] == 30 - looks, "\(cost.calls)")
+                #expect(cost["smembers"] == looks, "\(cost.calls)")
+                #expect(cost["get"] == 30 - looks + scripts, "\(cost.calls)")
+                #expect(cost["time"] == looks * masters, "\(cost.calls)")
                 #expect(try await list("known") == 200, "what changed is told to everybody")
             }
         }

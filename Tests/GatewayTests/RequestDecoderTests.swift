@@ -33,9 +33,11 @@ import Testing
         let large = Array("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 60000\r\n\r\n\(body)".utf8)
         // 300 MB.
         let (storage, requests) = try self.pipeline(large, rounds: 5_000)
-        #expect(requests == 5_000 && storage <= Self.storageLimit, "\(storage)")
+        #expect(requests == 5_000, "\(storage)")
+        #expect(storage <= Self.storageLimit, "\(storage)")
         let small = try self.pipeline(Array("GET /x HTTP/1.1\r\nHost: a\r\n\r\n".utf8), rounds: 20_000)
-        #expect(small.requests == 20_000 && small.storage <= 4 << 10, "\(small.storage)")
+        #expect(small.requests == 20_000, "\(small.storage)")
+        #expect(small.storage <= 4 << 10, "\(small.storage)")
     }
 
     @Test func manySmallChunksKeepNoMoreThanTheBody() throws {

@@ -266,7 +266,8 @@ import Testing
         ]
         for (files, moment, part, reason) in wrong {
             let error = #expect(throws: TLSFilesError.self) { _ = try files.load(nowEpochSeconds: moment) }
-            #expect(error?.part == part && error?.problem.contains(reason) == true, "\(reason)")
+            #expect(error?.part == part, "\(reason)")
+            #expect(error?.problem.contains(reason) == true, "\(reason)")
         }
     }
 }

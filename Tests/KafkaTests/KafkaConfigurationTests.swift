@@ -72,7 +72,8 @@ struct KafkaConfigurationTests {
         let error = #expect(throws: KafkaError(.configuration, "")) { try KafkaProducer(refused) }
         let message = error?.message ?? ""
         #expect(message.contains("\(name)=\(bad): it must be "), "\(message)")
-        #expect(message.contains(", since ") && message.contains("remove this line"), "\(message)")
+        #expect(message.contains(", since "), "\(message)")
+        #expect(message.contains("remove this line"), "\(message)")
         #expect(message.hasSuffix(", see \(file)"), "\(message)")
         for value in good {
             let taken = KafkaConfiguration(bootstrap: "127.0.0.1:1", properties: [name: value], file: file)

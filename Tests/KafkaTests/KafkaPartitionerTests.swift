@@ -34,7 +34,8 @@ import Testing
         await producer.close()
         let consumer = try KafkaConsumer(configuration(broker), group: "group", topics: ["topic"])
         let moments = try await read(consumer, 3).map(\.timestampMilliseconds)
-        #expect(moments[..<2] == [1, 1_700_000_000_000] && moments[2] > 1_700_000_000_000)
+        #expect(moments[..<2] == [1, 1_700_000_000_000])
+        #expect(moments[2] > 1_700_000_000_000)
         await consumer.close()
         broker.close()
     }

@@ -73,9 +73,12 @@ import Testing
         let document = try #require(documents.first)
         #expect(documents.count == 1)
         let order = JSON.object(document.members)
-        #expect(order.object?["status"] == "completed" && order.object?["statusDescription"] == nil)
-        #expect(order[path: "fulfillments.0.status"] == "delivered" && order[path: "fulfillments.0.carrier"] == "DHL")
-        #expect(order[path: "fulfillments.0.trackingNumber"] == "1" && order[path: "fulfillments.1.status"] == "open")
+        #expect(order.object?["status"] == "completed")
+        #expect(order.object?["statusDescription"] == nil)
+        #expect(order[path: "fulfillments.0.status"] == "delivered")
+        #expect(order[path: "fulfillments.0.carrier"] == "DHL")
+        #expect(order[path: "fulfillments.0.trackingNumber"] == "1")
+        #expect(order[path: "fulfillments.1.status"] == "open")
     }
 
     @Test(arguments: 0..<60)

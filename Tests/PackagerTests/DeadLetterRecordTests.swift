@@ -36,7 +36,8 @@ import Testing
         let message = try self.letter(self.record(17, headers: own)).replay(Topics())
         #expect(message.topic == "waybill.order-changes")
         #expect(message.partition == nil)
-        #expect(message.key == Array("order.com.example/1".utf8) && message.value == [1])
+        #expect(message.key == Array("order.com.example/1".utf8))
+        #expect(message.value == [1])
         #expect(message.headers == own + [KafkaHeader(name: "waybill-replay", text: "waybill.dead-letters/0/17")])
         // A letter of a replay does not gather headers.
         let again = try self.letter(self.record(20, headers: message.headers)).replay(Topics())
@@ -96,7 +97,8 @@ import Testing
         let entries = [old, before, after, other, beyond]
         var ledger = RemovalLedger([OffsetRange(partition: 3, first: 10, end: 50)], entries)
         #expect(ledger.ranges(entries).map { [$0.first, $0.end] } == [[10, 50]])
-        #expect(ledger.ranges([after]).map { [$0.first, $0.end] } == [[40, 50]] && ledger.ranges([beyond]).isEmpty)
+        #expect(ledger.ranges([after]).map { [$0.first, $0.end] } == [[40, 50]])
+        #expect(ledger.ranges([beyond]).isEmpty)
         #expect(entries.map(ledger.isCertain) == [false, true, true, true, false])
         #expect(entries.map(ledger.verdict) == [.unknown, .stands, .stands, .stands, .stands])
         ledger.take(change: record(30, type: "order.removed"))
@@ -160,7 +162,8 @@ import Testing
     @Test func aLetterWithoutItsValueCannotGoBackButATombstoneCan() throws {
         let omitted = self.record(1, value: nil, headers: [KafkaHeader(name: DeadLetterHeader.omitted, text: "x")])
         let plan = ReplayPlan(self.ledger([omitted, self.record(2, value: nil, origin: "c/3/8")]))
-        #expect(plan.omitted == 1 && plan.entries.map(\.position.offset) == [2])
+        #expect(plan.omitted == 1)
+        #expect(plan.entries.map(\.position.offset) == [2])
         let words = DeadLetterFormatter.verdict(try self.letter(omitted), isReplayed: false, topics: Topics())
         #expect(words.hasPrefix("cannot be put back"))
     }
@@ -174,7 +177,9 @@ import Testing
         // Codes that a later pusher may have are known by their beginning.
         for code in PushDeadLetterCode.allCases.map(\.rawValue) + ["push-new"] {
             let plan = ReplayPlan(self.ledger([self.record(1, code: code), self.record(2, origin: "c/3/8")]))
-            #expect(plan.pushes == 1 && plan.omitted == 0 && plan.entries.map(\.position.offset) == [2])
+            #expect(plan.pushes == 1)
+            #expect(plan.omitted == 0)
+            #expect(plan.entries.map(\.position.offset) == [2])
             #expect(
                 ReplayDeadLettersCommand.text(of: plan, self.ledger([self.record(1, code: code)]))
                     .contains("1 cannot be put back, as they are notifications and no changes: the next change of any"))
@@ -197,8 +202,12 @@ import Testing
             DeadLetterFormatter.row(.init(letter), copies: 1, isReplayed: false),
             DeadLetterFormatter.json(.init(letter), copies: 1, isReplayed: false).text,
         ]
-        for text in texts { #expect(!text.contains("secret") && text.contains("push-undeliverable")) }
-        #expect(texts[0].contains("\"device\": \"(device)\"") && texts[1].contains("\"attempts\":8"))
+        for text in texts {
+            #expect(!text.contains("secret"))
+            #expect(text.contains("push-undeliverable"))
+        }
+        #expect(texts[0].contains("\"device\": \"(device)\""))
+        #expect(texts[1].contains("\"attempts\":8"))
     }
 
     @Test func filtersChooseByCodeOrderTypeAndTime() throws {

@@ -181,7 +181,8 @@ import Testing
         let again = changes.filter { record in record.headers.contains { $0.name == DeadLetterHeader.replay } }
         #expect(again.map { String(decoding: $0.value ?? [], as: UTF8.self) }.sorted() == ["{\"n\":1}", "{\"n\":3}"])
         let more = try await Self.run(broker, ["replay", "--yes"])
-        #expect(more.exit == .code(2) && more.output.contains("0 to put back"), "\(more.output)")
+        #expect(more.exit == .code(2), "\(more.output)")
+        #expect(more.output.contains("0 to put back"), "\(more.output)")
         broker.close()
     }
 

@@ -74,7 +74,8 @@ import Testing
             if case .refused(let fault) = outcome { fault.code } else { nil }
         }
         #expect(codes == [nil, .invalidPackage, .invalidOrder, nil, .invalidPackage])
-        #expect(work.outcomes[0] == .applied && work.outcomes[3] == .applied)
+        #expect(work.outcomes[0] == .applied)
+        #expect(work.outcomes[3] == .applied)
     }
 
     @Test func oneBadChangeAmongManyCostsAFewPackages() throws {
@@ -153,7 +154,8 @@ import Testing
         #expect(second.wasRedelivered)
         #expect(second.effect == .none)
         #expect(second.write == nil)
-        #expect(second.stands && second.record == nil, "the seal of its package is in Redis alone")
+        #expect(second.stands, "the seal of its package is in Redis alone")
+        #expect(second.record == nil, "the seal of its package is in Redis alone")
         #expect(bench.count == 1)
     }
 }

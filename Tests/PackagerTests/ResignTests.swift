@@ -113,7 +113,8 @@ import Testing
             #expect(again.exit == .code(0))
             #expect(again.output.contains("0 signed anew, 0 new versions"))
             let forced = try await self.resign(scene, renewed, ["--all"])
-            #expect(forced.exit == .code(0) && forced.output.contains("320 signed anew"), "\(forced.output)")
+            #expect(forced.exit == .code(0), "\(forced.output)")
+            #expect(forced.output.contains("320 signed anew"), "\(forced.output)")
         }
     }
 
@@ -133,7 +134,8 @@ import Testing
             #expect(try await scene.count(scene.topics.orders) == 30)
 
             let (exit, output) = try await self.resign(scene, renewed)
-            #expect(exit == .code(0) && output.contains("30 new versions, 0 refused"), "\(output)")
+            #expect(exit == .code(0), "\(output)")
+            #expect(output.contains("30 new versions, 0 refused"), "\(output)")
             for (old, new) in zip(before, try await OrderStore(redis: scene.redis).orders(keys)) {
                 let (old, new) = (try #require(old), try #require(try new.get()))
                 #expect(new.state.version.ordinal == 2)

@@ -68,8 +68,10 @@ import Testing
         #expect(progress.secondsLeft == nil)
         jobs[0].isDone = true
         progress.take(jobs, at: start + .seconds(10))
-        #expect(
-            progress.percent == 50 && progress.rate == 100 && progress.secondsLeft == 10 && progress.remaining == 1000)
+        #expect(progress.percent == 50)
+        #expect(progress.rate == 100)
+        #expect(progress.secondsLeft == 10)
+        #expect(progress.remaining == 1000)
         progress.take([], at: start + .seconds(11))
         #expect(progress.percent == 100)
     }
@@ -134,14 +136,17 @@ import Testing
         }
         var range = NewestRecords(from: 10)
         range.append([record(12, bytes: 10), record(15, bytes: 10)])
-        #expect(range.from == 10 && range.records.map(\.offset) == [12, 15])
+        #expect(range.from == 10)
+        #expect(range.records.map(\.offset) == [12, 15])
         range.append([record(20, bytes: NewestRecords.limit / 2), record(21, bytes: NewestRecords.limit / 2 - 1000)])
         #expect(range.from == 10)
         #expect(range.records.count == 4)
         range.append([record(30, bytes: 1000)])
-        #expect(range.from == 21 && range.records.map(\.offset) == [21, 30])
+        #expect(range.from == 21)
+        #expect(range.records.map(\.offset) == [21, 30])
         range.append([record(31, bytes: NewestRecords.limit + 1)])
-        #expect(range.from == 31 && range.records.map(\.offset) == [31], "one alone may be larger")
+        #expect(range.from == 31, "one alone may be larger")
+        #expect(range.records.map(\.offset) == [31], "one alone may be larger")
 
         #expect(RangeSizes.size(offsets: 256, records: 256, bytes: 1000) == 1000)
         #expect(RangeSizes.size(offsets: 256, records: 3, bytes: 1000) == 2048, "gaps")

@@ -121,7 +121,8 @@ import Testing
             let seals = try await scene.read(scene.topics.orders, 2).map {
                 try OrderRecord.decode(try #require($0.value)).seal
             }
-            #expect(seals[0] != nil && seals[0] == seals[1])
+            #expect(seals[0] != nil)
+            #expect(seals[0] == seals[1])
             let stored = try #require(try await scene.stored("o"))
             let head = try #require(try await OrderStore(redis: scene.redis).heads(of: [stored.state.key])[0])
             #expect(

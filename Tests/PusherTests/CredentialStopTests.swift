@@ -193,9 +193,15 @@ import Testing
                 let after = self.health.state.gauge
                 switch ruling.change {
                 case nil: #expect(before == after)
-                case .healthy: #expect(before != 0 && after == 0)
-                case .ill: #expect(before == 0 && after == 1)
-                case .stopped: #expect(before != 2 && after == 2)
+                case .healthy:
+                    #expect(before != 0)
+                    #expect(after == 0)
+                case .ill:
+                    #expect(before == 0)
+                    #expect(after == 1)
+                case .stopped:
+                    #expect(before != 2)
+                    #expect(after == 2)
                 }
                 let permission = self.health.permission(now: self.now)
                 #expect((permission == .all) == (after == 0))

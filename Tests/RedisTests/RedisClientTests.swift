@@ -116,12 +116,15 @@ func untilItAnswers(_ client: RedisClient) async throws {
                 return RedisInvocation(add, keys: ["sum"], arguments: [argument])
             }
             let first = try await client.evaluate(runs)
-            #expect(first.count == 50 && first[0].text == "1" && first[49].integer == 650)
+            #expect(first.count == 50)
+            #expect(first.first?.text == "1")
+            #expect(first.last?.integer == 650)
             _ = try await client.pipeline([
                 RedisCommand("SCRIPT", "FLUSH"), RedisCommand("SCRIPT", "LOAD", "return ARGV[1]"),
             ])
             let second = try await client.evaluate(runs)
-            #expect(second[0].text == "1" && second[49].integer == 1300, "only what was refused ran again")
+            #expect(second[0].text == "1", "only what was refused ran again")
+            #expect(second[49].integer == 1300, "only what was refused ran again")
             let broken = RedisInvocation(RedisScript("this is not Lua"), keys: [], arguments: [])
             #expect(await code { () throws(RedisError) in _ = try await client.evaluate([broken]) } == .server)
             let failing = RedisInvocation(RedisScript("return redis.error_reply('MINE x')"), keys: [], arguments: [])

@@ -122,7 +122,8 @@ import Testing
             }
             #expect(try await bench.registrations.stand(items) == [true, false])
             let damaged = try await bench.registrations.restore(items)
-            #expect(damaged.map(\.index) == [0] && damaged.map(\.error.code) == [.corrupt])
+            #expect(damaged.map(\.index) == [0])
+            #expect(damaged.map(\.error.code) == [.corrupt])
             #expect(try await bench.registrations.stand(items) == [true, true])
             #expect(try await bench.registrations.pages(of: [(try key("2"), nil)]) == [.init(devices: [], next: nil)])
         }
@@ -163,8 +164,12 @@ import Testing
                 let isAway = topology.master(of: StoreKeys.devices(order))?.description.hasSuffix(away) == true
                 if isAway { failed += 1 }
                 switch audience {
-                case .success(let audience): #expect(!isAway && audience.devices.count == 1)
-                case .failure(let error): #expect(isAway && error.code == .unavailable, "\(error)")
+                case .success(let audience):
+                    #expect(!isAway)
+                    #expect(audience.devices.count == 1)
+                case .failure(let error):
+                    #expect(isAway, "\(error)")
+                    #expect(error.code == .unavailable, "\(error)")
                 }
             }
             #expect(failed > 0)

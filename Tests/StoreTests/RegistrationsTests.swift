@@ -65,7 +65,8 @@ import Testing
             #expect(names.allSatisfy { !$0.contains("\(device)/") })
             // Source: Redis cluster specification, "Hash tags": between the first { and the first } behind it.
             let tags = names.map { $0.drop { $0 != "{" }.dropFirst().prefix { $0 != "}" } }
-            #expect(Set(tags).count == 1 && tags[0].isEmpty == false)
+            #expect(Set(tags).count == 1)
+            #expect(tags.first?.isEmpty == false)
         }
     }
 
