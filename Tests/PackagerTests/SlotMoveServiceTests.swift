@@ -2,12 +2,13 @@ import Model
 import Redis
 import Store
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Packager
 
 /// A Redis cluster that grows while packagers work.
-@Suite(.serialized, .timeLimit(.minutes(2))) struct SlotMoveServiceTests {
+@Suite(.server, .serialized, .timeLimit(.minutes(2))) struct SlotMoveServiceTests {
     @Test func aMasterThatIsAddedStopsNothing() async throws {
         try await Fleet.run(isCluster: true) { fleet in
             let cluster = try #require(fleet.server.cluster)

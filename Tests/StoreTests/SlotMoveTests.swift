@@ -3,6 +3,7 @@ import NIOCore
 import NIOPosix
 import Redis
 import TestKit
+import TestTraits
 import Testing
 
 @testable import Store
@@ -79,7 +80,7 @@ import Testing
         }
     }
 
-    @Test func aMasterThatGetsItsFirstSlotsWithTheirKeysIsComplete() async throws {
+    @Test(.server) func aMasterThatGetsItsFirstSlotsWithTheirKeysIsComplete() async throws {
         try await self.with { cluster, bench, view in
             let target = try await cluster.addMaster()
             try await self.outlive(target, view)
@@ -105,7 +106,7 @@ import Testing
         }
     }
 
-    @Test func aMasterThatLostItsFirstSlotsIsNotComplete() async throws {
+    @Test(.server) func aMasterThatLostItsFirstSlotsIsNotComplete() async throws {
         try await self.with { cluster, bench, view in
             let target = try await cluster.addMaster()
             try await self.outlive(target, view)
@@ -117,7 +118,7 @@ import Testing
         }
     }
 
-    @Test func theSlotOfAnAnchorMayMove() async throws {
+    @Test(.server) func theSlotOfAnAnchorMayMove() async throws {
         try await self.with { cluster, bench, view in
             let anchor = try #require(try await view.look()[0].anchor)
             let slot = HashSlot.of(anchor.utf8)
@@ -141,7 +142,7 @@ import Testing
         }
     }
 
-    @Test func slotsThatCameWithoutTheirKeysAreNoticed() async throws {
+    @Test(.server) func slotsThatCameWithoutTheirKeysAreNoticed() async throws {
         try await self.with { cluster, bench, view in
             let slot = try self.slot(of: "1")
             let source = self.owner(of: slot, cluster)
@@ -163,7 +164,7 @@ import Testing
         }
     }
 
-    @Test func mastersThatAreFullStayComplete() async throws {
+    @Test(.server) func mastersThatAreFullStayComplete() async throws {
         try await self.with { cluster, _, view in
             for master in cluster.masters { try await master.command("config", "set", "maxmemory", "1") }
             // Refreshed after a second.
@@ -176,7 +177,7 @@ import Testing
         }
     }
 
-    @Test func aReplicaThatTookOverIsNotTakenForItsMaster() async throws {
+    @Test(.server) func aReplicaThatTookOverIsNotTakenForItsMaster() async throws {
         try await self.with(replicas: true) { cluster, bench, view in
             let before = try await view.slotMarks(of: try await view.look())
             #expect(before.allSatisfy { $0.isFirst && $0.marks == $0.history && $0.unmarked == 0 })
