@@ -14,7 +14,7 @@ struct ResponseHeaders: Hashable, Sendable {
     /// Parses one line as libcurl passes it: complete, with its end.
     ///
     /// - Returns: false if the headers are too large; the answer must then be dropped.
-    mutating func take(_ line: [UInt8]) -> Bool {
+    mutating func receive(_ line: [UInt8]) -> Bool {
         self.byteCount += line.count
         guard self.byteCount <= Self.byteLimit else { return false }
         let text = String(decoding: line, as: UTF8.self)

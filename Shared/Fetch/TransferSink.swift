@@ -38,7 +38,7 @@ final class TransferSink {
         guard let context = unsafe context, let data = unsafe data else { return 0 }
         let sink = unsafe Unmanaged<TransferSink>.fromOpaque(context).takeUnretainedValue()
         let line = unsafe Array(UnsafeRawBufferPointer(start: data, count: size * count))
-        return sink.headers.take(line) ? size * count : 0
+        return sink.headers.receive(line) ? size * count : 0
     }
 
     /// Makes the socket only if its address may be connected to: nothing can change between this check and the

@@ -42,7 +42,7 @@ public struct ServiceEnvironment: Sendable {
         var configuration = self.common.kafka
         let file = configuration.file ?? "a file that \(SettingKey.kafkaProperties.rawValue) names"
         configuration.onEvent = { [logger, refusals] event in
-            guard refusals.note(event) else { return }
+            guard refusals.record(event) else { return }
             let level: Logger.Level =
                 switch event.severity {
                 case .error: .error

@@ -90,7 +90,7 @@ struct BrandCatalog {
     ///   - before: the folder's fingerprint before it was read; `after`: that after the reading. If they differ, the
     ///     content may be a mixture of both, and is discarded.
     ///   - declaration: the part of brand.json that counts if the rest cannot be used.
-    mutating func take(
+    mutating func receive(
         _ result: Result<Brand, BrandError>, of folder: String, before: BrandFingerprint, after: BrandFingerprint,
         declaration: BrandFile.Declaration?, nowEpochSeconds now: Int64
     ) -> [BrandEvent] {

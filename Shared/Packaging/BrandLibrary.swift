@@ -128,7 +128,7 @@ public final class BrandLibrary: Sendable {
             let result = Result { () throws(BrandError) in
                 try Brand.load(directory: path, webServiceURL: webServiceURL, nowEpochSeconds: now)
             }
-            events += catalog.take(
+            events += catalog.receive(
                 result, of: folder, before: before, after: BrandFingerprint(folder: path),
                 declaration: BrandFile.declaration(in: path), nowEpochSeconds: now)
         }

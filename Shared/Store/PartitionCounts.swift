@@ -19,8 +19,8 @@ public struct PartitionCounts: Sendable {
         return counts
     }
 
-    /// Notes that the keys of a topic lie where they belong.
-    public func note(_ count: Int, of topic: String) async throws(StoreError) {
+    /// Records that the keys of a topic lie where they belong.
+    public func record(_ count: Int, of topic: String) async throws(StoreError) {
         _ = try await self.redis.reply(
             to: RedisCommand("HSET", .string(StoreKeys.partitions), .string(topic), .integer(Int64(count))),
             "noting partition counts")

@@ -50,8 +50,8 @@ public struct ToldPositions: Sendable {
         return marks
     }
 
-    /// Notes positions, by name of the partition; not empty.
-    public func note(_ marks: [String: Mark]) async throws(StoreError) {
+    /// Records positions, by name of the partition; not empty.
+    public func record(_ marks: [String: Mark]) async throws(StoreError) {
         let fields = marks.flatMap { name, mark -> [RedisArgument] in
             [.string(name), .string("\(mark.offset):\(mark.epochMilliseconds)")]
         }

@@ -9,7 +9,7 @@ import Testing
         let bytes = Array(text.utf8)
         for start in stride(from: 0, to: bytes.count, by: max(1, bytes.count / pieces)) {
             guard verdict == .incomplete else { return verdict }
-            verdict = answer.take(bytes[start..<min(start + max(1, bytes.count / pieces), bytes.count)])
+            verdict = answer.receive(bytes[start..<min(start + max(1, bytes.count / pieces), bytes.count)])
         }
         return verdict
     }

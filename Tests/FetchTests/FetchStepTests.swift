@@ -7,7 +7,7 @@ import Testing
         _ status: Int, _ lines: [String] = [], redirects: Int = 0, retryAfter: Int64 = 0, entityTag: String? = nil
     ) throws -> FetchStep {
         var headers = ResponseHeaders()
-        for line in lines { _ = headers.take(Array("\(line)\r\n".utf8)) }
+        for line in lines { _ = headers.receive(Array("\(line)\r\n".utf8)) }
         var request = FetchRequest(url: "https://cdn.example.com/a.png") { $0.host == "cdn.example.com" }
         request.entityTag = entityTag
         return FetchStep.after(
@@ -59,14 +59,14 @@ import Testing
     ])
     func aTagThatCannotBeSentBackIsNotKept(_ tag: String) throws {
         var headers = ResponseHeaders()
-        _ = headers.take(Array("ETag: \(tag)\r\n".utf8))
+        _ = headers.receive(Array("ETag: \(tag)\r\n".utf8))
         #expect(headers.entityTag == nil)
     }
 
     @Test func informationalAnswersAreForgotten() {
         var headers = ResponseHeaders()
         for line in ["HTTP/1.1 103 Early Hints", "ETag: \"early\"", "", "HTTP/1.1 200 OK", "Last-Modified: now"] {
-            let isTaken = headers.take(Array("\(line)\r\n".utf8))
+            let isTaken = headers.receive(Array("\(line)\r\n".utf8))
             #expect(isTaken)
         }
         #expect(headers.entityTag == nil)
@@ -77,7 +77,7 @@ import Testing
         var headers = ResponseHeaders()
         let line = Array("X: \(String(repeating: "x", count: 1000))\r\n".utf8)
         var lines = 0
-        while lines < 100, headers.take(line) { lines += 1 }
+        while lines < 100, headers.receive(line) { lines += 1 }
         #expect(lines < 100)
     }
 }

@@ -95,21 +95,21 @@ struct ConsumerLedgerTests {
         var deferral = KafkaDeferral()
         deferral.putOff = [2, 3].map { records[$0].receipt }
         deferral.holds = [Self.mine: 2]
-        ledger.note(deferral)
+        ledger.apply(deferral)
         #expect(ledger.inHand == 4, "what is put off is not waited for")
         ledger.finish([0, 1, 4, 5].map { records[$0].receipt })
         #expect(ledger.committable == [self.position(2)])
         deferral = KafkaDeferral()
         deferral.again = [records[2].receipt]
         deferral.holds = [Self.mine: 3]
-        ledger.note(deferral)
+        ledger.apply(deferral)
         #expect(ledger.inHand == 1)
         #expect(ledger.committable == [self.position(2)], "it is in hand again")
         ledger.finish([records[2].receipt])
         #expect(ledger.committable == [self.position(3)])
         deferral.again = [records[3].receipt]
         deferral.holds.updateValue(nil, forKey: Self.mine)
-        ledger.note(deferral)
+        ledger.apply(deferral)
         ledger.finish([records[3].receipt])
         #expect(ledger.committable == [self.position(6)])
         #expect(ledger.isOwned(Self.mine, since: 1))

@@ -46,8 +46,8 @@ struct ConsumerStateTests {
         let start = ContinuousClock.now
         var state = ConsumerState(pauseAfter: .seconds(3), readAhead: (2, 1 << 20))
         #expect(state.next(now: start) == .poll(milliseconds: 100))
-        #expect(state.take(self.record(0)) == false)
-        #expect(state.take(self.record(1)) == true)
+        #expect(state.receive(self.record(0)) == false)
+        #expect(state.receive(self.record(1)) == true)
         #expect(state.next(now: start) == .wait(milliseconds: 100))
         #expect(state.isAsleep)
         #expect(state.next(now: start + .milliseconds(2950)) == .wait(milliseconds: 50))

@@ -24,39 +24,40 @@ import Testing
 
     @Test func aQuietServerIsWell() {
         var health = RedisHealth()
-        #expect(health.take([Self.server()], refusals: 0, now: Self.start) == .init())
+        #expect(health.receive([Self.server()], refusals: 0, now: Self.start) == .init())
         #expect(health.faults.isEmpty)
     }
 
     @Test func aServerAtItsLimitIsFullUntilThereIsRoom() {
         var health = RedisHealth()
-        #expect(health.take([Self.server(used: 99, limit: 100)], refusals: 0, now: Self.start) == .init())
+        #expect(health.receive([Self.server(used: 99, limit: 100)], refusals: 0, now: Self.start) == .init())
         #expect(
-            health.take([Self.server(), Self.server(used: 100, limit: 100)], refusals: 0, now: Self.start).begun == [
+            health.receive([Self.server(), Self.server(used: 100, limit: 100)], refusals: 0, now: Self.start).begun == [
                 .full
             ])
         #expect(health.faults[.full]?.contains("used_memory 100 of maxmemory 100 at h:1") == true)
         #expect(health.usedMemory == 100)
         #expect(health.maxMemory == 100)
-        #expect(health.take([Self.server(used: 100, limit: 100)], refusals: 0, now: Self.start) == .init(), "told once")
+        #expect(
+            health.receive([Self.server(used: 100, limit: 100)], refusals: 0, now: Self.start) == .init(), "told once")
         // Buffers of replicas do not count. Source: redis.conf, maxmemory
         let buffers = Self.server(used: 150, limit: 100, extra: "mem_not_counted_for_evict:60\n")
-        #expect(health.take([buffers], refusals: 0, now: Self.start).ended == [.full])
+        #expect(health.receive([buffers], refusals: 0, now: Self.start).ended == [.full])
     }
 
     /// Between two refusals of large writes the server is below its limit.
     @Test func aRefusalIsRemembered() {
         var health = RedisHealth()
-        #expect(health.take([Self.server(used: 99, limit: 100)], refusals: 1, now: Self.start).begun == [.full])
+        #expect(health.receive([Self.server(used: 99, limit: 100)], refusals: 1, now: Self.start).begun == [.full])
         let soon = Self.start + RedisHealth.refusalMemory - .seconds(1)
-        #expect(health.take([Self.server(used: 99, limit: 100)], refusals: 1, now: soon) == .init())
+        #expect(health.receive([Self.server(used: 99, limit: 100)], refusals: 1, now: soon) == .init())
         let late = Self.start + RedisHealth.refusalMemory
-        #expect(health.take([Self.server(used: 99, limit: 100)], refusals: 1, now: late).ended == [.full])
+        #expect(health.receive([Self.server(used: 99, limit: 100)], refusals: 1, now: late).ended == [.full])
     }
 
     @Test(arguments: ["allkeys-lru", "allkeys-lfu", "allkeys-random"]) func whatEvictsAnyKeyIsSevere(_ policy: String) {
         var health = RedisHealth()
-        #expect(health.take([Self.server(policy: policy)], refusals: 0, now: Self.start).begun == [.evictsAll])
+        #expect(health.receive([Self.server(policy: policy)], refusals: 0, now: Self.start).begun == [.evictsAll])
         #expect(health.faults[.evictsAll]?.contains("\(policy) at h:1") == true)
         #expect(RedisHealth.Fault.evictsAll.isSevere)
     }
@@ -64,15 +65,17 @@ import Testing
     @Test func whatEvictsTracesIsAWarning() {
         var health = RedisHealth()
         #expect(
-            health.take([Self.server(policy: "volatile-lru")], refusals: 0, now: Self.start).begun == [.evictsExpiring])
+            health.receive([Self.server(policy: "volatile-lru")], refusals: 0, now: Self.start).begun == [
+                .evictsExpiring
+            ])
         #expect(!RedisHealth.Fault.evictsExpiring.isSevere)
     }
 
     @Test func aServerThatHidesItsHistoryIsNoticed() {
         var health = RedisHealth()
-        #expect(health.take([Self.server(history: "")], refusals: 0, now: Self.start).begun == [.historyHidden])
-        #expect(health.take([("h:1", nil)], refusals: 0, now: Self.start) == .init(), "as one that may not be asked")
-        #expect(health.take([Self.server()], refusals: 0, now: Self.start).ended == [.historyHidden])
+        #expect(health.receive([Self.server(history: "")], refusals: 0, now: Self.start).begun == [.historyHidden])
+        #expect(health.receive([("h:1", nil)], refusals: 0, now: Self.start) == .init(), "as one that may not be asked")
+        #expect(health.receive([Self.server()], refusals: 0, now: Self.start).ended == [.historyHidden])
         #expect(!RedisHealth.Fault.historyHidden.isSevere)
     }
 }

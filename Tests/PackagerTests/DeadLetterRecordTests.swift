@@ -27,7 +27,7 @@ import Testing
 
     private func ledger(_ records: [KafkaRecord], _ filter: DeadLetterFilter = DeadLetterFilter()) -> DeadLetterIndex {
         var ledger = DeadLetterIndex(filter)
-        for record in records { ledger.take(DeadLetterRecord.read(record)) }
+        for record in records { ledger.add(DeadLetterRecord.read(record)) }
         return ledger
     }
 
@@ -101,16 +101,16 @@ import Testing
         #expect(ledger.ranges([beyond]).isEmpty)
         #expect(entries.map(ledger.isCertain) == [false, true, true, true, false])
         #expect(entries.map(ledger.verdict) == [.unknown, .stands, .stands, .stands, .stands])
-        ledger.take(change: record(30, type: "order.removed"))
-        ledger.take(change: record(31, type: "order.replaced", key: "order.com.example/2"))
-        ledger.take(change: record(32, type: nil, key: "order.com.example/2"))
+        ledger.add(change: record(30, type: "order.removed"))
+        ledger.add(change: record(31, type: "order.replaced", key: "order.com.example/2"))
+        ledger.add(change: record(32, type: nil, key: "order.com.example/2"))
         #expect(entries.map(ledger.verdict) == [.removed, .removed, .stands, .stands, .stands])
 
         // A removal that was put back itself counts where it stood.
         var again = RemovalLedger([OffsetRange(partition: 3, first: 10, end: 50)], entries, of: entries)
         let letter = KafkaHeader(name: DeadLetterHeader.replay, text: "waybill.dead-letters/0/20")
         let removal = record(45, type: "order.removed")
-        again.take(
+        again.add(
             change: KafkaRecord(
                 topic: "c", partition: 3, offset: 45, timestampMilliseconds: 0, key: removal.key, value: removal.value,
                 headers: removal.headers + [letter]))
@@ -125,14 +125,14 @@ import Testing
 
         // The topic of orders may know what the topic of changes has forgotten. The letter is of 1005.
         var orders = RemovalLedger([OffsetRange(partition: 3, first: 10, end: 50)], [old])
-        orders.take(order: record(1, type: nil, milliseconds: 1004))
+        orders.add(order: record(1, type: nil, milliseconds: 1004))
         #expect(orders.verdict(old) == .stands, "removed before, and its letter came later")
-        orders.take(order: record(2, type: nil, milliseconds: 1006))
+        orders.add(order: record(2, type: nil, milliseconds: 1006))
         #expect(orders.verdict(old) == .removed)
-        orders.take(order: record(3, type: "order.replaced", milliseconds: 1007))
+        orders.add(order: record(3, type: "order.replaced", milliseconds: 1007))
         #expect(orders.verdict(old) == .removed, "another order of that name")
         var standing = RemovalLedger([OffsetRange(partition: 3, first: 10, end: 50)], [old])
-        standing.take(order: record(1, type: "order.replaced"))
+        standing.add(order: record(1, type: "order.replaced"))
         #expect(standing.verdict(old) == .stands)
 
         var plan = ReplayPlan(self.ledger([self.record(5, origin: "c/3/5"), self.record(40, origin: "c/3/40")]))
@@ -145,14 +145,14 @@ import Testing
     @Test func ofAnotherTopicOnlyLettersOfStandingOrdersGoBack() throws {
         var letters = DeadLetterIndex(DeadLetterFilter(), changes: "c")
         for (offset, origin) in [(1, "other/3/20"), (2, "c/3/21"), (3, "other/3/90")] {
-            letters.take(DeadLetterRecord.read(self.record(Int64(offset), origin: origin)))
+            letters.add(DeadLetterRecord.read(self.record(Int64(offset), origin: origin)))
         }
         let entries = letters.entries
         #expect(entries.map(\.isElsewhere) == [true, false, true])
         var ledger = RemovalLedger([OffsetRange(partition: 3, first: 10, end: 50)], entries)
         #expect(entries.map(ledger.isCertain) == [false, true, false])
         #expect(entries.map(ledger.verdict) == [.unknown, .stands, .unknown])
-        ledger.take(
+        ledger.add(
             order: KafkaRecord(
                 topic: "o", partition: 3, offset: 1, timestampMilliseconds: 0, key: Array("order.com.example/1".utf8),
                 value: [1]))

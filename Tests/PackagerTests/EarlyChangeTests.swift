@@ -71,7 +71,7 @@ import Testing
             // The letters are known to be done.
             var ledger = DeadLetterIndex(DeadLetterFilter())
             for record in try await scene.read(scene.topics.deadLetters, 5) {
-                ledger.take(DeadLetterRecord.read(record))
+                ledger.add(DeadLetterRecord.read(record))
             }
             #expect(ledger.entries.count == 2)
             #expect(ledger.entries.allSatisfy { ledger.isReplayed($0) })

@@ -113,10 +113,10 @@ struct IntakeModel {
         let records = Array(self.log[partition][start..<end])
         self.read[partition] = end
         self.inHand[partition].formUnion(records.map(\.offset))
-        self.note(self.intake.add(records))
+        self.apply(self.intake.add(records))
     }
 
-    private mutating func note(_ deferral: KafkaDeferral) {
+    private mutating func apply(_ deferral: KafkaDeferral) {
         for receipt in deferral.again {
             #expect(self.inHand[Int(receipt.partition)].insert(receipt.offset).inserted, "in hand once")
         }
@@ -146,9 +146,9 @@ struct IntakeModel {
         if self.pass == nil { self.pass = self.intake.nextPass().map { ($0, $0.from) } }
         guard var (pass, position) = self.pass else { return }
         let records = self.log[Int(pass.partition.partition)][Int(position)..<Int(pass.to)].prefix(1 + self.roll(40))
-        self.note(self.intake.addAgain(Array(records), &pass))
+        self.apply(self.intake.addAgain(Array(records), &pass))
         position += Int64(records.count)
-        if position == pass.to, !pass.isOver { self.note(self.intake.readToTheEnd(&pass)) }
+        if position == pass.to, !pass.isOver { self.apply(self.intake.readToTheEnd(&pass)) }
         // A reading may fail at any place.
         let isOver = pass.isOver || position == pass.to || self.roll(10) == 0
         if isOver { self.intake.end(pass) }

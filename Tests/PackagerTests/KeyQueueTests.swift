@@ -161,7 +161,7 @@ struct KeyQueueTests {
     @Test func groupsHaveTheirTurnsAndABacklogGetsBatchesOfItsOwn() {
         var queue = KeyQueue(limits: .init(records: 1000, bytes: 1 << 20, batchKeys: 20, batchBytes: 1 << 20))
         func add(_ key: String, _ offset: Int64, _ group: Int) {
-            #expect(queue.take(self.record(key, offset), group: group, isShared: true) == .taken)
+            #expect(queue.add(self.record(key, offset), group: group, isShared: true) == .taken)
         }
         for number in 0..<100 { add("b\(number)", Int64(number), 2) }
         add("a1", 100, 1)

@@ -7,26 +7,26 @@ struct OutageDetectorTests {
 
     @Test func severalKeysThatFailForAWhileAreAnOutageAndTheFirstDoneEndsIt() {
         var watch = OutageDetector()
-        #expect(watch.note(done: 0, delayed: 5, now: self.now) == nil)
-        #expect(watch.note(done: 0, delayed: 5, now: self.now + .seconds(1)) == nil)
-        #expect(watch.note(done: 0, delayed: 5, now: self.now + .seconds(2)) == .away)
-        #expect(watch.note(done: 0, delayed: 5, now: self.now + .seconds(3)) == nil, "told once")
-        #expect(watch.note(done: 1, delayed: 4, now: self.now + .seconds(4)) == .back)
-        #expect(watch.note(done: 0, delayed: 4, now: self.now + .seconds(5)) == nil, "it begins anew")
+        #expect(watch.record(done: 0, delayed: 5, now: self.now) == nil)
+        #expect(watch.record(done: 0, delayed: 5, now: self.now + .seconds(1)) == nil)
+        #expect(watch.record(done: 0, delayed: 5, now: self.now + .seconds(2)) == .away)
+        #expect(watch.record(done: 0, delayed: 5, now: self.now + .seconds(3)) == nil, "told once")
+        #expect(watch.record(done: 1, delayed: 4, now: self.now + .seconds(4)) == .back)
+        #expect(watch.record(done: 0, delayed: 4, now: self.now + .seconds(5)) == nil, "it begins anew")
     }
 
     @Test func onePoisonedKeyIsNoOutage() {
         var watch = OutageDetector()
         for second in 0..<100 {
-            #expect(watch.note(done: 0, delayed: 1, now: self.now + .seconds(second)) == nil)
+            #expect(watch.record(done: 0, delayed: 1, now: self.now + .seconds(second)) == nil)
         }
     }
 
     @Test func anOutageWhosePartitionsWentAwayIsOver() {
         var watch = OutageDetector()
-        _ = watch.note(done: 0, delayed: 2, now: self.now)
-        #expect(watch.note(done: 0, delayed: 2, now: self.now + .seconds(9)) == .away)
-        #expect(watch.note(done: 0, delayed: 0, now: self.now + .seconds(10)) == .back)
+        _ = watch.record(done: 0, delayed: 2, now: self.now)
+        #expect(watch.record(done: 0, delayed: 2, now: self.now + .seconds(9)) == .away)
+        #expect(watch.record(done: 0, delayed: 0, now: self.now + .seconds(10)) == .back)
     }
 
     @Test func theLogGetsALineNowAndThen() {

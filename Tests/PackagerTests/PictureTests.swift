@@ -311,7 +311,7 @@ import Testing
             let waiting = Pictures.Waiting(
                 order: try ChangeLog.key("o"), version: OrderState.firstVersion(nowEpochSeconds: ChangeLog.noon),
                 sinceEpochSeconds: scene.clock.now)
-            #expect(try await scene.pictures.note([key: [waiting]]) == 0)
+            #expect(try await scene.pictures.addWaiting([key: [waiting]]) == 0)
             try await scene.working([scene.worker()]) {
                 try await eventually("fetched") { scene.scene.counter("waybill_pictures_fetched_total") == 1 }
                 var log = ChangeLog()
@@ -329,7 +329,7 @@ import Testing
             let key = PictureKey(orderType: try OrderTypeIdentifier(BrandFixture.orderType), url: scene.url("/a"))
             let waiting = Pictures.Waiting(
                 order: try ChangeLog.key("never"), version: 1, sinceEpochSeconds: scene.clock.now)
-            _ = try await scene.pictures.note([key: [waiting]])
+            _ = try await scene.pictures.addWaiting([key: [waiting]])
             scene.clock.move(by: PictureFetchJob.patienceSeconds + 1)
             try await scene.working([scene.worker()]) {
                 try await eventually("nothing is waited for") { try await scene.due() == 0 }

@@ -196,7 +196,7 @@ import Testing
             try await scene.redis.completeView()
             let grown = try Grown(scene)
             let counts = PartitionCounts(redis: scene.redis)
-            try await counts.note(Self.before, of: grown.topics.orders)
+            try await counts.record(Self.before, of: grown.topics.orders)
             let watch = PartitionWatch(
                 topics: [grown.topics.orders, grown.topics.registrations], counts: counts,
                 environment: grown.environment, interval: .milliseconds(20))

@@ -7,7 +7,7 @@ import Testing
     private func progress() -> ResignProgress {
         var progress = ResignProgress(purpose: "p", server: "s", cursor: "17", total: 10)
         for outcome in [.current, .signed, .renewed, .refused("x"), .absent] as [OrderRepackager.Outcome] {
-            progress.take(outcome)
+            progress.count(outcome)
         }
         return progress
     }
@@ -32,7 +32,7 @@ import Testing
     @Test func countsFromABookmarkCannotOverflow() throws {
         let text = #"{"purpose":"p","server":"s","cursor":"1","done":9223372036854775807,"total":-5}"#
         var progress = try #require(ResignProgress(Array(text.utf8), purpose: "p", server: "s"))
-        progress.take(.signed)
+        progress.count(.signed)
         #expect(progress.total == 0)
         #expect(progress.line(sinceStart: (1, 0)).contains("(100%)"))
     }

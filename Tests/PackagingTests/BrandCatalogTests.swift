@@ -21,7 +21,7 @@ import Testing
         after: String? = nil, at now: Int64 = Self.noon
     ) throws -> [BrandEvent] {
         let brand = try Self.brand.get()
-        return catalog.take(
+        return catalog.receive(
             message.map { .failure(BrandError(.file, $0)) } ?? .success(brand), of: folder,
             before: BrandFingerprint(digest: looks), after: BrandFingerprint(digest: after ?? looks),
             declaration: BrandFile.Declaration(orderType: brand.orderType, tokenSecrets: nil), nowEpochSeconds: now)

@@ -10,10 +10,10 @@ import Testing
         var now = ContinuousClock.now
 
         @discardableResult
-        mutating func take(
+        mutating func receive(
             _ verdict: PushVerdict, of notification: UInt64 = 1, device: Int = 1, took: Duration = .milliseconds(50)
         ) -> CredentialHealth.Ruling {
-            self.health.take(
+            self.health.receive(
                 verdict, of: notification, origin: .init(device: device, order: device), sent: self.now - took,
                 now: self.now)
         }
@@ -26,7 +26,7 @@ import Testing
         mutating func fallIll(_ retry: PushRetry) -> [CredentialHealth.Change] {
             var changes: [CredentialHealth.Change] = []
             for attempt in 0..<CredentialHealth.failuresToIll {
-                if let change = self.take(.retry(retry), of: UInt64(attempt % 2)).change { changes.append(change) }
+                if let change = self.receive(.retry(retry), of: UInt64(attempt % 2)).change { changes.append(change) }
             }
             return changes
         }
@@ -74,9 +74,9 @@ import Testing
         for judgement in Self.judgements {
             for failure in Self.failures {
                 var scene = Scene()
-                scene.take(judgement, of: 2)
+                scene.receive(judgement, of: 2)
                 scene.pass(.milliseconds(10))
-                #expect(scene.take(.retry(failure)).blame == .time, "\(judgement) \(failure)")
+                #expect(scene.receive(.retry(failure)).blame == .time, "\(judgement) \(failure)")
                 #expect(scene.health.state == .healthy)
             }
         }
@@ -89,27 +89,27 @@ import Testing
             for number in UInt64(0)..<100 {
                 scene.pass(.milliseconds(10))
                 if number % 4 == 3 {
-                    blames.append(scene.take(.retry(failure), of: number).blame)
+                    blames.append(scene.receive(.retry(failure), of: number).blame)
                 } else {
-                    scene.take(.delivered, of: number)
+                    scene.receive(.delivered, of: number)
                 }
             }
             #expect(blames.prefix(9).allSatisfy { $0 == .time }, "too few to compare")
             #expect(blames.dropFirst(9).allSatisfy { $0 == .nobody }, "\(failure)")
             // A minute later none of it counts.
             scene.pass(HealthWindow.length)
-            scene.take(.delivered, of: 1000)
-            #expect(scene.take(.retry(failure), of: 1001).blame == .time)
+            scene.receive(.delivered, of: 1000)
+            #expect(scene.receive(.retry(failure), of: 1001).blame == .time)
         }
     }
 
     @Test func aJudgementFromBeforeTheAttemptSaysNothingOfIt() {
         for failure in Self.failures {
             var scene = Scene()
-            scene.take(.delivered, of: 2)
+            scene.receive(.delivered, of: 2)
             scene.pass(.milliseconds(51))
             let isLone = failure.cause != .error(.silent) && failure.cause != .error(.connectionLost)
-            #expect(scene.take(.retry(failure)).blame == (isLone ? .time : .nobody), "\(failure)")
+            #expect(scene.receive(.retry(failure)).blame == (isLone ? .time : .nobody), "\(failure)")
         }
     }
 
@@ -117,7 +117,7 @@ import Testing
         var scene = Scene()
         for _ in 0..<1000 {
             #expect(
-                scene.take(.retry(Self.answer(429, "TooManyRequests"))) == .init(blame: .notification, change: nil))
+                scene.receive(.retry(Self.answer(429, "TooManyRequests"))) == .init(blame: .notification, change: nil))
         }
     }
 
@@ -126,13 +126,13 @@ import Testing
         var changes: [CredentialHealth.Change] = []
         for device in 0..<500 {
             scene.pass(.milliseconds(100))
-            let ruling = scene.take(
+            let ruling = scene.receive(
                 .retry(Self.answer(429, "TooManyRequests")), of: UInt64(device), device: device)
             #expect(ruling.blame == (device < CredentialHealth.busyDevices - 1 ? .notification : .nobody))
             if let change = ruling.change { changes.append(change) }
         }
         #expect(changes == [.ill(reason: "429 TooManyRequests")], "a device that hears it again heals nothing")
-        scene.take(.delivered)
+        scene.receive(.delivered)
         #expect(scene.health.state == .healthy)
     }
 
@@ -141,7 +141,7 @@ import Testing
         for number in 0..<500 {
             scene.pass(.milliseconds(10))
             let busy = PushVerdict.retry(Self.answer(429, "TooManyRequests"))
-            let ruling = scene.take(number % 10 == 0 ? busy : .delivered, of: UInt64(number), device: number)
+            let ruling = scene.receive(number % 10 == 0 ? busy : .delivered, of: UInt64(number), device: number)
             if number % 10 == 0, number > 0 { #expect(ruling.blame == .notification) }
         }
     }
@@ -149,10 +149,10 @@ import Testing
     @Test func whatWasNeverSentIsNobodysFault() {
         for code in Self.neverSent + Self.ownDoing {
             var scene = Scene()
-            scene.take(.delivered, of: 2)
-            #expect(scene.take(.retry(Self.error(code))).blame == .nobody, "\(code)")
+            scene.receive(.delivered, of: 2)
+            #expect(scene.receive(.retry(Self.error(code))).blame == .nobody, "\(code)")
             scene.pass(.seconds(1))
-            #expect(scene.take(.retry(Self.error(code))).blame == .nobody, "\(code)")
+            #expect(scene.receive(.retry(Self.error(code))).blame == .nobody, "\(code)")
         }
     }
 
@@ -161,7 +161,7 @@ import Testing
             var scene = Scene()
             for number in 0..<100 {
                 scene.pass(.seconds(1))
-                #expect(scene.take(.retry(Self.error(code)), of: UInt64(number)).change == nil)
+                #expect(scene.receive(.retry(Self.error(code)), of: UInt64(number)).change == nil)
             }
             #expect(scene.health.state == .healthy)
         }
@@ -173,7 +173,7 @@ import Testing
             var changes: [CredentialHealth.Change] = []
             for attempt in 0..<1000 {
                 scene.pass(.seconds(4))
-                let ruling = scene.take(.retry(failure), of: UInt64(attempt % 3), took: .seconds(3))
+                let ruling = scene.receive(.retry(failure), of: UInt64(attempt % 3), took: .seconds(3))
                 // The first may be the only one.
                 if attempt > 0 { #expect(ruling.blame == .nobody, "\(failure)") }
                 if let change = ruling.change { changes.append(change) }
@@ -188,7 +188,7 @@ import Testing
             let isAPNs = failure.cause != .error(.silent) && failure.cause != .error(.connectionLost)
             for _ in 0..<50 {
                 scene.pass(.seconds(10))
-                let ruling = scene.take(.retry(failure))
+                let ruling = scene.receive(.retry(failure))
                 #expect(ruling.blame == (isAPNs ? .time : .nobody), "\(failure)")
             }
             // With a broken network path others need not be tried; with a poisoned notification they must be.
@@ -199,19 +199,19 @@ import Testing
     @Test func aLoneNotificationIsNoLongerAloneWhenAnotherFails() {
         var scene = Scene()
         let failure = Self.answer(503, "ServiceUnavailable")
-        #expect(scene.take(.retry(failure)).blame == .time)
-        #expect(scene.take(.retry(failure), of: 2).blame == .nobody)
-        #expect(scene.take(.retry(failure)).blame == .nobody)
-        scene.take(.delivered, of: 3)
+        #expect(scene.receive(.retry(failure)).blame == .time)
+        #expect(scene.receive(.retry(failure), of: 2).blame == .nobody)
+        #expect(scene.receive(.retry(failure)).blame == .nobody)
+        scene.receive(.delivered, of: 3)
         scene.pass(.seconds(1))
-        #expect(scene.take(.retry(failure)).blame == .time)
+        #expect(scene.receive(.retry(failure)).blame == .time)
     }
 
     @Test func oneConnectionThatIsCutMakesNobodyIllAsLongAsAnotherAnswers() {
         var scene = Scene()
-        scene.take(.delivered)
+        scene.receive(.delivered)
         for number in 0..<1000 {
-            #expect(scene.take(.retry(Self.error(.connectionLost)), of: UInt64(number)).change == nil)
+            #expect(scene.receive(.retry(Self.error(.connectionLost)), of: UInt64(number)).change == nil)
         }
         #expect(scene.permission == .all)
     }
@@ -219,10 +219,10 @@ import Testing
     @Test func fewFailuresNeedPatience() {
         var scene = Scene()
         let failure = Self.error(.connectionLost)
-        for number in 0..<3 { scene.take(.retry(failure), of: UInt64(number)) }
+        for number in 0..<3 { scene.receive(.retry(failure), of: UInt64(number)) }
         #expect(scene.health.state == .healthy)
         scene.pass(CredentialHealth.patience)
-        #expect(scene.take(.retry(failure), of: 4).change == .ill(reason: "connectionLost"))
+        #expect(scene.receive(.retry(failure), of: 4).change == .ill(reason: "connectionLost"))
     }
 
     @Test func anIllCredentialIsAskedWithAFewNotificationsAtATime() {
@@ -234,7 +234,7 @@ import Testing
             #expect(scene.permission == .nothing(until: scene.now + .seconds(pause)))
             scene.pass(.seconds(pause) - .milliseconds(1))
             #expect(scene.permission != Self.few)
-            #expect(scene.take(.retry(Self.answer(503))).change == nil)
+            #expect(scene.receive(.retry(Self.answer(503))).change == nil)
             scene.pass(.milliseconds(1))
         }
     }
@@ -257,14 +257,14 @@ import Testing
         var scene = Scene()
         for number in 0..<2000 {
             scene.pass(.milliseconds(1))
-            scene.take(number % 100 == 0 ? .unknownToken : .delivered, of: UInt64(number))
+            scene.receive(number % 100 == 0 ? .unknownToken : .delivered, of: UInt64(number))
         }
         #expect(!scene.health.isSuspicious, "one of a hundred")
-        for number in 0..<600 { scene.take(.unknownToken, of: UInt64(number)) }
+        for number in 0..<600 { scene.receive(.unknownToken, of: UInt64(number)) }
         #expect(scene.health.isSuspicious)
         #expect(scene.health.state == .healthy)
         scene.pass(HealthWindow.length)
-        scene.take(.delivered)
+        scene.receive(.delivered)
         #expect(!scene.health.isSuspicious)
     }
 
@@ -274,7 +274,7 @@ import Testing
             _ = scene.fallIll(Self.answer(503))
             scene.health.probed(now: scene.now)
             scene.pass(.seconds(7))
-            #expect(scene.take(judgement).change == .healthy(after: .seconds(7)))
+            #expect(scene.receive(judgement).change == .healthy(after: .seconds(7)))
             #expect(scene.permission == .all)
             // The next outage begins with quick probes again.
             _ = scene.fallIll(Self.answer(503))
@@ -294,12 +294,12 @@ import Testing
     @Test func aPoisonedNotificationAloneDoesNotKeepOthersFromBeingTried() {
         var scene = Scene()
         for _ in 0..<3 {
-            scene.take(.retry(Self.error(.connecting)))
+            scene.receive(.retry(Self.error(.connecting)))
             scene.pass(.seconds(5))
         }
         #expect(scene.permission == Self.few)
         // The network works again, and APNs fails the remaining one.
-        let ruling = scene.take(.retry(Self.answer(500)))
+        let ruling = scene.receive(.retry(Self.answer(500)))
         #expect(ruling.blame == .time)
         #expect(ruling.change == .healthy(after: .seconds(15)))
         #expect(scene.permission == .all)

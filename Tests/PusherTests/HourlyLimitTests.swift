@@ -17,11 +17,11 @@ import Testing
             for _ in 0..<(most * 5) {
                 now += .milliseconds(Int64.random(in: 0...max(1, longest), using: &generator))
                 // A device that must wait retries at exactly that time, which is the worst case for the limit.
-                if let wait = limit.take("device", now: now) {
+                if let wait = limit.acquire("device", now: now) {
                     #expect(wait > .zero)
                     #expect(wait <= limit.longestWait)
                     now += wait
-                    #expect(limit.take("device", now: now) == nil)
+                    #expect(limit.acquire("device", now: now) == nil)
                 }
                 grants.append(now)
             }
@@ -38,7 +38,7 @@ import Testing
         var now = self.start
         var count = 0
         while now - self.start <= .seconds(3600) {
-            if let wait = limit.take(1, now: now) { now += wait } else { count += 1 }
+            if let wait = limit.acquire(1, now: now) { now += wait } else { count += 1 }
         }
         #expect(count == most)
         #expect(limit.longestWait <= .seconds(7200) / most)
@@ -47,7 +47,7 @@ import Testing
     @Test func zeroIsNoLimitAndRemembersNobody() {
         for most in [0, -1] {
             var limit = HourlyLimit(perHour: most, now: self.start)
-            for _ in 0..<10_000 { #expect(limit.take(1, now: self.start) == nil) }
+            for _ in 0..<10_000 { #expect(limit.acquire(1, now: self.start) == nil) }
             #expect(limit.count == 0)
         }
     }
@@ -55,23 +55,23 @@ import Testing
     @Test func aLimitBeyondAllMeasureDoesNotOverflow() {
         var limit = HourlyLimit(perHour: .max, now: self.start)
         for now in [self.start, self.start - .seconds(5), self.start + .seconds(1_000_000_000_000)] {
-            for _ in 0..<100 { #expect(limit.take(1, now: now) == nil) }
+            for _ in 0..<100 { #expect(limit.acquire(1, now: now) == nil) }
         }
     }
 
     @Test func devicesHaveLimitsOfTheirOwn() {
         var limit = HourlyLimit(perHour: 2, now: self.start)
-        for device in 0..<100 { #expect(limit.take(device, now: self.start) == nil) }
-        for device in 0..<100 { #expect(limit.take(device, now: self.start) != nil) }
+        for device in 0..<100 { #expect(limit.acquire(device, now: self.start) == nil) }
+        for device in 0..<100 { #expect(limit.acquire(device, now: self.start) != nil) }
     }
 
     @Test func askingInVainCostsNothing() throws {
         var limit = HourlyLimit(perHour: 2, now: self.start)
-        #expect(limit.take(1, now: self.start) == nil)
-        let asked = limit.take(1, now: self.start)
+        #expect(limit.acquire(1, now: self.start) == nil)
+        let asked = limit.acquire(1, now: self.start)
         let wait = try #require(asked)
-        for _ in 0..<100 { #expect(limit.take(1, now: self.start) == wait) }
-        #expect(limit.take(1, now: self.start + wait) == nil)
+        for _ in 0..<100 { #expect(limit.acquire(1, now: self.start) == wait) }
+        #expect(limit.acquire(1, now: self.start + wait) == nil)
     }
 
     @Test func whoHasRestedIsForgotten() {
@@ -80,7 +80,7 @@ import Testing
         // 10 a second, each a new device that is back at its pace within two minutes: 1,200 are relevant.
         for device in 0..<50_000 {
             now += .milliseconds(100)
-            #expect(limit.take(device, now: now) == nil)
+            #expect(limit.acquire(device, now: now) == nil)
             #expect(limit.count <= 2500)
         }
     }
@@ -88,18 +88,18 @@ import Testing
     @Test func atItsCapacityItForgetsWhoHasTheMostLeft() {
         var limit = HourlyLimit(perHour: 10, capacity: 1000, now: self.start)
         // One that has used up its allowance.
-        while limit.take("greedy", now: self.start) == nil {}
+        while limit.acquire("greedy", now: self.start) == nil {}
         for device in 0..<100_000 {
-            #expect(limit.take(device, now: self.start + .microseconds(Int64(device))) == nil)
+            #expect(limit.acquire(device, now: self.start + .microseconds(Int64(device))) == nil)
             #expect(limit.count <= 1000)
         }
-        #expect(limit.take("greedy", now: self.start + .seconds(1)) != nil)
+        #expect(limit.acquire("greedy", now: self.start + .seconds(1)) != nil)
     }
 
     @Test func withRoomForOneItStillWorks() {
         var limit = HourlyLimit(perHour: 1, capacity: 0, now: self.start)
         for device in 0..<100 {
-            #expect(limit.take(device, now: self.start) == nil)
+            #expect(limit.acquire(device, now: self.start) == nil)
             #expect(limit.count <= 1)
         }
     }

@@ -34,7 +34,7 @@ import Testing
                 marks[name] = ToldPositions.Mark(
                     offset: record.offset + 1, epochMilliseconds: record.timestampMilliseconds + 3_600_000)
             }
-            try await positions.note(marks)
+            try await positions.record(marks)
             try await scene.publish(["o2"])
             try await scene.serve(directory) {
                 try await eventually("committed") { try await scene.lag() == 0 }

@@ -47,7 +47,7 @@ import Testing
                     topic: "orders", partition: 0, offset: Int64(number), timestampMilliseconds: -1, key: nil,
                     value: nil)
             }
-            let numbers = self.dispatch.take(records.map { ($0.receipt, -1) })
+            let numbers = self.dispatch.receive(records.map { ($0.receipt, -1) })
             let found = try (0..<count).map { index in
                 PushLookup.Found(
                     orderType: self.type, order: try OrderIdentifier("o"),

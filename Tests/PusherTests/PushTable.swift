@@ -56,7 +56,7 @@ final class PushTable: Sendable {
         let table = PushTable(scene, limits: set, view: view, clock: clock, now: now)
         let type = try OrderTypeIdentifier(PusherFixture.orderType)
         let client = try scene.client(kind) { [dispatch = table.dispatch] in
-            dispatch.take($0, of: type, generation: 1)
+            dispatch.receive($0, of: type, generation: 1)
         }
         if hasBrand {
             _ = table.dispatch.install(type, PushScheduler.Way(client: client, generation: 1, options: .init()))
@@ -104,7 +104,7 @@ final class PushTable: Sendable {
         let batch = PushBatch(records, topics: self.topics)
         let looked = try await self.lookup.look(batch)
         if let failure = looked.failure { throw failure }
-        self.dispatch.add(looked.found, self.dispatch.take(batch.records))
+        self.dispatch.add(looked.found, self.dispatch.receive(batch.records))
     }
 
     /// Adds records to the scheduler and waits until all are done.

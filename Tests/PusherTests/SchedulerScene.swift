@@ -51,7 +51,7 @@ struct SchedulerScene {
         let receipt = KafkaRecord(
             topic: "orders", partition: partition, offset: offset, timestampMilliseconds: 0, key: nil, value: nil
         ).receipt
-        return (receipt, self.scheduler.take([(receipt, self.epochMilliseconds)])[0])
+        return (receipt, self.scheduler.receive([(receipt, self.epochMilliseconds)])[0])
     }
 
     mutating func find(_ device: Int, _ order: String, _ number: Int32, registered: Int64 = 0) throws {
@@ -69,7 +69,7 @@ struct SchedulerScene {
 
     @discardableResult
     mutating func reply(_ number: UInt64, _ outcome: PushOutcome, generation: Int = 1) -> PushEffect? {
-        self.scheduler.settle(
+        self.scheduler.receive(
             PushReply(number: number, outcome: outcome, elapsed: nil), queue: self.queue, generation: generation,
             now: self.now, epochMilliseconds: self.epochMilliseconds, jitter: 0)
     }

@@ -92,11 +92,11 @@ final class HTTP2StreamHandler: ChannelInboundHandler {
             let event: StreamRequestDecoder.Event?
             switch self.unwrapInboundIn(data) {
             case .headers(let headers):
-                event = try self.decoder.take(headers.headers, isLast: headers.endStream)
+                event = try self.decoder.receive(headers.headers, isLast: headers.endStream)
             case .data(let part):
                 // Reading yields buffers only; files are used for writing.
                 guard case .byteBuffer(let bytes) = part.data else { return }
-                event = try self.decoder.take(bytes, isLast: part.endStream)
+                event = try self.decoder.receive(bytes, isLast: part.endStream)
                 self.bodyBytes += bytes.readableBytes
                 self.connection.bodyBytes += bytes.readableBytes
             case .alternativeService, .goAway, .origin, .ping, .priority, .pushPromise, .rstStream, .settings,

@@ -32,7 +32,7 @@ struct StreamRequestDecoder {
     }
 
     /// - Parameter isLast: true if no body follows.
-    mutating func take(_ headers: HPACKHeaders, isLast: Bool) throws(RequestFault) -> Event? {
+    mutating func receive(_ headers: HPACKHeaders, isLast: Bool) throws(RequestFault) -> Event? {
         if let request = self.request {
             // Trailers; no endpoint needs them, and they end the stream.
             guard isLast else { return nil }
@@ -41,7 +41,7 @@ struct StreamRequestDecoder {
         }
         var head = Head()
         for (name, value, _) in headers {
-            try head.note(name, value)
+            try head.add(name, value)
             if self.reading != nil, let name = RequestField.Name(rawValue: name == ":authority" ? "host" : name) {
                 head.fields.others.append(RequestField(name: name, value: value))
             }
@@ -66,7 +66,7 @@ struct StreamRequestDecoder {
     }
 
     /// - Parameter isLast: true if the body is complete after it.
-    mutating func take(_ data: ByteBuffer, isLast: Bool) throws(RequestFault) -> Event? {
+    mutating func receive(_ data: ByteBuffer, isLast: Bool) throws(RequestFault) -> Event? {
         // A stream that begins with data was refused before.
         guard self.request != nil else { throw .malformed("there is a body without a request") }
         let length = self.request?.body.readableBytes ?? 0
@@ -94,7 +94,7 @@ struct StreamRequestDecoder {
         var length = 0
 
         /// Names are in lower case. Source: RFC 9113 §8.2.1
-        mutating func note(_ name: String, _ value: String) throws(RequestFault) {
+        mutating func add(_ name: String, _ value: String) throws(RequestFault) {
             switch name {
             case ":method": self.method = Request.Method(value)
             case ":path": self.target = value

@@ -52,7 +52,7 @@ struct AssetSweeper: Service {
             renewed = clock.now
         }
         try await self.sweep.end(by: owner, period: Self.period)
-        self.metrics.take(counts)
+        self.metrics.record(counts)
         self.logger.info(
             "assets swept",
             metadata: [
@@ -79,7 +79,7 @@ struct AssetMetrics: Sendable {
         self.sweptBytes = Counter(label: "waybill_assets_swept_bytes_total", factory: factory)
     }
 
-    func take(_ counts: AssetSweep.Counts) {
+    func record(_ counts: AssetSweep.Counts) {
         self.assets.record(counts.assets)
         self.bytes.record(counts.bytes)
         self.unused.record(counts.unused)

@@ -38,7 +38,7 @@ final class UnknownOrders: Sendable {
     func wait(_ key: [UInt8], bytes: Int, now: ContinuousClock.Instant) -> Duration? {
         guard self.patience > .zero else { return nil }
         return self.change { state in
-            let known = state.take(key)
+            let known = state.remove(key)
             if known == nil, state.waiting.count >= Self.keyLimit { state.forget(before: now) }
             let deadline = known?.deadline ?? now + self.patience
             guard deadline > now, state.waiting.count < Self.keyLimit, state.bytes + bytes <= Self.byteLimit else {
@@ -54,7 +54,7 @@ final class UnknownOrders: Sendable {
     func forget(_ keys: some Sequence<[UInt8]>) {
         self.change { state in
             if state.waiting.isEmpty { return }
-            for key in keys { _ = state.take(key) }
+            for key in keys { _ = state.remove(key) }
         }
     }
 
@@ -66,7 +66,7 @@ final class UnknownOrders: Sendable {
 }
 
 extension UnknownOrders.State {
-    fileprivate mutating func take(_ key: [UInt8]) -> UnknownOrders.Waiting? {
+    fileprivate mutating func remove(_ key: [UInt8]) -> UnknownOrders.Waiting? {
         guard let known = self.waiting.removeValue(forKey: key) else { return nil }
         self.bytes -= known.bytes
         return known
@@ -74,6 +74,6 @@ extension UnknownOrders.State {
 
     /// Forgets what should have come back by now: its partition went to another worker.
     fileprivate mutating func forget(before now: ContinuousClock.Instant) {
-        for (key, entry) in self.waiting where entry.deadline + .seconds(10) < now { _ = self.take(key) }
+        for (key, entry) in self.waiting where entry.deadline + .seconds(10) < now { _ = self.remove(key) }
     }
 }

@@ -42,7 +42,7 @@ struct DeadLetterIndex: Sendable {
         self.changes = changes
     }
 
-    mutating func take(_ reading: DeadLetterRecord.Reading) {
+    mutating func add(_ reading: DeadLetterRecord.Reading) {
         switch reading {
         case .other: self.others += 1
         case .note(let identity):

@@ -67,10 +67,10 @@ struct DeadLetterRecord: Hashable, Sendable {
     /// notification the device stands for the value, as the attempts behind a kill are others.
     var identity: UInt64 {
         var hash = FNV()
-        hash.take(Array(self.origin.utf8))
-        hash.take(self.record.key)
+        hash.combine(Array(self.origin.utf8))
+        hash.combine(self.record.key)
         let device = self.isPush ? self.notification?["device"]?.string : nil
-        hash.take(device.map { Array($0.utf8) } ?? self.record.value)
+        hash.combine(device.map { Array($0.utf8) } ?? self.record.value)
         return hash.value
     }
 
@@ -92,7 +92,7 @@ struct DeadLetterRecord: Hashable, Sendable {
     /// The same for all records of a key.
     static func orderHash(of record: KafkaRecord) -> UInt64 {
         var hash = FNV()
-        hash.take(record.key)
+        hash.combine(record.key)
         return hash.value
     }
 
@@ -126,13 +126,13 @@ struct DeadLetterRecord: Hashable, Sendable {
 private struct FNV {
     private(set) var value: UInt64 = 0xCBF2_9CE4_8422_2325
 
-    mutating func take(_ bytes: [UInt8]?) {
-        for byte in bytes ?? [] { self.take(byte) }
+    mutating func combine(_ bytes: [UInt8]?) {
+        for byte in bytes ?? [] { self.combine(byte) }
         // No field and an empty one are not the same, and fields do not run together: the count ends each.
-        self.take(bytes == nil ? 1 : 0)
+        self.combine(bytes == nil ? 1 : 0)
         let count = UInt64(bytes?.count ?? 0)
-        for shift in stride(from: UInt64(0), to: 64, by: 8) { self.take(UInt8(truncatingIfNeeded: count >> shift)) }
+        for shift in stride(from: UInt64(0), to: 64, by: 8) { self.combine(UInt8(truncatingIfNeeded: count >> shift)) }
     }
 
-    private mutating func take(_ byte: UInt8) { self.value = (self.value ^ UInt64(byte)) &* 0x0000_0100_0000_01B3 }
+    private mutating func combine(_ byte: UInt8) { self.value = (self.value ^ UInt64(byte)) &* 0x0000_0100_0000_01B3 }
 }

@@ -149,7 +149,7 @@ final class DeadLetterReplay: Service {
                 }
             }
             // At once, also when others failed: what is noted is not sent again.
-            try await self.note(sent)
+            try await self.writeNotes(sent)
             guard let failure else { return }
             open = failed
             attempt += 1
@@ -157,7 +157,7 @@ final class DeadLetterReplay: Service {
         }
     }
 
-    private func note(_ letters: [DeadLetterRecord]) async throws {
+    private func writeNotes(_ letters: [DeadLetterRecord]) async throws {
         var open = letters
         var attempt = 0
         while !open.isEmpty {

@@ -34,7 +34,7 @@ struct DeadLetterTopic: Sendable {
                 bytes: 1 << 20
             ) { records in
                 let readings = records.map(DeadLetterRecord.read)
-                ledger.withLock { ledger in for reading in readings { ledger.take(reading) } }
+                ledger.withLock { ledger in for reading in readings { ledger.add(reading) } }
             }
         }
         var whole = ledger.withLock { $0 }

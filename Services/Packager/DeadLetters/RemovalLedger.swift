@@ -80,8 +80,8 @@ struct RemovalLedger: Sendable {
         return (bounds.first..<bounds.end).contains(source.offset)
     }
 
-    /// Takes a record of the topic of changes.
-    mutating func take(change record: KafkaRecord) {
+    /// Adds a record of the topic of changes.
+    mutating func add(change record: KafkaRecord) {
         let hash = DeadLetterRecord.orderHash(of: record)
         guard self.orders[hash] != nil else { return }
         let change = try? OrderChange.decode(
@@ -96,8 +96,8 @@ struct RemovalLedger: Sendable {
         self.orders[hash]?.removals[partition] = max(last, offset)
     }
 
-    /// Takes a record of the topic of orders.
-    mutating func take(order record: KafkaRecord) {
+    /// Adds a record of the topic of orders.
+    mutating func add(order record: KafkaRecord) {
         let hash = DeadLetterRecord.orderHash(of: record)
         guard self.orders[hash] != nil else { return }
         self.orders[hash]?.isThere = record.value != nil
@@ -132,12 +132,12 @@ extension DeadLetterTopic {
         let ledger = Mutex(RemovalLedger(try await self.known(topics.orderChanges), entries, of: letters.entries))
         let changes = ledger.withLock { $0.ranges(entries) }
         try await self.each(changes, of: topics.orderChanges) { records in
-            ledger.withLock { ledger in for record in records { ledger.take(change: record) } }
+            ledger.withLock { ledger in for record in records { ledger.add(change: record) } }
         }
         let isCertain = ledger.withLock { ledger in entries.allSatisfy { ledger.isCertain($0) } }
         if !isCertain {
             try await self.each(try await self.known(topics.orders), of: topics.orders) { records in
-                ledger.withLock { ledger in for record in records { ledger.take(order: record) } }
+                ledger.withLock { ledger in for record in records { ledger.add(order: record) } }
             }
         }
         return ledger.withLock { $0 }
@@ -149,7 +149,7 @@ extension DeadLetterTopic {
         let bounds = try await self.known(topics.orderChanges)
         let changes = ledger.withLock { $0.readOn(to: bounds) }
         try await self.each(changes, of: topics.orderChanges) { records in
-            ledger.withLock { ledger in for record in records { ledger.take(change: record) } }
+            ledger.withLock { ledger in for record in records { ledger.add(change: record) } }
         }
         return ledger.withLock { $0 }
     }

@@ -153,7 +153,7 @@ struct PictureFetchJob: Sendable {
                 let ready = try await self.ready(part)
                 // Each once: the scan may give an order twice.
                 try await self.repackage(Array(Set(ready.map(\.order))))
-                try await self.pictures.settle(ready, for: claim.key)
+                try await self.pictures.removeWaiting(ready, for: claim.key)
                 guard try await self.pictures.postpone(&claim, by: Self.lease) else { return false }
             }
         }

@@ -55,10 +55,10 @@ struct PictureWorker: Service {
                 while !Task.isCancelled {
                     let claims = await self.claim(slots.free)
                     for claim in claims {
-                        slots.take()
+                        slots.acquire()
                         group.addTask {
                             await self.carryOut(claim)
-                            slots.giveBack()
+                            slots.release()
                         }
                     }
                     if claims.isEmpty { try await Task.sleep(for: Self.idle) }
@@ -100,7 +100,7 @@ struct PictureWorker: Service {
         private let left: Mutex<Int>
         init(_ count: Int) { self.left = Mutex(count) }
         var free: Int { self.left.withLock { $0 } }
-        func take() { self.left.withLock { $0 -= 1 } }
-        func giveBack() { self.left.withLock { $0 += 1 } }
+        func acquire() { self.left.withLock { $0 -= 1 } }
+        func release() { self.left.withLock { $0 += 1 } }
     }
 }

@@ -21,7 +21,7 @@ struct PictureIndex: Sendable {
         var resting: Set<PictureKey> = []
 
         /// Judges what is known of a picture.
-        mutating func take(_ record: PictureRecord?, for key: PictureKey, nowEpochSeconds now: Int64) {
+        mutating func add(_ record: PictureRecord?, for key: PictureKey, nowEpochSeconds now: Int64) {
             let rests = (record?.restsUntilEpochSeconds ?? 0) > now
             if rests { self.resting.insert(key) }
             guard let record, let file = record.content.flatMap(PictureFile.init) else { return }
@@ -53,7 +53,7 @@ struct PictureIndex: Sendable {
         var found = Found()
         let keys = Array(keys)
         for (key, record) in zip(keys, try await self.pictures.records(keys)) {
-            found.take(record, for: key, nowEpochSeconds: now)
+            found.add(record, for: key, nowEpochSeconds: now)
         }
         return found
     }
@@ -74,7 +74,7 @@ struct PictureIndex: Sendable {
                         url: url == key.url ? nil : url))
             }
         }
-        self.metrics.unnoted.increment(by: try await self.pictures.note(waiting))
+        self.metrics.unnoted.increment(by: try await self.pictures.addWaiting(waiting))
     }
 }
 

@@ -40,7 +40,7 @@ struct VersionPublisher: Sendable {
                     settled.append((key, standing.unannounced, isTold ? version : nil))
                 }
             }
-            try await self.store.settle(settled)
+            try await self.store.acknowledge(settled)
             open = moved
         }
         throw RetriableFailure(description: "announcing \(open.count) orders: they change all the time")

@@ -10,7 +10,7 @@ struct Misplaced: Sendable {
     /// - Parameters:
     ///   - records: of one partition, in order.
     ///   - count: partitions of the topic.
-    mutating func take(_ records: [KafkaRecord], count: Int) {
+    mutating func add(_ records: [KafkaRecord], count: Int) {
         for record in records {
             guard let key = record.key, KafkaPartitioner.partition(of: key, count: count) != record.partition else {
                 continue

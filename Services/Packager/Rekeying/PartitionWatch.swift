@@ -53,7 +53,7 @@ struct PartitionWatch: Service {
             if let before = known[topic] {
                 added.append((topic, count - before))
             } else {
-                try await self.counts.note(count, of: topic)
+                try await self.counts.record(count, of: topic)
                 added.append((topic, 0))
             }
         }

@@ -76,7 +76,7 @@ struct RekeyCommand: AsyncParsableCommand {
                         }
                     }
                     total = total + tally
-                    if !isDryRun { try await counts.note(partitions, of: topic) }
+                    if !isDryRun { try await counts.record(partitions, of: topic) }
                 } catch let error as KafkaError where error.code == .unknownTopic && topic == topics.pushPending {
                     // Pushers work without it.
                 }

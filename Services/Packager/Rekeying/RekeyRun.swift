@@ -57,7 +57,7 @@ struct RekeyRun: Sendable {
                 topic, partition: part.partition, from: part.first, to: part.end, records: 1000, bytes: 4 << 20
             ) { records in
                 tally.read += records.count
-                misplaced.take(records, count: bounds.count)
+                misplaced.add(records, count: bounds.count)
                 if misplaced.count >= Self.chunk { try await flush() }
             }
             try await flush()

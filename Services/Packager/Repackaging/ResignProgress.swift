@@ -22,7 +22,7 @@ struct ResignProgress: Hashable, Sendable {
     var refused = 0
 
     /// Counts what became of one order.
-    mutating func take(_ outcome: OrderRepackager.Outcome) {
+    mutating func count(_ outcome: OrderRepackager.Outcome) {
         self.done += 1
         switch outcome {
         case .current, .absent: break

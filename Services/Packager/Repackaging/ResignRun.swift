@@ -97,7 +97,7 @@ final class ResignRun: Service {
                         keys, evenIfCurrent: self.options.evenIfCurrent, isDryRun: self.options.isDryRun)
                 }
                 for (key, outcome) in zip(keys, outcomes) {
-                    progress.take(outcome)
+                    progress.count(outcome)
                     guard case .refused(let reason) = outcome, named < Self.namedLimit else { continue }
                     named += 1
                     self.logger.warning("order refused", metadata: ["order": "\(key)", "reason": "\(reason)"])

@@ -147,7 +147,7 @@ struct DeferredRecords: Sendable {
             }
             let unit = isOfGroup ? Unit.group(number) : .key(record.key ?? [])
             let isKeyBounded = !isOfGroup || self.keyCount < Self.keyLimit
-            switch queue.take(record, group: number, isShared: groups.isShared, isKeyBounded: isKeyBounded) {
+            switch queue.add(record, group: number, isShared: groups.isShared, isKeyBounded: isKeyBounded) {
             case .taken:
                 taken.append(record)
                 self.move(&place, unit, after: record.offset)

@@ -118,7 +118,7 @@ struct KeyQueue: Sendable {
     /// Adds a record if there is room for it. Those of one partition come in order.
     ///
     /// - Parameter isKeyBounded: true if a key may not have more than fits into a batch.
-    mutating func take(
+    mutating func add(
         _ record: KafkaRecord, group: Int, isShared: Bool, isKeyBounded: Bool = true
     ) -> Answer {
         if self.isFull(group, isShared: isShared) { return .full }

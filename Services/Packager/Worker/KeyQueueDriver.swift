@@ -4,7 +4,7 @@ import Synchronization
 /// The interface through which a `KeyedWorker` reports deferred records to its consumer, and queries it. A seam for
 /// tests.
 protocol DeferralLedger: Sendable {
-    func note(_ deferral: KafkaDeferral)
+    func apply(_ deferral: KafkaDeferral)
     func isOwned(_ receipt: KafkaReceipt) -> Bool
 }
 
@@ -68,7 +68,7 @@ final class KeyQueueDriver: Sendable {
         self.change { state in
             state.isHeld = isHeld
             if let ledger {
-                Self.note(state.intake.add(records), ledger, &state)
+                Self.apply(state.intake.add(records), ledger, &state)
             } else {
                 state.intake.queue.add(records)
             }
@@ -78,12 +78,12 @@ final class KeyQueueDriver: Sendable {
 
     /// Reports to the consumer under the lock, so that the reports arrive in order. Records that it does not own any
     /// more are forgotten.
-    private static func note(_ deferral: KafkaDeferral, _ ledger: any DeferralLedger, _ state: inout State) {
+    private static func apply(_ deferral: KafkaDeferral, _ ledger: any DeferralLedger, _ state: inout State) {
         if deferral.isEmpty { return }
-        ledger.note(deferral)
+        ledger.apply(deferral)
         for partition in deferral.holds.keys {
             guard let receipt = state.intake.deferred.receipt(of: partition), !ledger.isOwned(receipt) else { continue }
-            ledger.note(state.intake.forget(partition, isGone: false))
+            ledger.apply(state.intake.forget(partition, isGone: false))
         }
     }
 
@@ -113,7 +113,7 @@ final class KeyQueueDriver: Sendable {
     }
 
     /// Returns a batch with its outcomes.
-    func settle(
+    func complete(
         _ works: [KeyedWork], _ outcomes: [KeyedWork.Outcome], now: ContinuousClock.Instant,
         delay: (_ attempts: Int) -> Duration
     ) -> Look {
@@ -165,20 +165,20 @@ final class KeyQueueDriver: Sendable {
         self.change { state in
             // Records of a partition that another member owns must not be processed here.
             if let receipt = state.intake.deferred.receipt(of: pass.partition), !ledger.isOwned(receipt) {
-                ledger.note(state.intake.forget(pass.partition, isGone: false))
+                ledger.apply(state.intake.forget(pass.partition, isGone: false))
             }
-            Self.note(state.intake.addAgain(records, &pass), ledger, &state)
+            Self.apply(state.intake.addAgain(records, &pass), ledger, &state)
         }
     }
 
     /// Everything up to the end of a pass was read.
     func readToTheEnd(_ pass: inout DeferredRecords.Pass, ledger: any DeferralLedger) {
-        self.change { Self.note($0.intake.readToTheEnd(&pass), ledger, &$0) }
+        self.change { Self.apply($0.intake.readToTheEnd(&pass), ledger, &$0) }
     }
 
     /// Forgets the records that a pass was to read: they no longer exist.
     func forget(_ pass: DeferredRecords.Pass, ledger: any DeferralLedger) {
-        self.change { Self.note($0.intake.forget(pass.partition, isGone: true), ledger, &$0) }
+        self.change { Self.apply($0.intake.forget(pass.partition, isGone: true), ledger, &$0) }
     }
 
     func end(_ pass: DeferredRecords.Pass) { self.state.withLock { $0.intake.end(pass) } }

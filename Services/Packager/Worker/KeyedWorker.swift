@@ -96,7 +96,7 @@ final class KeyedWorker: Service {
                     try await withThrowingTaskGroup { reading in
                         reading.addTask { await self.deferred.run() }
                         defer { reading.cancelAll() }
-                        try await self.take()
+                        try await self.fetch()
                     }
                 }
             } catch let error as KafkaError where error.code != .cancelled {
@@ -120,7 +120,7 @@ final class KeyedWorker: Service {
     /// Fetches records as long as there is room for them.
     ///
     /// - Throws: `KafkaError` with code `.cancelled` on graceful shutdown, or if the consumer cannot continue.
-    private func take() async throws {
+    private func fetch() async throws {
         var reportAt = ContinuousClock.now
         var notes = DeferralNotes()
         var pause = BacklogLinger()
@@ -153,22 +153,22 @@ final class KeyedWorker: Service {
         while let works = await self.driver.next() {
             self.metrics.began(works)
             let outcomes = await self.process(works)
-            self.settle(works, outcomes)
+            self.complete(works, outcomes)
         }
     }
 
-    private func settle(_ works: [KeyedWork], _ outcomes: [KeyedWork.Outcome]) {
+    private func complete(_ works: [KeyedWork], _ outcomes: [KeyedWork.Outcome]) {
         precondition(works.count == outcomes.count, "one outcome for each piece of work")
         let now = ContinuousClock.now
         // First, so that no finished record is let go on a revoke.
         self.consumer.finished(zip(works, outcomes).filter { $0.1 == .done }.flatMap(\.0.records))
-        let look = self.driver.settle(works, outcomes, now: now) { backoff(attempt: $0, random: self.random) }
+        let look = self.driver.complete(works, outcomes, now: now) { backoff(attempt: $0, random: self.random) }
         var reasons: [String] = []
         for case .later(let reason) in outcomes { reasons.append(reason) }
         self.metrics.retries.increment(by: reasons.count)
         let done = outcomes.count { $0 == .done }
         let (change, isLogged) = self.watch.withLock { watch in
-            let change = watch.note(done: done, delayed: look.delayed, now: now)
+            let change = watch.record(done: done, delayed: look.delayed, now: now)
             return (change, reasons.isEmpty ? false : watch.isLogged(now: now))
         }
         switch change {

@@ -21,7 +21,7 @@ struct OutageDetector {
     /// - Parameters:
     ///   - done: the number of keys that got done.
     ///   - delayed: the number of keys that must be retried, of all that are in hand.
-    mutating func note(done: Int, delayed: Int, now: ContinuousClock.Instant) -> Change? {
+    mutating func record(done: Int, delayed: Int, now: ContinuousClock.Instant) -> Change? {
         if done > 0 || delayed == 0 {
             self.failingSince = nil
             defer { self.isAway = false }

@@ -55,7 +55,7 @@ struct WorkIntake: Sendable {
         if self.groups.reason(group) != nil { return .group(group) }
         let mayWaitAlone = self.deferred.keyCount < DeferredRecords.keyLimit
         let isShared = self.groups.isShared
-        switch self.queue.take(record, group: group, isShared: isShared, isKeyBounded: mayWaitAlone) {
+        switch self.queue.add(record, group: group, isShared: isShared, isKeyBounded: mayWaitAlone) {
         case .taken: return nil
         case .full: return .group(group)
         case .keyIsFull: return record.key.map { .key($0) } ?? .group(group)

@@ -42,13 +42,13 @@ struct PushDeadLetterSurvey: Sendable {
             try await reader.read(
                 topic, partition: bounds.partition, from: bounds.first, to: bounds.end, records: 1000, bytes: 1 << 20
             ) { records in
-                for record in records { self.take(record, into: &found) }
+                for record in records { self.add(record, into: &found) }
             }
         }
         return found
     }
 
-    func take(_ record: KafkaRecord, into found: inout Found) {
+    func add(_ record: KafkaRecord, into found: inout Found) {
         if let since, record.timestampMilliseconds < since { return }
         let header = record.headers.first { $0.name == DeadLetterHeader.error }?.value
         guard let code = header.flatMap({ String(validating: $0, as: UTF8.self) }), PushDeadLetterCode.isOne(code),

@@ -74,7 +74,7 @@ struct LoadTest: Sendable {
             eventLoopGroup: MultiThreadedEventLoopGroup.singleton, configuration: configuration,
             onReplies: { replies in
                 metrics.answered(replies)
-                dispatch.take(replies, of: orderType, generation: 1)
+                dispatch.receive(replies, of: orderType, generation: 1)
             })
     }
 

@@ -49,7 +49,7 @@ final class LoadTestFeed: Sendable {
                 offset += 1
             }
             self.state.withLock { $0.inHand += records.count }
-            dispatch.add(found, dispatch.take(records))
+            dispatch.add(found, dispatch.receive(records))
         }
         await self.wait(untilInHand: 0)
     }

@@ -181,7 +181,7 @@ struct Parking {
                 self.pendingCount -= 1
                 dropped.append(pending)
             }
-            self.settle(slot)
+            self.releaseOrRemove(slot)
         }
         for partition in partitions where partition.topic == self.pendingTopic {
             self.folds.forget(partition.partition)
@@ -256,7 +256,7 @@ struct Parking {
         else { return nil }
         self.entries[slot].pending = nil
         self.pendingCount -= 1
-        self.settle(slot)
+        self.releaseOrRemove(slot)
         return pending
     }
 
@@ -301,7 +301,7 @@ struct Parking {
     }
 
     /// A part of an entry is gone: so is the entry if nothing is left, and the rest is not held by it any more.
-    private mutating func settle(_ slot: Int) {
+    private mutating func releaseOrRemove(_ slot: Int) {
         if self.entries[slot].isEmpty {
             self.remove(slot)
         } else if self.entries[slot].isHeld, self.entries[slot].pending == nil, !self.entries[slot].isWriting {

@@ -97,7 +97,7 @@ final class PendingPushes: Sendable {
     var openNotes: Int { self.told.withLock { $0.count } }
 
     /// Writes notes of the notified keys, until the task is cancelled.
-    func note() async {
+    func writeNotes() async {
         var attempt = 0
         while !Task.isCancelled {
             let batch = self.told.withLock { Array($0.prefix(Self.batchRecords)) }
@@ -205,7 +205,7 @@ final class PendingPushes: Sendable {
             let room = min(self.parking.pendingRoom, Self.batchRecords)
             if room > 0 {
                 let records = try await consumer.nextBatch(records: room, bytes: 1 << 20, wait: .milliseconds(500))
-                if !records.isEmpty { try await self.take(records, consumer) }
+                if !records.isEmpty { try await self.receive(records, consumer) }
             } else {
                 try await Task.sleep(for: Self.pause)
             }
@@ -243,7 +243,7 @@ final class PendingPushes: Sendable {
         return try result.get()
     }
 
-    private func take(_ records: [KafkaRecord], _ consumer: KafkaConsumer) async throws {
+    private func receive(_ records: [KafkaRecord], _ consumer: KafkaConsumer) async throws {
         let partitions = Set(records.map(\.partition))
         let fresh = self.parking.with { parking in partitions.filter { !parking.folds.isKnown($0) } }
         if !fresh.isEmpty { try await self.begin(fresh, consumer) }

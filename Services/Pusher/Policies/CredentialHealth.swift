@@ -157,7 +157,7 @@ struct CredentialHealth: Sendable {
     ///   - notification: the same for all attempts of a notification.
     ///   - origin: required for notifications that are not delivered.
     ///   - sent: the time when the attempt was given to the client.
-    mutating func take(
+    mutating func receive(
         _ verdict: PushVerdict, of notification: UInt64, origin: Origin = Origin(), sent: ContinuousClock.Instant,
         now: ContinuousClock.Instant
     ) -> Ruling {
@@ -166,7 +166,7 @@ struct CredentialHealth: Sendable {
             // 410 concerns the token: credential and topic were accepted.
             return Ruling(blame: .nobody, change: self.accepted(now: now))
         case .unknownToken:
-            self.window.note(now: now) { $0.unknown += 1 }
+            self.window.record(now: now) { $0.unknown += 1 }
             self.suspect()
             return Ruling(blame: .notification, change: self.judged(now: now))
         case .drop(let reason):
@@ -195,7 +195,7 @@ struct CredentialHealth: Sendable {
 
     /// APNs is there and distinguishes notifications.
     private mutating func judged(now: ContinuousClock.Instant) -> Change? {
-        self.window.note(now: now) { $0.judged += 1 }
+        self.window.record(now: now) { $0.judged += 1 }
         self.lastJudged = now
         self.failures = 0
         self.failingSince = nil
@@ -224,15 +224,15 @@ struct CredentialHealth: Sendable {
     private mutating func busy(
         _ retry: PushRetry, of notification: UInt64, _ origin: Origin, now: ContinuousClock.Instant
     ) -> Ruling {
-        self.window.note(now: now) { $0.busy += 1 }
-        self.busyOrigins.note(origin, now: now)
+        self.window.record(now: now) { $0.busy += 1 }
+        self.busyOrigins.record(origin, now: now)
         let counts = self.window.counts
         let isEverybody =
             self.isThrottled
             || counts.isShare(of: counts.busy, above: Self.busyShare)
                 && self.busyOrigins.distinct(now: now).devices >= Self.busyDevices
         guard isEverybody else { return Ruling(blame: .notification, change: self.judged(now: now)) }
-        self.window.note(now: now) { $0.failed += 1 }
+        self.window.record(now: now) { $0.failed += 1 }
         let change = self.isAway(retry, of: notification, now: now)
         if case .ill = self.state { self.isThrottled = true }
         return Ruling(blame: .nobody, change: change)
@@ -252,7 +252,7 @@ struct CredentialHealth: Sendable {
         default: break
         }
         let isTokenRefused = retry.cause == .answer(status: 403)
-        self.window.note(now: now) {
+        self.window.record(now: now) {
             $0.failed += 1
             if isTokenRefused { $0.tokenRefused += 1 }
         }
@@ -314,8 +314,8 @@ struct CredentialHealth: Sendable {
 
     /// One notification was refused that can never succeed.
     private mutating func refusedOne(_ reason: String, _ origin: Origin, now: ContinuousClock.Instant) -> Change? {
-        self.window.note(now: now) { $0.refused += 1 }
-        self.refusedOrigins.note(origin, now: now)
+        self.window.record(now: now) { $0.refused += 1 }
+        self.refusedOrigins.record(origin, now: now)
         let counts = self.window.counts
         guard counts.refused >= Self.refusedToStop, counts.isShare(of: counts.refused, above: Self.refusedShare) else {
             return nil

@@ -42,10 +42,10 @@ struct HealthWindow: Sendable {
     /// The end of `current`; nil until something is noted.
     private var end: ContinuousClock.Instant?
 
-    /// All of the last minute, as of the last note.
+    /// All of the last minute, as of the last record.
     var counts: Counts { self.ring.reduce(into: Counts()) { $0 += $1 } }
 
-    mutating func note(now: ContinuousClock.Instant, _ change: (inout Counts) -> Void) {
+    mutating func record(now: ContinuousClock.Instant, _ change: (inout Counts) -> Void) {
         self.advance(now)
         change(&self.ring[self.current])
     }
@@ -78,7 +78,7 @@ struct RecentOutcomes: Sendable {
 
     private var entries: [(origin: CredentialHealth.Origin, at: ContinuousClock.Instant)] = []
 
-    mutating func note(_ origin: CredentialHealth.Origin, now: ContinuousClock.Instant) {
+    mutating func record(_ origin: CredentialHealth.Origin, now: ContinuousClock.Instant) {
         if self.entries.count == Self.capacity { self.entries.removeFirst() }
         self.entries.append((origin, now))
     }

@@ -49,7 +49,7 @@ struct HourlyLimit: Sendable {
     ///
     /// - Parameter device: the subject of the limit, such as push token and order type.
     /// - Returns: nil if it may be sent at once; else the wait before the next request, which then succeeds.
-    mutating func take(_ device: some Hashable, now: ContinuousClock.Instant) -> Duration? {
+    mutating func acquire(_ device: some Hashable, now: ContinuousClock.Instant) -> Duration? {
         guard self.interval > 0 else { return nil }
         let time = self.nanoseconds(now)
         let key = Self.hash(device)

@@ -41,7 +41,7 @@ struct PushLookup: Sendable {
             modified: late.map(\.key.order) + batch.awaited.map(\.key.order),
             registrations: batch.awaited.map(\.key), in: self.view)
         for (changed, audience) in zip(batch.changed, lookup.audiences) {
-            guard let audience = looked.take(audience, of: PendingPushKey(order: changed.order)) else { continue }
+            guard let audience = looked.unwrap(audience, of: PendingPushKey(order: changed.order)) else { continue }
             looked.untold += audience.untold
             for one in audience.devices {
                 looked.found.append(
@@ -51,7 +51,7 @@ struct PushLookup: Sendable {
             }
         }
         for ((key, new), modified) in zip(late, lookup.modified) {
-            guard let modified = looked.take(modified, of: PendingPushKey(key)),
+            guard let modified = looked.unwrap(modified, of: PendingPushKey(key)),
                 PushBatch.isSoon(new.registration, after: modified)
             else { continue }
             looked.found.append(
@@ -63,8 +63,8 @@ struct PushLookup: Sendable {
         let pairs = zip(lookup.registrations, lookup.modified.dropFirst(late.count))
         for (awaited, (registration, modified)) in zip(batch.awaited, pairs) {
             let key = PendingPushKey(awaited.key)
-            guard let modified = looked.take(modified, of: key),
-                let registration = looked.take(registration, of: key) ?? nil,
+            guard let modified = looked.unwrap(modified, of: key),
+                let registration = looked.unwrap(registration, of: key) ?? nil,
                 awaited.registeredEpochMilliseconds == nil || PushBatch.isSoon(registration, after: modified)
             else { continue }
             looked.found.append(
@@ -77,7 +77,7 @@ struct PushLookup: Sendable {
 }
 
 extension PushLookup.Looked {
-    fileprivate mutating func take<Value>(_ result: Result<Value, StoreError>, of key: PendingPushKey) -> Value? {
+    fileprivate mutating func unwrap<Value>(_ result: Result<Value, StoreError>, of key: PendingPushKey) -> Value? {
         switch result {
         case .success(let value): return value
         case .failure(let error) where error.code == .corrupt: self.damaged.append(error)

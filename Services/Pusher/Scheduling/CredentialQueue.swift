@@ -168,7 +168,7 @@ struct CredentialQueue {
         let verdict = verdict(of: outcome, sentEpochMilliseconds: tries.sentEpochMilliseconds)
         var blame = FailureAttribution.nobody
         if generation == self.generation {
-            let ruling = self.health.take(verdict, of: tries.serial, origin: origin, sent: tries.sent, now: now)
+            let ruling = self.health.receive(verdict, of: tries.serial, origin: origin, sent: tries.sent, now: now)
             if let change = ruling.change { self.changes.append(.health(change)) }
             blame = ruling.blame
         }

@@ -143,13 +143,13 @@ final class PushScheduler: Sendable {
     }
 
     /// Adds records whose devices are not looked up yet.
-    func take(_ records: [(receipt: KafkaReceipt, epochMilliseconds: Int64)]) -> [Int32] {
-        self.state.withLock { $0.scheduler.take(records) }
+    func receive(_ records: [(receipt: KafkaReceipt, epochMilliseconds: Int64)]) -> [Int32] {
+        self.state.withLock { $0.scheduler.receive(records) }
     }
 
     /// Adds the devices that the records concern, once all are known.
     ///
-    /// - Parameter numbers: those of the batch's records, as returned by `take`.
+    /// - Parameter numbers: those of the batch's records, as returned by `receive`.
     func add(_ found: [PushLookup.Found], _ numbers: [Int32]) {
         let now = self.clock()
         for start in stride(from: 0, to: found.count, by: Self.chunk) {
@@ -188,12 +188,12 @@ final class PushScheduler: Sendable {
     // MARK: sending
 
     /// Processes replies of one credential's client.
-    func take(_ replies: [PushReply], of type: OrderTypeIdentifier, generation: Int) {
+    func receive(_ replies: [PushReply], of type: OrderTypeIdentifier, generation: Int) {
         let (now, epochMilliseconds) = (self.clock(), self.wallClock())
         self.act { state, orders in
             guard let queue = state.scheduler.number(of: type) else { return }
             for reply in replies {
-                let effect = state.scheduler.settle(
+                let effect = state.scheduler.receive(
                     reply, queue: queue, generation: generation, now: now, epochMilliseconds: epochMilliseconds,
                     jitter: self.random())
                 if let effect { orders.effects.append(effect) }

@@ -107,6 +107,6 @@ extension PushStateMachine {
     /// - Returns: the time that the device must wait for its turn; nil: none.
     private mutating func hourPause(_ slot: Int, now: ContinuousClock.Instant) -> Duration? {
         guard self.limits.hourlyLimit > 0 else { return nil }
-        return self.hourly.take(self.targets[slot].key, now: now)
+        return self.hourly.acquire(self.targets[slot].key, now: now)
     }
 }

@@ -176,7 +176,7 @@ struct PushStateMachine {
     /// Adds records whose devices are not looked up yet.
     ///
     /// - Returns: their numbers, in order; `endLookup` must be called for each.
-    mutating func take(_ taken: [(receipt: KafkaReceipt, epochMilliseconds: Int64)]) -> [Int32] {
+    mutating func receive(_ taken: [(receipt: KafkaReceipt, epochMilliseconds: Int64)]) -> [Int32] {
         taken.map { receipt, milliseconds in
             let record = Record(
                 receipt: receipt, epochMilliseconds: milliseconds, isPending: receipt.topic == self.pendingTopic,

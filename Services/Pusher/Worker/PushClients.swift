@@ -60,7 +60,7 @@ final class PushClients: Sendable {
         }
         // The client retains the dispatch, which retains the client until it is replaced or closed.
         let client = try self.make(type, brand.push) { [dispatch] replies in
-            dispatch.take(replies, of: type, generation: generation)
+            dispatch.receive(replies, of: type, generation: generation)
         }
         self.state.withLock { $0.kept[type] = Kept(push: brand.push, options: brand.pushOptions) }
         return self.dispatch.install(

@@ -41,7 +41,7 @@ extension PushWorker {
             try? await Task.sleep(for: .seconds(1))
             let marks = self.told.takeCommitted(nowMilliseconds: Int64(Date().timeIntervalSince1970 * 1000))
             // Marks that Redis does not take are written with the next commit.
-            if !marks.isEmpty { try? await self.positions.note(marks) }
+            if !marks.isEmpty { try? await self.positions.record(marks) }
         }
     }
 
@@ -51,7 +51,7 @@ extension PushWorker {
     ///
     /// - Throws: `CancellationError` or `KafkaError` with code `.cancelled` on graceful shutdown; another error if the
     ///   consumer cannot continue.
-    func take() async throws {
+    func fetch() async throws {
         try await withThrowingTaskGroup(of: Void.self) { group in
             var underWay = 0
             while true {
@@ -89,7 +89,7 @@ extension PushWorker {
         self.metrics.recordsUnreadable.increment(by: batch.unreadable.count)
         self.metrics.recordsStale.increment(by: batch.staleCount)
         for (origin, reason) in batch.unreadable { self.log.unreadable(origin: origin, reason: reason) }
-        var numbers = self.dispatch.take(batch.records)
+        var numbers = self.dispatch.receive(batch.records)
         let aside = self.parking.setAside(&batch, of: self.dispatch.intake.parked)
         if !aside.isEmpty { self.park(aside, &numbers) }
         guard batch.isEmpty else { return (batch, numbers) }
@@ -130,7 +130,7 @@ extension PushWorker {
                 let pushes = self.parking.take(self.dispatch.openings(types), records: room, now: .now)
                 if !pushes.isEmpty {
                     let batch = PushBatch(pushes)
-                    try await self.lookUp(batch, self.dispatch.take(batch.records))
+                    try await self.lookUp(batch, self.dispatch.receive(batch.records))
                     continue
                 }
             }

@@ -89,7 +89,7 @@ final class PushWorker: Service {
         await withTaskGroup { group in
             for _ in 0..<FollowUpQueue.concurrency { group.addTask { await self.followUps.work() } }
             group.addTask { await self.watch() }
-            group.addTask { await self.pending.note() }
+            group.addTask { await self.pending.writeNotes() }
             group.addTask { await self.noteTold() }
             do {
                 // Only fetching ends with a graceful shutdown.
@@ -100,7 +100,7 @@ final class PushWorker: Service {
                         group.addTask { try await self.pending.write { self.dispatch.staleBefore } }
                         group.addTask {
                             try await self.learnTold()
-                            try await self.take()
+                            try await self.fetch()
                         }
                         defer { group.cancelAll() }
                         while try await group.next() != nil {}

@@ -17,7 +17,7 @@ struct ProxyAnswer {
 
     /// - Returns: `.refused(nil)` also if something follows the empty line, since the endpoint may not send before our
     ///   ClientHello.
-    mutating func take(_ more: some Sequence<UInt8>) -> Verdict {
+    mutating func receive(_ more: some Sequence<UInt8>) -> Verdict {
         for byte in more {
             guard !self.isWhole, self.bytes.count < Self.most else { return .refused(status: nil) }
             self.bytes.append(byte)

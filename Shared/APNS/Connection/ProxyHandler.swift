@@ -29,7 +29,7 @@ final class ProxyHandler: ChannelInboundHandler, RemovableChannelHandler {
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         guard self.onEnd != nil else { return context.fireChannelRead(data) }
-        switch self.answer.take(self.unwrapInboundIn(data).readableBytesView) {
+        switch self.answer.receive(self.unwrapInboundIn(data).readableBytesView) {
         case .incomplete: break
         case .open:
             let channel = context.channel

@@ -197,7 +197,7 @@ struct PushPool {
     private mutating func judgePressure(now: NIODeadline, oldestQueued: NIODeadline?, loads: [ConnectionLoad]) {
         let isLate = oldestQueued.map { now - $0 >= self.configuration.growAge } ?? false
         let isFull = !loads.isEmpty && loads.allSatisfy { $0.freeStreams == 0 }
-        self.window.note(loads, isPressed: isLate && isFull, now: now)
+        self.window.record(loads, isPressed: isLate && isFull, now: now)
         guard isLate, isFull, self.failures == 0, !self.slots.contains(where: { $0.state == .connecting }) else {
             self.pressureSince = nil
             return
@@ -233,7 +233,7 @@ private struct ShrinkWindow {
     private(set) var mostStreams = 0
     private(set) var wasPressed = false
 
-    mutating func note(_ loads: [ConnectionLoad], isPressed: Bool, now: NIODeadline) {
+    mutating func record(_ loads: [ConnectionLoad], isPressed: Bool, now: NIODeadline) {
         self.start = self.start ?? now
         self.mostStreams = max(self.mostStreams, loads.reduce(0) { $0 + $1.openStreams })
         self.wasPressed = self.wasPressed || isPressed

@@ -40,8 +40,8 @@ struct ConsumerLedger {
         self.each(records) { ledger, record in ledger.letGo(record.offset) }
     }
 
-    /// Notes the records that the worker defers and resumes.
-    mutating func note(_ deferral: KafkaDeferral) {
+    /// Applies what the worker defers and resumes.
+    mutating func apply(_ deferral: KafkaDeferral) {
         // First the changes that hold positions back, then those that release them.
         self.each(deferral.again) { ledger, record in ledger.handOutAgain(record.offset) }
         for (partition, offset) in deferral.holds { self.ledgers[partition]?.hold(offset) }

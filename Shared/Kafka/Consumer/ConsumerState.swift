@@ -78,7 +78,7 @@ struct ConsumerState {
     }
 
     /// Removes and returns the waiting worker if there is an answer for it.
-    mutating func settle(now: ContinuousClock.Instant) -> (Waiter, Result<[KafkaRecord], KafkaError>)? {
+    mutating func takeAnswer(now: ContinuousClock.Instant) -> (Waiter, Result<[KafkaRecord], KafkaError>)? {
         guard let waiter = self.waiter else { return nil }
         if let failure = self.failure { return (self.takeWaiter(waiter), .failure(failure)) }
         if self.buffer.isEmpty, now < waiter.deadline { return nil }
@@ -86,7 +86,7 @@ struct ConsumerState {
     }
 
     /// - Returns: true if the buffer is full.
-    mutating func take(_ record: KafkaRecord) -> Bool {
+    mutating func receive(_ record: KafkaRecord) -> Bool {
         var record = record
         record.assignment = self.ledger.assignment
         self.buffer.append(record)
@@ -167,12 +167,12 @@ struct ConsumerState {
         return (self.isAsleep, self.commits.wake())
     }
 
-    /// Notes the records that the worker defers and resumes.
+    /// Applies what the worker defers and resumes.
     ///
     /// - Returns: true for each of the polling and the committing thread if it needs a signal.
-    mutating func note(_ deferral: KafkaDeferral, now: ContinuousClock.Instant) -> (polls: Bool, commits: Bool) {
+    mutating func apply(_ deferral: KafkaDeferral, now: ContinuousClock.Instant) -> (polls: Bool, commits: Bool) {
         let before = self.ledger.inHand
-        self.ledger.note(deferral)
+        self.ledger.apply(deferral)
         if self.ledger.inHand == 0 || before == 0 { self.quietSince = self.ledger.inHand > 0 ? now : nil }
         return (self.isAsleep, self.commits.wake())
     }

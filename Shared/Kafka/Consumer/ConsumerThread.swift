@@ -125,12 +125,12 @@ final class ConsumerThread: Sendable {
                 self.shutDown()
                 return
             }
-            self.settle()
+            self.answerWaiter()
         }
     }
 
-    private func settle() {
-        if let (waiter, result) = self.state.withLock({ $0.settle(now: .now) }) {
+    private func answerWaiter() {
+        if let (waiter, result) = self.state.withLock({ $0.takeAnswer(now: .now) }) {
             waiter.continuation.resume(returning: result)
         }
     }
@@ -145,7 +145,7 @@ final class ConsumerThread: Sendable {
                 if unsafe message.pointee.err == RD_KAFKA_RESP_ERR_NO_ERROR {
                     if cluster == nil { cluster = unsafe self.handle.cluster(raw) }
                     let record = unsafe KafkaRecord(message, cluster: cluster ?? "", topics: self.topics)
-                    isFull = self.state.withLock { $0.take(record) }
+                    isFull = self.state.withLock { $0.receive(record) }
                     if self.isRefused.load(ordering: .relaxed) { self.granted(record.topic) }
                 } else {
                     unsafe self.report(message, raw)

@@ -152,8 +152,8 @@ public final class KafkaConsumer: Sendable {
     /// hand again. Deferred records are not in hand, and no position after them is committed.
     ///
     /// From any thread, one call after the other: a later one overrules the holds of an earlier one.
-    public func note(_ deferral: KafkaDeferral) {
-        let wants = self.thread.state.withLock { $0.note(deferral, now: .now) }
+    public func apply(_ deferral: KafkaDeferral) {
+        let wants = self.thread.state.withLock { $0.apply(deferral, now: .now) }
         if wants.commits { self.thread.commitWake.signal() }
         if wants.polls { self.thread.wake.signal() }
     }

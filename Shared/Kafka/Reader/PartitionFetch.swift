@@ -84,7 +84,7 @@ final class PartitionFetch: @unchecked Sendable {  // tidy: the pointer is const
                 wait = 0
                 let code = unsafe message.pointee.err
                 guard code == RD_KAFKA_RESP_ERR_NO_ERROR else {
-                    try unsafe self.note(message, code, &progress)
+                    try unsafe self.handle(message, code, &progress)
                     continue
                 }
                 guard try progress.takes(unsafe message.pointee.offset) else { continue }
@@ -98,7 +98,7 @@ final class PartitionFetch: @unchecked Sendable {  // tidy: the pointer is const
     }
 
     /// Handles a message in place of a record: the end of the partition, or an error, transient or not.
-    private func note(
+    private func handle(
         _ message: UnsafeMutablePointer<rd_kafka_message_t>, _ code: rd_kafka_resp_err_t,
         _ progress: inout ReadProgress
     ) throws(KafkaError) {

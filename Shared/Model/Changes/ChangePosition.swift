@@ -30,9 +30,9 @@ public struct ChangeOrigin: Hashable, Sendable {
     /// - Parameter cluster: empty where the cluster does not tell its identifier.
     public init(cluster: String, topic: String) {
         var hash = FNV1a()
-        for byte in cluster.utf8 { hash.take(byte) }
-        hash.take(UInt8(ascii: "/"))
-        for byte in topic.utf8 { hash.take(byte) }
+        for byte in cluster.utf8 { hash.combine(byte) }
+        hash.combine(UInt8(ascii: "/"))
+        for byte in topic.utf8 { hash.combine(byte) }
         self.init(hash: hash.value)
     }
 
@@ -52,5 +52,5 @@ public struct ChangeOrigin: Hashable, Sendable {
 struct FNV1a {
     private(set) var value: UInt64 = 0xCBF2_9CE4_8422_2325
 
-    mutating func take(_ byte: UInt8) { self.value = (self.value ^ UInt64(byte)) &* 0x0000_0100_0000_01B3 }
+    mutating func combine(_ byte: UInt8) { self.value = (self.value ^ UInt64(byte)) &* 0x0000_0100_0000_01B3 }
 }

@@ -51,7 +51,7 @@ struct FoldWork {
     }
 
     /// A change was applied.
-    mutating func note(_ item: Item, isChanged: Bool) {
+    mutating func recordApplied(_ item: Item, isChanged: Bool) {
         let change = item.change
         if let sequence = change.sequence { self.positions.apply(source: change.source, sequence: sequence) }
         self.recent.append(source: change.source, id: change.id)

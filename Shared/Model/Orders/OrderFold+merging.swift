@@ -18,7 +18,7 @@ extension OrderFold {
             throw Self.fault(violations)
         }
         let isChanged = work.document != document || work.token != token
-        work.take(parts, document, token, withheld)
+        work.adopt(parts, document, token, withheld)
         return isChanged
     }
 
@@ -65,15 +65,15 @@ extension OrderFold {
         if let all = try? self.parts(of: contributing, key) {
             let (document, withheld) = all.parts.composed()
             if self.violations(in: all.parts, document, key, all.token, nil, now).isEmpty {
-                work.take(all.parts, document, all.token, withheld)
-                for item in contributing { work.note(item, isChanged: true) }
-                for item in early where !item.contributes { self.take(item, &work, now) }
+                work.adopt(all.parts, document, all.token, withheld)
+                for item in contributing { work.recordApplied(item, isChanged: true) }
+                for item in early where !item.contributes { self.fold(item, &work, now) }
                 return
             }
         }
-        work.take(parts, document, token, withheld)
-        for item in early where item.isMerged { work.note(item, isChanged: true) }
-        for item in early where !item.isMerged { self.take(item, &work, now) }
+        work.adopt(parts, document, token, withheld)
+        for item in early where item.isMerged { work.recordApplied(item, isChanged: true) }
+        for item in early where !item.isMerged { self.fold(item, &work, now) }
     }
 
     /// Applies what came before an order was there, but for what its own source has overtaken.
@@ -84,7 +84,7 @@ extension OrderFold {
             if item.change.source == source {
                 work.outcomes[item.index] = .skipped(.outOfSequence)
             } else {
-                self.take(item, &work, now)
+                self.fold(item, &work, now)
             }
         }
     }
@@ -165,7 +165,7 @@ extension OrderFold {
 
 extension FoldWork {
     /// The order is made of these parts now.
-    fileprivate mutating func take(
+    fileprivate mutating func adopt(
         _ parts: Contributions, _ document: OrderDocument, _ token: AuthenticationToken, _ withheld: [String]
     ) {
         self.contributions = parts

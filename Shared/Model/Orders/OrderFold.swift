@@ -77,19 +77,19 @@ public struct OrderFold: Sendable {
         switch change.kind {
         case .replaced:
             let isNew = work.token == nil
-            self.take(item, &work, now)
+            self.fold(item, &work, now)
             if isNew, work.token != nil { self.takeEarly(&work, after: change.source, now) }
         case .removed:
             // Changes from before the removal are not for an order that may come later.
             work.early = []
-            self.take(item, &work, now)
+            self.fold(item, &work, now)
         case .merged, .patched, .fulfillmentUpdated, .returnUpdated, .announced:
-            if work.token == nil { self.await(item, &work, now) } else { self.take(item, &work, now) }
+            if work.token == nil { self.await(item, &work, now) } else { self.fold(item, &work, now) }
         }
     }
 
     /// Applies a change to an order that is there, or makes one of it, and notes what became of it.
-    func take(_ item: FoldWork.Item, _ work: inout FoldWork, _ now: Int64) {
+    func fold(_ item: FoldWork.Item, _ work: inout FoldWork, _ now: Int64) {
         if let skip = work.skip(item.change) {
             work.outcomes[item.index] = .skipped(skip)
             return
@@ -97,7 +97,7 @@ public struct OrderFold: Sendable {
         do throws(ChangeFault) {
             let isChanged = try self.apply(item, to: &work, now)
             // To remove what never was leaves no trace: there is no order that would keep it to the next batch.
-            if work.token != nil { work.note(item, isChanged: isChanged) }
+            if work.token != nil { work.recordApplied(item, isChanged: isChanged) }
         } catch {
             work.outcomes[item.index] = .refused(error)
         }

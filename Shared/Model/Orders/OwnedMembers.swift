@@ -39,10 +39,10 @@ struct OwnedMembers {
         {
             self.refuse("webServiceURL", value, mustBe: rules.webServiceURL)
         }
-        if let value = take("authenticationToken") { self.take(token: value) }
+        if let value = take("authenticationToken") { self.read(token: value) }
     }
 
-    private mutating func take(token value: JSON) {
+    private mutating func read(token value: JSON) {
         guard case .string(let text) = value else {
             self.violations.append(
                 Violation(path: "$.authenticationToken", message: "must be a string, it is \(value.kind)"))

@@ -53,14 +53,14 @@ struct DecimalSum {
             var whole = self.whole
             var fraction = self.fraction
             var carry = 0
-            func settle(_ column: inout Int) {
+            func carryOver(_ column: inout Int) {
                 let value = column * sign + carry
                 // Floor, so that a digit is never negative.
                 carry = value >= 0 ? value / 10 : -((9 - value) / 10)
                 column = value - carry * 10
             }
-            for index in fraction.indices.reversed() { settle(&fraction[index]) }
-            for index in whole.indices { settle(&whole[index]) }
+            for index in fraction.indices.reversed() { carryOver(&fraction[index]) }
+            for index in whole.indices { carryOver(&whole[index]) }
             while carry > 0 {
                 whole.append(carry % 10)
                 carry /= 10

@@ -75,7 +75,7 @@ final class KafkaRefusalBook: Sendable {
     /// Processes an event of a handle.
     ///
     /// - Returns: true if it belongs in the log.
-    func note(_ event: KafkaEvent, now: ContinuousClock.Instant = .now) -> Bool {
+    func record(_ event: KafkaEvent, now: ContinuousClock.Instant = .now) -> Bool {
         self.refusals.withLock { refusals in
             switch (event.kind, event.denial) {
             case (.denied, let denial): return refusals.denied(denial ?? .access, event.message, now: now)

@@ -54,7 +54,7 @@ struct KafkaWatch: Service {
                 let found = await self.look(admin, wantsSettings: log.wantsSettings)
                 (look.faults, look.silence) = (found.faults, found.silence)
                 if let faults = found.faults {
-                    log.note(faults, hidden: found.hidden)
+                    log.update(faults, hidden: found.hidden)
                     if found.hasSettings, !isChecked {
                         isChecked = true
                         let fatal = faults.filter { $0.kind == .fatal }.map(\.text)
@@ -123,7 +123,7 @@ struct KafkaWatch: Service {
         init(logger: Logger) { self.logger = logger }
 
         /// Logs each fault that is new and each that is over, once.
-        mutating func note(_ faults: [KafkaFault], hidden: KafkaError?) {
+        mutating func update(_ faults: [KafkaFault], hidden: KafkaError?) {
             let now = Set(faults)
             for fault in faults where !self.told.contains(fault) {
                 let level: Logger.Level = fault.kind == .warning ? .warning : .error

@@ -46,7 +46,7 @@ struct RedisHealth {
     /// Processes the servers' answers.
     ///
     /// - Parameter refusals: the number of writes refused so far because memory is full.
-    mutating func take(
+    mutating func receive(
         _ servers: [(server: String, information: RedisServerInformation?)], refusals: UInt64,
         now: ContinuousClock.Instant
     ) -> Change {

@@ -54,7 +54,7 @@ public struct RedisMonitor: Service {
         let change: RedisHealth.Change
         do {
             let servers = try await self.redis.information()
-            change = health.take(servers, refusals: self.redis.memoryRefusals, now: .now)
+            change = health.receive(servers, refusals: self.redis.memoryRefusals, now: .now)
         } catch {
             // A server that cannot be reached says nothing about its memory.
             guard error.code == .unsupported else { return }

@@ -35,7 +35,7 @@ final class EventLoopConnections {
             target = .address(configuration.addresses[0])
         }
         let link = RedisLink(configuration, .server, to: target, eventLoop: eventLoop) { [weak self] event in
-            self?.take(event)
+            self?.handle(event)
         }
         self.way = .server(link)
     }
@@ -81,7 +81,7 @@ final class EventLoopConnections {
         link.lost(RedisError(.connection, "using the connection: another server took over"))
     }
 
-    private func take(_ event: RedisLink.Event) {
+    private func handle(_ event: RedisLink.Event) {
         switch event {
         case .prepared(_, let findings, let isFirst):
             self.serverIdentifier = findings.serverIdentifier

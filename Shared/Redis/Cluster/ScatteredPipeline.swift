@@ -130,7 +130,7 @@ struct ScatteredPipeline {
             let answer = answers[place]
             let redirection = self.items[index].isBound ? .answer : Redirection(answer, asked: part.node)
             switch redirection {
-            case .answer: self.take(answer, for: index)
+            case .answer: self.receive(answer, for: index)
             case .moved(let slot, let node):
                 step.moves.append((slot, node))
                 step.isRefreshWanted = true
@@ -153,7 +153,7 @@ struct ScatteredPipeline {
             case .later:
                 step.isRefreshWanted = true
                 if self.firstCheck != nil {
-                    self.take(answer, for: index)
+                    self.receive(answer, for: index)
                     continue
                 }
                 self.items[index].answer = answer
@@ -175,7 +175,7 @@ struct ScatteredPipeline {
     mutating func failed(_ part: Part, _ error: RedisError) {
         self.failure = self.failure ?? error
         self.failed += part.items.count
-        for index in part.items { self.take(.error("\(RedisError.unansweredPrefix) \(error.message)"), for: index) }
+        for index in part.items { self.receive(.error("\(RedisError.unansweredPrefix) \(error.message)"), for: index) }
     }
 
     /// The reason why the call as a whole has failed: no command of it was answered.
@@ -193,7 +193,7 @@ struct ScatteredPipeline {
             case .anyMaster:
                 self.items[index].node = nil
                 self.postponed.append(index)
-            case .node, .everyMaster: self.take(.error("CLUSTERDOWN \(part.node) is no master any more"), for: index)
+            case .node, .everyMaster: self.receive(.error("CLUSTERDOWN \(part.node) is no master any more"), for: index)
             }
         }
     }
@@ -213,7 +213,7 @@ struct ScatteredPipeline {
         let postponed = self.postponed
         self.postponed = []
         for index in postponed {
-            self.take(self.items[index].answer ?? .error("CLUSTERDOWN no node serves the slot"), for: index)
+            self.receive(self.items[index].answer ?? .error("CLUSTERDOWN no node serves the slot"), for: index)
         }
     }
 
@@ -228,20 +228,20 @@ struct ScatteredPipeline {
         return zip(all, self.merges).map { Self.merge($0, $1) }
     }
 
-    private mutating func take(_ answer: RedisValue, for index: Int) {
+    private mutating func receive(_ answer: RedisValue, for index: Int) {
         self.items[index].answer = answer
         self.missing -= 1
     }
 
     private mutating func refuse(_ index: Int) {
-        self.take(.error("TRYAGAIN its slot is on its way, and no check stands behind it"), for: index)
+        self.receive(.error("TRYAGAIN its slot is on its way, and no check stands behind it"), for: index)
     }
 
     /// Counts a redirection. One too many is answered with a retriable error that says so.
     private mutating func mayRedirect(_ index: Int, _ answer: RedisValue) -> Bool {
         self.items[index].redirections += 1
         guard self.items[index].redirections > Self.redirectionLimit else { return true }
-        self.take(.error("TRYAGAIN redirected \(Self.redirectionLimit) times already"), for: index)
+        self.receive(.error("TRYAGAIN redirected \(Self.redirectionLimit) times already"), for: index)
         return false
     }
 

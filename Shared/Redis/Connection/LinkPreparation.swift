@@ -60,7 +60,7 @@ struct LinkPreparation: Hashable {
         }
         let step = self.steps[self.answered]
         self.answered += 1
-        if let refusal = self.take(reply, of: step) {
+        if let refusal = self.receive(reply, of: step) {
             let code: RedisError.Code = self.isTooOld ? .unsupported : .connection
             return .refused(RedisError(code, "preparing the connection: \(refusal)"))
         }
@@ -71,7 +71,7 @@ struct LinkPreparation: Hashable {
     }
 
     /// - Returns: the reason why the connection cannot be used, nil if it can.
-    private mutating func take(_ reply: RedisValue, of step: Step) -> String? {
+    private mutating func receive(_ reply: RedisValue, of step: Step) -> String? {
         let error = reply.serverError?.message
         switch step {
         case .authenticate: return error

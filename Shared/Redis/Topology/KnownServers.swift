@@ -34,21 +34,21 @@ final class KnownServers: Sendable {
     ///   - identifier: the server's, nil if it does not report one: each connection may then be to another server.
     ///   - isFirst: true if the link had none before.
     func connected(_ identifier: String?, isFirst: Bool) {
-        self.note { $0.connected(identifier, isFirst: isFirst) }
+        self.update { $0.connected(identifier, isFirst: isFirst) }
     }
 
     /// A connection to a node of a cluster is established.
     func connected(to node: NodeAddress, _ identifier: String?, isFirst: Bool) {
-        self.note { $0.connected(to: node, identifier, isFirst: isFirst) }
+        self.update { $0.connected(to: node, identifier, isFirst: isFirst) }
     }
 
     /// A node returned its slot map.
-    func learned(_ map: SlotMap) { self.note { $0.learned(map) } }
+    func learned(_ map: SlotMap) { self.update { $0.learned(map) } }
 
     /// A node said that another one serves a slot. An unknown one has taken over, though no map says so yet.
-    func redirected(to node: NodeAddress) { self.note { $0.redirected(to: node) } }
+    func redirected(to node: NodeAddress) { self.update { $0.redirected(to: node) } }
 
-    private func note(_ change: (inout State) -> Bool) {
+    private func update(_ change: (inout State) -> Bool) {
         let hasGrown = self.state.withLock { state in
             let isAnother = change(&state)
             if isAnother { self.count.add(1, ordering: .acquiringAndReleasing) }

@@ -79,13 +79,13 @@ struct SlotMap: Hashable, Sendable {
     /// Changes whenever a slot has another master. Source: Fowler, Noll, Vo: FNV-1a, 64 bits
     var fingerprint: UInt64 {
         var hash: UInt64 = 0xCBF2_9CE4_8422_2325
-        func take(_ byte: UInt8) { hash = (hash ^ UInt64(byte)) &* 0x100_0000_01B3 }
+        func combine(_ byte: UInt8) { hash = (hash ^ UInt64(byte)) &* 0x100_0000_01B3 }
         var last: NodeAddress?
         for slot in 0..<HashSlot.count {
             let master = self.master(of: slot)
             guard slot == 0 || master != last else { continue }
             last = master
-            for byte in "\(slot)=\(master?.description ?? "") ".utf8 { take(byte) }
+            for byte in "\(slot)=\(master?.description ?? "") ".utf8 { combine(byte) }
         }
         return hash
     }

@@ -84,12 +84,12 @@ public struct OrderStore: Sendable {
         public enum Content: Sendable {
             /// A new version with its package.
             case version(StoredPackage)
-            /// A new version that follows from no change, marked as unannounced until `settle`.
+            /// A new version that follows from no change, marked as unannounced until `acknowledge`.
             case unannouncedVersion(StoredPackage)
             /// The same version in a package with a new signature. Devices need not be notified.
             case signature(StoredPackage)
-            /// The same package under another version, marked as unannounced until `settle`. Devices need not know; it
-            /// counts as told if the one before it did.
+            /// The same package under another version, marked as unannounced until `acknowledge`. Devices need not know;
+            /// it counts as told if the one before it did.
             case renumbered(isTold: Bool)
             /// The same version; only the applied positions advanced.
             case positions
@@ -191,7 +191,7 @@ public struct OrderStore: Sendable {
     ///
     /// - Parameter orders: each with its mark as read from `StoredOrder.unannounced`, empty if there is none, and with
     ///   the version that was published; nil if something before it may still have to be told of.
-    public func settle(_ orders: [(key: OrderKey, mark: String, told: Int64?)]) async throws(StoreError) {
+    public func acknowledge(_ orders: [(key: OrderKey, mark: String, told: Int64?)]) async throws(StoreError) {
         guard !orders.isEmpty else { return }
         let invocations = orders.map {
             RedisInvocation(

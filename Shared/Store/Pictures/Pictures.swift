@@ -82,10 +82,10 @@ public struct Pictures: Sendable {
                 arguments: [.integer(Self.keptSeconds)] + record.fields), "writing a picture")
     }
 
-    /// Notes the orders that wait.
+    /// Adds the orders that wait.
     ///
     /// - Returns: the number of pictures that could not be noted because too many are waited for already.
-    public func note(_ waiting: [PictureKey: [Waiting]]) async throws(StoreError) -> Int {
+    public func addWaiting(_ waiting: [PictureKey: [Waiting]]) async throws(StoreError) -> Int {
         let invocations = waiting.flatMap { key, orders in
             // A script accepts a few thousand arguments at most.
             stride(from: 0, to: orders.count, by: 1000).map { start in
@@ -178,7 +178,7 @@ public struct Pictures: Sendable {
     }
 
     /// Removes orders that no longer wait.
-    public func settle(_ orders: [Waiting], for key: PictureKey) async throws(StoreError) {
+    public func removeWaiting(_ orders: [Waiting], for key: PictureKey) async throws(StoreError) {
         guard !orders.isEmpty else { return }
         _ = try await self.run(
             RedisInvocation(

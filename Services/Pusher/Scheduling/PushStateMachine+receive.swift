@@ -11,7 +11,7 @@ extension PushStateMachine {
     ///   - epochMilliseconds: the present time, for the history.
     ///   - jitter: 0 to 1; evaluated only for a retry.
     /// - Returns: the effect that must be performed before its records are done.
-    mutating func settle(
+    mutating func receive(
         _ reply: PushReply, queue: Int, generation: Int, now: ContinuousClock.Instant, epochMilliseconds: Int64,
         jitter: @autoclosure () -> Double
     ) -> PushEffect? {
