@@ -88,8 +88,8 @@ public struct OrderStore: Sendable {
             case unannouncedVersion(StoredPackage)
             /// The same version in a package with a new signature. Devices need not be notified.
             case signature(StoredPackage)
-            /// The same package under another version, marked as unannounced until `acknowledge`. Devices need not know;
-            /// it counts as told if the one before it did.
+            /// The same package under another version, marked as unannounced until `acknowledge`. Devices need not
+            /// know; it counts as told if the one before it did.
             case renumbered(isTold: Bool)
             /// The same version; only the applied positions advanced.
             case positions
