@@ -44,6 +44,20 @@ import Testing
             "Settings": [],
             "Worker": ["FollowUps", "Parking", "Records", "Reporting", "Scheduling", "Settings"],
         ],
+        "Shared/Packaging": [
+            "Archive": [],
+            "Assets": ["Archive", "Errors", "Images", "Strings"],
+            "Brands": ["Archive", "Assets", "Errors", "Packages", "Pictures", "Secrets"],
+            "Building": ["Archive", "Assets", "Brands", "Errors", "Packages", "Pictures"],
+            "Errors": [],
+            "Images": [],
+            "Packages": ["Archive", "Assets"],
+            "Pictures": ["Archive", "Assets", "Images"],
+            "Secrets": [],
+            "Strings": [],
+            // A brand may have token secrets of its own.
+            "Tokens": ["Brands", "Errors", "Secrets"],
+        ],
         "Shared/Redis": [
             "Client": ["Cluster", "Configuration", "Connection", "Protocol", "Topology"],
             "Cluster": ["Configuration", "Connection", "Protocol", "Topology"],

@@ -153,15 +153,6 @@ public struct PackageBuilder: Sendable {
     }
 }
 
-/// The names that every package has.
-///
-/// Source: Wallet Orders §2.1
-enum FileName {
-    static let order = Array("order.json".utf8)
-    static let manifest = Array("manifest.json".utf8)
-    static let signature = Array("signature".utf8)
-}
-
 extension ZIPEntry {
     /// An entry whose data is the file itself.
     fileprivate init(plain name: [UInt8], _ content: [UInt8]) {

@@ -1,0 +1,8 @@
+/// The names that every package has.
+///
+/// Source: Wallet Orders §2.1
+enum FileName {
+    static let order = Array("order.json".utf8)
+    static let manifest = Array("manifest.json".utf8)
+    static let signature = Array("signature".utf8)
+}
