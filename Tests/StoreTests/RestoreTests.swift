@@ -18,12 +18,12 @@ import Testing
             try await queue.note([Job(name: "waybill.orders/1", from: 0, to: 1)], of: "p")
             #expect(try await queue.jobs(of: "p") == [job], "noted once")
             #expect(try await queue.jobs(of: "q") == nil)
-            #expect(try await queue.claim(of: "p", by: "a", lease: .milliseconds(300)) == .job(job))
+            #expect(try await queue.claim(of: "p", by: "a", lease: .seconds(60)) == .job(job))
             #expect(try await queue.claim(of: "p", by: "b", lease: .seconds(60)) == .wait)
             #expect(try await queue.claim(of: "q", by: "b", lease: .seconds(60)) == .over)
             var moved = job
             moved.done = 2
-            #expect(try await queue.keep(moved, of: "p", by: "a", lease: .milliseconds(300)))
+            #expect(try await queue.keep(moved, of: "p", by: "a", lease: .milliseconds(100)))
             let deadline = ContinuousClock.now + .seconds(20)
             var taken = RestoreJobQueue.Claim.wait
             while taken == .wait, ContinuousClock.now < deadline {
