@@ -4,7 +4,7 @@ import Testing
 @testable import Gateway
 
 @Suite struct PipelinedRequestsTests {
-    /// What a test counts.
+    /// The requests that a test has seen decoded.
     final class Decoded {
         var order: [Int] = []
     }

@@ -118,7 +118,7 @@ import Testing
             let parts = try #require(text).split(separator: ":")
             #expect(parts.prefix(2) == ["3", "1741190532000"])
             #expect(parts.count == 3)
-            // What ends here ends there, and does not come back.
+            // A registration that ends in this format ends in the earlier one too, for good.
             let end = RegistrationStamp(offset: 8, epochMilliseconds: 1_741_190_540_000, cluster: "c", partition: 1)
             try await bench.registrations.unregister(old, at: end)
             try await gateways.unregister(old, at: end)
