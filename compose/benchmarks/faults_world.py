@@ -1,8 +1,6 @@
 """Devices that register over the gateway, changes of their orders, and what the simulator of APNs saw."""
 
 import collections
-import hashlib
-import hmac
 import http.client
 import json
 import threading
@@ -12,7 +10,7 @@ import urllib.parse
 import confluent_kafka
 
 from client import Connection
-from stack import Failure
+from stack import Failure, derived_token
 
 # How many registrations are under way at once.
 CONNECTIONS = 128
@@ -53,18 +51,16 @@ class Registrar:
     def __init__(self, stack):
         self.stack = stack
         with open(stack.env["TOKEN_SECRETS"]) as file:
-            self.secret = next(line.strip() for line in file if line.strip()).encode()
+            self.secret = next(line.strip() for line in file if line.strip())
         self.connections = []
 
     def open(self):
         self.connections = [Connection(self.stack.gateway_port) for _ in range(CONNECTIONS)]
 
     def send(self, connection, device, order):
-        authentication = hmac.new(self.secret, order.encode(), hashlib.sha256).hexdigest()[:32]
+        headers = [("authorization", f"AppleOrder {derived_token(self.secret, order)}")]
         body = json.dumps({"pushToken": device.token})
-        connection.send(
-            f"/v1/devices/{device.name}/registrations/{order}", [("authorization", f"AppleOrder {authentication}")],
-            "POST", body)
+        connection.send(f"/v1/devices/{device.name}/registrations/{order}", headers, "POST", body)
 
     def register_all(self, devices):
         """Registers each device for its orders, many at once."""

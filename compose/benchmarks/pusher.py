@@ -41,8 +41,7 @@ class PusherBench:
             self.measure_idle()
             self.measure_stack()
             for service in ("packager", "pusher", "gateway"):
-                subprocess.run(
-                    [f"{self.stack.root}/compose/stack", "stop", service, "--dir", self.stack.folder], check=True)
+                self.stack.stop(service)
             self.measure_slow_answers()
             self.measure_rates()
             self.measure_queue()

@@ -45,11 +45,11 @@ class PusherIsolationBench:
     def run(self):
         self.make_brand()
         for service in ("packager", "gateway"):
-            self.stack_does("stop", service)
+            self.stack.stop(service)
         # A simulator for both brands.
-        self.stack_does("stop", "apns")
+        self.stack.stop("apns")
         edit_command(self.stack.folder, "apns", "waybill-dev apns", f"waybill-dev apns --topic {TYPE}")
-        self.stack_does("start", "apns")
+        self.stack.start("apns")
         self.stack.restart("pusher")
         well = {f"well-{number}": f"{number:064x}" for number in range(1, RATE * self.arguments.seconds + 1)}
         troubled = [f"troubled-{number}" for number in range(self.arguments.waiting)]
@@ -88,9 +88,6 @@ class PusherIsolationBench:
             f"them in the topic beforehand it is {p99(backlog):.1f} ms, and {max(backlog):.1f} ms at most")
         self.report.show()
         return 0
-
-    def stack_does(self, *words):
-        subprocess.run([f"{self.stack.root}/compose/stack", *words, "--dir", self.stack.folder], check=True)
 
     def make_brand(self):
         certificates = f"{self.stack.folder}/troubled-certificates"

@@ -1,10 +1,13 @@
 """The stack that is measured: its addresses, its processes, and orders published into it."""
 
+import hashlib
+import hmac
 import json
 import os
 import socket
 import struct
 import subprocess
+import sys
 import time
 import zlib
 
@@ -15,6 +18,11 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 class Failure(Exception):
     """Why nothing can be measured, in a sentence."""
+
+
+def derived_token(secret, key):
+    """The token of an order, as packagers and checkouts derive it."""
+    return hmac.new(secret.encode(), key.encode(), hashlib.sha256).hexdigest()[:32]
 
 
 def edit_command(folder, service, old, new):
@@ -44,13 +52,18 @@ class Stack:
 
     def restart(self, service):
         self.stop(service)
-        self.command("start", service)
+        self.start(service)
+
+    def start(self, service):
+        self._compose("start", service)
 
     def stop(self, service):
-        self.command("stop", service)
+        self._compose("stop", service)
 
-    def command(self, verb, service):
-        subprocess.run([f"{self.root}/compose/stack", verb, service, "--dir", self.folder], check=True)
+    def _compose(self, verb, service):
+        subprocess.run(
+            [f"{self.root}/compose/stack", verb, service, "--dir", self.folder], check=True, stdin=subprocess.DEVNULL,
+            stdout=sys.stderr)
 
     def path(self, order):
         return f"/v1/orders/{self.type}/{order}"

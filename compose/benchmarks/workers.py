@@ -100,7 +100,7 @@ class Crew:
     def __init__(self, stack):
         # Nobody else takes part of the processors, or of the changes.
         for service in ("packager", "pusher", "gateway"):
-            subprocess.run([f"{stack.root}/compose/stack", "stop", service, "--dir", stack.folder], check=True)
+            stack.stop(service)
         self.stack, self.workers = stack, []
         # How many changes the broker has taken.
         self.published = 0

@@ -19,9 +19,9 @@ from confluent_kafka.admin import AdminClient
 from faults_world import Offsets, Simulator
 from mirror import Mirror
 from peers import free_ports
-from stack import Failure, Publisher, edit_command
+from stack import Failure, Publisher, derived_token, edit_command
 from subject import run
-from world import Client, Device, Load, Unanswered, World, derived, say
+from world import Client, Device, Load, Unanswered, World, say
 
 CHANGES = "waybill.order-changes"
 MIRRORED = f"east.{CHANGES}"
@@ -47,7 +47,7 @@ class Region(World):
         count = QUIET * -(-arguments.changes // (1 + EAST + (QUIET - 1) * EACH))
         self.devices = [Device(number, f"{self.type}/region-{number}") for number in range(count)]
         for device in self.devices:
-            device.token = derived(self.secret, device.key)
+            device.token = derived_token(self.secret, device.key)
             device.published, device.posts, device.is_registered = 0, 0, False
         self.broker = None
 
@@ -158,7 +158,7 @@ class Region(World):
         """The services end in the east; what they left is copied, and the offsets of their groups are translated."""
         say("the services end in the east")
         for service in SERVICES:
-            self.compose("stop", service)
+            self.stack.stop(service)
         mirror.drain(COMPACTED)
         for group, topics in (
             ("waybill-pusher", ("waybill.orders", "waybill.registrations")),
@@ -173,7 +173,7 @@ class Region(World):
         for service in SERVICES:
             edit_command(self.stack.folder, service, self.east, self.west)
         for service in ("packager", "pusher", "gateway"):
-            self.compose("start", service)
+            self.stack.start(service)
 
     def settle_quiet(self, simulator):
         """Orders that are quiet from here on are told of before the services move."""

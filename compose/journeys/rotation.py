@@ -17,9 +17,9 @@ import time
 
 from faults_world import Simulator
 from peers import free_ports
-from stack import Failure
+from stack import Failure, derived_token
 from subject import run
-from world import Client, Device, Load, World, derived, say
+from world import Client, Device, Load, World, say
 
 KEY = "sk_test_rotation"
 CHECKOUTS = ("ahead", "behind")
@@ -192,13 +192,13 @@ class Rotation(World):
                 self.findings.saw("orders that open with the token of their device at the end")
         # Fewer than what an address may guess.
         for device in self.devices[:40]:
-            device.token = derived(self.old, device.key)
+            device.token = derived_token(self.old, device.key)
             if device.fetch(client) not in (401, 429):
                 self.findings.add(f"{device.key} opens with a token of the withdrawn secret")
         client.close()
 
     def minted(self, device):
-        return derived(self.new, device.key)
+        return derived_token(self.new, device.key)
 
     # --- the load ----------------------------------------------------------------------------------------------------
 
@@ -260,7 +260,7 @@ class Rotation(World):
 
     def is_known_before(self, device, now):
         """True unless the secret of a device's token came to the services only just now."""
-        return device.token == derived(self.old, device.key) or now - self.known > PACKAGE
+        return device.token == derived_token(self.old, device.key) or now - self.known > PACKAGE
 
     def live(self, device, worker):
         with device.lock:

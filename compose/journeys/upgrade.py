@@ -13,9 +13,9 @@ import time
 
 from faults_world import Simulator
 from peers import free_ports
-from stack import Failure
+from stack import Failure, derived_token
 from subject import run
-from world import Client, Device, Load, Unanswered, World, derived, say
+from world import Client, Device, Load, Unanswered, World, say
 
 ORDERS = 200
 WORKERS = 6
@@ -26,7 +26,7 @@ class Upgrade(World):
         super().__init__(arguments)
         self.devices = [Device(number, f"{self.stack.type}/upgrade-{number}") for number in range(ORDERS)]
         for device in self.devices:
-            device.token, device.changes = derived(self.secret, device.key), 0
+            device.token, device.changes = derived_token(self.secret, device.key), 0
         self.lock, self.phase = threading.Lock(), "the earlier release"
         self.gateways = {"gateway": self.stack.gateway_port}
 
@@ -58,11 +58,11 @@ class Upgrade(World):
         """All services are those of the earlier release, and so is what Redis and Kafka have."""
         names = ["gateway", "packager", "pusher"]
         for name in names:
-            self.compose("stop", name)
+            self.stack.stop(name)
         self.stack.redis.ask("FLUSHALL")
         for name in names:
             self.edit(name, self.arguments.old)
-            self.compose("start", name)
+            self.stack.start(name)
         for name in names:
             command = self.command(name)
             if name == "gateway":
@@ -79,9 +79,9 @@ class Upgrade(World):
 
     def become(self, services, folder):
         for service in services:
-            self.compose("stop", service)
+            self.stack.stop(service)
             self.edit(service, folder)
-            self.compose("start", service)
+            self.stack.start(service)
 
     # --- the load ----------------------------------------------------------------------------------------------------
 

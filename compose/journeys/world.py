@@ -1,8 +1,6 @@
 """What journeys are made of: devices that ask as Wallet does, services that are started otherwise, and findings."""
 
 import collections
-import hashlib
-import hmac
 import io
 import json
 import re
@@ -23,11 +21,6 @@ SHOWN = 20
 
 def say(text):
     print(f"journey: {text}", file=sys.stderr, flush=True)
-
-
-def derived(secret, key):
-    """The token of an order, as a checkout derives it."""
-    return hmac.new(secret.encode(), key.encode(), hashlib.sha256).hexdigest()[:32]
 
 
 class Unanswered(Exception):
@@ -144,11 +137,6 @@ class World:
         with open(self.stack.env["TOKEN_SECRETS"]) as file:
             self.secret = file.read().strip()
 
-    def compose(self, verb, service):
-        subprocess.run(
-            [f"{self.arguments.root}/compose/stack", verb, service, "--dir", self.stack.folder], check=True,
-            stdin=subprocess.DEVNULL, stdout=sys.stderr)
-
     def command(self, service):
         """The shell's words that start a service."""
         with open(f"{self.stack.folder}/run/{service}.command") as file:
@@ -163,7 +151,7 @@ class World:
         ):
             with open(f"{self.stack.folder}/run/{file}", mode) as opened:
                 opened.write(f"{text}\n")
-        self.compose("start", name)
+        self.stack.start(name)
         return port
 
     def run_tool(self, service, words):
