@@ -9,7 +9,6 @@ they have read what the mirror has, the producers follow, with clocks that are a
 import collections
 import json
 import os
-import random
 import subprocess
 import time
 
@@ -19,13 +18,13 @@ from confluent_kafka.admin import AdminClient
 from faults_world import Offsets, Simulator
 from mirror import Mirror
 from peers import free_ports
-from stack import Failure, Publisher, derived_token, edit_command
+from stack import Failure, Publisher, edit_command
 from subject import run
-from world import Client, Device, Load, Unanswered, World, say
+from tracked import COMPACTED, TrackedOrders, seen
+from world import Client, Load, say
 
 CHANGES = "waybill.order-changes"
 MIRRORED = f"east.{CHANGES}"
-COMPACTED = ("waybill.orders", "waybill.registrations", "waybill.push-pending")
 SERVICES = ("gateway", "packager", "pusher")
 # Changes of an order, the first of which creates it.
 EACH = 20
@@ -33,22 +32,15 @@ EACH = 20
 EAST, ABANDONED = 8, 4
 # One of so many orders does not change after the services have moved.
 QUIET = 4
-RATE = 400
 # How often each device registers in the beginning.
 HISTORY = 5
 HOUR = 3600
 
 
-class Region(World):
+class Region(TrackedOrders):
     def __init__(self, arguments):
-        super().__init__(arguments)
-        self.type = self.stack.type
         # One of QUIET orders has its creation and EAST changes, the others have EACH.
-        count = QUIET * -(-arguments.changes // (1 + EAST + (QUIET - 1) * EACH))
-        self.devices = [Device(number, f"{self.type}/region-{number}") for number in range(count)]
-        for device in self.devices:
-            device.token = derived_token(self.secret, device.key)
-            device.published, device.posts, device.is_registered = 0, 0, False
+        super().__init__(arguments, "region", QUIET * -(-arguments.changes // (1 + EAST + (QUIET - 1) * EACH)))
         self.broker = None
 
     # --- the story ---------------------------------------------------------------------------------------------------
@@ -82,7 +74,7 @@ class Region(World):
         load = Load(self.fetch_some, 100, 4)
         try:
             self.publish(self.devices, EAST - EAST // 2)
-            self.settle_quiet(simulator)
+            self.await_silence(simulator)
             self.races = self.race_before(client)
             self.leave(mirror)
             applied = self.applied_in_the_east()
@@ -127,33 +119,6 @@ class Region(World):
         with open(file) as opened:
             return opened.read().strip()
 
-    def publish(self, devices, rounds):
-        """Changes that can all be seen in the end: each fulfillment stays, and the last number."""
-        begin, sent = time.monotonic(), 0
-        for _ in range(rounds):
-            for device in devices:
-                number, order = device.published, device.key.split("/")[1]
-                if number == 0:
-                    self.publisher.send(order, "replaced", self.document | {"orderNumber": "0", "fulfillments": []})
-                elif number % 2:
-                    self.publisher.send_event(f"{self.type}/{order}", "waybill.fulfillment.updated", {
-                        "fulfillmentIdentifier": f"f{number}", "fulfillmentType": "shipping", "status": "processing"})
-                else:
-                    self.publisher.send(order, "patched", {"orderNumber": str(number)})
-                device.published += 1
-                sent += 1
-                time.sleep(max(0.0, begin + sent / RATE - time.monotonic()))
-        self.publisher.flush()
-        self.findings.saw("changes published", sent)
-
-    def are_packaged(self, client):
-        return all(device.order or device.fetch(client) == 200 for device in self.devices)
-
-    def register(self, device, client):
-        if device.register(client) not in (200, 201):
-            raise Failure(f"{device.key}: registering is refused")
-        device.posts, device.is_registered = device.posts + 1, True
-
     def leave(self, mirror):
         """The services end in the east; what they left is copied, and the offsets of their groups are translated."""
         say("the services end in the east")
@@ -174,13 +139,6 @@ class Region(World):
             edit_command(self.stack.folder, service, self.east, self.west)
         for service in ("packager", "pusher", "gateway"):
             self.stack.start(service)
-
-    def settle_quiet(self, simulator):
-        """Orders that are quiet from here on are told of before the services move."""
-        last = -1
-        while last != simulator.accepted:
-            last = simulator.accepted
-            time.sleep(1)
 
     # --- registrations that end and begin around the move ------------------------------------------------------------
 
@@ -207,35 +165,6 @@ class Region(World):
             device.posts, device.is_registered = device.posts + 1, True
         self.findings.saw("registrations ended or begun right after the move", len(ending) + len(beginning))
 
-    @staticmethod
-    def patiently(deadline, action):
-        while True:
-            try:
-                if action():
-                    return
-            except Unanswered:
-                pass
-            if time.monotonic() > deadline:
-                raise Failure("the gateway in the west does not answer within 30 s")
-            time.sleep(0.2)
-
-    # --- while it moves ----------------------------------------------------------------------------------------------
-
-    def fetch_some(self, number):
-        device = random.choice(self.devices)
-        with device.lock:
-            before = device.order and device.order["updatedAt"]
-            try:
-                status = device.fetch(self.fetches[number], is_conditional=random.random() < 0.5)
-            except Unanswered:
-                self.findings.saw("fetches without an answer, the gateway is away")
-                return
-            self.findings.saw(f"fetches: {status}")
-            if status not in (200, 304, 503):
-                self.findings.add(f"the device of {device.key} fetches and is answered {status}")
-            elif before and device.order["updatedAt"] < before:
-                self.findings.add(f"{device.key} went back from {before} to {device.order['updatedAt']}")
-
     def applied_in_the_east(self):
         """How many changes the last record of each order has seen there."""
         offsets = Offsets(self.stack)
@@ -259,13 +188,6 @@ class Region(World):
             self.eventually(f"reading {' and '.join(topics)}", lambda: lag() == 0, 120)
         finally:
             consumer.close()
-
-    def await_rest(self, simulator):
-        offsets = Offsets(self.stack)
-        for topic in COMPACTED:
-            self.eventually(f"the pusher on {topic}", lambda: offsets.lag(topic) == 0)
-        offsets.close()
-        self.settle_quiet(simulator)
 
     # --- what came out -----------------------------------------------------------------------------------------------
 
@@ -302,18 +224,6 @@ class Region(World):
         self.findings.saw("versions on waybill.orders in the west", sum(versions.values()))
         return versions, moments
 
-    def judge_package(self, device, client):
-        if device.fetch(client) != 200:
-            self.findings.add(f"{device.key} is not served")
-            return
-        number = device.published - 1
-        wanted = [f"f{odd}" for odd in range(1, number + 1, 2)]
-        found = [each["fulfillmentIdentifier"] for each in device.order.get("fulfillments", [])]
-        if found != wanted or device.order["orderNumber"] != str(number - number % 2):
-            self.findings.add(
-                f"{device.key} has number {device.order['orderNumber']} and {found} after change {number}")
-        self.findings.saw("packages compared")
-
     def judge_pushes(self, simulator, versions, moments, told):
         accepted = [(token, moment, place) for place, (token, status, _, moment, _) in enumerate(simulator.deliveries)
                     if status == 200]
@@ -336,25 +246,6 @@ class Region(World):
                     self.findings.add(f"{device.key} was pushed {after[token]} times after the move and is unchanged")
             elif device.is_registered and last.get(token, 0) < moments[device.key] - 1:
                 self.findings.add(f"the device of {device.key} was not told of its last version")
-
-    def judge_registrations(self, client):
-        """A device lists its order exactly while it is registered."""
-        for device in self.devices:
-            wanted = [device.key.split("/")[1]] if device.is_registered else []
-            listed = device.list(client)
-            if listed != wanted:
-                self.findings.add(f"the device of {device.key} lists {listed}, right is {wanted}")
-            stored = self.stack.redis.ask("HEXISTS", f"waybill:devices:{{{device.key}}}", device.name)
-            if stored != device.is_registered:
-                self.findings.add(f"the device of {device.key} is {'not ' if not stored else ''}registered")
-            self.findings.saw("registrations compared")
-
-
-def seen(document):
-    """The number of the last change that a document has."""
-    odd = [int(each["fulfillmentIdentifier"][1:]) for each in document.get("fulfillments", [])]
-    return max([int(document["orderNumber"]), *odd])
-
 
 if __name__ == "__main__":
     run(Region, bin=str, changes=10000, **{"lose-redis": False})

@@ -1,0 +1,139 @@
+"""Orders with a device each, all of whose changes can be seen in their packages: what the services must not lose."""
+
+import random
+import time
+
+from faults_world import Offsets
+from stack import Failure, derived_token
+from world import Device, Unanswered, World
+
+COMPACTED = ("waybill.orders", "waybill.registrations", "waybill.push-pending")
+# Changes a second.
+RATE = 400
+
+
+class TrackedOrders(World):
+    """A world of orders, each with one device that fetches it at any time and may be registered for it."""
+
+    def __init__(self, arguments, name, count):
+        super().__init__(arguments)
+        self.type, self.fetches = self.stack.type, []
+        self.devices = [Device(number, f"{self.type}/{name}-{number}") for number in range(count)]
+        for device in self.devices:
+            device.token = derived_token(self.secret, device.key)
+            device.published, device.posts, device.is_registered = 0, 0, False
+            # Removal is published; the gateway was seen to know of it.
+            device.is_removed, device.is_gone = False, False
+
+    # --- what happens ------------------------------------------------------------------------------------------------
+
+    def change(self, device):
+        """Publishes the next change of an order. All can be seen in the end: each fulfillment, and the last number."""
+        number, order = device.published, device.key.split("/")[1]
+        if number == 0:
+            self.publisher.send(order, "replaced", self.document | {"orderNumber": "0", "fulfillments": []})
+        elif number % 2:
+            self.publisher.send_event(device.key, "waybill.fulfillment.updated", {
+                "fulfillmentIdentifier": f"f{number}", "fulfillmentType": "shipping", "status": "processing"})
+        else:
+            self.publisher.send(order, "patched", {"orderNumber": str(number)})
+        device.published += 1
+        self.findings.saw("changes published")
+
+    def publish(self, devices, rounds):
+        """Publishes as many changes of each order, RATE a second."""
+        begin, sent = time.monotonic(), 0
+        for _ in range(rounds):
+            for device in devices:
+                self.change(device)
+                sent += 1
+                time.sleep(max(0.0, begin + sent / RATE - time.monotonic()))
+        self.publisher.flush()
+
+    def are_packaged(self, client):
+        return all(device.order or device.fetch(client) == 200 for device in self.devices)
+
+    def register(self, device, client):
+        if device.register(client) not in (200, 201):
+            raise Failure(f"{device.key}: registering is refused")
+        device.posts, device.is_registered = device.posts + 1, True
+
+    @staticmethod
+    def patiently(deadline, action):
+        while True:
+            try:
+                if action():
+                    return
+            except Unanswered:
+                pass
+            if time.monotonic() > deadline:
+                raise Failure("the gateway does not answer in time")
+            time.sleep(0.2)
+
+    def fetch_some(self, number):
+        device = random.choice(self.devices)
+        with device.lock:
+            before = device.order and device.order["updatedAt"]
+            try:
+                status = device.fetch(self.fetches[number], is_conditional=random.random() < 0.5)
+            except Unanswered:
+                self.findings.saw("fetches without an answer, the gateway is away")
+                return
+            self.findings.saw(f"fetches: {status}")
+            if device.is_removed and status not in (200, 304):
+                device.is_gone = True
+            elif status not in (200, 304, 503):
+                self.findings.add(f"the device of {device.key} fetches and is answered {status}")
+            elif device.is_gone:
+                self.findings.add(f"{device.key} was removed and is served again: {status}")
+            elif before and device.order["updatedAt"] < before:
+                self.findings.add(f"{device.key} went back from {before} to {device.order['updatedAt']}")
+
+    def await_rest(self, simulator):
+        offsets = Offsets(self.stack)
+        for topic in COMPACTED:
+            self.eventually(f"the pusher on {topic}", lambda: offsets.lag(topic) == 0)
+        offsets.close()
+        self.await_silence(simulator)
+
+    def await_silence(self, simulator):
+        """Returns when no device is told any more."""
+        last = -1
+        while last != simulator.accepted:
+            last = simulator.accepted
+            time.sleep(1)
+
+    # --- what came out -----------------------------------------------------------------------------------------------
+
+    def judge_package(self, device, client):
+        is_served = device.fetch(client) == 200
+        if is_served == device.is_removed:
+            self.findings.add(f"{device.key} is {'served after its removal' if is_served else 'not served'}")
+        self.findings.saw("removed orders compared", device.is_removed)
+        if device.is_removed or not is_served:
+            return
+        number = device.published - 1
+        wanted = [f"f{odd}" for odd in range(1, number + 1, 2)]
+        found = [each["fulfillmentIdentifier"] for each in device.order.get("fulfillments", [])]
+        if found != wanted or device.order["orderNumber"] != str(number - number % 2):
+            self.findings.add(
+                f"{device.key} has number {device.order['orderNumber']} and {found} after change {number}")
+        self.findings.saw("packages compared")
+
+    def judge_registrations(self, client):
+        """A device lists its order exactly while it is registered."""
+        for device in self.devices:
+            wanted = [device.key.split("/")[1]] if device.is_registered else []
+            listed = device.list(client)
+            if listed != wanted:
+                self.findings.add(f"the device of {device.key} lists {listed}, right is {wanted}")
+            stored = self.stack.redis.ask("HEXISTS", f"waybill:devices:{{{device.key}}}", device.name)
+            if stored != device.is_registered:
+                self.findings.add(f"the device of {device.key} is {'not ' if not stored else ''}registered")
+            self.findings.saw("registrations compared")
+
+
+def seen(document):
+    """The number of the last change that a document has."""
+    odd = [int(each["fulfillmentIdentifier"][1:]) for each in document.get("fulfillments", [])]
+    return max([int(document["orderNumber"]), *odd])
