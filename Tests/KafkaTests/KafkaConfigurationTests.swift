@@ -107,12 +107,15 @@ struct KafkaConfigurationTests {
         let producer = try KafkaProducer(both)
         let consumer = try KafkaConsumer(both, group: "g", topics: ["t"])
         let admin = try KafkaAdmin(both)
+        let reader = try KafkaReader(both)
         _ = try await producer.produce(KafkaMessage(topic: "t", key: nil, value: [1]))
         #expect(try await read(consumer, 1).count == 1)
+        #expect(try await reader.bounds(of: "t").map(\.end) == [1])
         #expect(!log.all.contains { $0.severity == .warning || $0.severity == .error })
         await consumer.close()
         await producer.close()
         await admin.close()
+        await reader.close()
     }
 
     @Test func anEmptyBootstrapAddressAndNoTopicsAreRefused() {

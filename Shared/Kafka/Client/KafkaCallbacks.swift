@@ -34,11 +34,13 @@ final class KafkaCallbacks: Sendable {
     /// Source: rdkafka.h, rd_kafka_conf_set_log_cb
     func log(level: Int32, facility: String, line: String) {
         guard let onEvent = self.onEvent else { return }
-        // One properties file serves consumers and producers; each is expected to ignore the other's properties. An old
-        // broker (the mock broker too) cannot be asked not to create topics, and librdkafka logs that with every
-        // request. A refusal also comes as an error, which says what it concerns.
+        // One properties file serves consumers and producers; each is expected to ignore the other's properties, and
+        // readers without a group need the legacy property. An old broker (the mock broker too) cannot be asked not to
+        // create topics, and librdkafka logs that with every request. A refusal also comes as an error, which says what
+        // it concerns.
         let isExpected =
             facility == "AUTOCREATE" || facility == "CONFWARN" && line.contains("will be ignored by this")
+            || facility == "CONFWARN" && line.contains("auto.commit.enable is deprecated")
             || line.contains("uthorization failed") || line.contains("uthentication failed")
         let severity: KafkaEvent.Severity =
             if isExpected { .debug } else if level <= 3 { .error } else if level <= 4 { .warning } else if level <= 6 {
