@@ -39,6 +39,8 @@ enum OffsetQuery {
         let code = try unsafe list.use { list throws(KafkaError) in
             unsafe rd_kafka_committed(raw, list, timeoutMilliseconds)
         }
+        // Most brokers answer that a group without commits has none; some, that they do not know it.
+        guard code != RD_KAFKA_RESP_ERR_GROUP_ID_NOT_FOUND else { return [:] }
         return try Self.found(list, code, "asking for the committed offsets of \(topic)")
     }
 
