@@ -30,15 +30,13 @@ import Testing
         }
     }
 
-    private func work(
+    private func draft(
         _ packager: OrderPackager, _ records: [KafkaRecord], on stored: OrderStore.StoredOrder? = nil
-    ) throws -> PackagedChange {
+    ) throws -> OrderDraft {
         let batch = ChangeBatch(KeyedWork.each(of: records)) { _ in .served }
         let order = try #require(batch.orders.first)
-        let folded = packager.fold(
-            order.key, stored: stored, changes: order.changes.map { (ChangePosition($0.record), $0.change) },
-            nowEpochSeconds: ChangeLog.noon)
-        return try packager.work(on: folded, nowEpochSeconds: ChangeLog.noon)
+        let draft = packager.fold(order, stored: stored, nowEpochSeconds: ChangeLog.noon)
+        return try packager.package(draft, nowEpochSeconds: ChangeLog.noon)
     }
 
     @Test func manyChangesCostOnePackage() throws {
@@ -46,14 +44,14 @@ import Testing
         let bench = Bench()
         var records = [log.change("order.replaced", "o", ChangeLog.document())]
         records += (2...10).map { log.change("order.patched", "o", ["orderNumber": .string("\($0)")]) }
-        let work = try self.work(try bench.packager(), records)
+        let draft = try self.draft(try bench.packager(), records)
         #expect(bench.count == 1)
-        #expect(work.effect == .changed)
-        #expect(work.state?.version.ordinal == 1)
-        #expect(work.state?.document.members["orderNumber"] == "10")
-        #expect(work.expectedRevision == 0)
-        #expect(work.outcomes == Array(repeating: .applied, count: 10))
-        #expect(work.record?.recipe.assets.count == 2)
+        #expect(draft.result.effect == .changed)
+        #expect(draft.state?.version.ordinal == 1)
+        #expect(draft.state?.document.members["orderNumber"] == "10")
+        #expect(draft.write?.expectedRevision == 0)
+        #expect(draft.result.outcomes == Array(repeating: .applied, count: 10))
+        #expect((try OrderRecord.decode(#require(draft.record))).recipe.assets.count == 2)
     }
 
     @Test func theChangeThatMakesAPackageTooLargeIsRefusedAlone() throws {
@@ -65,17 +63,17 @@ import Testing
             log.change("fulfillment.updated", "o", ChangeLog.fulfillment("f")),
             log.change("order.patched", "o", ["orderNumber": .string(Self.poison)], id: "again"),
         ]
-        let work = try self.work(try Bench().packager(), records)
-        #expect(work.effect == .changed)
-        #expect(work.package != nil)
-        #expect(work.state?.document.members["orderNumber"] == "1")
-        #expect(work.state?.document.members["fulfillments"]?.array?.count == 1)
-        let codes = work.outcomes.map { outcome -> ChangeFault.Code? in
+        let draft = try self.draft(try Bench().packager(), records)
+        #expect(draft.result.effect == .changed)
+        #expect(draft.package != nil)
+        #expect(draft.state?.document.members["orderNumber"] == "1")
+        #expect(draft.state?.document.members["fulfillments"]?.array?.count == 1)
+        let codes = draft.result.outcomes.map { outcome -> ChangeFault.Code? in
             if case .refused(let fault) = outcome { fault.code } else { nil }
         }
         #expect(codes == [nil, .invalidPackage, .invalidOrder, nil, .invalidPackage])
-        #expect(work.outcomes[0] == .applied)
-        #expect(work.outcomes[3] == .applied)
+        #expect(draft.result.outcomes[0] == .applied)
+        #expect(draft.result.outcomes[3] == .applied)
     }
 
     @Test func oneBadChangeAmongManyCostsAFewPackages() throws {
@@ -85,19 +83,19 @@ import Testing
         records += (1..<30).map { log.change("fulfillment.updated", "o", ChangeLog.fulfillment("f\($0)")) }
         records.append(log.change("order.patched", "o", ["orderNumber": .string(Self.poison)]))
         records += (30..<45).map { log.change("fulfillment.updated", "o", ChangeLog.fulfillment("f\($0)")) }
-        let work = try self.work(try bench.packager(), records)
-        #expect(work.outcomes.count { $0 == .applied } == 45)
-        #expect(work.state?.document.members["fulfillments"]?.array?.count == 44)
+        let draft = try self.draft(try bench.packager(), records)
+        #expect(draft.result.outcomes.count { $0 == .applied } == 45)
+        #expect(draft.state?.document.members["fulfillments"]?.array?.count == 44)
         #expect(bench.count < 20, "\(bench.count) packages for one bad change of 46")
     }
 
     @Test func anOrderThatNeverFitsStaysUnknown() throws {
         var log = ChangeLog()
-        let work = try self.work(
+        let draft = try self.draft(
             try Bench().packager(), [log.change("order.replaced", "o", ChangeLog.document(Self.poison))])
-        #expect(work.state == nil)
-        #expect(work.effect == .none)
-        #expect(work.write == nil)
+        #expect(draft.state == nil)
+        #expect(draft.result.effect == .none)
+        #expect(draft.write == nil)
     }
 
     @Test func aLaterChangeMayCureOneThatIsTooLarge() throws {
@@ -107,8 +105,8 @@ import Testing
             log.change("order.replaced", "o", ChangeLog.document(Self.poison)),
             log.change("order.patched", "o", ["orderNumber": "small"]),
         ]
-        let work = try self.work(try bench.packager(), records)
-        #expect(work.outcomes == [.applied, .applied])
+        let draft = try self.draft(try bench.packager(), records)
+        #expect(draft.result.outcomes == [.applied, .applied])
         #expect(bench.count == 1)
     }
 
@@ -116,7 +114,7 @@ import Testing
         var log = ChangeLog()
         let records = [log.change("order.replaced", "o", ChangeLog.document("unsigned"))]
         let packager = try Bench().packager()
-        let error = #expect(throws: PackagingError.self) { try self.work(packager, records) }
+        let error = #expect(throws: PackagingError.self) { try self.draft(packager, records) }
         #expect(error?.code == .signing)
     }
 
@@ -124,15 +122,15 @@ import Testing
         var log = ChangeLog()
         let bench = Bench()
         let packager = try bench.packager()
-        let first = try self.work(packager, [log.change("order.replaced", "o", ChangeLog.document())])
+        let first = try self.draft(packager, [log.change("order.replaced", "o", ChangeLog.document())])
         let stored = OrderStore.StoredOrder(
             state: try #require(first.state), revision: 1, entityTag: "tag", assets: ["asset"])
-        let second = try self.work(
+        let second = try self.draft(
             packager, [log.change("order.replaced", "o", ChangeLog.document())], on: stored)
         #expect(bench.count == 1)
-        #expect(second.effect == .advanced)
+        #expect(second.result.effect == .advanced)
         #expect(second.package == nil)
-        #expect(second.outcomes == [.unchanged])
+        #expect(second.result.outcomes == [.unchanged])
         #expect(!second.wasRedelivered)
         guard case .positions? = second.write?.content else {
             Issue.record("only the positions are to be written")
@@ -145,14 +143,14 @@ import Testing
         let bench = Bench()
         let packager = try bench.packager()
         let record = log.change("order.replaced", "o", ChangeLog.document())
-        let first = try self.work(packager, [record])
+        let first = try self.draft(packager, [record])
         let digest = String(repeating: "ab", count: 32)
         let stored = OrderStore.StoredOrder(
             state: try #require(first.state), revision: 1, entityTag: "tag", assets: [digest])
-        let second = try self.work(packager, [record], on: stored)
-        #expect(second.outcomes == [.skipped(.redelivered)])
+        let second = try self.draft(packager, [record], on: stored)
+        #expect(second.result.outcomes == [.skipped(.redelivered)])
         #expect(second.wasRedelivered)
-        #expect(second.effect == .none)
+        #expect(second.result.effect == .none)
         #expect(second.write == nil)
         #expect(second.stands, "the seal of its package is in Redis alone")
         #expect(second.record == nil, "the seal of its package is in Redis alone")

@@ -4,19 +4,6 @@ import Operations
 
 /// The work of one batch, decoded: one order for each key.
 struct ChangeBatch {
-    /// All changes of one order, in the order in which they came.
-    struct Order: Sendable {
-        /// Which piece of the batch's work it is.
-        let place: Int
-        let key: OrderKey
-        /// Never empty.
-        var changes: [(record: KafkaRecord, change: OrderChange)]
-        /// The number of changes at the front that came before the order was there: each has its dead letter.
-        var letters = 0
-        /// The places of the changes that Redis keeps for this order: those at the front, and any that come again.
-        var kept: Set<String> = []
-    }
-
     /// The state of an order type's brand.
     enum Standing: Hashable, Sendable {
         /// Its brand is loaded.
@@ -27,7 +14,7 @@ struct ChangeBatch {
         case unknown
     }
 
-    private(set) var orders: [Order] = []
+    private(set) var orders: [BatchOrder] = []
     private(set) var refused: [RefusedRecord] = []
     /// Work that must wait for a brand, and why.
     private(set) var awaiting: [(place: Int, reason: String)] = []
@@ -36,7 +23,7 @@ struct ChangeBatch {
     init(_ works: [KeyedWork], standing: (OrderTypeIdentifier) -> Standing) {
         for (place, work) in works.enumerated() {
             // One key names one order: a change is refused whose subject is another than its key.
-            var order: Order?
+            var order: BatchOrder?
             var reason: String?
             for record in work.records {
                 do throws(ChangeFault) {
@@ -44,7 +31,7 @@ struct ChangeBatch {
                         key: record.key, value: record.value, headers: record.headers.map { ($0.name, $0.value) })
                     switch standing(change.key.orderType) {
                     case .served:
-                        if order == nil { order = Order(place: place, key: change.key, changes: []) }
+                        if order == nil { order = BatchOrder(place: place, key: change.key) }
                         order?.changes.append((record, change))
                     case .awaited(let why): reason = why
                     case .unknown:
@@ -59,13 +46,5 @@ struct ChangeBatch {
             }
             if let reason { self.awaiting.append((place, reason)) } else if let order { self.orders.append(order) }
         }
-    }
-}
-
-extension ChangePosition {
-    init(_ record: KafkaRecord) {
-        self.init(
-            partition: record.partition, offset: record.offset, timestampMilliseconds: record.timestampMilliseconds,
-            origin: ChangeOrigin(cluster: record.cluster, topic: record.topic))
     }
 }

@@ -15,7 +15,7 @@ extension ChangeProcessor {
     /// Puts what is kept of some orders, none of which is there, in front of their changes.
     ///
     /// - Returns: those whose changes could be read.
-    func withLetters(_ orders: [ChangeBatch.Order], _ batchOutcomes: inout BatchOutcomes) async -> [ChangeBatch.Order] {
+    func withLetters(_ orders: [BatchOrder], _ batchOutcomes: inout BatchOutcomes) async -> [BatchOrder] {
         let all: [[EarlyChanges.Kept]]
         do {
             all = try await self.store.earlyChanges.read(orders.map(\.key))
@@ -23,7 +23,7 @@ extension ChangeProcessor {
             batchOutcomes.postpone(orders.map(\.place), "\(error)")
             return []
         }
-        var complete: [ChangeBatch.Order] = []
+        var complete: [BatchOrder] = []
         for (order, kept) in zip(orders, all) {
             var letters: [(record: KafkaRecord, change: OrderChange)] = []
             // One that comes again may have no letter yet: a worker died in between.
@@ -49,19 +49,17 @@ extension ChangeProcessor {
     ///
     /// - Parameter open: loses those that wait.
     /// - Returns: the places of the orders that came into being meanwhile.
-    func settleEarly(_ open: inout [PendingWrite], _ batchOutcomes: inout BatchOutcomes) async -> Set<Int> {
+    func settleEarly(_ open: inout [OrderDraft], _ batchOutcomes: inout BatchOutcomes) async -> Set<Int> {
         var late: [(place: Int, key: OrderKey, records: [KafkaRecord])] = []
         let now = ContinuousClock.now
-        for pendingWrite in open {
-            let records = pendingWrite.early
+        for draft in open {
+            let records = draft.early
             guard let key = records.first?.key else { continue }
-            let bytes = pendingWrite.order.changes.dropFirst(pendingWrite.order.letters).reduce(0) {
-                $0 + $1.record.size
-            }
+            let bytes = draft.order.changes.dropFirst(draft.order.letters).reduce(0) { $0 + $1.record.size }
             if let time = self.unknown.wait(key, bytes: bytes, now: now) {
-                batchOutcomes.wait(pendingWrite.place, time)
+                batchOutcomes.wait(draft.place, time)
             } else {
-                late.append((pendingWrite.place, pendingWrite.order.key, records))
+                late.append((draft.place, draft.key, records))
             }
         }
         open.removeAll { batchOutcomes.isPostponed($0.place) }
@@ -88,13 +86,13 @@ extension ChangeProcessor {
     }
 
     /// Notes beside letters that their changes are applied with the order that is about to be written.
-    func note(_ open: [PendingWrite], _ batchOutcomes: inout BatchOutcomes) async {
-        let applied = open.filter { !$0.order.kept.isEmpty && $0.work.state != nil }
+    func note(_ open: [OrderDraft], _ batchOutcomes: inout BatchOutcomes) async {
+        let applied = open.filter { !$0.order.kept.isEmpty && $0.state != nil }
         guard !applied.isEmpty else { return }
         var notes: [(place: Int, message: KafkaMessage)] = []
-        for pendingWrite in applied {
-            for ((record, _), outcome) in zip(pendingWrite.order.changes, pendingWrite.work.outcomes)
-            where pendingWrite.order.kept.contains(DeadLetter.origin(of: record)) {
+        for draft in applied {
+            for ((record, _), outcome) in zip(draft.order.changes, draft.result.outcomes)
+            where draft.order.kept.contains(DeadLetter.origin(of: record)) {
                 // Its letter is still one, now for another reason.
                 if case .refused(let fault) = outcome {
                     self.logger.warning(
@@ -108,7 +106,7 @@ extension ChangeProcessor {
                 var message = letter.note(self.topics)
                 // By the key, as the letter's.
                 message.partition = nil
-                notes.append((pendingWrite.place, message))
+                notes.append((draft.place, message))
             }
         }
         for (note, outcome) in zip(notes, await self.producer.produce(notes.map(\.message))) {
@@ -118,34 +116,19 @@ extension ChangeProcessor {
     }
 
     /// Forgets what was kept of orders that are there now, or that were removed before they were.
-    func forgetLetters(of open: [PendingWrite]) async {
-        let over = open.filter { !$0.order.kept.isEmpty && ($0.work.state != nil || $0.lastRemoval != nil) }
+    func forgetLetters(of open: [OrderDraft]) async {
+        let over = open.filter { !$0.order.kept.isEmpty && ($0.state != nil || $0.lastRemoval != nil) }
         guard !over.isEmpty else { return }
-        for pendingWrite in over where pendingWrite.work.state != nil {
+        for draft in over where draft.state != nil {
             self.metrics.earlyApplied.increment(
-                by: pendingWrite.work.outcomes.prefix(pendingWrite.order.letters).count {
-                    $0 == .applied || $0 == .unchanged
-                })
+                by: draft.result.outcomes.prefix(draft.order.letters).count { $0 == .applied || $0 == .unchanged })
         }
         do {
-            try await self.store.earlyChanges.forget(
-                over.map { ($0.order.key, Array($0.order.kept)) })
+            try await self.store.earlyChanges.forget(over.map { ($0.key, Array($0.order.kept)) })
         } catch {
             // They end by themselves, and their positions keep them from being applied again.
             self.logger.warning("early changes are still kept", metadata: ["error": "\(error)"])
         }
-    }
-}
-
-extension ChangeBatch.Order {
-    /// The same as it came from Kafka.
-    var withoutLetters: ChangeBatch.Order {
-        guard !self.kept.isEmpty else { return self }
-        var order = self
-        order.changes.removeFirst(self.letters)
-        order.letters = 0
-        order.kept = []
-        return order
     }
 }
 
@@ -162,10 +145,10 @@ extension KeyedWork.Outcome {
     }
 }
 
-extension ChangeProcessor.PendingWrite {
+extension OrderDraft {
     /// The changes that cannot be applied and have no letter yet.
     var refused: [RefusedRecord] {
-        zip(self.order.changes, self.work.outcomes).dropFirst(self.order.letters).compactMap { change, outcome in
+        zip(self.order.changes, self.result.outcomes).dropFirst(self.order.letters).compactMap { change, outcome in
             guard case .refused(let fault) = outcome else { return nil }
             return RefusedRecord(place: self.place, record: change.record, fault: fault)
         }
@@ -178,9 +161,9 @@ extension ChangeProcessor.PendingWrite {
 
     /// Updates of an order that was never there, but for those that a removal followed.
     var early: [KafkaRecord] {
-        guard self.work.stored == nil, self.work.state == nil else { return [] }
+        guard self.stored == nil, self.state == nil else { return [] }
         let first = max(self.order.letters, self.lastRemoval ?? 0)
-        return zip(self.order.changes, self.work.outcomes).dropFirst(first).compactMap { item, outcome in
+        return zip(self.order.changes, self.result.outcomes).dropFirst(first).compactMap { item, outcome in
             guard case .refused(let fault) = outcome, fault.code == .unknownOrder else { return nil }
             return item.record
         }

@@ -58,23 +58,6 @@ struct ChangeProcessor: Sendable {
         self.deadLetters = DeadLetterPublisher(topics: topics, producer: producer, metrics: metrics, logger: logger)
     }
 
-    /// An order between reading and writing. A class, since it goes through many hands.
-    final class PendingWrite: Sendable {
-        let order: ChangeBatch.Order
-        let work: PackagedChange
-        /// The write, and the record to publish unless the order is removed; made on all cores.
-        let write: OrderStore.Write?
-        let record: [UInt8]?
-        var place: Int { self.order.place }
-
-        init(order: ChangeBatch.Order, work: PackagedChange) {
-            self.order = order
-            self.work = work
-            self.write = work.write
-            self.record = work.isTold ? work.record?.encoded : nil
-        }
-    }
-
     /// Works on orders, each of which is in one process in one batch only.
     ///
     /// - Returns: one outcome for each piece of work, in order.
@@ -103,15 +86,13 @@ struct ChangeProcessor: Sendable {
     /// what is in memory does not grow with what stands in Redis.
     ///
     /// - Returns: those that another worker wrote in between.
-    private func advance(_ orders: [ChangeBatch.Order], _ batchOutcomes: inout BatchOutcomes) async -> [ChangeBatch
-        .Order]
-    {
-        var conflicts: [ChangeBatch.Order] = []
-        var large: [(item: ChangeBatch.Order, bytes: Int)] = []
+    private func advance(_ orders: [BatchOrder], _ batchOutcomes: inout BatchOutcomes) async -> [BatchOrder] {
+        var conflicts: [BatchOrder] = []
+        var large: [(item: BatchOrder, bytes: Int)] = []
         do {
             let begun = try await self.begin()
             var small: [Seen] = []
-            var early: [ChangeBatch.Order] = []
+            var early: [BatchOrder] = []
             for (order, sight) in zip(orders, try await self.store.look(at: orders.map(\.key))) {
                 switch sight {
                 case .read(let result): small.append((order.withoutLetters, result))
@@ -136,7 +117,7 @@ struct ChangeProcessor: Sendable {
     }
 
     /// An order with what was read of it.
-    private typealias Seen = (order: ChangeBatch.Order, result: Result<OrderStore.StoredOrder?, StoreError>)
+    private typealias Seen = (order: BatchOrder, result: Result<OrderStore.StoredOrder?, StoreError>)
 
     /// The facts that hold for orders that are read next.
     private struct Begun {
@@ -148,7 +129,7 @@ struct ChangeProcessor: Sendable {
 
     private func advance(
         _ sights: [Seen], _ begun: Begun, _ batchOutcomes: inout BatchOutcomes
-    ) async -> [ChangeBatch.Order] {
+    ) async -> [BatchOrder] {
         let (readable, corrupt) = self.sort(sights, &batchOutcomes)
         let bytes = readable.reduce(0) { $0 + ($1.1?.documentBytes ?? 0) }
         self.load.add(bytes)
@@ -175,7 +156,7 @@ struct ChangeProcessor: Sendable {
         }
         open.removeAll { batchOutcomes.isPostponed($0.place) }
         await self.forgetLetters(of: open)
-        self.account(for: open.map(\.work))
+        self.account(for: open)
         self.metrics.conflicts.increment(by: conflicts.count)
         return sights.map(\.order).filter { conflicts.contains($0.place) }
     }
@@ -183,9 +164,9 @@ struct ChangeProcessor: Sendable {
     /// Tells orders that could be read from those that are damaged, about which there are letters.
     private func sort(
         _ sights: [Seen], _ batchOutcomes: inout BatchOutcomes
-    ) -> (readable: [(ChangeBatch.Order, OrderStore.StoredOrder?)], corrupt: [RefusedRecord]) {
+    ) -> (readable: [(BatchOrder, OrderStore.StoredOrder?)], corrupt: [RefusedRecord]) {
         var corrupt: [RefusedRecord] = []
-        var readable: [(ChangeBatch.Order, OrderStore.StoredOrder?)] = []
+        var readable: [(BatchOrder, OrderStore.StoredOrder?)] = []
         for (order, result) in sights {
             switch result {
             case .success(let stored): readable.append((order, stored))
@@ -207,13 +188,13 @@ struct ChangeProcessor: Sendable {
     ///
     /// - Returns: the places of the orders that another worker wrote in between.
     private func write(
-        _ open: [PendingWrite], _ begun: Begun, _ batchOutcomes: inout BatchOutcomes
+        _ open: [OrderDraft], _ begun: Begun, _ batchOutcomes: inout BatchOutcomes
     ) async -> Set<Int> {
         var conflicts: Set<Int> = []
         var writes: [(place: Int, write: OrderStore.Write)] = []
-        for pendingWrite in open { if let write = pendingWrite.write { writes.append((pendingWrite.place, write)) } }
+        for draft in open { if let write = draft.write { writes.append((draft.place, write)) } }
         do {
-            let refused = try await self.putAssets(open, begun.epochs)
+            let refused = try await self.store.putEachAsset(self.packagers.assets(of: open), under: begun.epochs)
             CrashPoint.reached(.assetsPut)
             // A Redis that is full refuses new assets and still takes removals.
             if !refused.isEmpty { writes.removeAll { Self.lacks(refused, $0, &batchOutcomes) } }
@@ -230,7 +211,7 @@ struct ChangeProcessor: Sendable {
             batchOutcomes.postpone(writes.map(\.place), "\(error)")
         }
         CrashPoint.reached(.written)
-        self.metrics.packagesBuilt.increment(by: open.count { $0.work.package != nil })
+        self.metrics.packagesBuilt.increment(by: open.count { $0.package != nil })
         return conflicts
     }
 
@@ -243,39 +224,25 @@ struct ChangeProcessor: Sendable {
         return true
     }
 
-    /// - Returns: the assets that Redis did not take, with its words.
-    private func putAssets(
-        _ open: [PendingWrite], _ epochs: MaterializedView.Epochs?
-    ) async throws(StoreError) -> [String: String] {
-        var entries: [String: [UInt8]] = [:]
-        for work in open.lazy.map(\.work) {
-            guard let package = work.package, let packager = self.packagers[work.key.orderType] else { continue }
-            for digest in package.assets where entries[digest.rawValue] == nil {
-                entries[digest.rawValue] = packager.entries[digest]
-            }
-        }
-        return try await self.store.putEachAsset(entries.map { ($0.key, $0.value) }, under: epochs)
-    }
-
     /// Tells `waybill.orders` about each new version, and again about one whose telling may have been lost.
-    private func publish(_ open: [PendingWrite], _ batchOutcomes: inout BatchOutcomes) async {
+    private func publish(_ open: [OrderDraft], _ batchOutcomes: inout BatchOutcomes) async {
         var messages: [(place: Int, message: KafkaMessage)] = []
-        let told = open.filter { $0.work.isTold && !$0.work.stands }
-        for pendingWrite in told {
+        let told = open.filter { $0.isTold && !$0.stands }
+        for draft in told {
             let message = KafkaMessage(
-                topic: self.topics.orders, key: Array(pendingWrite.work.key.description.utf8),
-                value: pendingWrite.record, headers: pendingWrite.work.headers)
-            messages.append((pendingWrite.place, message))
+                topic: self.topics.orders, key: Array(draft.key.description.utf8), value: draft.record,
+                headers: draft.headers)
+            messages.append((draft.place, message))
         }
         let outcomes = await self.producer.produce(messages.map(\.message))
-        for (pendingWrite, outcome) in zip(told, outcomes) { self.learn(pendingWrite, outcome) }
+        for (draft, outcome) in zip(told, outcomes) { self.learn(draft, outcome) }
         for (sent, outcome) in zip(messages, outcomes) {
             guard case .failure(let error) = outcome else { continue }
             batchOutcomes.postpone(sent.place, "publishing to \(sent.message.topic): \(error.message)")
         }
         CrashPoint.reached(.published)
         await self.settle(told.filter { !batchOutcomes.isPostponed($0.place) }, &batchOutcomes)
-        await self.announce(open.filter(\.work.stands), &batchOutcomes)
+        await self.announce(open.filter(\.stands), &batchOutcomes)
         // Last, since it may take longer than all else. A try that fails in between finds what is left of them.
         let endings = RegistrationCleanup(
             topics: self.topics, store: self.store, registrations: self.registrations, producer: self.producer)
@@ -285,8 +252,8 @@ struct ChangeProcessor: Sendable {
     }
 
     /// Takes in which records the topic takes.
-    private func learn(_ pendingWrite: PendingWrite, _ outcome: Result<KafkaPosition, KafkaError>) {
-        guard let size = pendingWrite.record?.count else { return }
+    private func learn(_ draft: OrderDraft, _ outcome: Result<KafkaPosition, KafkaError>) {
+        guard let size = draft.record?.count else { return }
         switch outcome {
         case .success: self.recordLimit.taken(size)
         case .failure(let error) where error.code == .messageTooLarge: self.recordLimit.refused(size)
@@ -300,12 +267,12 @@ struct ChangeProcessor: Sendable {
     /// record then lies behind that of a later version, and a compacted topic would keep the wrong one. So what stands
     /// is read behind each acknowledgement, and published again where it is another version by now: whoever wrote it
     /// did the same, so the last to come leaves the right one.
-    private func settle(_ told: [PendingWrite], _ batchOutcomes: inout BatchOutcomes) async {
+    private func settle(_ told: [OrderDraft], _ batchOutcomes: inout BatchOutcomes) async {
         guard !told.isEmpty else { return }
         do {
             let standing = try await self.store.noteTold(
-                told.map { ($0.work.key, $0.work.settles ? $0.work.state?.version : nil) })
-            let overtaken = zip(told, standing).filter { $0.work.state?.version != $1 }.map(\.0.work.key)
+                told.map { ($0.key, $0.settles ? $0.state?.version : nil) })
+            let overtaken = zip(told, standing).filter { $0.state?.version != $1 }.map(\.0.key)
             guard !overtaken.isEmpty else { return }
             self.metrics.overtaken.increment(by: overtaken.count)
             try await VersionPublisher(topics: self.topics, store: self.store, producer: self.producer)
@@ -316,20 +283,19 @@ struct ChangeProcessor: Sendable {
     }
 
     /// Publishes what stands of orders whose publication may have been lost with a worker.
-    private func announce(_ standing: [PendingWrite], _ batchOutcomes: inout BatchOutcomes) async {
+    private func announce(_ standing: [OrderDraft], _ batchOutcomes: inout BatchOutcomes) async {
         guard !standing.isEmpty else { return }
         do {
             try await VersionPublisher(topics: self.topics, store: self.store, producer: self.producer)
-                .announce(
-                    standing.map(\.work.key), silent: Set(standing.lazy.filter(\.work.isSilent).map(\.work.key)))
+                .announce(standing.map(\.key), silent: Set(standing.lazy.filter(\.result.isSilent).map(\.key)))
         } catch {
             batchOutcomes.postpone(standing.map(\.place), "\(error)")
         }
     }
 
     /// Counts what became of the changes.
-    private func account(for works: [PackagedChange]) {
-        for outcome in works.lazy.flatMap(\.outcomes) {
+    private func account(for drafts: [OrderDraft]) {
+        for outcome in drafts.lazy.flatMap(\.result.outcomes) {
             switch outcome {
             case .applied: self.metrics.changesApplied.increment()
             case .unchanged: self.metrics.changesUnchanged.increment()
@@ -337,18 +303,19 @@ struct ChangeProcessor: Sendable {
             case .refused: break
             }
         }
-        for work in works {
-            self.metrics.changesConflated.increment(by: work.conflatedCount)
-            if !work.withheld.isEmpty {
+        for draft in drafts {
+            self.metrics.changesConflated.increment(by: draft.conflatedCount)
+            let withheld = draft.result.withheld
+            if !withheld.isEmpty {
                 self.logger.notice(
                     "elements are not shown before they are whole",
-                    metadata: ["order": "\(work.key)", "elements": "\(work.withheld.joined(separator: "; "))"])
+                    metadata: ["order": "\(draft.key)", "elements": "\(withheld.joined(separator: "; "))"])
             }
-            guard let omitted = work.package?.omittedFiles, !omitted.isEmpty else { continue }
+            guard let omitted = draft.package?.omittedFiles, !omitted.isEmpty else { continue }
             self.metrics.filesOmitted.increment(by: omitted.count)
             self.logger.warning(
                 "files left out of a package",
-                metadata: ["order": "\(work.key)", "files": "\(omitted.joined(separator: ", "))"])
+                metadata: ["order": "\(draft.key)", "files": "\(omitted.joined(separator: ", "))"])
         }
     }
 

@@ -47,12 +47,12 @@ struct RegistrationCleanup: Sendable {
     ///
     /// - Parameter now: milliseconds since 1970.
     func end(
-        ofRemoved told: [ChangeProcessor.PendingWrite], now: Int64, within patience: Duration = patience,
+        ofRemoved told: [OrderDraft], now: Int64, within patience: Duration = patience,
         _ batchOutcomes: inout BatchOutcomes
     ) async {
         let deadline = ContinuousClock.now + patience
-        let removed = told.filter { $0.work.state?.isRemoved == true }.map {
-            Removed(place: $0.place, key: $0.work.key, version: $0.work.state?.version)
+        let removed = told.filter { $0.state?.isRemoved == true }.map {
+            Removed(place: $0.place, key: $0.key, version: $0.state?.version)
         }
         for start in stride(from: 0, to: removed.count, by: Self.ordersAtOnce) {
             var open = Array(removed[start..<min(removed.count, start + Self.ordersAtOnce)])

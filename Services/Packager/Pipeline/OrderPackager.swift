@@ -58,15 +58,20 @@ struct OrderPackager: Sendable {
     }
 
     /// Folds the changes of one order into one new state, and says which pictures its package wants.
-    func fold(
-        _ key: OrderKey, stored: OrderStore.StoredOrder?, changes: [(ChangePosition, OrderChange)],
+    func fold(_ order: BatchOrder, stored: OrderStore.StoredOrder?, nowEpochSeconds: Int64) -> OrderDraft {
+        var fold = OrderFold.Unfinished(of: stored?.state)
+        self.fold(order.changes[...], into: &fold, nowEpochSeconds: nowEpochSeconds)
+        let result = self.fold.result(of: fold, nowEpochSeconds: nowEpochSeconds)
+        return OrderDraft(order, stored: stored, folded: result, pictures: self.pictures(of: result))
+    }
+
+    private func fold(
+        _ changes: ArraySlice<(record: KafkaRecord, change: OrderChange)>, into fold: inout OrderFold.Unfinished,
         nowEpochSeconds: Int64
-    ) -> FoldedOrder {
-        let result = self.fold.fold(stored?.state, changes: changes, nowEpochSeconds: nowEpochSeconds)
-        let urls = result.effect == .changed ? result.state.map(self.pictureURLs) ?? [] : []
-        return FoldedOrder(
-            key: key, stored: stored, changes: changes, result: result, pictureURLs: urls,
-            pictureKeys: urls.map { self.pictureKey($0, of: key) })
+    ) {
+        for (record, change) in changes {
+            self.fold.fold(change, at: ChangePosition(record), into: &fold, nowEpochSeconds: nowEpochSeconds)
+        }
     }
 
     /// The URLs of pictures in an order that the brand allows to be fetched, each once.
@@ -79,40 +84,37 @@ struct OrderPackager: Sendable {
         PictureKey(orderType: order.orderType, url: self.pictureHosts.identity(of: url))
     }
 
+    /// The pictures that an order names by URL.
+    func pictures(of state: OrderState) -> [OrderPicture] {
+        self.pictureURLs(of: state).map { OrderPicture(url: $0, key: self.pictureKey($0, of: state.key)) }
+    }
+
+    private func pictures(of result: FoldResult) -> [OrderPicture] {
+        guard result.effect == .changed, let state = result.state else { return [] }
+        return self.pictures(of: state)
+    }
+
     /// Packages what was folded.
     ///
-    /// Conflation: however many changes, one signature. A package that is too large is the fault of some change, so the
-    /// changes are then taken one by one and the guilty ones refused.
+    /// Conflation: however many changes, one signature. A package or a record that is too large is the fault of some
+    /// change, so the changes are then taken one by one and the guilty ones refused.
+    /// - Parameter recordBytes: most bytes of the order's record.
     /// - Throws: `PackagingError` `.signing`, which is no change's fault.
-    func work(
-        on folded: FoldedOrder, pictures: Shown = [:], nowEpochSeconds: Int64
-    ) throws(PackagingError) -> PackagedChange {
-        try self.work(on: folded, pictures, nil, nowEpochSeconds: nowEpochSeconds)
-    }
-
-    /// The same for changes of which some make an order whose record Kafka would not take: those are refused.
-    ///
-    /// - Parameter recordBytes: most bytes of the record.
-    func work(
-        on folded: FoldedOrder, pictures: Shown, recordBytes: Int, nowEpochSeconds: Int64
-    ) throws(PackagingError) -> PackagedChange {
-        try self.work(on: folded, pictures, recordBytes, nowEpochSeconds: nowEpochSeconds)
-    }
-
-    private func work(
-        on folded: FoldedOrder, _ pictures: Shown, _ recordBytes: Int?, nowEpochSeconds: Int64
-    ) throws(PackagingError) -> PackagedChange {
-        let (key, stored, result) = (folded.key, folded.stored, folded.result)
-        guard result.effect == .changed, let state = result.state else {
-            return PackagedChange(key: key, stored: stored, result: result, package: nil)
-        }
+    func package(
+        _ draft: OrderDraft, pictures: Shown = [:], recordBytes: Int = .max, nowEpochSeconds: Int64
+    ) throws(PackagingError) -> OrderDraft {
+        guard draft.result.effect == .changed, let state = draft.state else { return draft }
+        let packaged: OrderDraft
         do {
-            let package = try self.package(state, pictures, recordBytes, nowEpochSeconds: nowEpochSeconds)
-            return PackagedChange(key: key, stored: stored, result: result, package: package)
+            let package = try self.package(state, pictures, nowEpochSeconds: nowEpochSeconds)
+            packaged = OrderDraft(
+                draft.order, stored: draft.stored, folded: draft.result, pictures: draft.pictures, package: package)
         } catch {
             guard error.code == .tooLarge else { throw error }
-            return try self.workSingly(on: folded, pictures, recordBytes, nowEpochSeconds: nowEpochSeconds)
+            packaged = try self.packageSingly(draft, pictures, nil, nowEpochSeconds: nowEpochSeconds)
         }
+        guard let record = packaged.record, record.count > recordBytes else { return packaged }
+        return try self.packageSingly(draft, pictures, recordBytes, nowEpochSeconds: nowEpochSeconds)
     }
 
     /// Signed now and not at the modification second, which may lie ahead: versions are a second apart at least.
@@ -147,87 +149,90 @@ struct OrderPackager: Sendable {
         }
     }
 
-    /// Finds the action that makes a stored order match what the brand would package at present.
+    /// Makes a stored order match what the brand would package at present: nothing, a new signature under the same
+    /// version, since to devices nothing changed, or a new version.
     ///
     /// - Parameters:
-    ///   - stored: not removed.
+    ///   - draft: of an order as it was read; a removed one stays as it is.
     ///   - pictures: those that were fetched.
     ///   - evenIfCurrent: also sign an order that gains nothing from it.
     /// - Throws: `PackagingError` `.signing`, which is not the order's fault.
     func renew(
-        _ stored: OrderStore.StoredOrder, pictures: Shown = [:], evenIfCurrent: Bool = false, nowEpochSeconds: Int64
-    ) throws(PackagingError) -> OrderRenewal {
-        if let renewal = self.tokenRenewal {
-            guard let token = renewal.token(for: stored.state) else { return .current }
-            return try self.version(of: stored, token: token, pictures: pictures, nowEpochSeconds: nowEpochSeconds)
-        }
-        let order = stored.state.orderJSON(rules: self.rules)
-        let digest = self.digest?(order, pictures)
-        if digest == stored.content, stored.signer == self.signer, !evenIfCurrent { return .current }
+        _ draft: OrderDraft, pictures: Shown = [:], evenIfCurrent: Bool = false, nowEpochSeconds: Int64
+    ) throws(PackagingError) -> OrderDraft {
+        guard let stored = draft.stored, !stored.state.isRemoved else { return draft }
         do {
+            if let renewal = self.tokenRenewal {
+                guard let token = renewal.token(for: stored.state) else { return draft }
+                return try self.nextVersion(draft, stored, token, pictures, nowEpochSeconds: nowEpochSeconds)
+            }
+            let order = stored.state.orderJSON(rules: self.rules)
+            let digest = self.digest?(order, pictures)
+            if digest == stored.content, stored.signer == self.signer, !evenIfCurrent { return draft }
             if digest == nil || digest == stored.content {
                 let package = try self.build(order, pictures, nowEpochSeconds)
                 if package.contentDigest == stored.content {
-                    return package.signer == stored.signer && !evenIfCurrent ? .current : .signature(package)
+                    if package.signer == stored.signer, !evenIfCurrent { return draft }
+                    return OrderDraft(
+                        draft.order, stored: stored, result: draft.result, pictures: draft.pictures, package: package,
+                        content: .signature(OrderStore.StoredPackage(package)))
                 }
             }
+            return try self.nextVersion(draft, stored, stored.state.token, pictures, nowEpochSeconds: nowEpochSeconds)
         } catch {
             guard error.code == .tooLarge else { throw error }
-            return .refused(error.message)
+            return draft.refused(error.message)
         }
-        return try self.version(
-            of: stored, token: stored.state.token, pictures: pictures, nowEpochSeconds: nowEpochSeconds)
     }
 
     /// The next version of a stored order, whose document stays as it is.
-    private func version(
-        of stored: OrderStore.StoredOrder, token: AuthenticationToken, pictures: Shown, nowEpochSeconds: Int64
-    ) throws(PackagingError) -> OrderRenewal {
-        do {
-            var next = OrderFold.renewed(stored.state, nowEpochSeconds: nowEpochSeconds)
-            next.token = token
-            let renewed = next.orderJSON(rules: self.rules)
-            // The brand gives part of the order, and a brand that was changed may give something wrong.
-            let violations = OrderValidator.violations(
-                in: renewed, allowUnknownMembers: self.rules.passUnknownMembers, nowEpochSeconds: nowEpochSeconds)
-            guard violations.isEmpty else {
-                let shown = violations.prefix(3).map(\.description).joined(separator: "; ")
-                return .refused("with its brand as it is now the order would not be valid: \(shown)")
-            }
-            return .version(next, try self.build(renewed, pictures, nowEpochSeconds))
-        } catch {
-            guard error.code == .tooLarge else { throw error }
-            return .refused(error.message)
+    private func nextVersion(
+        _ draft: OrderDraft, _ stored: OrderStore.StoredOrder, _ token: AuthenticationToken, _ pictures: Shown,
+        nowEpochSeconds: Int64
+    ) throws(PackagingError) -> OrderDraft {
+        var next = OrderFold.renewed(stored.state, nowEpochSeconds: nowEpochSeconds)
+        next.token = token
+        let renewed = next.orderJSON(rules: self.rules)
+        // The brand gives part of the order, and a brand that was changed may give something wrong.
+        let violations = OrderValidator.violations(
+            in: renewed, allowUnknownMembers: self.rules.passUnknownMembers, nowEpochSeconds: nowEpochSeconds)
+        guard violations.isEmpty else {
+            let shown = violations.prefix(3).map(\.description).joined(separator: "; ")
+            return draft.refused("with its brand as it is now the order would not be valid: \(shown)")
         }
+        let package = try self.build(renewed, pictures, nowEpochSeconds)
+        return OrderDraft(
+            draft.order, stored: stored, result: FoldResult(state: next, effect: .changed, outcomes: []),
+            pictures: draft.pictures, package: package, content: .unannouncedVersion(OrderStore.StoredPackage(package)))
     }
 
     /// Finds the changes that make a package too large and packages the others.
     ///
     /// Takes as many changes at once as fit, doubling what fitted and halving what did not, so that a few bad ones
     /// among many cost a few packages each and many bad ones one package each.
-    private func workSingly(
-        on folded: FoldedOrder, _ pictures: Shown, _ recordBytes: Int?, nowEpochSeconds: Int64
-    ) throws(PackagingError) -> PackagedChange {
-        let (key, stored, changes) = (folded.key, folded.stored, folded.changes)
+    private func packageSingly(
+        _ draft: OrderDraft, _ pictures: Shown, _ recordBytes: Int?, nowEpochSeconds: Int64
+    ) throws(PackagingError) -> OrderDraft {
+        let (stored, changes) = (draft.stored, draft.order.changes)
         // Each change is folded on top of the good ones before it, not all of these again.
         var good = OrderFold.Unfinished(of: stored?.state)
         var refusals: [Int: ChangeFault] = [:]
-        var work = PackagedChange(
-            key: key, stored: stored, state: stored?.state, effect: .none, package: nil, outcomes: [])
+        var done = FoldResult(state: stored?.state, effect: .none, outcomes: [])
+        var package: OrderPackage?
         var index = 0
         // All of them at once are known not to fit.
         var step = max(1, changes.count / 2)
         while index < changes.count {
             let next = changes[index..<min(index + step, changes.count)]
             var fold = good
-            self.fold.fold(next, into: &fold, nowEpochSeconds: nowEpochSeconds)
+            self.fold(next, into: &fold, nowEpochSeconds: nowEpochSeconds)
             let result = self.fold.result(of: fold, nowEpochSeconds: nowEpochSeconds)
             do {
-                var package: OrderPackage?
+                var made: OrderPackage?
                 if result.effect == .changed, let state = result.state {
-                    package = try self.package(state, pictures, recordBytes, nowEpochSeconds: nowEpochSeconds)
+                    made = try self.package(state, pictures, recordBytes, nowEpochSeconds: nowEpochSeconds)
                 }
-                work = PackagedChange(key: key, stored: stored, result: result, package: package)
+                (done, package) = (result, made)
                 good = fold
                 index = next.endIndex
                 step = min(step * 2, changes.count)
@@ -241,10 +246,25 @@ struct OrderPackager: Sendable {
                 step = max(1, next.count / 2)
             }
         }
-        var outcomes = work.outcomes[...]
-        work.outcomes = changes.indices.map { index in
+        var outcomes = done.outcomes[...]
+        done.outcomes = changes.indices.map { index in
             refusals[index].map { .refused($0) } ?? outcomes.popFirst() ?? .unchanged
         }
-        return work
+        return OrderDraft(
+            draft.order, stored: stored, folded: done, pictures: self.pictures(of: done), package: package)
+    }
+}
+
+extension [OrderTypeIdentifier: OrderPackager] {
+    /// The assets of the packages of some orders, each once.
+    func assets(of drafts: [OrderDraft]) -> [(digest: String, entry: [UInt8])] {
+        var entries: [String: [UInt8]] = [:]
+        for draft in drafts {
+            guard let package = draft.package, let packager = self[draft.key.orderType] else { continue }
+            for digest in package.assets where entries[digest.rawValue] == nil {
+                entries[digest.rawValue] = packager.entries[digest]
+            }
+        }
+        return entries.map { ($0.key, $0.value) }
     }
 }

@@ -3,6 +3,13 @@ import Model
 import Packaging
 import Store
 
+/// A picture that an order names by URL.
+struct OrderPicture: Sendable {
+    let url: String
+    /// What identifies it: URLs of one picture may differ in what only gives access.
+    let key: PictureKey
+}
+
 /// Finds the pictures of orders that are being packaged, and sees to it that those that are missing come.
 struct PictureIndex: Sendable {
     /// The time that a picture is used without asking whether it has changed, in seconds.
@@ -72,6 +79,29 @@ struct PictureIndex: Sendable {
                     Pictures.Waiting(
                         order: packaged.order, version: packaged.version, sinceEpochSeconds: now,
                         url: url == key.url ? nil : url))
+            }
+        }
+        self.metrics.unnoted.increment(by: try await self.pictures.addWaiting(waiting))
+    }
+
+    /// Looks up the pictures that orders want.
+    func find(for drafts: [OrderDraft], nowEpochSeconds now: Int64) async throws(StoreError) -> Found {
+        try await self.find(Set(drafts.flatMap { $0.pictures.map(\.key) }), nowEpochSeconds: now)
+    }
+
+    /// Notes in Redis what the orders that have a new version wait for. Comes before the versions are written, so that
+    /// no crash loses it; whoever has the picture earlier than the version stands there waits for that.
+    func note(_ drafts: [OrderDraft], _ found: Found, nowEpochSeconds now: Int64) async throws(StoreError) {
+        var waiting: [PictureKey: [Pictures.Waiting]] = [:]
+        for draft in drafts where draft.result.effect == .changed {
+            guard let package = draft.package, let version = draft.state?.version else { continue }
+            self.metrics.omitted.increment(by: package.missingPictures.count)
+            for picture in draft.pictures where !found.resting.contains(picture.key) {
+                let (key, url) = (picture.key, picture.url)
+                guard package.missingPictures.contains(url) || found.stale.contains(key) else { continue }
+                waiting[key, default: []].append(
+                    Pictures.Waiting(
+                        order: draft.key, version: version, sinceEpochSeconds: now, url: url == key.url ? nil : url))
             }
         }
         self.metrics.unnoted.increment(by: try await self.pictures.addWaiting(waiting))

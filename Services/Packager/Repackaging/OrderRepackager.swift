@@ -41,12 +41,6 @@ struct OrderRepackager: Sendable {
     /// Milliseconds since 1970.
     var now: @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970 * 1000) }
 
-    /// One order between reading and writing.
-    private struct Plan: Sendable {
-        let stored: OrderStore.StoredOrder
-        let renewal: OrderRenewal
-    }
-
     /// Packages some orders anew where that makes a difference.
     ///
     /// - Parameters:
@@ -58,8 +52,8 @@ struct OrderRepackager: Sendable {
     func repackage(
         _ keys: [OrderKey], evenIfCurrent: Bool = false, isDryRun: Bool = false
     ) async throws -> [Outcome] {
-        var outcomes: [OrderKey: Outcome] = [:]
-        var open = keys
+        var outcomes = keys.map { _ in Outcome.absent }
+        var open = keys.enumerated().map { BatchOrder(place: $0, key: $1) }
         var round = 0
         while !open.isEmpty {
             round += 1
@@ -68,136 +62,72 @@ struct OrderRepackager: Sendable {
                     description: "packaging \(open.count) orders anew: somebody else keeps writing them")
             }
             let begun = PackagingStart.now
+            let seconds = self.now() / 1000
             let packagers = self.packagers()
-            var plans: [Plan] = []
-            for (key, result) in zip(open, try await self.store.orders(open)) {
+            var drafts: [OrderDraft] = []
+            for (order, result) in zip(open, try await self.store.orders(open.map(\.key))) {
+                outcomes[order.place] = .absent
                 switch result {
-                case .success(let stored?) where packagers[key.orderType] != nil:
-                    plans.append(Plan(stored: stored, renewal: .current))
-                case .success: outcomes[key] = .absent
+                case .success(let stored):
+                    guard let stored, let packager = packagers[order.key.orderType] else { continue }
+                    drafts.append(OrderDraft(order, read: stored, pictures: packager.pictures(of: stored.state)))
                 case .failure(let error):
                     guard error.code == .corrupt else { throw error }
-                    outcomes[key] = .refused(error.message)
+                    outcomes[order.place] = .refused(error.message)
                 }
             }
-            let found = try await self.pictures(plans, packagers)
-            plans = try await self.decide(plans, packagers, found, evenIfCurrent: evenIfCurrent)
-            for plan in plans { outcomes[plan.stored.state.key] = Self.outcome(of: plan) }
+            let found = try await self.pictureIndex?.find(for: drafts, nowEpochSeconds: seconds) ?? PictureIndex.Found()
+            drafts = try await onAllCores(drafts) { draft in
+                try packagers[draft.key.orderType]?.renew(
+                    draft, pictures: found.shown[draft.key.orderType] ?? [:], evenIfCurrent: evenIfCurrent,
+                    nowEpochSeconds: seconds) ?? draft
+            }
+            for draft in drafts { outcomes[draft.place] = Outcome(draft) }
             if isDryRun { break }
-            try await self.notePictures(plans, packagers, found)
-            let conflicts = try await self.write(plans, packagers, begun)
-            try await self.announce(
-                plans.map(\.stored.state.key).filter { !conflicts.contains($0) }, plans)
-            open = plans.map(\.stored.state.key).filter { conflicts.contains($0) }
+            try await self.pictureIndex?.note(drafts, found, nowEpochSeconds: seconds)
+            let conflicts = try await self.write(drafts, packagers, begun)
+            try await self.announce(drafts.filter { !conflicts.contains($0.place) })
+            open = drafts.map(\.order).filter { conflicts.contains($0.place) }
         }
-        return keys.map { outcomes[$0] ?? .absent }
+        return outcomes
     }
 
-    private static func outcome(of plan: Plan) -> Outcome {
-        if plan.stored.state.isRemoved { return .absent }
-        return switch plan.renewal {
-        case .current: .current
-        case .signature: .signed
-        case .version: .renewed
-        case .refused(let reason): .refused(reason)
-        }
-    }
-
-    /// Compares, packages and signs on all cores.
-    private func decide(
-        _ plans: [Plan], _ packagers: [OrderTypeIdentifier: OrderPackager], _ found: PictureIndex.Found,
-        evenIfCurrent: Bool
-    ) async throws -> [Plan] {
-        let seconds = self.now() / 1000
-        return try await onAllCores(plans.map(\.stored)) { stored in
-            // A removed order stays as it is, but its removal may have to be announced.
-            guard !stored.state.isRemoved, let packager = packagers[stored.state.key.orderType] else {
-                return Plan(stored: stored, renewal: .current)
-            }
-            return Plan(
-                stored: stored,
-                renewal: try packager.renew(
-                    stored, pictures: found.shown[stored.state.key.orderType] ?? [:], evenIfCurrent: evenIfCurrent,
-                    nowEpochSeconds: seconds))
-        }
-    }
-
-    /// Looks up the pictures of orders that stand.
-    private func pictures(
-        _ plans: [Plan], _ packagers: [OrderTypeIdentifier: OrderPackager]
-    ) async throws -> PictureIndex.Found {
-        guard let pictureIndex = self.pictureIndex else { return PictureIndex.Found() }
-        let keys = plans.flatMap { plan in
-            let state = plan.stored.state
-            guard let packager = packagers[state.key.orderType] else { return [PictureKey]() }
-            return packager.pictureURLs(of: state).map { packager.pictureKey($0, of: state.key) }
-        }
-        return try await pictureIndex.find(Set(keys), nowEpochSeconds: self.now() / 1000)
-    }
-
-    /// Notes which pictures new packages lack.
-    private func notePictures(
-        _ plans: [Plan], _ packagers: [OrderTypeIdentifier: OrderPackager], _ found: PictureIndex.Found
-    ) async throws {
-        let packaged = plans.compactMap { plan -> PictureIndex.Packaged? in
-            guard case .version(let state, let package) = plan.renewal else { return nil }
-            return PictureIndex.Packaged(
-                order: state.key, version: state.version,
-                urls: packagers[state.key.orderType]?.pictureURLs(of: state) ?? [], missing: package.missingPictures,
-                hosts: packagers[state.key.orderType]?.pictureHosts ?? .none)
-        }
-        try await self.pictureIndex?.note(packaged, found, nowEpochSeconds: self.now() / 1000)
-    }
-
-    /// - Returns: the orders that somebody else wrote in between.
+    /// - Returns: the places of the orders that somebody else wrote in between.
     private func write(
-        _ plans: [Plan], _ packagers: [OrderTypeIdentifier: OrderPackager], _ begun: PackagingStart
-    ) async throws -> Set<OrderKey> {
-        var assets: [String: [UInt8]] = [:]
-        var writes: [OrderStore.Write] = []
-        for plan in plans {
-            let key = plan.stored.state.key
-            let package: OrderPackage
-            switch plan.renewal {
-            case .current, .refused: continue
-            case .signature(let signed):
-                package = signed
-                writes.append(
-                    OrderStore.Write(
-                        state: plan.stored.state, expectedRevision: plan.stored.revision,
-                        content: .signature(OrderStore.StoredPackage(signed))))
-            case .version(let state, let renewed):
-                package = renewed
-                writes.append(
-                    OrderStore.Write(
-                        state: state, expectedRevision: plan.stored.revision,
-                        content: .unannouncedVersion(OrderStore.StoredPackage(renewed))))
-            }
-            for digest in package.assets where assets[digest.rawValue] == nil {
-                assets[digest.rawValue] = packagers[key.orderType]?.entries[digest]
-            }
-        }
-        try await self.store.putAssets(assets.map { ($0.key, $0.value) })
-        var conflicts: Set<OrderKey> = []
-        for (write, outcome) in zip(writes, try await self.store.write(writes, begun: begun)) {
+        _ drafts: [OrderDraft], _ packagers: [OrderTypeIdentifier: OrderPackager], _ begun: PackagingStart
+    ) async throws -> Set<Int> {
+        try await self.store.putAssets(packagers.assets(of: drafts))
+        var conflicts: Set<Int> = []
+        let changed = drafts.filter { $0.write != nil }
+        for (draft, outcome) in zip(changed, try await self.store.write(changed.compactMap(\.write), begun: begun)) {
             switch outcome {
             case .written: break
-            case .conflict: conflicts.insert(write.state.key)
+            case .conflict: conflicts.insert(draft.place)
             case .refused(let message):
-                throw RetriableFailure(description: "writing order \(write.state.key): \(message)")
+                throw RetriableFailure(description: "writing order \(draft.key): \(message)")
             }
         }
         return conflicts
     }
 
     /// Publishes the versions that were written here and those whose announcement was cut off earlier.
-    private func announce(_ keys: [OrderKey], _ plans: [Plan]) async throws {
-        let wanted = Set(
-            plans.filter { plan in
-                if case .version = plan.renewal { return true }
-                return !plan.stored.unannounced.isEmpty
-            }.map(\.stored.state.key))
+    private func announce(_ drafts: [OrderDraft]) async throws {
+        let wanted = drafts.filter { $0.result.effect == .changed || $0.stored?.unannounced.isEmpty == false }
         try await VersionPublisher(topics: self.topics, store: self.store, producer: self.producer)
-            .announce(keys.filter(wanted.contains))
+            .announce(wanted.map(\.key))
+    }
+}
+
+extension OrderRepackager.Outcome {
+    fileprivate init(_ draft: OrderDraft) {
+        if draft.state?.isRemoved == true {
+            self = .absent
+        } else if let refusal = draft.refusal {
+            self = .refused(refusal)
+        } else if draft.package == nil {
+            self = .current
+        } else {
+            self = draft.result.effect == .changed ? .renewed : .signed
+        }
     }
 }

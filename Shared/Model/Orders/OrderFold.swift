@@ -25,7 +25,9 @@ public struct OrderFold: Sendable {
         _ state: OrderState?, changes: [(ChangePosition, OrderChange)], nowEpochSeconds: Int64
     ) -> FoldResult {
         var fold = Unfinished(of: state)
-        self.fold(changes[...], into: &fold, nowEpochSeconds: nowEpochSeconds)
+        for (position, change) in changes {
+            self.fold(change, at: position, into: &fold, nowEpochSeconds: nowEpochSeconds)
+        }
         return self.result(of: fold, nowEpochSeconds: nowEpochSeconds)
     }
 
@@ -41,15 +43,13 @@ public struct OrderFold: Sendable {
         }
     }
 
-    /// Folds more changes of the same order.
+    /// Folds one more change of the same order.
     public func fold(
-        _ changes: ArraySlice<(ChangePosition, OrderChange)>, into fold: inout Unfinished, nowEpochSeconds: Int64
+        _ change: OrderChange, at position: ChangePosition, into fold: inout Unfinished, nowEpochSeconds: Int64
     ) {
-        for (position, change) in changes {
-            if fold.key == nil { fold.key = change.key }
-            fold.work.outcomes.append(.unchanged)
-            self.step(&fold.work, fold.work.outcomes.count - 1, position, change, nowEpochSeconds)
-        }
+        if fold.key == nil { fold.key = change.key }
+        fold.work.outcomes.append(.unchanged)
+        self.step(&fold.work, fold.work.outcomes.count - 1, position, change, nowEpochSeconds)
     }
 
     /// The result of all changes so far, as if they had been folded at once.

@@ -1,0 +1,152 @@
+import Kafka
+import Model
+import Packaging
+import Store
+
+/// An order on its way from what was read of it to what is written and published, whatever it is packaged for: changes
+/// are folded, a stored order is renewed.
+///
+/// Immutable. A class, since an order goes through many arrays and has dozens of parts that each copy would retain.
+final class OrderDraft: Sendable {
+    /// Its place in the batch, and the changes that it follows from.
+    let order: BatchOrder
+    /// The order as it was read; nil for one that is not in Redis.
+    let stored: OrderStore.StoredOrder?
+    /// The state to write and what it needs, with one outcome for each change.
+    let result: FoldResult
+    /// The pictures from URLs that its package wants; none where nothing is to be packaged.
+    let pictures: [OrderPicture]
+    /// Present once the effect is `.changed` and the order is packaged, and for a new signature.
+    let package: OrderPackage?
+    /// The write to Redis; nil if there is nothing to store.
+    let write: OrderStore.Write?
+    /// The value of the record for `waybill.orders`; nil for a removed order, whose record is a tombstone, and for one
+    /// that was not packaged for its changes.
+    let record: [UInt8]?
+    /// The reason why a stored order cannot be packaged with its brand as it is now; it stays as it is.
+    let refusal: String?
+
+    /// - Parameter content: of the write; nil if there is nothing to store.
+    init(
+        _ order: BatchOrder, stored: OrderStore.StoredOrder?, result: FoldResult, pictures: [OrderPicture],
+        package: OrderPackage? = nil, content: OrderStore.Write.Content? = nil, record: [UInt8]? = nil,
+        refusal: String? = nil
+    ) {
+        self.order = order
+        self.stored = stored
+        self.result = result
+        self.pictures = pictures
+        self.package = package
+        self.record = record
+        self.refusal = refusal
+        if let content, let state = result.state {
+            self.write = OrderStore.Write(state: state, expectedRevision: stored?.revision ?? 0, content: content)
+        } else {
+            self.write = nil
+        }
+    }
+
+    /// A draft that follows from changes, with the record to publish if it is packaged.
+    convenience init(
+        _ order: BatchOrder, stored: OrderStore.StoredOrder?, folded result: FoldResult, pictures: [OrderPicture],
+        package: OrderPackage? = nil
+    ) {
+        var record: [UInt8]?
+        if let package, let state = result.state { record = OrderRecord(state, package).encoded }
+        let content: OrderStore.Write.Content? =
+            switch result.effect {
+            case .none: nil
+            // An order that has never been written cannot move on without its first version.
+            case .advanced: stored == nil ? nil : result.isAnnounced ? .positionsToTell : .positions
+            case .removed: .removal
+            case .changed: package.map { .version(OrderStore.StoredPackage($0)) }
+            }
+        self.init(
+            order, stored: stored, result: result, pictures: pictures, package: package, content: content,
+            record: record)
+    }
+
+    /// A stored order as it was read.
+    convenience init(_ order: BatchOrder, read stored: OrderStore.StoredOrder, pictures: [OrderPicture]) {
+        self.init(
+            order, stored: stored, result: FoldResult(state: stored.state, effect: .none, outcomes: []),
+            pictures: pictures)
+    }
+
+    /// The same with the reason why nothing is done.
+    func refused(_ reason: String) -> OrderDraft {
+        OrderDraft(self.order, stored: self.stored, result: self.result, pictures: self.pictures, refusal: reason)
+    }
+
+    var place: Int { self.order.place }
+    var key: OrderKey { self.order.key }
+    /// The state after what is done; nil if there is none still.
+    var state: OrderState? { self.result.state }
+    /// False for a new version that has no package yet.
+    var isPackaged: Bool { self.package != nil || self.result.effect != .changed }
+}
+
+/// Publishing a draft that follows from changes.
+extension OrderDraft {
+    /// A change that was seen before may be one whose publication was lost with its worker: it is published again.
+    var wasRedelivered: Bool {
+        self.result.outcomes.contains { if case .skipped(.redelivered) = $0 { true } else { false } }
+    }
+
+    /// True if the version is to be published: it is new, its publication may have been lost, or a change
+    /// announces it once more.
+    ///
+    /// A change that was seen before and whose version is known to be published says nothing new, however many come
+    /// again: a group whose offsets were reset makes nobody publish all orders. A tombstone reaches no device, and the
+    /// registrations of its order may still have to be ended.
+    var isTold: Bool {
+        guard let state = self.state else { return false }
+        let effect = self.result.effect
+        if effect == .changed || effect == .removed || self.result.isAnnounced { return true }
+        return self.wasRedelivered && (state.isRemoved || !(self.stored?.isTold ?? false))
+    }
+
+    /// True if nothing that devices are to be told of is left once the version is published.
+    ///
+    /// A silent version says nothing of the one before it: if the record of that one is not known to be published, the
+    /// change that comes again for its sake still has to be.
+    var settles: Bool { !self.result.isSilent || (self.stored?.isTold ?? true) }
+
+    /// True if the version to publish is already in Redis and was not packaged here, so that only Redis has its seal.
+    var stands: Bool { self.isTold && self.package == nil && self.state?.isRemoved == false }
+
+    /// The headers of its record.
+    var headers: [KafkaHeader] {
+        guard let state = self.state else { return [] }
+        if state.isRemoved || !self.result.isSilent { return RemovedOrder.headers(of: state) }
+        return [OrderRecord.silence]
+    }
+
+    /// The changes that needed no signature of their own, since another one's covers them.
+    var conflatedCount: Int {
+        guard self.package != nil else { return 0 }
+        return max(0, self.result.outcomes.count { $0 == .applied } - 1)
+    }
+}
+
+extension OrderRecord {
+    /// The record of a state with the package that was made of it.
+    init(_ state: OrderState, _ package: OrderPackage) {
+        self.init(
+            state,
+            recipe: PackageRecipe(assets: package.assets.map(\.rawValue), entityTag: package.entityTag),
+            seal: package.seal.text)
+    }
+
+    /// The header of a version that no device is told of.
+    static let silence = KafkaHeader(name: OrderRecordHeader.silent, text: "1")
+}
+
+extension OrderStore.StoredPackage {
+    /// The parts of a package that are stored.
+    init(_ package: OrderPackage) {
+        self.init(
+            head: package.head, assets: package.assets.map(\.rawValue), tail: package.tail,
+            entityTag: package.entityTag, signer: package.signer, content: package.contentDigest)
+    }
+}
