@@ -36,15 +36,13 @@ extension Pusher {
         let producer = try KafkaProducer(
             environment.producing(within: common.shutdownLimit / 4),
             topics: [common.topics.registrations, common.topics.deadLetters])
-        let limits = limits ?? PushLimits(settings)
+        let limits = limits ?? settings.limits
         let metrics = PusherMetrics(factory: environment.metrics, host: "\(settings.endpoint)")
         let log = PusherLog(logger: environment.logger, readiness: environment.readiness)
-        // The consumer queries the scheduler, and the scheduler reports to the consumer.
-        let finished = DeferredConsumer()
         let wallClock = { @Sendable in Int64(Date().timeIntervalSince1970 * 1000) }
         let parking = PushParking(limits: limits, topics: common.topics)
         let pending = PendingPushes(
-            parking: parking, topics: common.topics, kafka: environment.kafka, producer: producer, shared: finished,
+            parking: parking, topics: common.topics, kafka: environment.kafka, producer: producer,
             metrics: metrics, log: log, limits: limits, wallClock: wallClock)
         let dispatch = PushScheduler(
             limits: limits, wallClock: wallClock, onFinished: { pending.finished($0) },
@@ -55,7 +53,8 @@ extension Pusher {
             environment.joining, group: group, topics: [common.topics.orders, common.topics.registrations],
             instance: common.instance(of: group), onLeaving: { dispatch.drop($0) + parking.drop($0) },
             onCommit: { moment in if case .acknowledged(let positions) = moment { told.committed(positions) } })
-        finished.consumer.withLock { $0 = consumer }
+        // The consumer queries the scheduler, and the scheduler reports to the consumer.
+        pending.shared.consumer.withLock { $0 = consumer }
         let view = MaterializedView(redis: redis)
         let registrations = Registrations(redis: redis)
         let tokens = ProviderTokenSources()
@@ -96,7 +95,7 @@ extension Pusher {
             limits: limits, environment: environment
         ) {
             // They retain each other.
-            finished.consumer.withLock { $0 = nil }
+            pending.shared.consumer.withLock { $0 = nil }
             await producer.close()
             await redis.close()
         }

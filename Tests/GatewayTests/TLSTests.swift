@@ -298,30 +298,6 @@ import Testing
         #expect(settings.proxies != .none)
     }
 
-    @Test(arguments: [
-        (["WAYBILL_LISTEN": "0.0.0.0:8080"], true), (["WAYBILL_LISTEN": "[::]:8080"], true),
-        (["WAYBILL_LISTEN": "127.0.0.1:8080"], false), ([:], false),
-        (["WAYBILL_LISTEN": "0.0.0.0:8080", "WAYBILL_TRUSTED_PROXIES": "10.0.0.0/8"], false),
-        (["WAYBILL_LISTEN": "0.0.0.0:8080", "tls": "yes"], false),
-    ])
-    func tokensInClearAreWarnedOf(values: [String: String], isWarned: Bool) throws {
-        let directory = try TemporaryDirectory("settings")
-        let made = try TLSSupport.made.get().first
-        let type = GatewayBench.orderType
-        try DevelopmentBrand.make(in: directory.path("brands/shop"), orderType: type, certificates: made)
-        var environment = values
-        if environment.removeValue(forKey: "tls") != nil {
-            environment["WAYBILL_TLS_CERTIFICATE"] = made.serverCertificate
-            environment["WAYBILL_TLS_KEY"] = made.serverKey
-        }
-        environment["WAYBILL_TOKEN_SECRETS"] = try directory.write("secrets", String(repeating: "x", count: 32))
-        environment["WAYBILL_WEB_SERVICE_URL"] = "https://wallet.example"
-        environment["WAYBILL_BRANDS"] = directory.path("brands")
-        let settings = try Settings(environment: environment)
-        _ = try GatewaySettings(settings, common: try CommonSettings(settings))
-        #expect(settings.warnings.contains { $0.contains("in clear") } == isWarned)
-    }
-
     @Test func aWrongValueStopsTheStartWithKeyAndReason() throws {
         let made = try TLSSupport.made.get().first
         let other = try TLSSupport.made.get().second

@@ -36,7 +36,7 @@ extension PusherScene {
             common: common, group: MultiThreadedEventLoopGroup.singleton, metrics: self.metrics,
             readiness: Readiness(conditions: [WorkerCondition.joined]), logger: logger)
         let pusher = try PusherSettings(settings, common: common)
-        var limits = PushLimits(pusher)
+        var limits = pusher.limits
         change?(&limits)
         let services = try Pusher.build(pusher, serviceEnvironment, limits: limits)
         let group = ServiceGroup(services: services, logger: logger)

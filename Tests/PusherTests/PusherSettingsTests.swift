@@ -15,16 +15,18 @@ import Testing
     }
 
     @Test func theDefaultsAreForAPNsItself() throws {
-        let (settings, _) = try self.settings([:])
+        let (settings, all) = try self.settings([:])
+        let defaults = all.effective.map { ($0.key.rawValue, $0.value) }.filter { $0.0 != "WAYBILL_BRANDS" }
+        #expect(try ConfigurationTable().differences(from: defaults) == [])
         #expect(settings.endpoint.description == "api.push.apple.com:443")
         #expect(settings.proxy == nil)
         #expect(settings.roots == nil)
         #expect(settings.connections == 2...8)
-        #expect(settings.window == .seconds(1))
-        #expect(settings.hold == .seconds(300))
-        #expect(settings.hourlyLimit == 60)
-        #expect(settings.attempts == 8)
-        #expect(settings.inFlight == 10_000)
+        #expect(settings.limits.window == .seconds(1))
+        #expect(settings.limits.hold == .seconds(300))
+        #expect(settings.limits.hourlyLimit == 60)
+        #expect(settings.limits.attempts == 8)
+        #expect(settings.limits.inFlight == 10_000)
     }
 
     @Test func whatIsGivenIsTaken() throws {
@@ -37,11 +39,11 @@ import Testing
         #expect(settings.endpoint.port == 2197)
         #expect(settings.connections == 1...100)
         #expect(settings.proxy?.description == "proxy.example:3128")
-        #expect(settings.window == .zero)
-        #expect(settings.hourlyLimit == nil)
-        #expect(settings.hold == .seconds(10))
-        #expect(settings.attempts == 1)
-        #expect(settings.inFlight == 100_000)
+        #expect(settings.limits.window == .zero)
+        #expect(settings.limits.hourlyLimit == 0)
+        #expect(settings.limits.hold == .seconds(10))
+        #expect(settings.limits.attempts == 1)
+        #expect(settings.limits.inFlight == 100_000)
         #expect(try self.settings(["WAYBILL_APNS_CONNECTIONS": "3-3"]).0.connections == 3...3)
     }
 
@@ -86,14 +88,14 @@ import Testing
 
     /// With 24 an hour a notification may wait 300 s.
     @Test func whoWaitsForHisTurnIsNotGivenUpMeanwhile() throws {
-        #expect(try self.settings(["WAYBILL_PUSH_HOURLY_LIMIT": "24"]).0.hourlyLimit == 24)
+        #expect(try self.settings(["WAYBILL_PUSH_HOURLY_LIMIT": "24"]).0.limits.hourlyLimit == 24)
         let error = #expect(throws: SettingsError.self) { _ = try self.settings(["WAYBILL_PUSH_HOURLY_LIMIT": "23"]) }
         #expect(
             error?.description
                 == "WAYBILL_PUSH_HOURLY_LIMIT=23: a notification could wait 314 s for its turn, longer than "
                 + "WAYBILL_PUSH_HOLD_SECONDS=300: allow at least 24 an hour, or hold longer")
         #expect(throws: SettingsError.self) { _ = try self.settings(["WAYBILL_PUSH_HOLD_SECONDS": "119"]) }
-        #expect(try self.settings(["WAYBILL_PUSH_HOLD_SECONDS": "120"]).0.hold == .seconds(120))
+        #expect(try self.settings(["WAYBILL_PUSH_HOLD_SECONDS": "120"]).0.limits.hold == .seconds(120))
         let window = #expect(throws: SettingsError.self) {
             _ = try self.settings([
                 "WAYBILL_PUSH_HOURLY_LIMIT": "0", "WAYBILL_PUSH_HOLD_SECONDS": "10",

@@ -4,18 +4,6 @@ import Operations
 import Packaging
 
 /// The settings of the checkout role besides `CommonSettings`.
-///
-/// ## Configuration keys
-/// - `WAYBILL_CHECKOUT_LISTEN` (host:port, default `127.0.0.1:8085`): where shops and their pages call.
-/// - `WAYBILL_MERCHANTS` (path, default none): directory with one merchant a sub-directory.
-/// - `WAYBILL_TOKEN_SECRETS` (path, required): the secrets that tokens, links and grants are made with.
-/// - `WAYBILL_WEB_SERVICE_URL` (https URL, required): stands in order details and in links.
-/// - `WAYBILL_DEVELOPMENT_PLAYGROUND` (`on` or `off`, default `off`): pages of this machine may use http.
-/// - `WAYBILL_DEVELOPMENT_POLYFILL` (`on` or `off`, default `off`): serves the stand-in for Apple Pay.
-/// - `WAYBILL_DEVELOPMENT_APPLE_PAY` (`host:port:address:port`, several separated by commas, default none): where fakes
-///   of Apple's hosts listen.
-/// - `WAYBILL_DEVELOPMENT_APPLE_PAY_ROOTS` (path, default the system's roots): what their certificates lead to.
-/// - The keys of `TransportSettings`.
 struct CheckoutSettings {
     let listen: ListenAddress
     let tokens: TokenAuthority

@@ -3,14 +3,6 @@ import Packaging
 import Store
 
 /// The settings that the gateway reads besides `CommonSettings`.
-///
-/// ## Configuration keys
-/// - `WAYBILL_LISTEN` (host:port, default `127.0.0.1:8080`): the address for Wallet's requests.
-/// - `WAYBILL_TOKEN_SECRETS` (path, required): the secrets that authentication tokens are derived from.
-/// - `WAYBILL_DEVICES_PER_ORDER` (1 to 1,000, default 100): devices that may be registered for one order.
-/// - `WAYBILL_WEB_SERVICE_URL` (https URL, required): its path precedes `/v1`.
-/// - `WAYBILL_COMPATIBILITY` (`on` or `off`, default `off`): serves `GET /v1/packages/…` and `POST /v1/push` as well.
-/// - `WAYBILL_DEVICE_LOGS` (`on` or `off`, default `off`): logs the messages of devices.
 struct GatewaySettings {
     let listen: ListenAddress
     let brands: BrandLibrary

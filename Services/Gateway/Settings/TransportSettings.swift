@@ -2,12 +2,6 @@ import Glibc
 import Operations
 
 /// The settings of `TransportPolicy`.
-///
-/// ## Configuration keys
-/// - `WAYBILL_TLS_CERTIFICATE`, `WAYBILL_TLS_KEY` (paths, both or none): PEM files; with them the gateway uses TLS.
-/// - `WAYBILL_CONNECTION_LIMIT` (1 to 1,000,000, default 20,000): most connections in all.
-/// - `WAYBILL_CONNECTION_LIMIT_PER_ADDRESS` (1 to 1,000,000, default 1,000): most connections from one client.
-/// - `WAYBILL_TRUSTED_PROXIES` (addresses and networks, default none): proxies whose `X-Forwarded-For` is trusted.
 struct TransportSettings: Sendable {
     /// The files, and the certificate read from them.
     let tls: (files: TLSFiles, certificate: ServerCertificate)?

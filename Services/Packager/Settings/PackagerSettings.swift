@@ -3,17 +3,6 @@ import Operations
 import Packaging
 
 /// The settings of the packager besides `CommonSettings`.
-///
-/// ## Configuration keys
-/// - `WAYBILL_TOKEN_SECRETS` (path, required): the secrets that authentication tokens are derived from.
-/// - `WAYBILL_WEB_SERVICE_URL` (https URL, required): written into each order.
-/// - `WAYBILL_PICTURE_ROOTS` (path, default the system's roots): PEM file with the roots that the certificates of
-///   picture hosts must lead to.
-/// - `WAYBILL_DEVELOPMENT_PICTURE_ADDRESSES` (IP addresses separated by commas, default none): addresses that pictures
-///   are fetched from although they are not public. Never in production: anybody who writes orders could reach the
-///   services there.
-/// - `WAYBILL_UNKNOWN_ORDER_SECONDS` (0 to 600, default 60): the time that an update waits for an order that does not
-///   exist yet.
 struct PackagerSettings {
     let brands: BrandLibrary
     let tokens: TokenAuthority

@@ -28,7 +28,8 @@ final class PendingPushes: Sendable {
     private let topic: String
     private let kafka: KafkaConfiguration
     private let producer: KafkaProducer
-    private let shared: DeferredConsumer
+    /// The consumer of the other topics.
+    let shared = DeferredConsumer()
     private let metrics: PusherMetrics
     private let log: PusherLog
     private let hold: Duration
@@ -39,19 +40,15 @@ final class PendingPushes: Sendable {
     private let told = Mutex<[(key: PendingPushKey, receipt: KafkaReceipt)]>([])
     private let isWriting = Atomic<Bool>(false)
 
-    /// - Parameters:
-    ///   - shared: the consumer of the other topics.
-    ///   - wallClock: milliseconds since 1970.
+    /// - Parameter wallClock: milliseconds since 1970.
     init(
         parking: PushParking, topics: Topics, kafka: KafkaConfiguration, producer: KafkaProducer,
-        shared: DeferredConsumer,
         metrics: PusherMetrics, log: PusherLog, limits: PushLimits, wallClock: @escaping @Sendable () -> Int64
     ) {
         self.parking = parking
         self.topic = topics.pushPending
         self.kafka = kafka
         self.producer = producer
-        self.shared = shared
         self.metrics = metrics
         self.log = log
         self.hold = limits.parkedHold

@@ -33,14 +33,4 @@ struct PushLimits: Hashable, Sendable {
     var parkedHold = Duration.seconds(5)
     /// The same for a device in the scheduler that may be notified: it is ready, or waits for a retry.
     var schedulerHold = Duration.seconds(30)
-
-    init() {}
-
-    init(_ settings: PusherSettings) {
-        self.window = settings.window
-        self.hourlyLimit = settings.hourlyLimit ?? 0
-        self.hold = settings.hold
-        self.attempts = settings.attempts
-        self.inFlight = settings.inFlight
-    }
 }

@@ -3,18 +3,6 @@ import Operations
 import Packaging
 
 /// The settings that the pusher reads besides `CommonSettings`.
-///
-/// ## Configuration keys
-/// - `WAYBILL_APNS_URL` (https URL, default `https://api.push.apple.com:443`): the destination of notifications.
-/// - `WAYBILL_APNS_ROOTS` (path, default the system's roots): PEM file, for a simulator.
-/// - `WAYBILL_APNS_PROXY` (`http://[user:password@]host:port`, default none, secret): the HTTP proxy to APNs.
-/// - `WAYBILL_APNS_CONNECTIONS` (`fewest-most`, 1 to 100, default `2-8`): for each credential.
-/// - `WAYBILL_PUSH_WINDOW_MILLISECONDS` (0 to 60,000, default 1,000): time for which further changes are collected.
-/// - `WAYBILL_PUSH_HOURLY_LIMIT` (0 to 3,600, default 60): for each device and order type; 0: none.
-/// - `WAYBILL_PUSH_HOLD_SECONDS` (10 to 86,400, default 300): longest time that one notification holds back a
-///   partition.
-/// - `WAYBILL_PUSH_ATTEMPTS` (1 to 100, default 8): of one notification, as far as they count.
-/// - `WAYBILL_PUSH_IN_FLIGHT` (100 to 100,000, default 10,000): outstanding notifications of one credential.
 struct PusherSettings {
     let endpoint: APNSEndpoint
     /// PEM; nil for the system's roots.
@@ -23,16 +11,8 @@ struct PusherSettings {
     let proxy: APNSProxy?
     /// Fewest and most connections of one credential.
     let connections: ClosedRange<Int>
-    /// Time for which further changes for a target are collected; zero: none.
-    let window: Duration
-    /// Most notifications for a target in an hour; nil: any number.
-    let hourlyLimit: Int?
-    /// The longest time that one notification may hold back a partition.
-    let hold: Duration
-    /// The most attempts for one notification, as far as they count.
-    let attempts: Int
-    /// Most outstanding notifications of one credential.
-    let inFlight: Int
+    /// Those that operators set, and the others with their defaults.
+    let limits: PushLimits
     let brands: BrandLibrary
     /// The pusher writes no URL into an order; it needs none to be configured.
     private static let unusedURL = "https://unused.invalid"
@@ -54,17 +34,19 @@ struct PusherSettings {
                 "cannot be verified through WAYBILL_APNS_PROXY: give it by its host name")
         }
         self.connections = try settings.apnsConnections()
-        let window = try settings.integer(.pushWindowMilliseconds, default: 1000, in: 0...60_000)
-        let limit = try settings.integer(.pushHourlyLimit, default: 60, in: 0...3600)
-        let hold = try settings.integer(.pushHoldSeconds, default: 300, in: 10...86_400)
-        try Self.check(window: window, limit: limit, hold: hold)
-        self.window = .milliseconds(window)
-        self.hourlyLimit = limit == 0 ? nil : limit
-        self.hold = .seconds(hold)
-        self.attempts = try settings.integer(.pushAttempts, default: 8, in: 1...100)
-        self.inFlight = try settings.integer(.pushInFlight, default: 10_000, in: 100...100_000)
+        var limits = PushLimits()
+        let window = try settings.integer(
+            .pushWindowMilliseconds, default: Int(limits.window / .milliseconds(1)), in: 0...60_000)
+        let hold = try settings.integer(.pushHoldSeconds, default: Int(limits.hold / .seconds(1)), in: 10...86_400)
+        limits.hourlyLimit = try settings.integer(.pushHourlyLimit, default: limits.hourlyLimit, in: 0...3600)
+        try Self.check(window: window, limit: limits.hourlyLimit, hold: hold)
+        limits.window = .milliseconds(window)
+        limits.hold = .seconds(hold)
+        limits.attempts = try settings.integer(.pushAttempts, default: limits.attempts, in: 1...100)
+        limits.inFlight = try settings.integer(.pushInFlight, default: limits.inFlight, in: 100...100_000)
+        self.limits = limits
         self.brands = try settings.brands(in: common.brands, webServiceURL: Self.unusedURL)
-        try Self.check(inFlight: self.inFlight, brands: self.brands.brands.orderTypes.count)
+        try Self.check(inFlight: limits.inFlight, brands: self.brands.brands.orderTypes.count)
     }
 
     /// Checks that a notification that waits for the end of the window, or for its turn under the hourly limit, is not

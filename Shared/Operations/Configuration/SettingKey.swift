@@ -1,105 +1,102 @@
 /// A configuration key: its name in the environment and in the file, and its meaning.
 ///
 /// The services' own keys are here too, so that one list has everything that Waybill reads and each service detects a
-/// misspelt key in the file. Source: Design §8
+/// misspelt key in the file. Each service's settings have the defaults, and tests compare them with the table in
+/// `Shared/Operations/README.md`. Source: Design §8
 public enum SettingKey: String, CaseIterable, Sendable {
-    /// Address of one or more Kafka brokers, `host:port` separated by commas. Default `127.0.0.1:9092`.
+    /// Address of one or more Kafka brokers, `host:port` separated by commas.
     case kafkaBootstrap = "WAYBILL_KAFKA_BOOTSTRAP"
-    /// Path of a librdkafka properties file (TLS, SASL, tuning). Default none.
+    /// Path of a librdkafka properties file (TLS, SASL, tuning).
     case kafkaProperties = "WAYBILL_KAFKA_PROPERTIES"
     /// A name of this worker that survives restarts, such as its pod's: it keeps its partitions during a restart.
-    /// Default none.
     case groupInstance = "WAYBILL_GROUP_INSTANCE"
-    /// The prefix of all topics. Default `waybill.`.
+    /// The prefix of all topics.
     case topicPrefix = "WAYBILL_TOPIC_PREFIX"
-    /// Topics that changes are taken from, names or patterns that begin with `^`, separated by commas. Default
-    /// `<prefix>order-changes`.
+    /// Topics that changes are taken from, names or patterns that begin with `^`, separated by commas.
     case orderChangeTopics = "WAYBILL_ORDER_CHANGE_TOPICS"
-    /// `redis://` or `rediss://`, with user and password if needed. Secret. Default `redis://127.0.0.1:6379/0`.
+    /// `redis://` or `rediss://`, with user and password if needed. Secret.
     case redisURL = "WAYBILL_REDIS_URL"
-    /// Path of a file whose first line is the Redis password. Default none.
+    /// Path of a file whose first line is the Redis password.
     case redisPasswordFile = "WAYBILL_REDIS_PASSWORD_FILE"
-    /// Path of a PEM file with the roots for the certificates of a `rediss://` server. Default: the system's.
+    /// Path of a PEM file with the roots for the certificates of a `rediss://` server.
     case redisRoots = "WAYBILL_REDIS_ROOTS"
-    /// Directory with one sub-directory per brand. Default `brands`.
+    /// Directory with one sub-directory per brand.
     case brands = "WAYBILL_BRANDS"
-    /// The interval at which that directory is checked for changes, in seconds, 1 to 3600. Default 5.
+    /// The interval at which that directory is checked for changes, in seconds, 1 to 3600.
     case brandsReloadSeconds = "WAYBILL_BRANDS_RELOAD_SECONDS"
     /// Path of a file with one secret per line; the first one mints authentication tokens. Required by gateway,
     /// packager.
     case tokenSecrets = "WAYBILL_TOKEN_SECRETS"
     /// The `https://…` URL at which Wallet calls the gateway. Required.
     case webServiceURL = "WAYBILL_WEB_SERVICE_URL"
-    /// Most devices that may be registered for one order, 1 to 1,000. Default 100.
+    /// Most devices that may be registered for one order, 1 to 1,000.
     case devicesPerOrder = "WAYBILL_DEVICES_PER_ORDER"
-    /// The address on which the gateway listens, `host:port`; port 0 chooses a free one. Default `127.0.0.1:8080`.
+    /// The address on which the gateway listens, `host:port`; port 0 chooses a free one.
     case listen = "WAYBILL_LISTEN"
-    /// Path of a PEM file with the gateway's certificate and its intermediates. Default none: plain HTTP.
+    /// Path of a PEM file with the gateway's certificate and its intermediates.
     case tlsCertificate = "WAYBILL_TLS_CERTIFICATE"
-    /// Path of a PEM file with the key of that certificate. Default none.
+    /// Path of a PEM file with the key of that certificate.
     case tlsKey = "WAYBILL_TLS_KEY"
-    /// Most connections to the gateway, 1 to 1,000,000. Default 20,000.
+    /// Most connections to the gateway, 1 to 1,000,000.
     case connectionLimit = "WAYBILL_CONNECTION_LIMIT"
-    /// Most connections to the gateway from one client, 1 to 1,000,000. Default 1,000.
+    /// Most connections to the gateway from one client, 1 to 1,000,000.
     case connectionLimitPerAddress = "WAYBILL_CONNECTION_LIMIT_PER_ADDRESS"
-    /// Addresses and networks whose `X-Forwarded-For` the gateway trusts, separated by commas. Default none.
+    /// Addresses and networks whose `X-Forwarded-For` the gateway trusts, separated by commas.
     case trustedProxies = "WAYBILL_TRUSTED_PROXIES"
-    /// Makes the gateway log the messages that devices send to `POST /v1/log`: `on` or `off`. Default `off`: counts
-    /// only.
+    /// Makes the gateway log the messages that devices send to `POST /v1/log`: `on` or `off`.
     case deviceLogs = "WAYBILL_DEVICE_LOGS"
-    /// Makes the gateway serve the routes of the compatible dialect too: `on` or `off`. Default `off`.
+    /// Makes the gateway serve the routes of the compatible dialect too: `on` or `off`.
     case compatibility = "WAYBILL_COMPATIBILITY"
-    /// The address on which the checkout role listens, `host:port`; port 0 chooses a free one. Default
-    /// `127.0.0.1:8085`.
+    /// The address on which the checkout role listens, `host:port`; port 0 chooses a free one.
     case checkoutListen = "WAYBILL_CHECKOUT_LISTEN"
-    /// Directory with one sub-directory per merchant of the checkout role. Default none: no key and no page is known.
+    /// Directory with one sub-directory per merchant of the checkout role.
     case merchants = "WAYBILL_MERCHANTS"
-    /// Allows pages on this machine to use http with the checkout role: `on` or `off`. For development. Default `off`.
+    /// Allows pages on this machine to use http with the checkout role: `on` or `off`. For development.
     case developmentPlayground = "WAYBILL_DEVELOPMENT_PLAYGROUND"
-    /// Makes the checkout role serve the stand-in for Apple Pay: `on` or `off`. For development. Default `off`.
+    /// Makes the checkout role serve the stand-in for Apple Pay: `on` or `off`. For development.
     case developmentPolyfill = "WAYBILL_DEVELOPMENT_POLYFILL"
     /// The addresses of fakes of Apple's merchant session hosts, `host:port:address:port` separated by commas. For
-    /// development. Default none.
+    /// development.
     case developmentApplePay = "WAYBILL_DEVELOPMENT_APPLE_PAY"
-    /// Path of a PEM file with the roots for the certificates of those fakes. Default: the system's.
+    /// Path of a PEM file with the roots for the certificates of those fakes.
     case developmentApplePayRoots = "WAYBILL_DEVELOPMENT_APPLE_PAY_ROOTS"
-    /// The URL at which the pusher reaches APNs. Default `https://api.push.apple.com:443`.
+    /// The URL at which the pusher reaches APNs.
     case apnsURL = "WAYBILL_APNS_URL"
-    /// Path of a PEM file with the roots for APNs' certificate. Default: the system's.
+    /// Path of a PEM file with the roots for APNs' certificate.
     case apnsRoots = "WAYBILL_APNS_ROOTS"
-    /// HTTP proxy that leads to APNs, `http://[user:password@]host:port`. The credential is secret. Default none.
+    /// HTTP proxy that leads to APNs, `http://[user:password@]host:port`. The credential is secret.
     case apnsProxy = "WAYBILL_APNS_PROXY"
-    /// Fewest and most connections to APNs for each credential, `2-8`, each 1 to 100. Default `2-8`.
+    /// Fewest and most connections to APNs for each credential, `2-8`, each 1 to 100.
     case apnsConnections = "WAYBILL_APNS_CONNECTIONS"
     /// Time during which further changes for a device are collected before it is notified, in milliseconds, 0 to
-    /// 60,000; 0 does not wait. Default 1,000.
+    /// 60,000; 0 does not wait.
     case pushWindowMilliseconds = "WAYBILL_PUSH_WINDOW_MILLISECONDS"
-    /// Most notifications for a device and order type in an hour, 0 to 3,600; 0 sets no limit. Default 60.
+    /// Most notifications for a device and order type in an hour, 0 to 3,600; 0 sets no limit.
     case pushHourlyLimit = "WAYBILL_PUSH_HOURLY_LIMIT"
-    /// The longest time that an undelivered notification holds back its partition, in seconds, 10 to 86,400. Default
-    /// 300.
+    /// The longest time that an undelivered notification holds back its partition, in seconds, 10 to 86,400.
     case pushHoldSeconds = "WAYBILL_PUSH_HOLD_SECONDS"
-    /// Most attempts for a notification, counting only failures attributed to that notification, 1 to 100. Default 8.
+    /// Most attempts for a notification, counting only failures attributed to that notification, 1 to 100.
     case pushAttempts = "WAYBILL_PUSH_ATTEMPTS"
-    /// Most notifications of one credential that wait for APNs' answer, 100 to 100,000. Default 10,000.
+    /// Most notifications of one credential that wait for APNs' answer, 100 to 100,000.
     case pushInFlight = "WAYBILL_PUSH_IN_FLIGHT"
-    /// Path of a PEM file with the roots for the certificates of picture hosts. Default: the system's.
+    /// Path of a PEM file with the roots for the certificates of picture hosts.
     case pictureRoots = "WAYBILL_PICTURE_ROOTS"
-    /// Addresses from which pictures are fetched although they are not public, separated by commas. For development.
+    /// Addresses from which pictures are fetched although they are not public, separated by commas. For development:
+    /// whoever writes orders reaches the services there.
     case developmentPictureAddresses = "WAYBILL_DEVELOPMENT_PICTURE_ADDRESSES"
-    /// The time that an update waits for an order that does not exist yet, in seconds, 0 to 600. Default 60.
+    /// The time that an update waits for an order that does not exist yet, in seconds, 0 to 600.
     case unknownOrderSeconds = "WAYBILL_UNKNOWN_ORDER_SECONDS"
-    /// The address of `/livez`, `/readyz` and `/metrics`, `host:port`. Default `127.0.0.1:9090`.
+    /// The address of `/livez`, `/readyz` and `/metrics`, `host:port`.
     case operationsListen = "WAYBILL_OPERATIONS_LISTEN"
-    /// `trace`, `debug`, `info`, `notice`, `warning`, `error` or `critical`. Default `info`.
+    /// `trace`, `debug`, `info`, `notice`, `warning`, `error` or `critical`.
     case logLevel = "WAYBILL_LOG_LEVEL"
-    /// `json` or `text`. Default `json`.
+    /// `json` or `text`.
     case logFormat = "WAYBILL_LOG_FORMAT"
-    /// The longest time for a graceful stop, in seconds, 1 to 600. Default 20.
+    /// The longest time for a graceful stop, in seconds, 1 to 600.
     case shutdownSeconds = "WAYBILL_SHUTDOWN_SECONDS"
 
     /// The environment variable that names the configuration file; not a key of the file itself.
-    public static let fileVariable = "WAYBILL_CONFIG"
+    static let fileVariable = "WAYBILL_CONFIG"
 
     /// True if a part of the value is secret.
     var isSecret: Bool { self == .redisURL || self == .apnsProxy }

@@ -1,0 +1,39 @@
+import Operations
+import TestKit
+import Testing
+
+@testable import Packager
+
+@Suite struct PackagerSettingsTests {
+    /// The settings with these values and the required ones, and the keys that were not given.
+    private func settings(
+        _ environment: [String: String]
+    ) throws -> (own: PackagerSettings, defaults: [(key: String, value: String)]) {
+        let directory = try TemporaryDirectory("packager-settings")
+        let all = [
+            "WAYBILL_BRANDS": try BrandFixture.shared.get().write(into: directory),
+            "WAYBILL_TOKEN_SECRETS": try directory.write("secrets", BrandFixture.secretsFile),
+            "WAYBILL_WEB_SERVICE_URL": BrandFixture.webServiceURL,
+        ].merging(environment) { $1 }
+        let settings = try Settings(environment: all)
+        let own = try PackagerSettings(settings, common: try CommonSettings(settings))
+        return (own, settings.effective.map { ($0.key.rawValue, $0.value) }.filter { all[$0.0] == nil })
+    }
+
+    @Test func theDefaultsAreThoseOfTheDocument() throws {
+        let (settings, defaults) = try self.settings([:])
+        #expect(settings.unknownOrderPatience == .seconds(60))
+        #expect(defaults.contains { $0.key == "WAYBILL_UNKNOWN_ORDER_SECONDS" })
+        #expect(try ConfigurationTable().differences(from: defaults) == [])
+    }
+
+    @Test(arguments: [
+        ("WAYBILL_UNKNOWN_ORDER_SECONDS", "-1"), ("WAYBILL_UNKNOWN_ORDER_SECONDS", "601"),
+        ("WAYBILL_UNKNOWN_ORDER_SECONDS", "1m"), ("WAYBILL_PICTURE_ROOTS", "/nowhere/roots.pem"),
+        ("WAYBILL_DEVELOPMENT_PICTURE_ADDRESSES", "127.0.0.1,cdn.example"),
+    ])
+    func aBadValueNamesKeyAndValue(key: String, value: String) throws {
+        let error = #expect(throws: SettingsError.self) { _ = try self.settings([key: value]) }
+        #expect(error?.description.hasPrefix("\(key)=\(value): ") == true, "\(error?.description ?? "")")
+    }
+}
