@@ -129,7 +129,7 @@ final class Endpoints: Responder {
                 (self.limits.listedNothing(request.client), "too many lists without a change went to this address")
             }
         guard let seconds else { return answer }
-        return .failure(.tooManyRequests, reason, headers: ["retry-after": String(seconds)])
+        return .tooManyRequests(reason, retryAfterSeconds: seconds)
     }
 
     /// The time steps at which wrong tokens are refused: longer than a lookup of an order takes.

@@ -75,7 +75,7 @@ struct RegistrationEndpoints: Sendable {
     ///
     /// Wallet knows 200, 201 and 401 and retries later after anything else (Wallet Orders §1.2b, §1.3). 401 would be
     /// false about the token, and 5xx an alarm that no operator can act on. 429 is accurate: there may be room later,
-    /// when a device unregisters or its push token ends. Source: RFC 6585 §4
+    /// when a device unregisters or its push token ends.
     private func refusal(_ admission: Registrations.Admission) -> Answer? {
         let (reason, message, seconds): (GatewayMetrics.Refusal, String, Int64)
         switch admission {
@@ -87,7 +87,7 @@ struct RegistrationEndpoints: Sendable {
             seconds = max(1, (milliseconds + 999) / 1000)
         }
         self.metrics.refused(reason)
-        return .failure(.tooManyRequests, message, headers: ["retry-after": String(seconds)])
+        return .tooManyRequests(message, retryAfterSeconds: seconds)
     }
 
     /// `GET …/registrations/{type}?ordersModifiedSince={tag}`: 200 with the changes, 204 for none.

@@ -60,6 +60,13 @@ struct Answer: Sendable {
     /// Data lost by Redis is being restored: at the moment it is unknown what does not exist.
     static let restoring = Answer.unavailable("what is stored here is being restored", retryAfterSeconds: 10)
 
+    /// 429: a client went beyond one of the limits.
+    ///
+    /// Source: RFC 6585 §4
+    static func tooManyRequests(_ message: String, retryAfterSeconds: Int64) -> Answer {
+        .failure(.tooManyRequests, message, headers: ["retry-after": String(retryAfterSeconds)])
+    }
+
     /// Redis or Kafka is away, or the package is being made.
     static func unavailable(_ message: String, retryAfterSeconds: Int) -> Answer {
         .failure(.serviceUnavailable, message, headers: ["retry-after": String(retryAfterSeconds)])
