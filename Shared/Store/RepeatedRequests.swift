@@ -32,7 +32,7 @@ public struct RepeatedRequests: Sendable {
     ///   - name: of the request, with all that it belongs to. Only its digest is kept.
     ///   - content: of the request. Only its digest is kept.
     public func begin(_ name: String, content: [UInt8]) async throws(StoreError) -> Standing {
-        let key = Self.key(name)
+        let key = StoreKeys.repeated(name)
         let digest = SHA256.hex(content)
         let reply = try await self.send(
             RedisCommand(
@@ -50,15 +50,13 @@ public struct RepeatedRequests: Sendable {
     public func finish(_ name: String, content: [UInt8], answer: [UInt8]) async throws(StoreError) {
         let value = Array("\(SHA256.hex(content)) ".utf8) + answer
         _ = try await self.send(
-            RedisCommand("SET", .string(Self.key(name)), .bytes(value), "EX", .integer(Self.keptSeconds)))
+            RedisCommand("SET", .string(StoreKeys.repeated(name)), .bytes(value), "EX", .integer(Self.keptSeconds)))
     }
 
     /// Lets a request that came to nothing be sent again.
     public func forget(_ name: String) async throws(StoreError) {
-        _ = try await self.send(RedisCommand("DEL", .string(Self.key(name))))
+        _ = try await self.send(RedisCommand("DEL", .string(StoreKeys.repeated(name))))
     }
-
-    private static func key(_ name: String) -> String { "waybill:idempotency:{\(SHA256.hex(Array(name.utf8)))}" }
 
     private func send(_ command: RedisCommand) async throws(StoreError) -> RedisValue {
         try await self.redis.reply(to: command, "remembering a request")

@@ -1,4 +1,3 @@
-import Cryptography
 public import Model
 public import Redis
 
@@ -16,15 +15,14 @@ public struct TokenIndex: Sendable {
     public func remember(_ token: AuthenticationToken, of key: OrderKey) async throws(StoreError) {
         _ = try await self.send(
             RedisCommand(
-                "SET", .string(Self.key(token.rawValue)), .string(key.description), "EX", .integer(Self.keptSeconds)))
+                "SET", .string(StoreKeys.token(token.rawValue)), .string(key.description), "EX",
+                .integer(Self.keptSeconds)))
     }
 
     /// The order of a token; nil if it is not known.
     public func order(of token: String) async throws(StoreError) -> OrderKey? {
-        try await self.send(RedisCommand("GET", .string(Self.key(token)))).text.flatMap { try? OrderKey($0) }
+        try await self.send(RedisCommand("GET", .string(StoreKeys.token(token)))).text.flatMap { try? OrderKey($0) }
     }
-
-    private static func key(_ token: String) -> String { "waybill:token:{\(SHA256.hex(Array(token.utf8)))}" }
 
     private func send(_ command: RedisCommand) async throws(StoreError) -> RedisValue {
         try await self.redis.reply(to: command, "looking up a token")

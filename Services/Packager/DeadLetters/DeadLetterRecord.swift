@@ -66,11 +66,11 @@ struct DeadLetterRecord: Hashable, Sendable {
     /// Key and value are part of it, since a topic that was made anew counts its offsets from 0 again. Of a
     /// notification the device stands for the value, as the attempts behind a kill are others.
     var identity: UInt64 {
-        var hash = FNV()
-        hash.combine(Array(self.origin.utf8))
-        hash.combine(self.record.key)
+        var hash = FNV1a()
+        hash.combine(field: Array(self.origin.utf8))
+        hash.combine(field: self.record.key)
         let device = self.isPush ? self.notification?["device"]?.string : nil
-        hash.combine(device.map { Array($0.utf8) } ?? self.record.value)
+        hash.combine(field: device.map { Array($0.utf8) } ?? self.record.value)
         return hash.value
     }
 
@@ -91,8 +91,8 @@ struct DeadLetterRecord: Hashable, Sendable {
 
     /// The same for all records of a key.
     static func orderHash(of record: KafkaRecord) -> UInt64 {
-        var hash = FNV()
-        hash.combine(record.key)
+        var hash = FNV1a()
+        hash.combine(field: record.key)
         return hash.value
     }
 
@@ -122,17 +122,12 @@ struct DeadLetterRecord: Hashable, Sendable {
     }
 }
 
-/// FNV-1a, 64 bit, over fields that are kept apart. Source: FNV-1a with its published offset basis and prime
-private struct FNV {
-    private(set) var value: UInt64 = 0xCBF2_9CE4_8422_2325
-
-    mutating func combine(_ bytes: [UInt8]?) {
-        for byte in bytes ?? [] { self.combine(byte) }
-        // No field and an empty one are not the same, and fields do not run together: the count ends each.
-        self.combine(bytes == nil ? 1 : 0)
-        let count = UInt64(bytes?.count ?? 0)
+extension FNV1a {
+    /// Adds a field that is kept apart from the next: no field and an empty one differ, and the count ends each.
+    fileprivate mutating func combine(field: [UInt8]?) {
+        self.combine(field ?? [])
+        self.combine(field == nil ? 1 : 0)
+        let count = UInt64(field?.count ?? 0)
         for shift in stride(from: UInt64(0), to: 64, by: 8) { self.combine(UInt8(truncatingIfNeeded: count >> shift)) }
     }
-
-    private mutating func combine(_ byte: UInt8) { self.value = (self.value ^ UInt64(byte)) &* 0x0000_0100_0000_01B3 }
 }

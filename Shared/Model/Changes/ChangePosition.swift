@@ -30,9 +30,9 @@ public struct ChangeOrigin: Hashable, Sendable {
     /// - Parameter cluster: empty where the cluster does not tell its identifier.
     public init(cluster: String, topic: String) {
         var hash = FNV1a()
-        for byte in cluster.utf8 { hash.combine(byte) }
+        hash.combine(cluster.utf8)
         hash.combine(UInt8(ascii: "/"))
-        for byte in topic.utf8 { hash.combine(byte) }
+        hash.combine(topic.utf8)
         self.init(hash: hash.value)
     }
 
@@ -46,11 +46,4 @@ public struct ChangeOrigin: Hashable, Sendable {
     init(text: String?) {
         self.init(hash: text.flatMap { $0.utf8.count == 16 ? UInt64($0, radix: 16) : nil } ?? 0)
     }
-}
-
-/// The 64-bit hash FNV-1a, byte after byte. Source: FNV-1a with its published offset basis and prime
-struct FNV1a {
-    private(set) var value: UInt64 = 0xCBF2_9CE4_8422_2325
-
-    mutating func combine(_ byte: UInt8) { self.value = (self.value ^ UInt64(byte)) &* 0x0000_0100_0000_01B3 }
 }

@@ -58,9 +58,9 @@ public struct RecentChanges: Hashable, Sendable {
 
     private static func hash(_ source: String, _ id: String) -> UInt64 {
         var hash = FNV1a()
-        for byte in source.utf8 { hash.combine(byte) }
+        hash.combine(source.utf8)
         hash.combine(0)
-        for byte in id.utf8 { hash.combine(byte) }
+        hash.combine(id.utf8)
         return hash.value
     }
 }

@@ -6,8 +6,8 @@ public struct RedisTopology: Sendable {
     ///
     /// A key with the tag `{anchor}` is on that master, as long as the slot of the tag is not moved.
     public let anchors: [String]
-    /// Changes when a slot has another master; empty for a single server.
-    public let identifier: String
+    /// The slots of each master as text, which changes when a slot has another master; empty for a single server.
+    public let slots: String
     private let anchorOfMaster: [NodeAddress: String]
     private let map: SlotMap?
 
@@ -15,7 +15,7 @@ public struct RedisTopology: Sendable {
     init() {
         self.masters = []
         self.anchors = []
-        self.identifier = ""
+        self.slots = ""
         self.anchorOfMaster = [:]
         self.map = nil
     }
@@ -25,7 +25,7 @@ public struct RedisTopology: Sendable {
         let found = anchorOfMaster.sorted { $0.key.description < $1.key.description }
         self.masters = found.map { RedisMaster($0.key) }
         self.anchors = found.map(\.value)
-        self.identifier = String(map.fingerprint, radix: 16)
+        self.slots = map.runs
         self.anchorOfMaster = anchorOfMaster
         self.map = map
     }

@@ -76,18 +76,17 @@ struct SlotMap: Hashable, Sendable {
         return found
     }
 
-    /// Changes whenever a slot has another master. Source: Fowler, Noll, Vo: FNV-1a, 64 bits
-    var fingerprint: UInt64 {
-        var hash: UInt64 = 0xCBF2_9CE4_8422_2325
-        func combine(_ byte: UInt8) { hash = (hash ^ UInt64(byte)) &* 0x100_0000_01B3 }
+    /// The first slot of each run with its master, `0=10.0.0.1:6379 5461= …`.
+    var runs: String {
+        var text = ""
         var last: NodeAddress?
         for slot in 0..<HashSlot.count {
             let master = self.master(of: slot)
             guard slot == 0 || master != last else { continue }
             last = master
-            for byte in "\(slot)=\(master?.description ?? "") ".utf8 { combine(byte) }
+            text += "\(slot)=\(master?.description ?? "") "
         }
-        return hash
+        return text
     }
 
     private static func node(_ value: RedisValue, _ asked: NodeAddress) -> NodeAddress? {

@@ -60,7 +60,7 @@ public struct AssetSweep: Sendable {
         var marks = AssetMarks(salt: UInt64.random(in: 0...UInt64.max))
         var cursor: String?
         repeat {
-            let page = try await self.page("waybill:order:{*}", from: cursor, in: topology)
+            let page = try await self.page("\(StoreKeys.anyOrder)*}", from: cursor, in: topology)
             counts.orders += page.keys.count
             for list in try await self.assetLists(page.keys) {
                 for digest in list.split(separator: " ") { marks.insert(digest) }
@@ -70,7 +70,7 @@ public struct AssetSweep: Sendable {
         } while cursor != nil
         // Orders of a view that was lost meanwhile come back later.
         try await self.view.confirm(epochs)
-        guard try await self.topology().identifier == topology.identifier else {
+        guard try await self.topology().slots == topology.slots else {
             throw StoreError(.incomplete, "sweeping assets: slots of the cluster got other masters")
         }
         repeat {

@@ -1,3 +1,4 @@
+import Model
 import Redis
 
 /// The position of a scan of all keys: in a cluster the master, and the position there.
@@ -42,5 +43,15 @@ struct ScanCursor: Hashable {
         guard self.master != nil else { return position == "0" ? nil : position }
         let index = position == "0" ? self.index + 1 : self.index
         return index < topology.masters.count ? "\(topology.identifier) \(index) \(position)" : nil
+    }
+}
+
+extension RedisTopology {
+    /// Changes when a slot has another master; empty for a single server.
+    var identifier: String {
+        guard !self.slots.isEmpty else { return "" }
+        var hash = FNV1a()
+        hash.combine(self.slots.utf8)
+        return String(hash.value, radix: 16)
     }
 }

@@ -55,6 +55,18 @@ enum StoreKeys {
     /// A hash: the owner of the asset sweep, or the time when it is due.
     static let sweep = "waybill:assets:{sweep}"
 
+    /// A hash: the facts about a fetched picture, by the text of its `PictureKey`.
+    static func picture(_ key: String) -> String { "waybill:picture:{\(key)}" }
+    /// A sorted set: the text of a `PictureKey` by the time when it is to be fetched.
+    static let picturesDue = "waybill:picture:due:{pictures}"
+    /// A hash: order -> `<version> <second>[ <URL>]`, the version that was published without the picture.
+    static func waitingOrders(_ key: String) -> String { "waybill:picture:waiting:{pictures}:\(key)" }
+
+    /// The order of a token that was handed out, under the token's digest.
+    static func token(_ token: String) -> String { "waybill:token:{\(SHA256.hex(Array(token.utf8)))}" }
+    /// A request that may come again, under the digest of its name: see `RepeatedRequests`.
+    static func repeated(_ name: String) -> String { "waybill:idempotency:{\(SHA256.hex(Array(name.utf8)))}" }
+
     /// A hash: `<cluster>/<topic>/<partition>` -> `<offset>:<millisecond>`, see `ToldPositions`.
     static let told = "waybill:{told}"
     /// A hash: topic -> its partitions when all its keys lay where they belong.

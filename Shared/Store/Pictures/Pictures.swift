@@ -19,10 +19,6 @@ public struct Pictures: Sendable {
 
     public init(redis: RedisClient) { self.redis = redis }
 
-    private static let due = "waybill:picture:due:{pictures}"
-    private static func waiting(_ key: PictureKey) -> String { "waybill:picture:waiting:{pictures}:\(key)" }
-    private static func record(_ key: PictureKey) -> String { "waybill:picture:{\(key)}" }
-
     /// An order that waits for a picture.
     public struct Waiting: Hashable, Sendable {
         public let order: OrderKey
@@ -57,7 +53,8 @@ public struct Pictures: Sendable {
         guard !keys.isEmpty else { return [] }
         let fields = PictureField.allCases.map { RedisArgument.string($0.rawValue) }
         let replies = try await self.pipeline(
-            keys.map { RedisCommand(["HMGET", .string(Self.record($0))] + fields) }, "reading pictures")
+            keys.map { RedisCommand(["HMGET", .string(StoreKeys.picture($0.description))] + fields) },
+            "reading pictures")
         var records = replies.map { PictureRecord($0.array ?? []) }
         let present = records.indices.filter { records[$0]?.content != nil }
         let checks = try await self.run(
@@ -78,7 +75,7 @@ public struct Pictures: Sendable {
     public func save(_ record: PictureRecord, for key: PictureKey) async throws(StoreError) {
         _ = try await self.run(
             RedisInvocation(
-                PictureScripts.save, keys: [Self.record(key)],
+                PictureScripts.save, keys: [StoreKeys.picture(key.description)],
                 arguments: [.integer(Self.keptSeconds)] + record.fields), "writing a picture")
     }
 
@@ -90,7 +87,7 @@ public struct Pictures: Sendable {
             // A script accepts a few thousand arguments at most.
             stride(from: 0, to: orders.count, by: 1000).map { start in
                 RedisInvocation(
-                    PictureScripts.note, keys: [Self.due, Self.waiting(key)],
+                    PictureScripts.note, keys: [StoreKeys.picturesDue, StoreKeys.waitingOrders(key.description)],
                     arguments: [.string(key.description), .integer(Self.dueLimit)]
                         + orders[start..<min(start + 1000, orders.count)].flatMap {
                             [.string($0.order.description), .string($0.text)]
@@ -108,7 +105,7 @@ public struct Pictures: Sendable {
     ) async throws(StoreError) -> (claims: [Claim], total: Int64) {
         let reply = try await self.run(
             RedisInvocation(
-                PictureScripts.claim, keys: [Self.due],
+                PictureScripts.claim, keys: [StoreKeys.picturesDue],
                 arguments: [.integer(Int64(limit)), .integer(lease.milliseconds)]), "claiming pictures")
         guard let parts = reply.array, parts.count == 3, let total = parts[0].integer, let lease = parts[1].integer,
             let members = parts[2].array
@@ -117,7 +114,7 @@ public struct Pictures: Sendable {
         // Keys written by others would come up again and again.
         let strangers = texts.filter { PictureKey($0) == nil }
         _ = try await self.pipeline(
-            strangers.map { RedisCommand("ZREM", .string(Self.due), .string($0)) }, "removing pictures")
+            strangers.map { RedisCommand("ZREM", .string(StoreKeys.picturesDue), .string($0)) }, "removing pictures")
         return (texts.compactMap { PictureKey($0) }.map { Claim(key: $0, lease: lease) }, total)
     }
 
@@ -127,7 +124,7 @@ public struct Pictures: Sendable {
     public func postpone(_ claim: inout Claim, by delay: Duration) async throws(StoreError) -> Bool {
         let reply = try await self.run(
             RedisInvocation(
-                PictureScripts.postpone, keys: [Self.due],
+                PictureScripts.postpone, keys: [StoreKeys.picturesDue],
                 arguments: [.string(claim.key.description), .integer(claim.lease), .integer(delay.milliseconds)]),
             "putting a picture off")
         guard let time = reply.integer, time > 0 else { return false }
@@ -143,7 +140,7 @@ public struct Pictures: Sendable {
     ) async throws(StoreError) {
         _ = try await self.run(
             RedisInvocation(
-                PictureScripts.finish, keys: [Self.due, Self.waiting(claim.key)],
+                PictureScripts.finish, keys: [StoreKeys.picturesDue, StoreKeys.waitingOrders(claim.key.description)],
                 arguments: [
                     .string(claim.key.description), .integer(claim.lease), .integer(delay.milliseconds),
                     dismissing ? "1" : "0",
@@ -159,7 +156,11 @@ public struct Pictures: Sendable {
         for key: PictureKey, from cursor: String
     ) async throws(StoreError) -> (orders: [Waiting], next: String?) {
         let reply = try await self.pipeline(
-            [RedisCommand("HSCAN", .string(Self.waiting(key)), .string(cursor), "COUNT", .integer(Self.pageSize))],
+            [
+                RedisCommand(
+                    "HSCAN", .string(StoreKeys.waitingOrders(key.description)), .string(cursor), "COUNT",
+                    .integer(Self.pageSize))
+            ],
             "reading who waits"
         ).first?.array
         guard let reply, reply.count == 2, let next = reply[0].text, let pairs = reply[1].array else {
@@ -182,7 +183,7 @@ public struct Pictures: Sendable {
         guard !orders.isEmpty else { return }
         _ = try await self.run(
             RedisInvocation(
-                PictureScripts.settle, keys: [Self.waiting(key)],
+                PictureScripts.settle, keys: [StoreKeys.waitingOrders(key.description)],
                 arguments: orders.flatMap { [.string($0.order.description), .string($0.text)] }), "ending a wait")
     }
 
