@@ -19,7 +19,7 @@ public struct Certificate: Hashable, Sendable {
     /// The name of the key that signed it, if it has that extension. Source: RFC 5280 §4.2.1.1
     public let authorityKeyIdentifier: [UInt8]?
     /// The purposes that its key may be used for, as dotted object identifiers. Source: RFC 5280 §4.2.1.12
-    public let extendedKeyUsages: [String]
+    let extendedKeyUsages: [String]
     /// The extensions by dotted object identifier, in the order of the certificate, with their DER.
     let extensions: [Extension]
     /// The issuer's name in DER, for signatures that name this certificate.

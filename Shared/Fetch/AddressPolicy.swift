@@ -5,7 +5,7 @@
 /// Source: IANA IPv4 and IPv6 Special-Purpose Address Registries (RFC 6890)
 public struct AddressPolicy: Sendable {
     /// No exceptions.
-    public static let publicOnly = AddressPolicy(exceptions: [])
+    static let publicOnly = AddressPolicy(exceptions: [])
 
     private let exceptions: Set<IPAddress>
 

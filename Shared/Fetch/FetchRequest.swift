@@ -17,7 +17,7 @@ public struct FetchRequest: Sendable {
     /// Time for the look-up, connection and TLS handshake of each hop.
     public var connectTimeout: Duration = .seconds(5)
     /// The most redirects that are followed.
-    public var redirectLimit = 3
+    var redirectLimit = 3
     /// The body of a POST with its media type; nil for a GET.
     public var body: (bytes: [UInt8], contentType: String)?
     /// More header fields. One that could not stand in a line of its own ends the request with `.malformed`.

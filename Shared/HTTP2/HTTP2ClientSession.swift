@@ -13,7 +13,7 @@ public import NIOCore
 @safe
 public final class HTTP2ClientSession {
     /// The most bytes kept of a response's body, of a header's value and of GOAWAY's debug data.
-    public static let keptBytes = 4096
+    static let keptBytes = 4096
 
     private let raw: OpaquePointer
     /// Freed only after `nghttp2_session_del` returned, when no callback can run.

@@ -1,5 +1,6 @@
-import Model
 import Testing
+
+@testable import Model
 
 /// Positions of several topics and clusters.
 @Suite struct ChangeOriginTests {

@@ -8,14 +8,14 @@ public struct APNSConfiguration: Sendable {
     /// of the queue.
     public var requestTimeout: TimeAmount = .seconds(10)
     /// The longest time that a notification waits for its start while others are being answered.
-    public var queueTimeout: TimeAmount = .seconds(60)
+    var queueTimeout: TimeAmount = .seconds(60)
     /// The most notifications that may wait; any more are refused with `.queueFull`.
     public var queueLimit = 100_000
     /// The most streams of a connection that are used, whatever the peer allows.
     public var streamCap = 1_000
     /// The number of streams used on a new connection, which may be one that fails every request; each good answer
     /// doubles it.
-    public var firstStreams = 8
+    var firstStreams = 8
 
     // MARK: Connections
 
@@ -24,30 +24,30 @@ public struct APNSConfiguration: Sendable {
     /// The shortest time between two openings; the first is not delayed.
     public var openSpacing: TimeAmount = .seconds(1)
     /// A connection is added when requests have waited this long for a stream while all connections are full …
-    public var growAge: TimeAmount = .milliseconds(500)
+    var growAge: TimeAmount = .milliseconds(500)
     /// … and this has lasted for this long.
-    public var growSustain: TimeAmount = .seconds(1)
+    var growSustain: TimeAmount = .seconds(1)
     /// One is retired when half of the others would have been enough all this time.
-    public var shrinkAfter: TimeAmount = .minutes(10)
+    var shrinkAfter: TimeAmount = .minutes(10)
     /// The longest time for name resolution, connecting, the proxy and the TLS handshake together.
     public var connectTimeout: TimeAmount = .seconds(10)
     /// Waits after attempts that failed.
     public var backoff = Backoff()
     /// A connection that worked but ends sooner is short-lived: after three in a row the next ones wait.
-    public var shortLife: TimeAmount = .seconds(30)
+    var shortLife: TimeAmount = .seconds(30)
     /// The time for which an address that failed is tried after the others.
-    public var addressMemory: TimeAmount = .minutes(1)
+    var addressMemory: TimeAmount = .minutes(1)
 
     // MARK: Liveness
 
     /// A PING is sent after this much silence with something outstanding; also the time allowed for its answer.
-    public var pingInterval: TimeAmount = .seconds(5)
+    var pingInterval: TimeAmount = .seconds(5)
     /// The idle time after which a connection gets a PING together with its next request, and the time allowed for the
     /// answer.
-    public var idleToPing: TimeAmount = .seconds(60)
-    public var idlePingPatience: TimeAmount = .seconds(2)
+    var idleToPing: TimeAmount = .seconds(60)
+    var idlePingPatience: TimeAmount = .seconds(2)
     /// Time-outs in a row after which the connection takes no new requests.
-    public var timeoutsToRetire = 3
+    var timeoutsToRetire = 3
     /// The interval at which deadlines are checked while something is outstanding.
     public var tick: TimeAmount = .milliseconds(100)
     /// The longest time that `close` waits for requests already accepted.

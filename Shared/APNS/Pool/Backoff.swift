@@ -11,7 +11,7 @@ public struct Backoff: Hashable, Sendable {
     /// The longest wait.
     public var most: TimeAmount = .seconds(60)
     /// The longest wait while something is queued.
-    public var mostQueued: TimeAmount = .seconds(15)
+    var mostQueued: TimeAmount = .seconds(15)
 
     public init() {}
 

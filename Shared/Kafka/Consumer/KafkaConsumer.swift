@@ -199,12 +199,12 @@ public final class KafkaConsumer: Sendable {
     public var assignment: [KafkaPartition] { self.thread.state.withLock { $0.ledger.partitions } }
 
     /// The amount read ahead, in records and in bytes by `KafkaRecord.size`.
-    public var buffered: (records: Int, bytes: Int) {
+    var buffered: (records: Int, bytes: Int) {
         self.thread.state.withLock { ($0.buffer.count, $0.buffer.bytes) }
     }
 
     /// True if fetching is paused because the worker is slow.
-    public var isPaused: Bool { self.thread.state.withLock { $0.isPaused } }
+    var isPaused: Bool { self.thread.state.withLock { $0.isPaused } }
 
     /// The number of records in hand: handed out and not finished.
     public var inHand: Int { self.thread.state.withLock { $0.ledger.inHand } }

@@ -46,7 +46,7 @@ public struct KafkaError: Error, Hashable, Sendable, CustomStringConvertible {
     /// True if this handle can no longer be used: close it, make a new one.
     public let isFatal: Bool
     /// librdkafka's own number; 0 if the error is ours. Source: rdkafka.h, rd_kafka_resp_err_t
-    public let libraryCode: Int32
+    let libraryCode: Int32
 
     public init(
         _ code: Code, _ message: String, isRetriable: Bool = false, isFatal: Bool = false, libraryCode: Int32 = 0

@@ -50,9 +50,9 @@ public struct OrderChange: Hashable, Sendable {
     /// Longest value that is taken, in bytes: 1 MiB, which is also Kafka's default for a record.
     public static let valueLimit = 1 << 20
     /// Longest `source`, in bytes: it is kept with the order when it numbers its changes.
-    public static let sourceLimit = 512
+    static let sourceLimit = 512
     /// Longest `id`, in bytes.
-    public static let idLimit = 1024
+    static let idLimit = 1024
     /// Longest `sequence`, in digits.
-    public static let sequenceLimit = 128
+    static let sequenceLimit = 128
 }

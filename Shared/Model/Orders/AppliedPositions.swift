@@ -39,7 +39,7 @@ public struct AppliedPositions: Hashable, Sendable {
     ///
     /// A lower offset with a newer timestamp is a topic that was made anew and counts from 0 again.
     /// Source: Design §4.1, step 2
-    public func isRedelivery(_ position: ChangePosition) -> Bool {
+    func isRedelivery(_ position: ChangePosition) -> Bool {
         guard let seen = self.position(inPartition: position.partition, of: position.origin) else { return false }
         return position.offset <= seen.offset && position.timestampMilliseconds <= seen.timestampMilliseconds
     }
@@ -62,7 +62,7 @@ public struct AppliedPositions: Hashable, Sendable {
     }
 
     /// Returns true if a change of this source with a higher number was applied before. An equal number is not lower.
-    public func isOutOfSequence(source: String, sequence: String) -> Bool {
+    func isOutOfSequence(source: String, sequence: String) -> Bool {
         guard let seen = self.sources.last(where: { $0.name == source }) else { return false }
         return isLowerNumber(sequence, than: seen.sequence)
     }

@@ -11,16 +11,16 @@ public struct CommonSettings: Sendable {
 
     public let kafka: KafkaConfiguration
     /// The static member's name, which differs for each worker of a service; nil for ordinary members.
-    public let groupInstance: String?
+    let groupInstance: String?
     public let topics: Topics
     public let redis: RedisConfiguration
     /// Directory with one sub-directory per brand.
     public let brands: String
     /// The interval at which that directory is checked.
-    public let brandsReload: Duration
-    public let operationsListen: ListenAddress
+    let brandsReload: Duration
+    let operationsListen: ListenAddress
     public let logLevel: Logger.Level
-    public let logFormat: LogFormat
+    let logFormat: LogFormat
     public let shutdownLimit: Duration
 
     /// - Throws: `SettingsError` naming key and value.

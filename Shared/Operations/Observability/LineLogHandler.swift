@@ -1,19 +1,19 @@
 import Foundation
-public import Logging
+import Logging
 
 /// Writes each log event as one line: JSON for machines, text for people.
 ///
 /// Log lines are written in one `write` each, so lines of several threads do not mix.
-public struct LineLogHandler: LogHandler {
+struct LineLogHandler: LogHandler {
     private let label: String
     private let format: CommonSettings.LogFormat
     private let isError: Bool
-    public var metadata: Logger.Metadata = [:]
-    public var metadataProvider: Logger.MetadataProvider?
-    public var logLevel: Logger.Level
+    var metadata: Logger.Metadata = [:]
+    var metadataProvider: Logger.MetadataProvider?
+    var logLevel: Logger.Level
 
     /// - Parameter toStandardError: for a command whose standard output is its result.
-    public init(
+    init(
         label: String, format: CommonSettings.LogFormat, level: Logger.Level, toStandardError: Bool = false
     ) {
         self.isError = toStandardError
@@ -22,12 +22,12 @@ public struct LineLogHandler: LogHandler {
         self.logLevel = level
     }
 
-    public subscript(metadataKey key: String) -> Logger.Metadata.Value? {
+    subscript(metadataKey key: String) -> Logger.Metadata.Value? {
         get { self.metadata[key] }
         set { self.metadata[key] = newValue }
     }
 
-    public func log(event: LogEvent) {
+    func log(event: LogEvent) {
         var metadata = self.metadata
         if let provided = self.metadataProvider?.get() { metadata.merge(provided) { _, new in new } }
         if let given = event.metadata { metadata.merge(given) { _, new in new } }

@@ -16,7 +16,7 @@ public final class Readiness: Sendable {
     public func unmet(_ condition: String, _ reason: String) { self.missing.withLock { $0[condition] = reason } }
 
     /// Sets the reason of a condition, if it is not met.
-    public func explain(_ condition: String, _ reason: String) {
+    func explain(_ condition: String, _ reason: String) {
         self.missing.withLock { if $0[condition] != nil { $0[condition] = reason } }
     }
 
@@ -32,7 +32,7 @@ public final class Readiness: Sendable {
     }
 
     /// The names of the unmet conditions, sorted; empty when ready.
-    public var missingConditions: [String] { self.missing.withLock { $0.keys.sorted() } }
+    var missingConditions: [String] { self.missing.withLock { $0.keys.sorted() } }
 
     /// The unmet conditions, `name: reason` sorted; empty when ready.
     public var reasons: [String] {

@@ -17,7 +17,7 @@ public struct PushOptions: Hashable, Sendable {
     }
 
     /// Seconds that APNs may keep a notification, at most 30 days. Source: Wallet Orders §4.3
-    public static let expirationRange: ClosedRange<Int64> = 0...2_592_000
+    static let expirationRange: ClosedRange<Int64> = 0...2_592_000
     /// Bytes of `apns-collapse-id`. Source: Wallet Orders §4.3
     public static let collapseIdentifierLimit = 64
 

@@ -27,7 +27,7 @@ public struct Picture: Hashable, Sendable {
     /// The longest side in pixels.
     ///
     /// Our own limit: Wallet's is not known, it asks for 300; decoded, this is 64 MB already.
-    public static let sideLimit = 4096
+    static let sideLimit = 4096
 
     /// Reads the header of a picture.
     ///

@@ -1,3 +1,5 @@
+public import Model
+
 /// The hosts that a brand's pictures may be fetched from.
 ///
 /// A host is given in full (`cdn.example.com`) or as all hosts below one (`*.images.example.com`, which is not
@@ -73,6 +75,16 @@ public struct PictureHosts: Hashable, Sendable {
     public func allows(url: String) -> Bool {
         guard !self.isEmpty, let (host, port) = Self.place(of: url) else { return false }
         return self.allows(host: host, port: port)
+    }
+
+    /// The URLs of pictures in an order that may be fetched, each once, in the order of their places.
+    public func urls(in orderJSON: JSON) -> [String] {
+        guard !self.isEmpty, let order = orderJSON.object else { return [] }
+        var urls: [String] = []
+        OrderFiles.forEach(in: order) { name, place in
+            if place.isPicture, self.allows(url: name), !urls.contains(name) { urls.append(name) }
+        }
+        return urls
     }
 
     /// The host of a URL, with a port that is not 443, in the form of the list; nil for anything unusual.

@@ -17,9 +17,9 @@ public struct RedisConfiguration: Sendable {
     /// Time from submitting a command to its answer, including the wait for a connection. Default 2 s.
     public var commandDeadline: Duration = .seconds(2)
     /// Time for TCP, and again for TLS and authentication. Default 2 s.
-    public var connectDeadline: Duration = .seconds(2)
+    var connectDeadline: Duration = .seconds(2)
     /// Commands per connection that wait or are unanswered. Default 65,536.
-    public var commandLimit = 65_536
+    var commandLimit = 65_536
     /// Bytes of the commands that wait or are unanswered, per connection. Default 128 MiB.
     public var byteLimit = 128 << 20
 

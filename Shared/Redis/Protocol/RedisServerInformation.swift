@@ -4,8 +4,8 @@
 public struct RedisServerInformation: Hashable, Sendable {
     /// A version of Redis; anything after the second number does not matter here.
     public struct Version: Hashable, Sendable, Comparable, CustomStringConvertible {
-        public let major: Int
-        public let minor: Int
+        let major: Int
+        let minor: Int
         /// As the server spells it.
         public let description: String
 
@@ -38,7 +38,7 @@ public struct RedisServerInformation: Hashable, Sendable {
     public private(set) var identifier: String?
     /// True if it reports `master_replid`, which reveals a fall-back to older data.
     public private(set) var hasHistory = false
-    public private(set) var isReplica = false
+    private(set) var isReplica = false
 
     public init(_ text: String) {
         var notCounted: Int64 = 0

@@ -50,7 +50,7 @@ public struct MaterializedView: Sendable {
         public let tails: [String: Int64]
         /// True if the tails are those of a view of the earlier format: they then say nothing about registrations,
         /// which have other keys there.
-        public let isEarlier: Bool
+        let isEarlier: Bool
         /// True while a server is restored that had no order at the beginning: its orders may be served, since they are
         /// the newest that Kafka has.
         public let isFresh: Bool
@@ -236,7 +236,7 @@ extension MaterializedView {
     }
 
     /// Commands that read the epochs, for a pipeline with others, once `ViewEpochCache.known` has returned.
-    public var epochCommands: [RedisCommand] { self.epochReads.commands }
+    var epochCommands: [RedisCommand] { self.epochReads.commands }
 
     /// The same with the places that they read, by their anchors; the empty one is that of a single server.
     var epochReads: (anchors: [String], commands: [RedisCommand]) {
