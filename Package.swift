@@ -72,7 +72,7 @@ let package = Package(
         c("CRDKafkaMock", path: "Tests/CRDKafkaMock"),
         .target(name: "CBindPort", path: "Tests/CBindPort"),
 
-        shared("Model", exclude: ["Schemas"]),
+        shared("Model", exclude: ["README.md", "Schemas"]),
         shared("Kafka", ["CRDKafka"], exclude: ["README.md"]),
         shared(
             "Redis", ["CHiredis", "Cryptography", .nioCore, .nioPosix, .nioSSL, .deque], exclude: ["README.md"]),

@@ -20,10 +20,64 @@ import Testing
 
     @Test func everyServiceAndRoomHasADocument() throws {
         let documents = try Set(Self.documents())
-        // The model's documents are its DocC catalog.
-        for room in TidyTests.arrows.keys where room != "Shared/Model" && !room.hasPrefix("Tests/") {
+        let map = try Self.text(".github/CONTRIBUTING.md")
+        for room in TidyTests.arrows.keys where !room.hasPrefix("Tests/") {
             #expect(documents.contains("\(room)/README.md"), "\(room) has no README.md")
+            #expect(map.contains("(../\(room)/README.md"), "CONTRIBUTING.md has no link to \(room)")
         }
+    }
+
+    /// A newcomer finds a file by the map of its room.
+    @Test func everyFolderOfARoomIsInItsDocument() throws {
+        for room in TidyTests.arrows.keys where !room.hasPrefix("Tests/") {
+            let text = try Self.text("\(room)/README.md")
+            let folders = Set(
+                try TidyTests.sources([room]).map { $0.path.dropFirst(room.count + 1) }.filter { $0.contains("/") }
+                    .compactMap { $0.split(separator: "/").first })
+            for folder in folders.sorted() {
+                #expect(
+                    text.contains("`\(folder)`") || text.contains("`\(room)/\(folder)`"),
+                    "\(room)/README.md does not have the folder \(folder)")
+            }
+        }
+    }
+
+    /// Keys of the format before this one are in `Upgrade`.
+    @Test func everyKeyOfRedisIsInOneFile() throws {
+        for source in try TidyTests.sources(["Services", "Shared"])
+        where !source.path.hasPrefix("Shared/Store/Upgrade/") && !source.path.hasSuffix("/StoreKeys.swift") {
+            #expect(!source.text.contains("\"waybill:"), "\(source.path): keys of Redis are in StoreKeys.swift")
+        }
+    }
+
+    @Test func everySuiteThatIsNamedExists() throws {
+        let files = Set(try TidyTests.sources(["Tests"]).map { $0.path.split(separator: "/").last.map(String.init) })
+        var count = 0
+        for document in try Self.documents() + [".github/CONTRIBUTING.md"] {
+            for match in try Self.text(document).matches(of: /`([A-Z][A-Za-z0-9]*Tests)`/) {
+                count += 1
+                let name = String(match.output.1)
+                let isRoom = FileManager.default.fileExists(
+                    atPath: TidyTests.root.appending(path: "Tests/\(name)").path())
+                #expect(isRoom || files.contains("\(name).swift"), "\(document) names \(name)")
+            }
+        }
+        #expect(count > 80)
+    }
+
+    @Test(arguments: [
+        ("Services/Packager/README.md", "Shared/Model/Changes/ChangeFault.swift"),
+        ("Services/Pusher/README.md", "Shared/Model/Changes/PushDeadLetterCode.swift"),
+    ])
+    func theTableOfDeadLettersHasEveryCodeOnce(document: String, source: String) throws {
+        let section = try #require(try Self.text(document).split(separator: "\n## Dead letters\n").dropFirst().first)
+        let documented = section.split(separator: "\n## ")[0].split(separator: "\n")
+            .filter { $0.hasPrefix("| `") && !$0.hasPrefix("| `waybill-error` |") }
+            .flatMap { $0.split(separator: "|")[0].matches(of: /`([a-z0-9-]+)`/).map { String($0.output.1) } }
+        let codes = try Self.text(source).matches(of: /case \w+ = "([a-z0-9-]+)"/).map { String($0.output.1) }
+        #expect(codes.count > 3)
+        #expect(documented.count == Set(documented).count)
+        #expect(Set(documented).symmetricDifference(codes) == [])
     }
 
     static func text(_ path: String) throws -> String {
@@ -87,7 +141,8 @@ import Testing
             .filter { $0.hasPrefix("| `WAYBILL_") }.flatMap { row in
                 row.split(separator: "|")[0].matches(of: /`(WAYBILL_[A-Z_]+)`/).map { String($0.output.1) }
             }
-        #expect(rows.sorted() == Set(keys).sorted())
+        #expect(rows.count == Set(rows).count)
+        #expect(Set(rows).symmetricDifference(keys) == [], "in one of table and SettingKey.swift only")
     }
 
     @Test func theReadmeIsShort() throws {
