@@ -214,10 +214,12 @@ extension APNSSimulator {
         // A load test must not count as an attack.
         http.maximumRecentlyResetStreams = 10_000
         http.maximumConnectionGlitches = 1_000_000
-        http.controlFrameRateLimit.maximumCount = .max
+        // No window to count in, rather than a huge number: a queue with room for that many moments is allocated at once,
+        // and `Deque` does not notice that the size of `Int.max` of them overflows.
+        http.controlFrameRateLimit.windowLength = .zero
         var stream = NIOHTTP2Handler.StreamConfiguration()
-        stream.streamResetFrameRateLimit.maximumCount = .max
-        stream.streamErrorRateLimit.maximumCount = .max
+        stream.streamResetFrameRateLimit.windowLength = .zero
+        stream.streamErrorRateLimit.windowLength = .zero
         try pipeline.addHandlers([
             connection.gate,
             NIOHTTP2Handler(mode: .server, connectionConfiguration: http, streamConfiguration: stream),
