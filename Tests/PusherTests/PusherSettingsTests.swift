@@ -17,7 +17,8 @@ import Testing
     @Test func theDefaultsAreForAPNsItself() throws {
         let (settings, all) = try self.settings([:])
         let defaults = all.effective.map { ($0.key.rawValue, $0.value) }.filter { $0.0 != "WAYBILL_BRANDS" }
-        #expect(try ConfigurationTable().differences(from: defaults) == [])
+        let differences = try ConfigurationTable().differences(from: defaults)
+        #expect(differences == [])
         #expect(settings.endpoint.description == "api.push.apple.com:443")
         #expect(settings.proxy == nil)
         #expect(settings.roots == nil)
