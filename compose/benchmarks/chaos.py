@@ -1,103 +1,31 @@
 """
-Breaks everything but the promise, and compares in the end; started by compose/bench chaos.
+Breaks everything around the services, and compares in the end.
 
-The part that knows orders is `waybill-dev chaos`: it publishes, lives as devices, measures recoveries and compares. This
-part brings the stack up, does the faults, and tells what came out.
+`waybill-dev chaos` is the part that knows orders: it publishes, lives as devices, measures recoveries and compares.
+This part does the faults and prints the report.
 """
 
-import argparse
 import collections
-import json
 import os
 import queue
 import shutil
 import signal
-import socket
 import subprocess
-import sys
-import tempfile
 import threading
 import time
-import urllib.error
-import urllib.request
 
-from chaos_plan import Schedule, choose, median
+from chaos_plan import Schedule, choose
+from report import percentile
+from simulator import tell
+from stack import Failure, Redis, program, say
+from subject import QUICK_SESSIONS, Bench
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-# librdkafka's own broker waits for nearly a session when a worker joins or leaves; below 4 s its first join breaks.
-QUICK = "session.timeout.ms=6000\nheartbeat.interval.ms=500\n"
-# How long before the end of the stream no fault begins any more.
+# Seconds before the end of the stream in which no fault begins.
 CALM = 4
 
 
-class Failure(Exception):
-    """Why the run cannot go on, in a sentence."""
-
-
-def say(text):
-    print(f"chaos: {text}", file=sys.stderr, flush=True)
-
-
-class Stack:
-    """The stack's processes by name."""
-
-    def __init__(self, folder):
-        self.folder, self.env = folder, {}
-
-    def run(self, *words, seconds=90):
-        process = subprocess.Popen(
-            [f"{ROOT}/compose/stack", *words, "--dir", self.folder], stdin=subprocess.DEVNULL, stdout=sys.stderr,
-            start_new_session=True)
-        try:
-            return process.wait(seconds) == 0
-        except BaseException:
-            # SIGTERM, so that a stack that is coming up goes down again.
-            process.terminate()
-            process.wait()
-            raise
-
-    def up(self, options):
-        properties = f"{self.folder}/kafka.properties"
-        if "--kafka" not in options:
-            with open(properties, "w") as file:
-                file.write(QUICK)
-            os.environ["WAYBILL_KAFKA_PROPERTIES"] = properties
-        if not self.run("up", *options, seconds=1800):
-            raise Failure("the stack does not come up")
-        with open(f"{self.folder}/stack.env") as file:
-            self.env = dict(line.rstrip("\n").split("=", 1) for line in file if "=" in line)
-
-    def services(self):
-        with open(f"{self.folder}/run/services") as file:
-            return file.read().split()
-
-    def pid(self, service):
-        try:
-            with open(f"{self.folder}/run/{service}.pid") as file:
-                return int(file.read())
-        except (FileNotFoundError, ValueError):
-            return None
-
-    def runs(self, service):
-        pid = self.pid(service)
-        try:
-            with open(f"/proc/{pid}/stat") as file:
-                return file.read().rpartition(")")[2].split()[0] != "Z"
-        except (FileNotFoundError, ProcessLookupError):
-            return False
-
-    def signal(self, service, number):
-        pid = self.pid(service)
-        if pid and self.runs(service):
-            os.kill(pid, number)
-
-    def port(self, name):
-        with open(f"{self.folder}/run/ports") as file:
-            return int(dict(line.rstrip("\n").split("=") for line in file)[name])
-
-
 class Tool:
-    """`waybill-dev chaos`, and what it says."""
+    """`waybill-dev chaos`, and the lines that it prints."""
 
     def __init__(self, command, log):
         self.process = subprocess.Popen(
@@ -149,14 +77,47 @@ class Tool:
         self.process.wait()
 
 
-class Chaos:
-    def __init__(self, arguments, stack, tool, kinds):
-        self.arguments, self.stack, self.tool, self.kinds = arguments, stack, tool, kinds
-        self.schedule = Schedule(arguments.seed, kinds, arguments.workers)
+class ChaosBench(Bench):
+    tool = None
+
+    def __init__(self, arguments, stack):
+        super().__init__(arguments, stack)
+        owned = {"apns"} | (set() if arguments.kafka else {"kafka"})
+        owned |= {"redis", "flush"} if not arguments.redis else {"flush"} if arguments.flush else set()
+        self.kinds = choose(owned, not arguments.no_loss, arguments.only, arguments.without)
+        if not self.kinds:
+            raise Failure("no fault is left to do")
+        self.schedule = Schedule(arguments.seed, self.kinds, arguments.workers)
         self.done, self.away, self.found = [], {}, []
         self.snapshot, self.name, self.marked = 0.0, "", ""
 
-    # --- the run -------------------------------------------------------------------------------------------------------
+    def set_up(self):
+        arguments = self.arguments
+        options = ["--workers", str(arguments.workers)]
+        options += ["--kafka", arguments.kafka] if arguments.kafka else []
+        options += ["--redis", arguments.redis] if arguments.redis else []
+        self.stack.up(*options, kafka_properties="" if arguments.kafka else QUICK_SESSIONS)
+        say(f"seed {arguments.seed}, in {self.stack.folder}")
+
+    def measure(self):
+        arguments, seconds = self.arguments, int(self.arguments.minutes * 60)
+        command = [
+            program("waybill-dev"), "chaos", "--stack", f"{self.stack.folder}/stack.env", "--seconds", str(seconds),
+            "--rate", str(arguments.rate), "--seed", str(arguments.seed), "--devices", str(arguments.devices)]
+        command += ["--orders", arguments.orders] if arguments.orders else []
+        command += [] if arguments.kafka else ["--embedded"]
+        with open(f"{self.stack.folder}/log/chaos.log", "w") as log:
+            self.tool = Tool(command, log)
+            if not self.tool.listen(120, "started"):
+                raise Failure("waybill-dev chaos does not start")
+            self.run(seconds)
+        return self.tell() > 0 or self.tool.process.returncode != 0
+
+    def close(self):
+        if self.tool:
+            self.tool.end()
+
+    # --- the run ------------------------------------------------------------------------------------------------------
 
     def run(self, seconds):
         begin = time.monotonic()
@@ -198,7 +159,7 @@ class Chaos:
     def look_for_dead(self):
         """A service that ended by itself is a finding; somebody starts it again, as an orchestrator would."""
         for service in self.stack.services():
-            if service not in self.away and not self.stack.runs(service):
+            if service not in self.away and not self.stack.is_running(service):
                 self.found.append(f"{service} ended by itself, see {self.stack.folder}/log/{service}.log")
                 say(self.found[-1])
                 self.start(service)
@@ -207,12 +168,12 @@ class Chaos:
         self.bring_back(float("inf"))
         for service in self.stack.services():
             self.stack.signal(service, signal.SIGCONT)
-            if not self.stack.runs(service):
+            if not self.stack.is_running(service):
                 self.start(service)
         if "apns" in self.stack.services():
-            self.admin("DELETE", "/faults")
+            self.tell_simulator("DELETE")
 
-    # --- faults --------------------------------------------------------------------------------------------------------
+    # --- faults -------------------------------------------------------------------------------------------------------
 
     def worker(self, base, number):
         """The nth worker that is there, counted round."""
@@ -266,12 +227,14 @@ class Chaos:
             thread.join()
 
     def start(self, service):
-        if not self.stack.run("start", service):
+        try:
+            self.stack.start(service)
+        except Failure:
             self.found.append(f"{service} is not ready a minute after its start")
 
     def stop(self, service):
         begin = time.monotonic()
-        self.stack.run("stop", service)
+        self.stack.stop(service)
         # The services have 20 s by default, the stack kills after 30 s.
         if time.monotonic() - begin > 25:
             self.found.append(f"{service} did not end within 25 s of SIGTERM")
@@ -291,27 +254,20 @@ class Chaos:
             "cut": {"cut": True, "now": True} if number % 2 else {"cut": True, "count": 2},
             "silence": {"silence": True, "now": True} if number % 2 else {"silence": True, "count": 3},
         }
-        self.admin("POST", "/faults", faults[verb])
+        self.tell_simulator("POST", faults[verb])
 
-    def admin(self, method, path, body=None):
-        request = urllib.request.Request(
-            self.stack.env["APNS_ADMIN_URL"] + path, method=method, data=json.dumps(body).encode() if body else None)
+    def tell_simulator(self, method, fault=None):
         try:
-            with urllib.request.urlopen(request, timeout=10):
-                pass
-        except (urllib.error.URLError, OSError) as error:
+            tell(self.stack.env["APNS_ADMIN_URL"], "/faults", method, fault)
+        except (Failure, OSError) as error:
             # A connection that is cut while nothing is open is no fault and none of ours.
             say(f"the simulator of APNs answers {error}")
 
-    # --- Redis without its data ----------------------------------------------------------------------------------------
+    # --- Redis without its data ---------------------------------------------------------------------------------------
 
     def flush_redis(self, _):
-        host, port = self.stack.env["REDIS_URL"].partition("://")[2].partition("/")[0].rpartition("@")[2].split(":")
-        with socket.create_connection((host, int(port)), timeout=10) as connection:
-            connection.sendall(b"FLUSHALL\r\n")
-            answer = connection.recv(100)
-        if not answer.startswith(b"+OK"):
-            raise Failure(f"FLUSHALL: Redis answers {answer.decode(errors='replace').strip()}")
+        # On a new connection, since Redis is also stopped and started.
+        Redis(self.stack.env["REDIS_URL"]).ask("FLUSHALL")
 
     def empty_redis(self, fault):
         self.replace_redis(fault, None)
@@ -321,7 +277,7 @@ class Chaos:
         self.snapshot = 0.0
 
     def replace_redis(self, fault, folder):
-        self.stack.run("stop", "redis")
+        self.stack.stop("redis")
         shutil.rmtree(f"{self.stack.folder}/redis")
         if folder and os.path.isdir(folder):
             shutil.copytree(folder, f"{self.stack.folder}/redis")
@@ -332,7 +288,7 @@ class Chaos:
         self.start("redis")
 
     def keep_snapshot(self):
-        """Keeps what Redis has on disk, for a server that comes back as it was a while ago."""
+        """Keeps the data that Redis has on disk, for a server that comes back as it was a while ago."""
         if time.monotonic() - self.snapshot < 60 or not any(kind.name == "redis-older" for kind in self.kinds):
             return
         self.snapshot = time.monotonic()
@@ -344,12 +300,13 @@ class Chaos:
         except (shutil.Error, OSError):
             shutil.rmtree(older, ignore_errors=True)
 
-    # --- what came out -------------------------------------------------------------------------------------------------
+    # --- report -------------------------------------------------------------------------------------------------------
 
-    def report(self):
+    def tell(self):
+        """Returns the number of differences."""
         counts, differences = self.tool.counts, self.found + self.tool.differences
         kinds = collections.Counter(kind for _, kind in self.done)
-        print(f"\nbehind the fault: all that was published is packaged, is pushed, and the gateway answers after"
+        print("\nafter the end of the fault: all that was published is packaged, is pushed, the gateway answers after"
               f"\n{'fault':18} {'times':>5} {'packaged':>22} {'pushed':>22} {'answered':>22}")
         waits = collections.defaultdict(list)
         for name, kind in self.done:
@@ -359,7 +316,7 @@ class Chaos:
             cells = []
             for place in range(3):
                 values = [value[place] / 1000 for value in waits[kind] if value[place] >= 0]
-                cells.append(f"{median(values):.1f} s, most {max(values):.1f} s" if values else "-")
+                cells.append(f"{percentile(values, 0.5):.1f} s, most {max(values):.1f} s" if values else "-")
             print(f"{kind:18} {kinds[kind]:5} " + " ".join(f"{cell:>22}" for cell in cells))
         print()
         for name in sorted(counts):
@@ -368,106 +325,14 @@ class Chaos:
         print(f"\n{total} differences, seed {self.arguments.seed}")
         for difference in differences[:40]:
             print(f"    {difference}")
-        commits = [times[0] / 1000 for several in waits.values() for times in several if times[0] >= 0]
-        print()
-        figures = [
-            ("faults", len(self.done)), ("changes", counts.get("changes", 0)), ("differences", total),
-            ("wrong_401", sum(value for name, value in counts.items() if name.startswith("wrong_401."))),
-            ("older_packages", counts.get("older_package.otherwise", 0)),
-            ("lost_pushes", counts.get("lost_push", 0)),
-            ("forgotten_changes", counts.get("forgotten_change", 0)),
-            ("not_recovered", counts.get("not_recovered", 0)),
-            ("recovery_s", round(median(commits) or 0, 2)), ("recovery_most_s", round(max(commits, default=0), 2)),
-        ]
-        for name, value in figures:
-            print(f"BENCH chaos.{name} {value}")
+        commits = [times[0] / 1000 for several in waits.values() for times in several if times[0] >= 0] or [0]
+        figures = {
+            "faults": len(self.done), "changes": counts.get("changes", 0), "differences": total,
+            "wrong_401": sum(value for name, value in counts.items() if name.startswith("wrong_401.")),
+            "older_packages": counts.get("older_package.otherwise", 0), "lost_pushes": counts.get("lost_push", 0),
+            "forgotten_changes": counts.get("forgotten_change", 0), "not_recovered": counts.get("not_recovered", 0),
+            "recovery_s": percentile(commits, 0.5), "recovery_most_s": max(commits),
+        }
+        for name, value in figures.items():
+            self.report.figure(f"chaos.{name}", value)
         return total
-
-
-def read_arguments():
-    parser = argparse.ArgumentParser(prog="compose/bench chaos", description="Breaks everything, then compares.")
-    parser.add_argument("--minutes", type=float, default=2, help="how long faults come (2)")
-    parser.add_argument("--rate", type=int, default=40, help="changes a second (40)")
-    parser.add_argument("--orders", help="a table of orders, CSV; without one they are made up")
-    parser.add_argument("--devices", type=int, default=60, help="devices, each with up to three orders (60)")
-    parser.add_argument("--workers", type=int, default=3, help="packagers, and as many pushers (3)")
-    parser.add_argument("--seed", type=int, default=None, help="of all that is drawn by lot")
-    parser.add_argument("--kafka", help="HOST:PORT; nothing of it is touched")
-    parser.add_argument("--redis", help="URL; it is not restarted, and emptied only with --flush")
-    parser.add_argument("--flush", action="store_true", help="FLUSHALL is allowed on the Redis of --redis")
-    parser.add_argument("--no-loss", action="store_true", help="Redis never loses what it has")
-    parser.add_argument("--only", action="append", default=[], help="only faults whose names begin so")
-    parser.add_argument("--without", action="append", default=[], help="no faults whose names begin so")
-    parser.add_argument("--keep", action="store_true", help="leaves logs and data in place also after success")
-    arguments = parser.parse_args()
-    if not 0.2 <= arguments.minutes <= 1440 or not 1 <= arguments.rate <= 100_000 or not 1 <= arguments.workers <= 20:
-        parser.error("0.2 to 1440 minutes, 1 to 100000 changes a second, 1 to 20 workers")
-    if arguments.seed is None:
-        arguments.seed = int.from_bytes(os.urandom(3), "big")
-    return arguments
-
-
-def main():
-    arguments = read_arguments()
-    owned = {"apns"} | ({"redis", "flush"} if not arguments.redis else {"flush"} if arguments.flush else set())
-    owned |= set() if arguments.kafka else {"kafka"}
-    kinds = choose(owned, not arguments.no_loss, arguments.only, arguments.without)
-    if not kinds:
-        raise Failure("no fault is left to do")
-    folder = tempfile.mkdtemp(prefix="waybill-chaos.")
-    stack, tool, total, interrupted = Stack(folder), None, None, False
-
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, interrupt)
-    try:
-        options = ["--workers", str(arguments.workers)]
-        options += ["--kafka", arguments.kafka] if arguments.kafka else []
-        options += ["--redis", arguments.redis] if arguments.redis else []
-        stack.up(options)
-        say(f"seed {arguments.seed}, in {folder}")
-        seconds = int(arguments.minutes * 60)
-        programs = subprocess.run(
-            ["swift", "build", "-c", "release", "--show-bin-path"], cwd=ROOT, check=True, text=True,
-            stdout=subprocess.PIPE).stdout.strip()
-        command = [
-            f"{programs}/waybill-dev", "chaos", "--stack", f"{folder}/stack.env", "--seconds", str(seconds),
-            "--rate", str(arguments.rate), "--seed", str(arguments.seed), "--devices", str(arguments.devices)]
-        command += ["--orders", arguments.orders] if arguments.orders else []
-        command += [] if arguments.kafka else ["--embedded"]
-        with open(f"{folder}/log/chaos.log", "w") as log:
-            tool = Tool(command, log)
-            if not tool.listen(120, "started"):
-                raise Failure("waybill-dev chaos does not start")
-            chaos = Chaos(arguments, stack, tool, kinds)
-            chaos.run(seconds)
-            total = chaos.report()
-        return 0 if total == 0 and tool.process.returncode == 0 else 1
-    except KeyboardInterrupt:
-        interrupted = True
-        return 130
-    finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.SIG_IGN)
-        if tool:
-            tool.end()
-        if os.path.exists(f"{folder}/run/services"):
-            for service in stack.services():
-                stack.signal(service, signal.SIGCONT)
-            stack.run("down", seconds=600)
-        if arguments.keep or (total != 0 and not interrupted):
-            say(f"logs and data are in {folder}")
-        else:
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except Failure as failure:
-        say(str(failure))
-        sys.exit(1)
-    except KeyboardInterrupt:
-        sys.exit(130)

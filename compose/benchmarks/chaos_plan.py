@@ -1,4 +1,4 @@
-"""Which faults come in which order: decided by a seed, apart from doing them."""
+"""The faults of a chaos run and their order, by a seed."""
 
 import dataclasses
 import random
@@ -6,7 +6,7 @@ import random
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """A kind of fault: what it hits, how long that stays broken, and what the run must own or may lose for it."""
+    """A kind of fault: its services, the seconds that they stay broken, and what the run must own or may lose."""
 
     name: str
     services: tuple = ()
@@ -48,7 +48,7 @@ KINDS = (
 
 @dataclasses.dataclass(frozen=True)
 class Fault:
-    """One fault: `worker` from 1 of those that there are, `hold` the seconds until it is undone, `gap` those after it."""
+    """One fault: `worker` counts from 1, `hold` are the seconds until it is undone, `gap` those after it."""
 
     number: int
     kind: Kind
@@ -94,7 +94,7 @@ def choose(owned, loss=True, only=(), without=()):
     """
     The kinds that a run may have.
 
-    owned: what the run started itself and may break; loss: whether Redis may lose what it has; only, without: beginnings
+    owned: the parts that the run started itself and may break; loss: Redis may lose its data; only, without: beginnings
     of names.
 
     >>> [kind.name for kind in choose(set(), only=("gateway",))]
@@ -108,11 +108,3 @@ def choose(owned, loss=True, only=(), without=()):
         and (not only or kind.name.startswith(tuple(only)))
         and not (without and kind.name.startswith(tuple(without)))
     ]
-
-
-def median(values):
-    """
-    >>> median([3, 1, 2]), median([]), median([4, 1])
-    (2, None, 4)
-    """
-    return sorted(values)[len(values) // 2] if values else None

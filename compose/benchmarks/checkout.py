@@ -1,11 +1,10 @@
-"""Measures the checkout role under load; started by compose/bench."""
+"""The checkout role under load."""
 
 import json
 import subprocess
 
-from report import Report
-from stack import Failure, Stack
-from subject import run
+from stack import Failure, program
+from subject import Bench
 
 # Merchant sessions a second, payments a second, and the seconds of a shop that is slow.
 SESSION_RATE, PAYMENT_RATE, SLOW_SECONDS = 200, 100, 24
@@ -13,15 +12,11 @@ SESSION_RATE, PAYMENT_RATE, SLOW_SECONDS = 200, 100, 24
 SLOW = PAYMENT_RATE * SLOW_SECONDS
 
 
-class CheckoutBench:
-    def __init__(self, arguments):
-        self.arguments = arguments
-        self.stack = Stack(arguments.root, arguments.dir)
-
-    def run(self):
+class CheckoutBench(Bench):
+    def measure(self):
         arguments = self.arguments
         ended = subprocess.run(
-            [f"{arguments.bin}/waybill-dev", "checkout-load", "--stack", f"{arguments.dir}/stack.env",
+            [program("waybill-dev"), "checkout-load", "--stack", f"{self.stack.folder}/stack.env",
              "--session-rate", str(SESSION_RATE), "--sessions", str(SESSION_RATE * arguments.seconds),
              "--rate", str(PAYMENT_RATE), "--payments", str(arguments.orders),
              "--slow-payments", str(SLOW + PAYMENT_RATE * arguments.seconds), "--upstream-seconds", str(SLOW_SECONDS)],
@@ -32,7 +27,7 @@ class CheckoutBench:
 
     def tell(self, loads):
         sessions, payments, slow = loads["sessions"], loads["payments"], loads["slowPayments"]
-        report, failed = Report(), 0
+        report, failed = self.report, 0
         report.figure("checkout.session_p99_ms", sessions["p99"] / 1000)
         report.figure("checkout.first_fetch_p99_ms", payments["p99"] / 1000, 150, "at most")
         report.figure("checkout.slow_payment_added_p99_ms", slow["p99"] / 1000 - SLOW_SECONDS * 1000)
@@ -51,9 +46,4 @@ class CheckoutBench:
                 f"{load['megabytes']} MB at most")
             failed += sum(count for end, count in load["ends"].items() if end != "200")
         report.figure("checkout.failed", failed, 0, "at most")
-        report.show()
-        return 1 if failed else 0
-
-
-if __name__ == "__main__":
-    run(CheckoutBench, bin=str, orders=2000, seconds=20)
+        return failed > 0

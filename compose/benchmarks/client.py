@@ -1,6 +1,10 @@
-"""One HTTP/1.1 connection that asks and lets its owner decide when to read."""
+"""HTTP/1.1 on this machine."""
 
+import json
 import socket
+import urllib.parse
+
+from stack import Failure
 
 
 class Response:
@@ -9,6 +13,8 @@ class Response:
 
 
 class Connection:
+    """A connection that sends requests, and receives the answers when its owner likes."""
+
     def __init__(self, port, source="127.0.0.1"):
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=15, source_address=(source, 0))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -33,30 +39,12 @@ class Connection:
         for line in lines:
             name, _, value = line.partition(":")
             headers[name.lower()] = value.strip()
-        length = int(headers.get("content-length", "0"))
         status = int(first.split()[1])
-        if status in (204, 304):
-            length = 0
-        elif headers.get("transfer-encoding") == "chunked":
-            return Response(status, headers, self.chunks())
+        length = 0 if status in (204, 304) else int(headers["content-length"])
         while len(self.buffer) < length:
             self.fill()
         body, self.buffer = self.buffer[:length], self.buffer[length:]
         return Response(status, headers, body)
-
-    def chunks(self):
-        body = b""
-        while True:
-            while b"\r\n" not in self.buffer:
-                self.fill()
-            size, _, self.buffer = self.buffer.partition(b"\r\n")
-            length = int(size, 16)
-            while len(self.buffer) < length + 2:
-                self.fill()
-            body += self.buffer[:length]
-            self.buffer = self.buffer[length + 2:]
-            if length == 0:
-                return body
 
     def fill(self):
         data = self.socket.recv(1 << 16)
@@ -67,3 +55,16 @@ class Connection:
     def get(self, path, headers=()):
         self.send(path, headers)
         return self.receive()
+
+
+def ask(url, path, method="GET", body=None):
+    """The text of an answer that must be 2xx, on a connection of its own. body: is sent as JSON."""
+    connection = Connection(urllib.parse.urlsplit(url).port)
+    try:
+        connection.send(path, method=method, body=None if body is None else json.dumps(body))
+        answer = connection.receive()
+    finally:
+        connection.close()
+    if answer.status // 100 != 2:
+        raise Failure(f"{method} {url}{path}: status {answer.status} {answer.body[:200]}")
+    return answer.body.decode()

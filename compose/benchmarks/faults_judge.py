@@ -1,4 +1,4 @@
-"""Whether everybody was told, nobody for no reason, and who is registered: from what happened, apart from the run."""
+"""The judges of a faults run: every device is told, none without a reason, and the right ones are registered."""
 
 import collections
 import json
@@ -6,10 +6,10 @@ import json
 # An answer may be lost whose request came so short before the end of its connection, in milliseconds: faults make it
 # late by up to 3 s, and keep it back for up to 4 s.
 LOSS = 7000
-# What APNs says of a notification for good, besides that it took it: nobody can be told then.
+# Final answers of APNs to a notification that it does not take: the device cannot be told.
 REFUSALS = (
     (410, "Unregistered"), (410, "ExpiredToken"), (400, "BadDeviceToken"), (400, "DeviceTokenNotForTopic"))
-# What memory may have grown by the end: a part, and what a busy allocator keeps.
+# Memory may grow by this factor, and by the megabytes that a busy allocator keeps.
 GROWTH, KEPT_MB = 1.25, 16
 # Most connections of a credential that may be open at the end.
 CONNECTIONS = 8
@@ -74,7 +74,7 @@ class Findings:
 
 class Record:
     """
-    What the simulator saw: (push token, status, reason, moment, connection) of each request.
+    All requests to the simulator: (push token, status, reason, moment, connection).
 
     A connection ended with its last request, unless it is the last that there was.
 
@@ -101,11 +101,11 @@ class Record:
             for _, status, _, moment, connection in deliveries)
 
     def may_be_late(self, moment):
-        """Whether the answer to a request may have come behind the client's deadline."""
+        """The answer to a request may have come after the client's deadline."""
         return any(begin <= moment <= end for begin, end in self.slow)
 
     def may_be_lost(self, moment, connection):
-        """Whether the answer to a request may have been lost with its connection."""
+        """The answer to a request may have been lost with its connection."""
         return self.ends[connection] - moment <= LOSS
 
     def requests(self, device):
@@ -115,7 +115,7 @@ class Record:
         return f"device {device.number}" + (f" ({device.story.name})" if device.story else "")
 
     def trail(self, device):
-        """What happened to a device lately, in seconds since the beginning."""
+        """The last events of a device, in seconds since the beginning."""
         happened = [(moment, what) for moment, what in device.events]
         happened += [(moment, f"APNs {reason or status or 'silent'}")
                      for _, status, reason, moment, _ in self.requests(device)]
@@ -124,7 +124,7 @@ class Record:
 
 def judge_tellings(devices, record, ended, findings):
     """
-    Whether each device was told after its last change, and not oftener than something happened.
+    Each device must be told after its last change, and at most once for each event.
 
     ended: numbers of the devices that are registered no more by the end.
     - Returns: how many were told once more, since an answer may have been lost or was too late.
@@ -154,7 +154,7 @@ def judge_tellings(devices, record, ended, findings):
     >>> judged([(200, 1010), (200, 2010)], stands="a1")[1]
     {'told': 'device 7 was not told of its last change'}
 
-    Twice is nobody's fault when the connection ended just behind the first one:
+    A double is explained when the connection ended just after the first delivery:
 
     >>> device, findings = Scene("a"), Findings()
     >>> device.events = [(1000, "change")]
@@ -186,7 +186,7 @@ def judge_tellings(devices, record, ended, findings):
 
 def judge_registrations(devices, standing, recorded, record, findings):
     """
-    Whether who stands in Redis is who should, and Kafka says the same.
+    The right devices must be registered in Redis, and in Kafka.
 
     standing: (device's name, order) -> push token in Redis; recorded: the same of the last records of Kafka, None for a
     tombstone.
@@ -239,7 +239,7 @@ def judge_registrations(devices, standing, recorded, record, findings):
 
 def judge_letters(wanted, letters, findings):
     """
-    Whether each dead letter has its reason, and each device that could not be told its dead letter.
+    Each dead letter must have its reason, and each device that could not be told its dead letter.
 
     wanted: order -> how many; letters: (order, reason).
 
@@ -263,7 +263,7 @@ def judge_letters(wanted, letters, findings):
 
 def judge_lag(behind, seconds, what, findings):
     """
-    Whether all that was taken is committed.
+    All records that were read must be committed.
 
     >>> findings = Findings()
     >>> judge_lag(0, 300, "the end", findings)
@@ -277,7 +277,7 @@ def judge_lag(behind, seconds, what, findings):
 
 def judge_memory(before, after, credentials, findings):
     """
-    Whether memory and open files are where they began.
+    Memory and open files must be as at the beginning.
 
     before, after: (megabytes, open files).
 
@@ -297,7 +297,7 @@ def judge_memory(before, after, credentials, findings):
 
 def judge_connections(connections, violations, credentials, silences, findings):
     """
-    Whether no stream and not too many connections are left, and the rules of HTTP/2 and of APNs were kept.
+    No stream and few connections may be left, and the rules of HTTP/2 and of APNs must be kept.
 
     silences: faults after which connections answer nothing. The client has to close those, all that it has if need be,
     and eleven of them within a minute are for the simulator somebody who comes and goes too fast.

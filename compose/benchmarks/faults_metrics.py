@@ -1,53 +1,8 @@
-"""What the pusher says of itself, against what the simulator saw: the one place that knows the names of its metrics."""
-
-import re
-import urllib.request
-
-SERIES = re.compile(r"^([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)$")
-LABEL = re.compile(r'(\w+)="([^"]*)"')
-
-
-class Metrics:
-    """One reading of `/metrics`."""
-
-    def __init__(self, text):
-        # (name, labels, value)
-        self.series = []
-        for line in text.splitlines():
-            found = SERIES.match(line)
-            if found:
-                self.series.append((found[1], dict(LABEL.findall(found[2] or "")), float(found[3])))
-
-    @classmethod
-    def of(cls, stack):
-        with urllib.request.urlopen(f"{stack.env['OPERATIONS_PUSHER']}/metrics", timeout=10) as answer:
-            return cls(answer.read().decode())
-
-    def total(self, name, **labels):
-        """
-        The sum of all series with such labels, whatever others they have.
-
-        >>> metrics = Metrics('# TYPE a counter\\na{b="c",d="e"} 7\\na{b="c",d="f"} 2\\nab 9')
-        >>> metrics.total("a", b="c"), metrics.total("a", d="e"), metrics.total("ab"), metrics.total("x")
-        (9, 7, 9, 0)
-        """
-        return round(sum(
-            value for found, own, value in self.series
-            if found == name and all(own.get(label) == text for label, text in labels.items())))
-
-    def by(self, name, label):
-        """
-        Sums by the values of a label.
-
-        >>> Metrics('a{b="c",d="e"} 7\\na{b="c",d="f"} 2').by("a", "b")
-        {'c': 9}
-        """
-        return {text: self.total(name, **{label: text}) for text in {own.get(label) for found, own, _ in self.series
-                                                                     if found == name} if text}
+"""The pusher's counters against the simulator's: the one place that knows the names of the pusher's metrics."""
 
 
 class Verdicts:
-    """What became of notifications between two readings."""
+    """The ends of notifications between two readings."""
 
     def __init__(self, before, after):
         def grown(name, **labels):
@@ -79,7 +34,7 @@ class Verdicts:
 
 def judge_verdicts(verdicts, seen, findings):
     """
-    Whether no verdict is missing or double.
+    No verdict may be missing or double.
 
     Each outcome of a request is exactly one of delivered, tried again, given up with a dead letter, or the end of
     registrations; a 410 that is older than the registration may instead be dropped. Each notification that APNs took is
@@ -90,6 +45,7 @@ def judge_verdicts(verdicts, seen, findings):
     those who are registered all the same), given_up, letters.
 
     >>> from faults_judge import Findings
+    >>> from metrics import Metrics
     >>> def told(of={}, **changes):
     ...     verdicts, findings = Verdicts(Metrics(""), Metrics("")), Findings()
     ...     vars(verdicts).update({
@@ -134,7 +90,7 @@ def judge_verdicts(verdicts, seen, findings):
     if not 0 <= seen["accepted"] - verdicts.delivered <= lost:
         wrong("delivered", (
             f"{verdicts.delivered}, APNs took {seen['accepted']}, at most {lost} answers may have been lost"))
-    # Who comes back leaves a tombstone; one that was overtaken by a registration ended nothing.
+    # A device that comes back leaves a tombstone; one that was overtaken by a registration ended nothing.
     if not seen["ended"] <= verdicts.retired <= seen["tombstones"]:
         wrong("retired", (
             f"{verdicts.retired}, {seen['ended']} registrations are gone, {seen['tombstones']} tombstones written"))

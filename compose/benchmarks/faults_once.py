@@ -10,6 +10,7 @@ import collections
 import statistics
 
 from faults_judge import REFUSALS, Findings
+from report import percentile
 
 # A device is told at most so many seconds after its change, or after the end of a brown-out.
 LONGEST_WAIT = 60
@@ -25,11 +26,11 @@ HELD_SECONDS = 40
 
 class Once:
     """
-    What happened to each device's only change.
+    The requests for each device's only change.
 
     changes: push token -> (moment of the change, places of its records: (topic, partition, offset)). deliveries: (push
     token, status, reason, moment, connection) since the load began; first: the sequence of the first of them. unheard:
-    sequences. rebalances: (moment, (topic, partition) -> committed offset) of each time that a worker was killed or came
+    sequences. rebalances: (moment, (topic, partition) -> committed offset) each time that a worker was killed or came
     back.
 
     >>> def judged(deliveries, unheard=(), rebalances=(), calm=0):
@@ -121,17 +122,16 @@ class Once:
 
     def figures(self):
         """(name, value) for people and programs."""
-        waits = sorted(self.waits) or [0]
+        waits = self.waits or [0]
         shown = [(f"excused_{name}", self.excuses[name]) for name in ("unheard", "killed")]
         return shown + [
             ("wait_p50_s", round(statistics.median(waits), 2)),
-            ("wait_p99_s", round(waits[min(len(waits) - 1, int(len(waits) * 0.99))], 2)),
-            ("wait_most_s", round(waits[-1], 2))]
+            ("wait_p99_s", round(percentile(waits, 0.99), 2)), ("wait_most_s", round(max(waits), 2))]
 
 
 def judge_ends(changes, verdicts, findings):
     """
-    Whether each change came to exactly one end: delivered, a dead letter, or the end of the registration.
+    Each change must have exactly one end: delivered, a dead letter, or the end of the registration.
 
     >>> class Verdicts: delivered, letters, retired, coalesced = 98, 1, 1, 0
     >>> findings = Findings()

@@ -1,26 +1,25 @@
-"""A run in which each device has exactly one change: see faults_once.py for its rules."""
+"""A faults run in which each device has exactly one change: see faults_once.py for its rules."""
 
-import subprocess
-import sys
 import threading
-import time
 
 from faults_judge import judge_connections, judge_letters, judge_memory, judge_registrations, Record
-from faults_metrics import Metrics, judge_verdicts
+from faults_metrics import judge_verdicts
 from faults_once import Once, judge_ends
 from faults_plan import BrownOut, Plan
-from faults_run import CALM, SILENT, Faults, say
-from faults_stage import ROOT, TYPES
-from faults_world import Device, Offsets, now
+from faults_run import CALM, SILENT, FaultsBench
+from faults_stage import TYPES
+from faults_world import Device, now
+from stack import Failure, say
+from topics import Offsets
 
 
-class OnceFaults(Faults):
+class OnceFaultsBench(FaultsBench):
     """As many orders as devices, and as many changes; several workers, which may be killed."""
 
-    rules = Faults.rules + ("late", "excuses", "ends")
+    rules = FaultsBench.rules + ("late", "excuses", "ends")
 
-    def __init__(self, arguments, stage):
-        super().__init__(arguments, stage)
+    def __init__(self, arguments, stack):
+        super().__init__(arguments, stack)
         self.todo = sorted(self.by_order)
         self.lot.shuffle(self.todo)
         self.rebalances, self.calm_moment, self.killer, self.is_over = [], 0, None, threading.Event()
@@ -50,7 +49,7 @@ class OnceFaults(Faults):
             device.events.clear()
         self.first_delivery = len(self.simulator.deliveries)
         self.first_sequence = self.simulator.last + 1
-        self.before = Metrics.of(self.stack)
+        self.before = self.metrics()
         if self.arguments.kill_seconds:
             self.killer = threading.Thread(target=self.kill_workers, daemon=True)
             self.killer.start()
@@ -64,15 +63,16 @@ class OnceFaults(Faults):
             self.calm_moment = self.begin + int(1000 * (self.seconds * CALM + self.arguments.brown_out))
 
     def kill_workers(self):
-        """Kills one worker after the other and starts it again; notes what was committed each time."""
+        """Kills one worker after the other and starts it again; notes the committed offsets each time."""
         turn = 0
         while not self.is_over.wait(self.arguments.kill_seconds):
             name = self.stage.pushers[turn % len(self.stage.pushers)]
             turn += 1
             for verb in ("kill", "start"):
-                command = [f"{ROOT}/compose/stack", verb, name, "--dir", self.stage.folder]
-                if subprocess.run(command, stdin=subprocess.DEVNULL, stdout=sys.stderr).returncode != 0:
-                    self.findings.add("lag", f"compose/stack {verb} {name} failed")
+                try:
+                    self.stack.run(verb, name)
+                except Failure as failure:
+                    self.findings.add("lag", str(failure))
                     return
                 self.rebalances.append((now(), self.committed()))
                 self.done[f"{verb} {name}"] += 1
@@ -99,15 +99,12 @@ class OnceFaults(Faults):
                 ("waybill.orders", *self.changes.places[order]), *pending[order], *pending[f"{device.name}/{order}"]])
             for device in self.devices for order in device.orders}
         # The simulator judges the answers of a connection when that has ended.
-        for pusher in self.stage.pushers:
-            self.stage.run("stop", pusher)
+        self.stack.stop(*self.stage.pushers)
         unheard = set(self.simulator.ask("GET", "/unheard")["deliveries"])
         once = Once(changes, deliveries, self.first_sequence, unheard, self.rebalances, self.calm_moment)
         once.judge(findings)
-        letters = self.offsets.records("waybill.dead-letters")
-        judge_letters(
-            {}, [(key, (headers.get("waybill-reason") or b"").decode(errors="replace")) for key, _, headers in letters],
-            findings)
+        letters = self.letters()
+        judge_letters({}, letters, findings)
         seen = self.seen(deliveries)
         # The counters are the first worker's, and of its life.
         if not self.arguments.kill_seconds and len(self.stage.pushers) == 1:
@@ -123,4 +120,4 @@ class OnceFaults(Faults):
             self.connections, self.statistics["violations"], len(TYPES) * len(self.stage.pushers), silences, findings)
         self.tell(verdicts, seen, {"dead_letters": len(letters), "unheard": len(unheard)})
         for name, value in once.figures():
-            print(f"BENCH faults.once_{name} {value}")
+            self.report.figure(f"faults.once_{name}", value)

@@ -1,10 +1,8 @@
-"""Which faults of APNs come when, and what must become of the devices they hit: decided by a seed, apart from doing."""
+"""The faults of APNs and the moments at which they come, by a seed, and the ends of the devices that they hit."""
 
 import dataclasses
 import random
 
-# What `GET /deliveries` shows of a request that a fault left unanswered.
-UNANSWERED = 0
 # The client gives up a request after so many seconds (APNSConfiguration.requestTimeout).
 DEADLINE = 10
 # A fault that hits a number of requests is over after so many seconds all the same: an ill credential asks only now and
@@ -111,12 +109,12 @@ def general(name, lot, rate):
         "slow-handshake": {"slowHandshakeMilliseconds": 2000, "count": lot.randint(1, 2)},
         "late-settings": {"lateSettingsMilliseconds": 2000, "count": lot.randint(1, 2)},
         "closed-port": {"closeListener": True, "for": hold},
-        # What others contradict says nothing of the credential.
         # A part of APNs that is away: some of the requests, or all of one connection.
         "brown-out": answer(503, "ServiceUnavailable", probability=0.8) | {"for": hold},
         "brown-out-500": answer(500, "InternalServerError", probability=0.5) | {"for": hold},
         "ill-connection": answer(
             lot.choice((500, 502, 503)), "ServiceUnavailable", connection="busiest") | {"for": hold},
+        # The answers to other requests contradict these: they say nothing of the credential.
         "odd-credential": answer(403, "InvalidProviderToken", count=1),
         "odd-topic": answer(400, "TopicDisallowed", count=1),
         "jitter": {"delayMilliseconds": lot.randint(1, 500), "probability": 0.3, "for": hold},

@@ -5,32 +5,32 @@ import json
 import os
 import random
 import statistics
-import sys
 import threading
 import time
 
 from faults_judge import (
     REFUSALS, Findings, Record, judge_connections, judge_lag, judge_letters, judge_memory, judge_registrations,
     judge_tellings)
-from faults_metrics import Metrics, Verdicts, judge_verdicts
+from faults_metrics import Verdicts, judge_verdicts
 from faults_plan import Plan
-from faults_stage import TYPES
-from faults_world import Changes, Device, Offsets, Registrar, Simulator, now
-from stack import Failure, resident_kb
+from faults_stage import TYPES, Stage
+from faults_world import Changes, Device, Registrar, now
+from metrics import Metrics
+from processes import memory_mb
+from simulator import Simulator
+from stack import Failure, say
+from subject import Bench
+from topics import Offsets
 
 ORDERS_A_DEVICE, DEVICES_AN_ORDER = 2, 10
-# Part of the notifications that come before the first fault: what the pusher needs then is what it needs warm.
+# The part of the notifications that come before the first fault; by its end the pusher is warm.
 CALM = 0.1
-# Seconds behind the last notification.
+# Seconds after the last notification.
 PAUSE = 10
 # Faults after which connections answer nothing.
 SILENT = ("silence", "silence-amid", "black-hole", "unheard", "mute")
 # Faults that make answers slow on connections that live on, and for how long when the fault itself does not say.
 SLOW, SLOW_SECONDS = ("slow", "trickle", "shut-window"), 4
-
-
-def say(text):
-    print(f"faults: {text}", file=sys.stderr, flush=True)
 
 
 class Sampler:
@@ -45,7 +45,7 @@ class Sampler:
     def run(self):
         while not self.is_over.wait(1):
             try:
-                self.megabytes.append(resident_kb(self.pid) / 1024)
+                self.megabytes.append(memory_mb(self.pid))
                 self.files.append(len(os.listdir(f"/proc/{self.pid}/fd")))
             except (OSError, StopIteration):
                 return
@@ -59,22 +59,25 @@ class Sampler:
         self.thread.join()
 
 
-class Faults:
+class FaultsBench(Bench):
     rules = (
         "told", "double", "retired", "registrations", "verdicts", "letters", "lag", "memory", "connections",
         "violations")
 
-    def __init__(self, arguments, stage):
-        self.arguments, self.stage, self.stack = arguments, stage, stage.stack
-        self.simulator = Simulator(self.stack.env["APNS_ADMIN_URL"])
-        self.sampler = None
-        self.registrar, self.changes = Registrar(self.stack), Changes(self.stack)
-        self.offsets, self.findings, self.done = Offsets(self.stack), Findings(), collections.Counter()
+    def __init__(self, arguments, stack):
+        super().__init__(arguments, stack)
+        self.stage = Stage(stack, arguments.attempts, arguments.pushers)
+        self.findings, self.done = Findings(), collections.Counter()
         self.seconds = arguments.notifications / arguments.rate
         self.plan = self.make_plan()
         self.lot = random.Random(arguments.seed + 1)
         self.by_order, self.devices, self.heroes, self.slow = {}, [], {}, []
+        self.sampler = self.offsets = None
         self.populate()
+
+    def set_up(self):
+        self.stage.up()
+        say(f"seed {self.arguments.seed}, in {self.stack.folder}")
 
     def make_plan(self):
         return Plan(self.arguments.seed, self.arguments.faults, self.seconds * (1 - CALM), self.arguments.rate)
@@ -100,12 +103,14 @@ class Faults:
     def everybody(self):
         return self.devices + list(self.heroes.values())
 
-    # --- the run -------------------------------------------------------------------------------------------------------
+    # --- the run ------------------------------------------------------------------------------------------------------
 
-    def run(self):
+    def measure(self):
+        self.simulator = Simulator(self.stack.env["APNS_ADMIN_URL"])
+        self.changes, self.offsets = Changes(self.stack), Offsets(self.stack)
         self.prepare()
         begin = time.monotonic()
-        self.registrar.open()
+        self.registrar = Registrar(self.stack)
         self.registrar.register_all(self.everybody)
         say(f"{len(self.everybody)} devices registered in {time.monotonic() - begin:.1f} s")
         self.settle("the registrations")
@@ -114,25 +119,28 @@ class Faults:
         self.settle("the last changes")
         time.sleep(2 if self.arguments.small else PAUSE)
         self.last_level = self.sampler.level()
-        after = Metrics.of(self.stack)
+        after = self.metrics()
         self.connections = self.simulator.ask("GET", "/connections")["connections"]
         self.statistics = self.simulator.ask("GET", "/statistics")
         self.simulator.close()
         if self.simulator.error:
             raise Failure(f"reading the deliveries: {self.simulator.error}")
         self.judge(Verdicts(self.before, after))
+        return self.findings.count > 0
+
+    def metrics(self):
+        return Metrics.of(self.stack.env["OPERATIONS_PUSHER"])
 
     def prepare(self):
-        """Packages for all orders; from then on only those work who tell of changes."""
+        """Packages for all orders; from then on the packagers are stopped, and the pushers run."""
         orders = list(self.by_order) + [hero.orders[0] for hero in self.heroes.values()]
         say(f"packaging {len(orders)} orders")
         self.stage.package(orders)
-        for pusher in self.stage.pushers:
-            self.stage.run("start", pusher)
+        self.stack.start(*self.stage.pushers)
         self.sampler = Sampler(self.stack.pid("pusher"))
-        # What was packaged is told to nobody: no device is there yet.
+        # No device is there yet, so these packages are told to nobody.
         self.settle("the orders")
-        self.before = Metrics.of(self.stack)
+        self.before = self.metrics()
 
     def load(self):
         """Changes at the rate until enough notifications arrived, and the faults of the plan meanwhile."""
@@ -140,7 +148,6 @@ class Faults:
         begin, self.begin, steps = time.monotonic(), now(), list(reversed(self.plan.steps))
         calm = self.seconds * CALM
         told, warm = 0.0, False
-        self.calm_level = self.sampler.level()
         while True:
             elapsed = time.monotonic() - begin
             if elapsed >= calm and not warm:
@@ -148,18 +155,15 @@ class Faults:
                 say(f"{elapsed:4.0f} s: {self.warm_level[0]:.0f} MB, the faults begin")
             while steps and steps[-1].at + calm <= elapsed:
                 self.do(steps.pop(), elapsed)
-            wanted = self.wants_more()
-            if not steps and not wanted:
+            if not steps and not self.wants_more():
                 break
             if elapsed > 4 * self.seconds + 60:
                 self.findings.add("told", "the pusher is far behind the load")
                 break
-            if wanted:
-                while told < elapsed * self.arguments.rate and self.wants_more():
-                    order = self.next_order(orders)
-                    self.changes.change(order, self.by_order[order])
-                    told += len(self.by_order[order])
-            self.disturb(elapsed)
+            while told < elapsed * self.arguments.rate and self.wants_more():
+                order = self.next_order(orders)
+                self.changes.change(order, self.by_order[order])
+                told += len(self.by_order[order])
             self.require_running()
             time.sleep(0.005)
         self.changes.flush()
@@ -171,9 +175,6 @@ class Faults:
 
     def next_order(self, orders):
         return self.lot.choice(orders)
-
-    def disturb(self, elapsed):
-        """What happens besides the faults of APNs; nothing here."""
 
     def do(self, step, elapsed):
         hero = self.heroes.get(step.story)
@@ -214,10 +215,7 @@ class Faults:
                 judge_lag(behind, self.arguments.patience, what, self.findings)
                 break
             time.sleep(0.2)
-        count = -1
-        while count != len(self.simulator.deliveries):
-            count = len(self.simulator.deliveries)
-            time.sleep(1.5)
+        self.simulator.settle()
         say(f"{what}: at rest after {time.monotonic() - begin:.1f} s")
 
     def require_running(self):
@@ -226,7 +224,7 @@ class Faults:
         if not os.path.exists(f"/proc/{self.sampler.pid}/stat"):
             raise Failure(f"the pusher ended, see {self.stack.folder}/log/pusher.log")
 
-    # --- what came out -------------------------------------------------------------------------------------------------
+    # --- judging and report -------------------------------------------------------------------------------------------
 
     def judge(self, verdicts):
         findings, deliveries = self.findings, self.simulator.deliveries
@@ -235,14 +233,12 @@ class Faults:
         ended = judge_registrations(self.everybody, self.standing(), recorded, record, findings)
         explained = judge_tellings(self.everybody, record, ended, findings)
         seen = self.seen(deliveries)
-        letters = self.offsets.records("waybill.dead-letters")
+        letters = self.letters()
         bad = {hero.number for hero in self.heroes.values() if hero.story.name == "bad-token"}
         # Of a bad push token there is a letter if the breaker kept its registration.
         judge_letters(
             {hero.orders[0]: hero.story.letters + (hero.number in bad - ended) for hero in self.heroes.values()
-             if hero.story.letters or hero.number in bad - ended},
-            [(key, (headers.get("waybill-reason") or b"").decode(errors="replace")) for key, _, headers in letters],
-            findings)
+             if hero.story.letters or hero.number in bad - ended}, letters, findings)
         late = sum(hero.story.twice for hero in self.heroes.values())
         judge_verdicts(verdicts, {
             "statuses": seen, "accepted": seen["200"], "perhaps_lost": record.lost + late,
@@ -263,19 +259,16 @@ class Faults:
     def seen(deliveries):
         return collections.Counter(str(status or "none") for _, status, _, _, _ in deliveries)
 
+    def letters(self):
+        """(Key, reason) of all dead letters."""
+        return [(key, (headers.get("waybill-reason") or b"").decode(errors="replace"))
+                for key, _, headers in self.offsets.records("waybill.dead-letters")]
+
     def standing(self):
         """Push tokens in Redis."""
-        redis, found = self.stack.redis, {}
         places = [(device.name, order) for device in self.everybody for order in device.orders]
-        for start in range(0, len(places), 500):
-            some = places[start:start + 500]
-            for name, order in some:
-                redis.send("HGET", f"waybill:devices:{{{order}}}", name)
-            for place in some:
-                record = redis.reply()
-                if record:
-                    found[place] = json.loads(record)["pushToken"]
-        return found
+        records = self.stack.redis.ask_all(("HGET", f"waybill:devices:{{{order}}}", name) for name, order in places)
+        return {place: json.loads(record)["pushToken"] for place, record in zip(places, records) if record}
 
     def recorded(self):
         """Push tokens in Kafka, by the last record of each registration, and how many tombstones there are."""
@@ -307,18 +300,17 @@ class Faults:
             for text in texts[:10]:
                 print(f"    {text}")
         print(f"{self.findings.count} differences, seed {self.arguments.seed}\n")
-        figures = [
-            ("faults", sum(self.done.values())), ("notifications", seen["200"]), ("differences", self.findings.count),
-            ("memory_before_mb", round(self.warm_level[0], 1)), ("memory_after_mb", round(self.last_level[0], 1)),
-            ("memory_most_mb", round(max(self.sampler.megabytes), 1))]
-        figures += [(f"wrong_{rule}", len(self.findings.by_rule[rule])) for rule in self.rules]
-        for name, value in figures:
-            print(f"BENCH faults.{name} {value}")
+        self.report.figure("faults.faults", sum(self.done.values()))
+        self.report.figure("faults.notifications", seen["200"])
+        self.report.figure("faults.differences", self.findings.count)
+        self.report.figure("faults.memory_before_mb", self.warm_level[0])
+        self.report.figure("faults.memory_after_mb", self.last_level[0])
+        self.report.figure("faults.memory_most_mb", max(self.sampler.megabytes))
+        for rule in self.rules:
+            self.report.figure(f"faults.wrong_{rule}", len(self.findings.by_rule[rule]))
 
     def close(self):
         if self.sampler:
             self.sampler.close()
-        self.registrar.close()
-        self.offsets.close()
-        # Before the broker goes, which librdkafka would tell of.
-        self.changes = None
+        if self.offsets:
+            self.offsets.close()

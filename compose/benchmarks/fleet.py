@@ -1,20 +1,19 @@
-"""Measures one, two and four packagers on one topic; started by compose/bench."""
+"""One, two and four packagers on one topic."""
 
 import os
 import threading
 import time
 
+import memory
 import plot
-from orders import Documents, add_assets
-from report import Report
-from stack import Failure, Stack, cpu_seconds
-from subject import run
-from workers import Crew
+from processes import Usage
+from stack import Failure
+from workers import CrewBench
 
 FLEETS = (1, 2, 4)
 # Changes a second that go on coming while the backlog is worked off.
 STREAM = 200
-# How often it is looked how far they are, in seconds.
+# Seconds between two looks at their progress.
 STEP = 0.25
 # Most seconds that a fleet may take for the backlog.
 LIMIT = 200
@@ -26,7 +25,7 @@ CHANGES_AN_ORDER, PEAK, DAYS, UTILISATION = 10, 5, 30, 0.5
 
 
 class Run:
-    """What one fleet did: its lag by seconds, and whose processors it took."""
+    """The lag of one fleet over time, in seconds, and the processor time that it used."""
 
     def __init__(self, workers, backlog, began):
         self.workers, self.began = workers, began
@@ -46,28 +45,21 @@ class Run:
                 yield moment, (done - count) / (moment - then)
 
 
-class FleetBench:
-    def __init__(self, arguments):
-        self.arguments = arguments
-        self.cores = os.cpu_count() or 1
-        self.stack = Stack(arguments.root, arguments.dir)
-        self.documents = Documents(arguments.root)
-        self.report = Report()
-        self.stopped = threading.Event()
+class FleetBench(CrewBench):
+    def __init__(self, arguments, stack):
+        super().__init__(arguments, stack)
+        self.cores, self.stopped = os.cpu_count() or 1, threading.Event()
+        if not os.path.isdir(os.path.dirname(os.path.abspath(arguments.svg))):
+            raise Failure(f"--svg {arguments.svg}: must be a file in a folder that exists")
 
-    def run(self):
-        add_assets(self.stack)
-        self.crew = Crew(self.stack)
-        try:
-            runs = [self.measure_fleet(count) for count in FLEETS]
-            memory = self.measure_memory()
-        finally:
-            self.stopped.set()
-            self.crew.close()
-        self.tell(runs, memory)
+    def measure(self):
+        runs = [self.measure_fleet(count) for count in FLEETS]
+        self.tell(runs, self.measure_memory())
         self.draw(runs)
-        self.report.show()
-        return 0
+
+    def close(self):
+        self.stopped.set()
+        super().close()
 
     # --- measurements ------------------------------------------------------------------------------------------------
 
@@ -76,13 +68,13 @@ class FleetBench:
         for index in range(count):
             self.crew.start_at_once(core=index % self.cores)
         self.crew.await_ready()
-        self.publish(self.arguments.orders // 20)
+        self.crew.publish(self.documents.next_changes(self.arguments.orders // 20))
         self.crew.await_done()
-        keys, memory = self.stack.redis.ask("DBSIZE"), self.stack.redis.used_memory()
-        others = [self.stack.pid("redis"), self.stack.pid("kafka")]
+        keys, size = self.stack.redis.ask("DBSIZE"), self.stack.redis.used_memory()
         with self.crew.frozen():
-            self.publish(self.arguments.orders)
-            work, other = cpu_seconds(*self.crew.pids()), cpu_seconds(*others)
+            self.crew.publish(self.documents.next_changes(self.arguments.orders))
+            usage = Usage({
+                "workers": self.crew.pids(), "servers": [self.stack.pid("redis"), self.stack.pid("kafka")]})
             before = self.crew.committed()
             run = Run(count, self.arguments.orders, time.monotonic())
         self.stopped.clear()
@@ -92,7 +84,7 @@ class FleetBench:
             self.follow(run, before)
             run.drained = time.monotonic() - run.began
             run.changes = self.crew.committed() - before
-            run.work, run.other = cpu_seconds(*self.crew.pids()) - work, cpu_seconds(*others) - other
+            run.used = usage.end().used
             # The stream alone goes on for a moment, so that the plot shows how far behind a fleet is that keeps up.
             until = time.monotonic() + 3
             while time.monotonic() < until:
@@ -101,7 +93,7 @@ class FleetBench:
             self.stopped.set()
             stream.join()
         self.crew.await_done()
-        run.kilobytes = (self.stack.redis.used_memory() - memory) / (self.stack.redis.ask("DBSIZE") - keys) / 1000
+        run.kilobytes = (self.stack.redis.used_memory() - size) / (self.stack.redis.ask("DBSIZE") - keys) / 1000
         run.memory = [worker.memory_mb() for worker in self.crew.workers]
         self.crew.stop()
         return run
@@ -121,32 +113,27 @@ class FleetBench:
         run.note(max(0, lag), done - before)
         return lag
 
-    def publish(self, count):
-        orders = (self.documents.next() for _ in range(count))
-        self.crew.publish((order, "replaced", document) for order, document in orders)
-
     def stream(self):
         """From a thread of its own: new orders at a steady rate, a tenth of a second at once."""
         began, sent = time.monotonic(), 0
         while not self.stopped.wait(0.1):
             due = int((time.monotonic() - began) * STREAM) - sent
-            self.publish(due)
+            self.crew.publish(self.documents.next_changes(due))
             sent += due
 
     def measure_memory(self):
-        """What two workers have in memory when they have seen more and more orders, in MB by orders."""
+        """The memory of two workers in MB, by the number of orders that they have seen."""
         self.crew.start(2)
         found, seen = {}, 0
         for orders in ORDERS_SEEN:
-            smallest = (self.documents.smallest() for _ in range(orders - seen))
-            self.crew.publish((order, "replaced", document) for order, document in smallest)
+            self.crew.publish(memory.small(self.documents, orders - seen, 1))
             seen = orders
             self.crew.await_done()
             found[orders] = [worker.memory_mb("VmRSS") for worker in self.crew.workers]
         self.crew.stop()
         return found
 
-    # --- what it says ------------------------------------------------------------------------------------------------
+    # --- report ------------------------------------------------------------------------------------------------------
 
     def tell(self, runs, memory):
         rates = {run.workers: run.changes / run.drained for run in runs}
@@ -158,10 +145,11 @@ class FleetBench:
         self.report.figure("fleet.scaling", rates[wide] / rates[1])
         self.report.note(f"fleet.scaling: {wide} workers on as many processors beside one worker on one")
         for run in runs:
+            microseconds = {name: seconds / run.changes * 1e6 for name, seconds in run.used.items()}
             self.report.note(
                 f"{run.workers} of one processor each ({self.cores} there are): {run.changes} changes in "
-                f"{run.drained:.1f} s; per change {run.work / run.changes * 1e6:.0f} µs of the workers' processors, "
-                f"{run.other / run.changes * 1e6:.0f} µs of Redis' and Kafka's; {max(run.memory):.0f} MB at most")
+                f"{run.drained:.1f} s; per change {microseconds['workers']:.0f} µs of the workers' processors, "
+                f"{microseconds['servers']:.0f} µs of Redis' and Kafka's; {max(run.memory):.0f} MB at most")
         for orders, megabytes in memory.items():
             self.report.figure(f"fleet.worker_mb_{orders // 1000}k", max(megabytes), 256, "at most")
         self.size(rates[1], runs[0])
@@ -194,7 +182,3 @@ class FleetBench:
         with open(self.arguments.svg, "w") as file:
             file.write(text)
         self.report.note(f"plot: {os.path.abspath(self.arguments.svg)}")
-
-
-if __name__ == "__main__":
-    run(FleetBench, orders=20000, svg="waybill-fleet.svg")

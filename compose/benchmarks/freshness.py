@@ -1,4 +1,4 @@
-"""Whether a package that is read after its version was published is that version or a newer one."""
+"""A package that is read after its version was published must be that version or a newer one."""
 
 import email.utils
 import io
@@ -8,40 +8,25 @@ import time
 import zipfile
 from datetime import datetime
 
-import confluent_kafka
-
 from client import Connection
 from stack import Failure
+from topics import Reader
 
 CONNECTIONS = 4
 
 
 class Freshness:
     """
-    Changes orders without a pause, follows `waybill.orders`, and fetches each version the moment it is told.
+    Changes orders without a pause, follows `waybill.orders`, and fetches each version as soon as its record comes.
 
-    Over several connections, so that all threads of the gateway are asked; half of the requests name the version
-    before, which must not be answered 304.
+    Several connections reach all threads of the gateway; half of the requests name the version before, which must not
+    be answered 304.
     """
 
     def __init__(self, stack, publisher, orders, authorization):
         self.stack, self.publisher, self.orders = stack, publisher, orders
         self.authorization, self.stopped = authorization, threading.Event()
         self.tags, self.seen, self.violations = {}, 0, []
-
-    def consumer(self):
-        consumer = confluent_kafka.Consumer({
-            "bootstrap.servers": self.stack.env["KAFKA_BOOTSTRAP"], "group.id": "waybill-bench",
-            "enable.auto.commit": False, "fetch.wait.max.ms": 10,
-        })
-        topic = consumer.list_topics("waybill.orders", timeout=10).topics["waybill.orders"]
-        places = []
-        for partition in topic.partitions:
-            place = confluent_kafka.TopicPartition("waybill.orders", partition)
-            place.offset = consumer.get_watermark_offsets(place, timeout=10)[1]
-            places.append(place)
-        consumer.assign(places)
-        return consumer
 
     def change(self):
         """From a thread of its own: one order after the other, about 300 a second."""
@@ -53,8 +38,9 @@ class Freshness:
             time.sleep(1 / 300)
 
     def run(self, seconds):
-        """Returns how many versions were looked at; what was wrong stands in `violations`."""
-        consumer = self.consumer()
+        """Returns the number of versions that were fetched; `violations` tells what was wrong."""
+        reader = Reader(self.stack.env["KAFKA_BOOTSTRAP"])
+        reader.follow("waybill.orders")
         connections = [Connection(self.stack.gateway_port) for _ in range(CONNECTIONS)]
         for order in self.orders:
             self.tags[order] = connections[0].get(self.stack.path(order), self.authorization).headers["etag"]
@@ -63,7 +49,7 @@ class Freshness:
         try:
             deadline = time.monotonic() + seconds
             while time.monotonic() < deadline:
-                message = consumer.poll(0.5)
+                message = reader.consumer.poll(0.5)
                 if message is None or message.value() is None:
                     continue
                 if message.error():
@@ -72,7 +58,7 @@ class Freshness:
         finally:
             self.stopped.set()
             writer.join()
-            consumer.close()
+            reader.close()
             for connection in connections:
                 connection.close()
         if self.seen == 0:
@@ -99,7 +85,7 @@ class Freshness:
 
     @staticmethod
     def fault(answer, modified, was_known):
-        """What is wrong about an answer; None if nothing is."""
+        """A sentence about a wrong answer; None if it is right."""
         if answer.status == 304:
             # Fetched before it was told, so the version that is named is the one that was published.
             stamp = answer.headers.get("last-modified")

@@ -1,70 +1,60 @@
-"""Measures the gateway beside its peers; started by compose/bench."""
+"""The gateway beside its peers."""
 
 import os
 import statistics
-import time
 
 import idle
 from client import Connection
 from freshness import Freshness
 from load import Load
+from orders import add_picture, add_pictures, example
 from peers import Peers
-from report import Report
-from stack import Failure, Publisher, Stack, example, picture
-from subject import run
+from processes import memory_mb
+from report import median_cost, median_rate, median_ratio, percentile, take_turns
+from stack import Failure
+from subject import AUTHORIZATION, TOKEN, Bench
+from topics import Publisher
 
 ORDERS = 2000
-TOKEN = "waybill-bench-waybill-bench-0000"
-AUTHORIZATION = [("authorization", f"AppleOrder {TOKEN}")]
-# Of the orders whose memory is looked at: pictures of an order, and bytes of all its pictures together. Each picture
-# comes with a line item, so that more of them make larger orders: a logo with five products is the measure.
+# Of the orders that Redis' memory is measured with: pictures of an order, and bytes of all its pictures together. Each
+# picture comes with a line item, so that more of them make larger orders: a logo with five products is the measure.
 SHARED_BYTES, SHARED_PICTURES, MORE_PICTURES = 300_000, 6, 10
 
 
-class GatewayBench:
-    def __init__(self, arguments):
-        self.arguments = arguments
-        self.stack = Stack(arguments.root, arguments.dir)
-        self.folder = f"{arguments.dir}/bench"
-        os.makedirs(self.folder, exist_ok=True)
+class GatewayBench(Bench):
+    def __init__(self, arguments, stack):
+        super().__init__(arguments, stack)
         self.load = Load(self.folder, arguments.connections, arguments.seconds)
-        self.peers = Peers(self.stack, self.folder)
-        self.publisher = Publisher(self.stack)
-        self.report = Report()
+        self.peers = Peers(stack, self.folder)
         self.orders = [f"bench-{number}" for number in range(ORDERS)]
+
+    def measure(self):
+        self.publisher = Publisher(self.stack)
         self.paths = [self.stack.path(order) for order in self.orders]
+        self.add_assets()
+        self.measure_orders()
+        since = self.prepare_peers()
+        self.measure_rates(since)
+        self.measure_waiting()
+        self.measure_freshness()
+        self.measure_connections()
 
-    def run(self):
-        try:
-            self.add_assets()
-            self.measure_orders()
-            since = self.prepare_peers()
-            self.measure_rates(since)
-            self.measure_waiting()
-            self.measure_freshness()
-            self.measure_connections()
-        finally:
-            self.load.stop()
-            self.peers.stop()
-        self.report.show()
-        return 0
+    def close(self):
+        self.load.stop()
+        self.peers.stop()
 
-    # --- what is measured with ---------------------------------------------------------------------------------------
+    # --- orders and peers --------------------------------------------------------------------------------------------
 
     def add_assets(self):
-        folder = f"{self.stack.env['BRANDS']}/{self.stack.type}/assets"
-        sizes = {"bench-a": 8000, "bench-b": 8000}
+        add_pictures(self.stack.brand)
         for count in (SHARED_PICTURES, MORE_PICTURES):
-            sizes |= {f"bench-{count}-{number}": SHARED_BYTES // count for number in range(count)}
-        for name, size in sizes.items():
-            with open(f"{folder}/{name}.png", "wb") as file:
-                file.write(picture(size))
+            for number in range(count):
+                add_picture(self.stack.brand, f"bench-{count}-{number}.png", SHARED_BYTES // count)
         self.stack.restart("packager")
 
     def documents(self, orders, logo, images):
         for order in orders:
-            document = example(self.stack.root)
-            document |= {"orderNumber": order, "authenticationToken": TOKEN}
+            document = example() | {"orderNumber": order, "authenticationToken": TOKEN}
             document["merchant"]["logo"] = logo
             items = document["lineItems"]
             while len(items) < len(images):
@@ -88,7 +78,7 @@ class GatewayBench:
         self.publisher.replace_all(dict(self.documents(self.orders, "bench-a.png", ["bench-b.png"])))
 
     def prepare_peers(self):
-        """Returns a date on which no order was older than it is."""
+        """Returns the latest date on which an order was changed."""
         connection = Connection(self.stack.gateway_port)
         latest = ("", 0.0)
         for order, path in zip(self.orders, self.paths):
@@ -112,29 +102,27 @@ class GatewayBench:
         static = {"nginx": self.peers.workers()}
         condition = AUTHORIZATION + [("if-modified-since", since)]
         port = self.stack.gateway_port
-        subjects = {
+        loads = {
             "GET gateway": (port, AUTHORIZATION, gateway, 200),
             "GET nginx+Lua": (self.peers.lua_port, AUTHORIZATION, lua, 200),
             "GET nginx static": (self.peers.static_port, AUTHORIZATION, static, 200),
             "304 gateway": (port, condition, gateway, 304),
             "304 nginx+Lua": (self.peers.lua_port, condition, lua, 304),
         }
-        results = {name: [] for name in subjects}
-        for number in range(self.arguments.rounds):
-            # Each round starts with another, so that none is always the first after a pause.
-            names = list(subjects)
-            for name in names[number % len(names):] + names[: number % len(names)]:
-                where, headers, pids, status = subjects[name]
-                results[name].append(self.load.run(where, self.paths, headers, pids, status))
+
+        def asking(where, headers, pids, status):
+            return lambda: self.load.run(where, self.paths, headers, pids, status)
+
+        results = take_turns(self.arguments.rounds, {name: asking(*load) for name, load in loads.items()})
         for name, rounds in results.items():
             self.report.rate(name, rounds)
+        rates = {name: [result.rate for result in rounds] for name, rounds in results.items()}
 
         def ratio(ours, theirs):
-            return statistics.median(a.rate / b.rate for a, b in zip(results[ours], results[theirs]))
+            return median_ratio(rates[ours], rates[theirs])
 
-        ours = results["GET gateway"]
-        self.maximum = statistics.median(result.rate for result in ours)
-        cost = statistics.median(result.shares["gateway"] / result.rate for result in ours)
+        self.maximum = median_rate(results["GET gateway"])
+        cost = median_cost(results["GET gateway"])
         self.report.figure("gateway.ratio_lua", ratio("GET gateway", "GET nginx+Lua"), 1.5, "at least")
         self.report.figure("gateway.ratio_static", ratio("GET gateway", "GET nginx static"), 0.35, "at least")
         self.report.figure("gateway.ratio_304_lua", ratio("304 gateway", "304 nginx+Lua"), 1.5, "at least")
@@ -147,11 +135,11 @@ class GatewayBench:
             self.load.run(self.stack.gateway_port, self.paths, AUTHORIZATION, pids, 200, rate=self.maximum / 2)
             for _ in range(3)
         ]
-        reached = statistics.median(result.rate for result in rounds)
+        reached = median_rate(rounds)
         if reached < 0.9 * self.maximum / 2:
             self.report.note(f"half load was to be {self.maximum / 2:.0f}/s, {reached:.0f}/s came about")
         for part, name in ((0.5, "p50"), (0.99, "p99"), (0.999, "p999")):
-            value = statistics.median(result.percentile(part) for result in rounds)
+            value = statistics.median(percentile(result.latencies, part) for result in rounds)
             limit = (5, "at most") if name == "p99" else ()
             self.report.figure(f"gateway.{name}_ms_half_load", value, *limit)
 
@@ -164,15 +152,10 @@ class GatewayBench:
         self.report.figure("gateway.stale", len(check.violations), 0, "at most")
 
     def measure_connections(self):
-        loaded = idle.resident_kb(self.stack.pid("gateway"))
+        loaded = memory_mb(self.stack.pid("gateway"))
         started, warm, untouched, used = idle.measure(self.stack, self.paths[0], AUTHORIZATION)
         self.report.note(
-            f"gateway memory: {started / 1024:.0f} MB started, {warm / 1024:.0f} MB warmed up, "
-            f"{loaded / 1024:.0f} MB after the load above; "
+            f"gateway memory: {started:.0f} MB started, {warm:.0f} MB warmed up, {loaded:.0f} MB after the load above; "
             f"a connection {untouched:.1f} kB untouched, {used:.1f} kB after a request")
         self.report.figure("gateway.idle_connection_kb", max(untouched, used), 20, "at most")
-        self.report.figure("gateway.rss_mb", started / 1024, 64, "at most")
-
-
-if __name__ == "__main__":
-    run(GatewayBench, rounds=5, connections=64, seconds=4)
+        self.report.figure("gateway.rss_mb", started, 64, "at most")

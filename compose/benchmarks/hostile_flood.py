@@ -1,11 +1,10 @@
 """
-Hostile clients of a gateway on this machine, until SIGTERM; then says in a line of JSON what became of it.
+Hostile clients of a gateway on this machine, until SIGTERM; then one line of JSON counts requests and answers.
 
 One thread, which writes batches of requests ten times a second and reads what comes, so that it costs less than what it
 asks for. It connects to 127.0.0.1 only, from twenty addresses, each in a network of its own.
 """
 
-import argparse
 import collections
 import errno
 import json
@@ -16,6 +15,7 @@ import resource
 import select
 import signal
 import socket
+import sys
 import time
 
 ADDRESSES = [f"127.{10 + number}.0.2" for number in range(20)]
@@ -53,7 +53,7 @@ class Peer:
         self.socket = None
 
     def send(self, data):
-        """What the gateway does not take is sent later, in front of what comes then."""
+        """The rest that the gateway does not take is sent later, before other data."""
         self.unsent += data
         try:
             sent = self.socket.send(self.unsent)
@@ -80,8 +80,8 @@ class Kind:
 
 
 class Flood:
-    def __init__(self, arguments, files):
-        self.port, self.type, self.token = arguments.port, arguments.type, arguments.token
+    def __init__(self, port, order_type, token, files):
+        self.port, self.type, self.token = port, order_type, token
         self.random = random.Random(1)
         self.tick = 0
         pipelined = b"POST /x HTTP/1.1\r\nhost: a\r\ncontent-length: %d\r\n\r\n%s" % (BODY, b"x" * BODY)
@@ -97,7 +97,7 @@ class Flood:
         # The next one is on the right: first those that ask, then who was closed longest ago.
         self.closed = collections.deque(peer for kind in reversed(self.kinds) for peer in kind.peers)
 
-    # --- what they send ----------------------------------------------------------------------------------------------
+    # --- requests ---------------------------------------------------------------------------------------------------
 
     def request(self, method, path, lines="", body=""):
         return f"{method} {path} HTTP/1.1\r\nhost: a\r\n{lines}content-length: {len(body)}\r\n\r\n{body}"
@@ -135,7 +135,7 @@ class Flood:
             return b"", 0
         return b"y", 0
 
-    # --- how ---------------------------------------------------------------------------------------------------------
+    # --- sockets ------------------------------------------------------------------------------------------------------
 
     def run(self):
         began = time.monotonic()
@@ -204,14 +204,10 @@ class Flood:
         print(json.dumps({kind.name: kind.told() for kind in self.kinds}), flush=True)
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--type", required=True)
-    parser.add_argument("--token", required=True)
+def main(port, order_type, token):
     _, files = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
-    flood = Flood(parser.parse_args(), files)
+    flood = Flood(int(port), order_type, token, files)
 
     def stop(*_):
         flood.tell()
@@ -221,4 +217,4 @@ def main():
     flood.run()
 
 
-main()
+main(*sys.argv[1:])

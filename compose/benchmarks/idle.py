@@ -1,10 +1,11 @@
-"""What an open connection costs that nothing happens on."""
+"""The memory of an open connection on which nothing happens."""
 
 import gc
 import time
 
 from client import Connection
-from stack import Failure, resident_kb
+from processes import memory_mb
+from stack import Failure
 
 CONNECTIONS = 10_000
 # As many addresses as a limit of connections per address could ask for, each in a network of its own.
@@ -13,20 +14,20 @@ ADDRESSES = 250
 
 def measure(stack, path, authorization):
     """
-    Returns the resident kB of a gateway that was just started, the same warmed up, and per connection when 10,000 are
-    open: untouched, and after one request each, which is how Wallet leaves them.
+    Returns the resident MB of a gateway that was just started, the same warmed up, and the kB per connection when
+    10,000 are open: untouched, and after one request each, which is how Wallet leaves them.
     """
     stack.restart("gateway")
     pid = stack.pid("gateway")
     time.sleep(2)
-    idle = resident_kb(pid)
+    idle = memory_mb(pid)
     # Code that was never run before is read in now, so that it does not count as the connections'.
     first = Connection(stack.gateway_port)
     since = ("if-modified-since", first.get(path, authorization).headers["last-modified"])
     for _ in range(2000):
         first.get(path, authorization + [since])
         first.get(path, authorization)
-    warm = resident_kb(pid)
+    warm = memory_mb(pid)
     opened = []
     gc.disable()
     try:
@@ -36,17 +37,17 @@ def measure(stack, path, authorization):
             if index % 500 == 499:
                 time.sleep(0.02)
         time.sleep(1)
-        untouched = resident_kb(pid)
+        untouched = memory_mb(pid)
         for connection in opened:
             answer = connection.get(path, authorization + [since])
             if answer.status != 304:
                 raise Failure(f"an idle connection is answered {answer.status} instead of 304")
         time.sleep(1)
-        used = resident_kb(pid)
+        used = memory_mb(pid)
         first.get(path, authorization)
     finally:
         gc.enable()
         first.close()
         for connection in opened:
             connection.close()
-    return idle, warm, (untouched - warm) / CONNECTIONS, (used - warm) / CONNECTIONS
+    return idle, warm, (untouched - warm) * 1024 / CONNECTIONS, (used - warm) * 1024 / CONNECTIONS

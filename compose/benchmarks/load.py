@@ -1,25 +1,18 @@
-"""Load from h2load, and which process the time went to."""
+"""Load from h2load, and the processor time of all that takes part."""
 
 import random
 import re
 import subprocess
 import time
 
-from stack import Failure, cpu_seconds, machine_seconds
+from processes import Usage
+from report import Round
+from stack import Failure
 
-# Clients of one h2load ask for the same orders at about the same time. Several, each with an order of its own, see to
-# it that what is asked for at once differs, as it does in life.
+# Clients of one h2load ask for the same orders at about the same time. With several, each of which has its own order of
+# the paths, requests at one time differ, as they do in life.
 GENERATORS = 4
 WARM_UP = 1
-
-
-class Result:
-    def __init__(self, rate, shares, latencies):
-        # Answers a second; seconds of CPU per second by who; milliseconds of single requests.
-        self.rate, self.shares, self.latencies = rate, shares, latencies
-
-    def percentile(self, part):
-        return sorted(self.latencies)[min(len(self.latencies) - 1, int(len(self.latencies) * part))]
 
 
 class Load:
@@ -31,8 +24,7 @@ class Load:
         """
         Asks as fast as answers come, or at a rate.
 
-        pids      whose CPU is told, by name
-        expected  the only status there may be
+        pids: processes whose CPU is told, by name, the server first. expected: the only status there may be.
         """
         count = min(GENERATORS, self.connections)
         started = time.monotonic()
@@ -42,19 +34,14 @@ class Load:
         generators = [process.pid for process in self.running]
         # In the middle of the measurement, when all generators are at work.
         self.wait_until(started + WARM_UP + 0.3)
-        who = pids | {"h2load": generators}
-        before, machine = {name: cpu_seconds(*ids) for name, ids in who.items()}, machine_seconds()
-        began = time.monotonic()
+        usage = Usage(pids | {"h2load": generators})
         self.wait_until(started + WARM_UP + self.seconds - 0.3)
-        wall = time.monotonic() - began
-        after, worked = {name: cpu_seconds(*ids) for name, ids in who.items()}, machine_seconds() - machine
+        shares = usage.end().shares()
         outputs = [process.communicate(timeout=self.seconds + 30)[0] for process in self.running]
         self.running = []
         total = sum(self.parse(output, expected) for output in outputs)
-        shares = {name: (after[name] - before[name]) / wall for name in who}
-        shares["others"] = max(0, worked / wall - sum(shares.values()))
         latencies = self.read_logs(count) if rate else []
-        return Result(total, shares, latencies)
+        return Round(total, shares, next(iter(shares.values())) / total, latencies)
 
     def start(self, index, clients, port, paths, headers, rate):
         paths = list(paths)

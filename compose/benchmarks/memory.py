@@ -1,12 +1,11 @@
-"""How much memory a packager takes at most, whatever waits in Kafka and however slow Redis is."""
+"""The most memory that a packager takes, for long backlogs, large documents and a slow Redis."""
 
 import time
 
 import slowness
 from stack import Failure
-from workers import Worker
 
-# A million small changes: orders and changes of each, which is to say how many signatures they take at least.
+# A million small changes: orders, each of which takes a signature at least, and changes of each.
 SMALL_ORDERS, SMALL_CHANGES = 20_000, 50
 LARGE_ORDERS, LARGE_BYTES = 1200, 200_000
 SLOW_ORDERS, SLOW_MILLISECONDS = 20_000, 500
@@ -22,12 +21,10 @@ def measure(crew, documents):
     crew.publish(small(documents, SMALL_ORDERS, SMALL_CHANGES), PACKED)
     count = SMALL_ORDERS * SMALL_CHANGES
     yield backlog(crew, "packager.backlog_mb", f"{count:,} small changes of {SMALL_ORDERS:,} orders")
-    larges = (documents.large(LARGE_BYTES) for _ in range(LARGE_ORDERS))
-    crew.publish(((order, "replaced", document) for order, document in larges), PACKED)
+    crew.publish(large(documents), PACKED)
     yield backlog(crew, "packager.large_mb", f"{LARGE_ORDERS:,} documents of {LARGE_BYTES // 1000} kB")
-    orders = (documents.next() for _ in range(SLOW_ORDERS))
-    crew.publish(((order, "replaced", document) for order, document in orders), PACKED)
-    with slowness.proxy(crew.stack.redis_port, SLOW_MILLISECONDS / 1000) as port:
+    crew.publish(documents.next_changes(SLOW_ORDERS), PACKED)
+    with slowness.proxy(crew.stack, SLOW_MILLISECONDS / 1000) as port:
         settings = {"WAYBILL_REDIS_URL": f"redis://127.0.0.1:{port}/0"}
         text = f"{SLOW_ORDERS:,} changes, a Redis that answers after {SLOW_MILLISECONDS} ms"
         yield backlog(crew, "packager.slow_redis_mb", text, SLOW_SECONDS, settings)
@@ -42,12 +39,18 @@ def idle(crew):
 
 
 def small(documents, orders, changes):
-    """The changes of each order one behind the other, as short as they can be."""
+    """The changes of each order one after the other, as short as they can be."""
     for _ in range(orders):
         order, document = documents.smallest()
         yield order, "replaced", document
         for step in range(1, changes):
             yield order, "patched", {"statusDescription": f"step {step}"}
+
+
+def large(documents):
+    for _ in range(LARGE_ORDERS):
+        order, document = documents.large(LARGE_BYTES)
+        yield order, "replaced", document
 
 
 def backlog(crew, name, text, seconds=SECONDS, settings=None):

@@ -1,70 +1,98 @@
-"""What the benchmarks publish: the example orders as documents with two assets, and orders smaller and larger."""
+"""Documents of orders, made of the examples, and the pictures that they name."""
 
 import copy
 import glob
 import json
+import os
+import struct
+import zlib
 
-from stack import Failure, picture
+from stack import ROOT, Failure
 
 LOGO, IMAGE = "bench-a.png", "bench-b.png"
 ASSET_BYTES = 8000
-# What Waybill sets itself.
+# Members that Waybill sets itself.
 OWNED = (
     "schemaVersion", "orderType", "orderTypeIdentifier", "orderIdentifier", "webServiceURL", "updatedAt",
     "authenticationToken",
 )
 
 
-def add_assets(stack):
-    """Before the packagers start, so that they load them with the brand."""
+def add_picture(brand, name, size=ASSET_BYTES):
+    """Adds a PNG of about that many bytes to a brand's folder: noise, so that it cannot be packed any smaller."""
+
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    width = max(1, int((size / 3) ** 0.5))
+    rows = b"".join(b"\0" + os.urandom(3 * width) for _ in range(width))
+    header = struct.pack(">IIBBBBB", width, width, 8, 2, 0, 0, 0)
+    parts = chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+    with open(f"{brand}/assets/{name}", "wb") as file:
+        file.write(b"\x89PNG\r\n\x1a\n" + parts)
+
+
+def add_pictures(brand):
+    """Adds those of the documents; before the packagers start, so that they load them with the brand."""
     for name in (LOGO, IMAGE):
-        with open(f"{stack.env['BRANDS']}/{stack.type}/assets/{name}", "wb") as file:
-            file.write(picture(ASSET_BYTES))
+        add_picture(brand, name)
 
 
-def examples(root):
-    """The example orders, each with a logo and one more picture, in the order of their names."""
+def examples(logo=LOGO, image=IMAGE):
+    """The example orders in the order of their names, with these pictures in place of theirs; None: without any."""
+    pictures = {"logo": logo, "image": image}
 
-    def with_assets(value):
+    def dressed(value):
         if isinstance(value, list):
-            return [with_assets(item) for item in value]
+            return [dressed(item) for item in value]
         if not isinstance(value, dict):
             return value
-        named = {"logo": LOGO, "image": IMAGE}
-        named |= {key: IMAGE for key in value if key.startswith("trackingLogoName")}
-        return {
-            key: named.get(key) or with_assets(item)
-            for key, item in value.items() if key not in ("receipt", "returnLabel")
-        }
+        members = {}
+        for key, item in value.items():
+            if key in pictures or key.startswith("trackingLogoName"):
+                members[key] = pictures.get(key, image)
+            elif key not in ("receipt", "returnLabel"):
+                members[key] = dressed(item)
+        return {key: item for key, item in members.items() if item is not None}
 
     documents = []
-    for path in sorted(glob.glob(f"{root}/Shared/Model/Schemas/examples/*.order.json")):
+    for path in sorted(glob.glob(f"{ROOT}/Shared/Model/Schemas/examples/*.order.json")):
         with open(path) as file:
-            document = with_assets(json.load(file))
-        for name in OWNED:
-            document.pop(name, None)
-        document["merchant"]["logo"] = LOGO
-        if IMAGE not in json.dumps(document):
-            if not document.get("lineItems"):
-                document["lineItems"] = [{"title": "Product", "quantity": 1}]
-            document["lineItems"][0]["image"] = IMAGE
-        documents.append(document)
+            document = dressed(json.load(file))
+        documents.append({name: item for name, item in document.items() if name not in OWNED})
     if len(documents) != 5:
         raise Failure(f"there are {len(documents)} example orders, five are meant")
     return documents
 
 
-class Documents:
-    """Distinct orders without end, made of the five examples in turn."""
+def example():
+    """An example order with the logo of the development brand, and without any other picture or document."""
+    return examples("logo.png", None)[0]
 
-    def __init__(self, root):
-        self.examples, self.count = examples(root), 0
+
+class Documents:
+    """Distinct orders without end, made of the five examples in turn, each with a logo and one more picture."""
+
+    def __init__(self):
+        self.examples, self.count = examples(), 0
+        for document in self.examples:
+            document["merchant"]["logo"] = LOGO
+            if IMAGE not in json.dumps(document):
+                items = document.get("lineItems") or [{"title": "Product", "quantity": 1}]
+                items[0]["image"] = IMAGE
+                document["lineItems"] = items
 
     def next(self):
         """An order identifier that was never given before, and its document."""
         self.count += 1
         order = f"bench-{self.count}"
         return order, self.examples[self.count % len(self.examples)] | {"orderNumber": order}
+
+    def next_changes(self, count):
+        """So many changes that each make an order."""
+        for _ in range(count):
+            order, document = self.next()
+            yield order, "replaced", document
 
     def smallest(self):
         """As short as a document can be, without pictures."""

@@ -4,19 +4,18 @@ import email.utils
 import os
 import pwd
 import shutil
-import socket
-import subprocess
-import time
 
 from client import Connection
+from processes import Program, free_ports, listens
 from stack import Failure
+from subject import HERE
 
 NGINX = shutil.which("nginx", path=os.environ.get("PATH", "") + ":/usr/sbin")
 
 
 class Peers:
     def __init__(self, stack, folder):
-        self.stack, self.folder, self.process = stack, folder, None
+        self.stack, self.folder, self.nginx = stack, folder, None
         self.static_port, self.lua_port = free_ports(2)
 
     def save(self, order, response):
@@ -29,12 +28,11 @@ class Peers:
         os.utime(file, (modified, modified))
 
     def start(self, headers):
-        """headers: of the gateway's answer; what it says about caching the peers say as well."""
-        here = os.path.dirname(os.path.abspath(__file__)) + "/gateway"
-        with open(f"{here}/nginx.conf") as file:
+        """headers: of the gateway's answer; the peers say the same about caching."""
+        with open(f"{HERE}/gateway/nginx.conf") as file:
             text = file.read()
         words = {
-            "USER": pwd.getpwuid(os.getuid()).pw_name, "DIR": self.folder, "LUA": here,
+            "USER": pwd.getpwuid(os.getuid()).pw_name, "DIR": self.folder, "LUA": f"{HERE}/gateway",
             "STATIC_PORT": self.static_port, "LUA_PORT": self.lua_port, "REDIS_PORT": self.stack.redis_port,
             "CACHE_CONTROL": headers.get("cache-control", ""), "VARY": headers.get("vary", ""),
         }
@@ -44,47 +42,22 @@ class Peers:
             text = "".join(line for line in text.splitlines(True) if not line.startswith("user "))
         with open(f"{self.folder}/nginx.conf", "w") as file:
             file.write(text)
-        self.process = subprocess.Popen(
+        self.nginx = Program(
             [NGINX, "-e", f"{self.folder}/nginx.log", "-p", self.folder, "-c", f"{self.folder}/nginx.conf"],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            # A session of its own, as the stack's services have: the kernel may share processors by session.
-            start_new_session=True)
-        deadline = time.monotonic() + 10
-        while not self.listens():
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                raise Failure(f"nginx does not start: {self.log()}")
-            time.sleep(0.05)
-
-    def listens(self):
-        try:
-            for port in (self.static_port, self.lua_port):
-                Connection(port).close()
-            return True
-        except OSError:
-            return False
-
-    def log(self):
-        try:
-            with open(f"{self.folder}/nginx.log") as file:
-                return file.read()[-500:].strip()
-        except FileNotFoundError:
-            return "it left no log"
+            f"{self.folder}/nginx.log")
+        self.nginx.await_ready(lambda: listens(self.static_port) and listens(self.lua_port))
 
     def workers(self):
-        with open(f"/proc/{self.process.pid}/task/{self.process.pid}/children") as file:
+        pid = self.nginx.pid
+        with open(f"/proc/{pid}/task/{pid}/children") as file:
             return [int(word) for word in file.read().split()]
 
     def stop(self):
-        if self.process and self.process.poll() is None:
-            self.process.terminate()
-            try:
-                self.process.wait(10)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
+        if self.nginx:
+            self.nginx.stop()
 
     def check(self, orders, authorization):
-        """Refuses to compare what does not answer alike."""
+        """Refuses to compare servers that do not answer alike."""
         gateway, lua, static = (Connection(p) for p in (self.stack.gateway_port, self.lua_port, self.static_port))
         shared = ("content-type", "content-length", "last-modified", "cache-control", "vary")
         for order in orders:
@@ -122,13 +95,3 @@ class Peers:
 def require(condition, message):
     if not condition:
         raise Failure(f"the three do not answer alike: {message}")
-
-
-def free_ports(count):
-    sockets = [socket.socket() for _ in range(count)]
-    for opened in sockets:
-        opened.bind(("127.0.0.1", 0))
-    ports = [opened.getsockname()[1] for opened in sockets]
-    for opened in sockets:
-        opened.close()
-    return ports

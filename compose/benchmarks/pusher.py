@@ -1,16 +1,20 @@
-"""Measures the pusher beside HTTP/2's own limit and its peers; started by compose/bench."""
+"""The pusher beside HTTP/2's own limit and its peers."""
 
+import contextlib
 import json
 import os
 import statistics
-import subprocess
 import time
 
-import pushing
-from nghttpd import AUTHORIZATION, TOPIC, Nghttpd
-from report import Report
-from stack import Failure, Stack, resident_kb
-from subject import run
+from client import Connection
+from latency import push_waits
+from nghttpd import BEARER, TOPIC, Nghttpd
+from processes import Program, free_ports, memory_mb, output_of
+from report import median_cost, median_rate, median_ratio, percentile
+from simulator import first_told, tell
+from stack import Failure, program
+from subject import AUTHORIZATION, HERE, PEER_PYTHON, TOKEN, Bench
+from topics import Publisher
 
 STREAMS, MANY_STREAMS = 100, 1000
 # As many devices as notifications are in hand at once, so that hardly one is told for two records; each record tells 4.
@@ -25,45 +29,31 @@ SLOW = ((1, 100), (2, 100), (4, 100), (1, 1000))
 CHANGES_A_SECOND = 200
 
 
-class PusherBench:
-    def __init__(self, arguments):
-        self.arguments = arguments
-        self.stack = Stack(arguments.root, arguments.dir)
-        self.folder = f"{arguments.dir}/bench"
-        os.makedirs(self.folder, exist_ok=True)
-        self.certificates = f"{arguments.dir}/certificates"
-        self.program = f"{arguments.bin}/waybill-pusher"
-        self.report = Report()
-        self.nghttpd = None
+class PusherBench(Bench):
+    nghttpd = None
 
-    def run(self):
-        try:
-            self.measure_idle()
-            self.measure_stack()
-            for service in ("packager", "pusher", "gateway"):
-                self.stack.stop(service)
-            self.measure_slow_answers()
-            self.measure_rates()
-            self.measure_queue()
-        finally:
-            if self.nghttpd:
-                self.nghttpd.stop()
-            # Also what was measured before something failed.
-            if self.report.figures:
-                self.report.show()
-        return 0
+    def measure(self):
+        self.certificates = f"{self.stack.folder}/certificates"
+        self.measure_idle()
+        self.measure_stack()
+        self.stack.stop("packager", "pusher", "gateway")
+        self.measure_slow_answers()
+        self.measure_rates()
+        self.measure_queue()
+
+    def close(self):
+        if self.nghttpd:
+            self.nghttpd.server.stop()
 
     def load_test(self, port, devices, *words):
-        """Made-up records through desk, client and metrics; as many notifications in hand as there are devices."""
-        return [self.program, "load-test", "--url", f"https://127.0.0.1:{port}", "--roots",
+        """Made-up records on the pusher's whole road; as many notifications under way as there are devices."""
+        return [program("waybill-pusher"), "load-test", "--url", f"https://127.0.0.1:{port}", "--roots",
                 f"{self.certificates}/root.pem", "--devices", str(devices), "--ahead", str(devices), *map(str, words)]
 
     # --- against nghttpd ---------------------------------------------------------------------------------------------
 
     def measure_rates(self):
-        paths = subprocess.run(
-            [self.program, "load-test", "--paths", "--devices", str(DEVICES)],
-            check=True, capture_output=True, text=True).stdout.split()
+        paths = output_of([program("waybill-pusher"), "load-test", "--paths", "--devices", str(DEVICES)]).split()
         self.nghttpd = server = Nghttpd(self.folder, self.certificates, paths)
         count = self.arguments.notifications
         limit, ours, many = [], [], []
@@ -84,18 +74,16 @@ class PusherBench:
         for name, results in peers.items():
             self.report.rate(f"{name} (Python)", results)
 
-        rates = [sum(result.rate for result in pair) / 2 for pair in limit]
-        ratio = statistics.median(mine.rate / theirs for mine, theirs in zip(ours, rates))
-        self.report.figure("pusher.ratio_h2load", ratio, 0.80, "at least")
-        self.report.figure("pusher.notifications_per_second", statistics.median(r.rate for r in ours))
-        self.report.figure("pusher.cpu_microseconds", statistics.median(r.microseconds for r in ours))
-        self.report.figure("h2load.cpu_microseconds", statistics.median(r.microseconds for p in limit for r in p))
+        rates, limits = [result.rate for result in ours], [(a.rate + b.rate) / 2 for a, b in limit]
+        self.report.figure("pusher.ratio_h2load", median_ratio(rates, limits), 0.80, "at least")
+        self.report.figure("pusher.notifications_per_second", median_rate(ours))
+        self.report.figure("pusher.cpu_microseconds", median_cost(ours) * 1e6)
+        self.report.figure("h2load.cpu_microseconds", median_cost(result for pair in limit for result in pair) * 1e6)
         self.report.figure(
             f"pusher.ratio_{MANY_STREAMS}_streams", statistics.median(a.rate / b.rate for a, b in many), 0.95,
             "at least")
         for name, results in peers.items():
-            self.report.figure(
-                f"pusher.ratio_{name}", statistics.median(a.rate / b.rate for a, b in zip(ours, results)))
+            self.report.figure(f"pusher.ratio_{name}", median_ratio(rates, [result.rate for result in results]))
         self.report.note(
             f"one connection to nghttpd, {STREAMS} streams, provider token, {DEVICES} devices, four of each record; "
             f"{count:,} notifications a round; h2load sends the same apns-id each time, which HPACK makes one byte of")
@@ -108,55 +96,81 @@ class PusherBench:
     def peer(self, server, name, paths):
         count = PEER_NOTIFICATIONS[name]
         job = {
-            "package": name, "port": server.port, "roots": server.roots, "authorization": AUTHORIZATION,
+            "package": name, "port": server.port, "roots": server.roots, "authorization": BEARER,
             "key": f"{self.certificates}/provider-key.p8", "topic": TOPIC, "notifications": count,
             "devices": [path.rsplit("/", 1)[1] for path in paths],
         }
-        script = f"{os.path.dirname(os.path.abspath(__file__))}/pusher/peer.py"
-        return server.sender(name, [self.arguments.python, script], job, count)
+        return server.sender(name, [PEER_PYTHON, f"{HERE}/pusher/peer.py"], job, count)
 
     def measure_queue(self):
-        with pushing.simulator(self.arguments.bin, self.certificates, self.folder, MANY_STREAMS, 0) as port:
-            told = self.told(self.load_test(port, QUEUED, "--notifications", QUEUED))
+        with self.simulator(MANY_STREAMS, 0) as port:
+            told = json.loads(output_of(self.load_test(port, QUEUED, "--notifications", QUEUED)))
         if told["verdicts"] != {"delivered": QUEUED}:
             raise Failure(f"not all of a long queue was delivered: {told['verdicts']}")
         self.report.figure("pusher.queued_100000_mb", told["peak_mb"], 128, "at most")
-
-    @staticmethod
-    def told(command):
-        ran = subprocess.run(command, capture_output=True, text=True, timeout=120)
-        if ran.returncode:
-            raise Failure(f"load-test says: {ran.stderr.strip()[-300:]}")
-        return json.loads(ran.stdout)
 
     # --- against the simulator ---------------------------------------------------------------------------------------
 
     def measure_slow_answers(self):
         for connections, streams in SLOW:
-            with pushing.simulator(self.arguments.bin, self.certificates, self.folder, streams,
-                                   SLOW_MILLISECONDS) as port:
+            with self.simulator(streams, SLOW_MILLISECONDS) as port:
                 possible = connections * streams * 1000 / SLOW_MILLISECONDS
-                told = self.told(self.load_test(
+                told = json.loads(output_of(self.load_test(
                     port, 4 * connections * streams, "--notifications", int(possible * SLOW_SECONDS),
-                    "--streams", streams, "--connections", connections))
+                    "--streams", streams, "--connections", connections)))
                 self.report.figure(
                     f"pusher.slow_{connections}x{streams}", told["rate"] / possible, 0.9, "at least")
                 self.report.note(
                     f"answers after {SLOW_MILLISECONDS} ms, {connections} connections of {streams} streams: "
                     f"{told['rate']:.0f}/s of {possible:.0f}/s, {told['verdicts']}")
 
+    @contextlib.contextmanager
+    def simulator(self, streams, milliseconds):
+        """A simulator of its own that answers late; gives its port."""
+        port = free_ports(1)[0]
+        addresses = f"{self.folder}/apns-{port}.address"
+        started = Program(
+            [program("waybill-dev"), "apns", "--certificates", self.certificates, "--port", str(port),
+             "--delay-milliseconds", str(milliseconds), "--max-concurrent-streams", str(streams),
+             "--address-file", addresses], f"{self.folder}/apns.log")
+        try:
+            started.await_ready(lambda: os.path.exists(addresses))
+            yield port
+        finally:
+            started.stop()
+
     # --- the whole stack ---------------------------------------------------------------------------------------------
 
     def measure_idle(self):
         time.sleep(3)
-        self.report.figure("pusher.rss_mb", resident_kb(self.stack.pid("pusher")) / 1024, 64, "at most")
+        self.report.figure("pusher.rss_mb", memory_mb(self.stack.pid("pusher")), 64, "at most")
 
     def measure_stack(self):
-        measured = pushing.measure(self.stack, CHANGES_A_SECOND, self.arguments.seconds)
-        self.report.figure("stack.push_p50_ms", measured.percentile(0.5))
-        self.report.figure("stack.push_p99_ms", measured.percentile(0.99), 50, "at most")
-        self.report.note(measured.text)
+        """From a change's record to its notification, with every service in between."""
+        count = CHANGES_A_SECOND * self.arguments.seconds
+        devices = {f"push-{number}": f"{number:064x}" for number in range(1, count + 1)}
+        publisher = Publisher(self.stack, {"linger.ms": 0})
+        publisher.replace_with_example(devices, TOKEN)
+        self.register(devices)
+        # A registration soon after a change is told as well.
+        first_told(self.stack.env["APNS_ADMIN_URL"], devices.values())
+        tell(self.stack.env["APNS_ADMIN_URL"], "/deliveries", "DELETE")
+        waits = push_waits(
+            self.stack, devices, CHANGES_A_SECOND,
+            lambda order: publisher.send(order, "patched", {"statusDescription": f"changed at {time.time_ns()}"}),
+            publisher.flush)
+        self.report.figure("stack.push_p50_ms", percentile(waits, 0.5))
+        self.report.figure("stack.push_p99_ms", percentile(waits, 0.99), 50, "at most")
+        self.report.note(
+            f"{CHANGES_A_SECOND} changes/s for {self.arguments.seconds} s, from Kafka to the simulator: at most "
+            f"{max(waits):.0f} ms")
 
-
-if __name__ == "__main__":
-    run(PusherBench, bin=str, python=str, rounds=5, notifications=200_000, seconds=10)
+    def register(self, devices):
+        connection = Connection(self.stack.gateway_port)
+        for number, (order, token) in enumerate(devices.items()):
+            path = f"/v1/devices/bench-device-{number}/registrations/{self.stack.type}/{order}"
+            connection.send(path, AUTHORIZATION, "POST", json.dumps({"pushToken": token}))
+            answer = connection.receive()
+            if answer.status not in (200, 201):
+                raise Failure(f"registering answers {answer.status}")
+        connection.close()

@@ -1,7 +1,55 @@
-"""What was measured: a table for people, then lines for programs."""
+"""Rounds, and the report of what was measured: a table for people, then lines for programs."""
 
+import dataclasses
 import os
 import statistics
+
+
+@dataclasses.dataclass
+class Round:
+    """
+    One server in one round.
+
+    rate: answers a second. shares: seconds of CPU per second, by name. cost: seconds of its own CPU for an answer.
+    """
+
+    rate: float
+    shares: dict
+    cost: float = 0
+    latencies: list = ()
+
+
+def take_turns(count, subjects):
+    """Results by name of functions that are called in turn, so many times."""
+    results = {name: [] for name in subjects}
+    for number in range(count):
+        # Each round starts with another, so that none is always the first after a pause.
+        names = list(subjects)
+        for name in names[number % len(names):] + names[:number % len(names)]:
+            results[name].append(subjects[name]())
+    return results
+
+
+def median_ratio(ours, theirs):
+    """The median of the quotients round by round."""
+    return statistics.median(mine / other for mine, other in zip(ours, theirs))
+
+
+def median_rate(rounds):
+    return statistics.median(result.rate for result in rounds)
+
+
+def median_cost(rounds):
+    return statistics.median(result.cost for result in rounds)
+
+
+def percentile(values, part):
+    """
+    >>> percentile([3, 1, 2], 0.5), percentile([1], 0.99), percentile(range(100), 0.99)
+    (2, 1, 99)
+    """
+    values = sorted(values)
+    return values[min(len(values) - 1, int(len(values) * part))]
 
 
 class Report:
@@ -15,12 +63,14 @@ class Report:
         self.figures.append((name, value, target, way))
 
     def rate(self, name, rounds):
-        """What one server answered, round by round, and who used the processors meanwhile."""
+        """The answers of one server, round by round, and the use of the processors."""
         rates = [result.rate for result in rounds]
         shares = {who: statistics.median(result.shares[who] for result in rounds) for who in rounds[0].shares}
         self.rates.append((name, statistics.median(rates), min(rates), max(rates), shares))
 
     def show(self):
+        if not self.figures:
+            return
         cores = os.cpu_count() or 1
         if self.rates:
             print(f"\n{'':18} {'a second':>9} {'least':>9} {'most':>9}   seconds of CPU per second ({cores} cores)")
@@ -38,7 +88,7 @@ class Report:
             if target is not None:
                 met = value >= target if way == "at least" else value <= target
                 wanted = f"{way} {target:g}: {'met' if met else 'MISSED'}"
-            print(f"{name:30} {value:12.2f}   {wanted}")
+            print(f"{name:30} {value:12.2f}   {wanted}".rstrip())
         for note in self.notes:
             print(f"  {note}")
         print()

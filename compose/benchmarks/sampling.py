@@ -1,10 +1,10 @@
-"""Where the time of a process goes, by what the code is for."""
+"""The processor time of a process, by the purpose of the code."""
 
 import re
 import shutil
-import subprocess
 from collections import Counter
 
+from processes import output_of
 from stack import Failure
 
 SECONDS, HERTZ = 2, 999
@@ -38,13 +38,9 @@ def profile(pid, file):
     """Returns group, part of all time, and the functions that most of it goes to, by falling part."""
     if not shutil.which("perf"):
         raise Failure("--profile needs the program perf")
-    recorded = subprocess.run(
-        ["perf", "record", "-q", "-e", "cpu-clock", "-F", str(HERTZ), "-p", str(pid), "-o", file, "--",
-         "sleep", str(SECONDS)], capture_output=True, text=True)
-    if recorded.returncode:
-        raise Failure(f"perf record says: {recorded.stderr.strip()[-300:]}")
-    report = subprocess.run(
-        ["perf", "script", "-i", file, "-F", "ip,sym,dso", "--no-demangle"], capture_output=True, text=True).stdout
+    output_of(["perf", "record", "-q", "-e", "cpu-clock", "-F", str(HERTZ), "-p", str(pid), "-o", file, "--",
+               "sleep", str(SECONDS)])
+    report = output_of(["perf", "script", "-i", file, "-F", "ip,sym,dso", "--no-demangle"])
     samples = Counter(named(line) for line in report.splitlines() if line.strip())
     total = sum(samples.values())
     if not total:

@@ -1,10 +1,10 @@
-"""What signing costs where nothing else is done: libcrypto's own measurement, and the openssl program per package."""
+"""Signing alone: libcrypto's own measurement, and the openssl program per package."""
 
 import os
 import re
-import resource
 import subprocess
 
+from processes import ENDED, cpu_seconds, output_of
 from stack import Failure
 
 SECONDS = 1
@@ -28,7 +28,7 @@ def signs_per_cpu_second():
     return sum(rates) / len(rates)
 
 
-class Program:
+class Tool:
     """`openssl cms -sign`, started once per package."""
 
     def __init__(self, brand, folder):
@@ -42,10 +42,7 @@ class Program:
         ]
 
     def per_cpu_second(self, count):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        before = cpu_seconds(ENDED)
         for _ in range(count):
-            ran = subprocess.run(self.command, capture_output=True, text=True)
-            if ran.returncode:
-                raise Failure(f"openssl cms says: {ran.stderr.strip()[-300:]}")
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return count / (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+            output_of(self.command)
+        return count / (cpu_seconds(ENDED) - before)

@@ -1,23 +1,61 @@
-"""The stack that is measured: its addresses, its processes, and orders published into it."""
+"""A stack: what compose/stack starts and stops, the addresses that it writes, and its Redis."""
 
+import functools
 import hashlib
 import hmac
-import json
 import os
+import signal
 import socket
-import struct
 import subprocess
 import sys
 import time
-import zlib
+import urllib.parse
 
-import confluent_kafka
-
-TICKS = os.sysconf("SC_CLK_TCK")
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
 class Failure(Exception):
-    """Why nothing can be measured, in a sentence."""
+    """A sentence that tells why the run cannot go on."""
+
+
+def say(text):
+    program = os.path.basename(sys.argv[0]).removesuffix(".py")
+    print(f"{program}: {text}", file=sys.stderr, flush=True)
+
+
+def catch_signals():
+    """Makes SIGTERM an exception, as ^C is, so that everything that was started is stopped on the way out."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
+
+
+def ignore_signals():
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+
+
+def exit_code(main, *failures):
+    """The exit code of a function that returns one, or of its failure. failures: others than the usual ones."""
+    try:
+        return int(main() or 0)
+    except (Failure, OSError, subprocess.SubprocessError, *failures) as failure:
+        say(str(failure))
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def eventually(what, condition, seconds=60, pause=0.05):
+    """Returns the first value of the condition that is true.
+
+    what: the subject of the Failure's sentence, or a function that gives it.
+    """
+    deadline = time.monotonic() + seconds
+    while not (value := condition()):
+        if time.monotonic() > deadline:
+            raise Failure(f"{what() if callable(what) else what}: not within {seconds} s")
+        time.sleep(pause)
+    return value
 
 
 def derived_token(secret, key):
@@ -25,60 +63,167 @@ def derived_token(secret, key):
     return hmac.new(secret.encode(), key.encode(), hashlib.sha256).hexdigest()[:32]
 
 
-def edit_command(folder, service, old, new):
-    """Changes the command that starts a service of a stack."""
-    path = f"{folder}/run/{service}.command"
-    with open(path) as file:
-        command = file.read()
-    if old not in command:
-        raise Failure(f"{path} does not have '{old}'")
-    with open(path, "w") as file:
-        file.write(command.replace(old, new, 1))
+@functools.cache
+def program(name):
+    """The path of a program of the release build."""
+    shown = subprocess.run(
+        ["swift", "build", "-c", "release", "--show-bin-path"], cwd=ROOT, check=True, text=True,
+        stdout=subprocess.PIPE)
+    return f"{shown.stdout.strip()}/{name}"
+
+
+def run_tool(*words):
+    """Runs `waybill-dev` without its output."""
+    subprocess.run([program("waybill-dev"), *words], check=True, stdout=subprocess.DEVNULL)
 
 
 class Stack:
-    def __init__(self, root, folder):
-        self.root, self.folder = root, folder
-        with open(f"{folder}/stack.env") as file:
+    def __init__(self, folder):
+        self.folder, self.env = folder, {}
+        if os.path.exists(f"{folder}/stack.env"):
+            self.read_addresses()
+
+    def read_addresses(self):
+        with open(f"{self.folder}/stack.env") as file:
             self.env = dict(line.rstrip("\n").split("=", 1) for line in file if "=" in line)
         self.type = self.env["ORDER_TYPE"]
-        self.gateway_port = int(self.env["GATEWAY_URL"].rsplit(":", 1)[1])
-        self.redis_port = int(self.env["REDIS_URL"].rsplit(":", 1)[1].split("/")[0])
-        self.redis = Redis(self.redis_port)
+        self.gateway_port = urllib.parse.urlsplit(self.env["GATEWAY_URL"]).port
 
-    def pid(self, service):
-        with open(f"{self.folder}/run/{service}.pid") as file:
-            return int(file.read())
+    @property
+    def brand(self):
+        """The folder of the stack's own brand."""
+        return f"{self.env['BRANDS']}/{self.type}"
+
+    @property
+    def redis_port(self):
+        return urllib.parse.urlsplit(self.env["REDIS_URL"]).port
+
+    @functools.cached_property
+    def redis(self):
+        return Redis(self.env["REDIS_URL"])
+
+    # --- processes ---------------------------------------------------------------------------------------------------
+
+    def up(self, *options, kafka_properties=""):
+        if kafka_properties:
+            with open(f"{self.folder}/kafka.properties", "w") as file:
+                file.write(kafka_properties)
+            os.environ["WAYBILL_KAFKA_PROPERTIES"] = file.name
+        self.run("up", *options, seconds=1800)
+        self.read_addresses()
+
+    def down(self):
+        if os.path.exists(f"{self.folder}/run/services"):
+            for service in self.services():
+                self.signal(service, signal.SIGCONT)
+            self.run("down", seconds=600)
+
+    def start(self, *services):
+        for service in services:
+            self.run("start", service)
+
+    def stop(self, *services):
+        for service in services:
+            self.run("stop", service)
 
     def restart(self, service):
         self.stop(service)
         self.start(service)
 
-    def start(self, service):
-        self._compose("start", service)
+    def run(self, *words, seconds=120):
+        """Runs compose/stack in a session of its own, which no ^C reaches."""
+        process = subprocess.Popen(
+            [f"{ROOT}/compose/stack", *words, "--dir", self.folder], stdin=subprocess.DEVNULL, stdout=sys.stderr,
+            start_new_session=True)
+        try:
+            status = process.wait(seconds)
+        except BaseException:
+            # SIGTERM, so that a stack that is coming up goes down again.
+            process.terminate()
+            process.wait()
+            raise
+        if status != 0:
+            raise Failure(f"compose/stack {' '.join(words)} failed, see {self.folder}/log")
 
-    def stop(self, service):
-        self._compose("stop", service)
+    def services(self):
+        with open(f"{self.folder}/run/services") as file:
+            return file.read().split()
 
-    def _compose(self, verb, service):
-        subprocess.run(
-            [f"{self.root}/compose/stack", verb, service, "--dir", self.folder], check=True, stdin=subprocess.DEVNULL,
-            stdout=sys.stderr)
+    def pid(self, service):
+        with open(f"{self.folder}/run/{service}.pid") as file:
+            return int(file.read())
+
+    def is_running(self, service):
+        try:
+            with open(f"/proc/{self.pid(service)}/stat") as file:
+                return file.read().rpartition(")")[2].split()[0] != "Z"
+        except (FileNotFoundError, ProcessLookupError, ValueError):
+            return False
+
+    def signal(self, service, number):
+        if self.is_running(service):
+            os.kill(self.pid(service), number)
+
+    def command(self, service):
+        """The shell's words that start a service."""
+        with open(f"{self.folder}/run/{service}.command") as file:
+            return file.read().rstrip("\n")
+
+    def edit_command(self, service, old, new):
+        """Changes the words that start a service."""
+        command = self.command(service)
+        if old not in command:
+            raise Failure(f"the command of {service} does not have '{old}'")
+        self.write_command(service, command.replace(old, new, 1))
+
+    def write_command(self, service, command):
+        with open(f"{self.folder}/run/{service}.command", "w") as file:
+            file.write(f"{command}\n")
+
+    # --- orders ------------------------------------------------------------------------------------------------------
 
     def path(self, order):
         return f"/v1/orders/{self.type}/{order}"
+
+    def order_key(self, order):
+        """The key of an order in Redis."""
+        return f"waybill:order:{{{self.type}/{order}}}"
+
+    def secret(self):
+        """The secret that tokens are derived from."""
+        with open(self.env["TOKEN_SECRETS"]) as file:
+            return next(line.strip() for line in file if line.strip())
+
+    def add_brand(self, order_type):
+        """Makes another brand, and returns its folder."""
+        certificates, brand = f"{self.folder}/certificates-{order_type}", f"{self.env['BRANDS']}/{order_type}"
+        authority = os.path.dirname(self.env["ROOT_CA"])
+        run_tool("certificates", "--out", certificates, "--order-type", order_type, "--authority", authority)
+        run_tool("brand", "--out", brand, "--order-type", order_type, "--certificates", certificates)
+        return brand
 
 
 class Redis:
     """As much of a client as asking questions needs."""
 
-    def __init__(self, port):
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=10)
+    def __init__(self, url):
+        place = urllib.parse.urlsplit(url)
+        self.socket = socket.create_connection((place.hostname, place.port), timeout=10)
         self.file = self.socket.makefile("rb")
 
     def ask(self, *words):
         self.send(*words)
         return self.reply()
+
+    def ask_all(self, commands):
+        """The replies to many commands, some hundreds of which are under way at once."""
+        commands, replies = list(commands), []
+        for start in range(0, len(commands), 500):
+            some = commands[start:start + 500]
+            for words in some:
+                self.send(*words)
+            replies += [self.reply() for _ in some]
+        return replies
 
     def send(self, *words):
         parts = [f"${len(word.encode())}\r\n{word}\r\n" for word in words]
@@ -100,7 +245,7 @@ class Redis:
         return rest.decode()
 
     def used_memory(self):
-        """What the allocator gave out, in bytes, once that stands still."""
+        """Bytes that the allocator gave out, as soon as they no longer change."""
         last = -1
         while True:
             memory = self.ask("INFO", "memory")
@@ -109,120 +254,3 @@ class Redis:
                 return used
             last = used
             time.sleep(0.5)
-
-
-# --- orders --------------------------------------------------------------------------------------------------------
-
-
-def example(root):
-    """An example order without any picture or document, to which the caller adds its own."""
-
-    def strip(value):
-        if isinstance(value, dict):
-            return {k: strip(v) for k, v in value.items() if k not in ("image", "receipt", "returnLabel")}
-        return [strip(v) for v in value] if isinstance(value, list) else value
-
-    with open(f"{root}/Shared/Model/Schemas/examples/01-shipping-multi-fulfillment.order.json") as file:
-        order = strip(json.load(file))
-    owned = ("schemaVersion", "orderType", "orderTypeIdentifier", "orderIdentifier", "webServiceURL", "updatedAt")
-    for name in owned + ("authenticationToken",):
-        order.pop(name, None)
-    return order
-
-
-def picture(size):
-    """A PNG of about that many bytes: noise, so that it cannot be packed any smaller."""
-
-    def chunk(kind, data):
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    width = max(1, int((size / 3) ** 0.5))
-    rows = b"".join(b"\0" + os.urandom(3 * width) for _ in range(width))
-    header = struct.pack(">IIBBBBB", width, width, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
-
-
-class Publisher:
-    """Puts changes on `waybill.order-changes` and tells when they stand in Redis.
-
-    late: seconds by which the clock of the records' timestamps is slow.
-    """
-
-    def __init__(self, stack, settings=None, late=0):
-        self.stack, self.failed, self.count, self.late = stack, [], 0, late
-        self.producer = confluent_kafka.Producer({
-            "bootstrap.servers": stack.env["KAFKA_BOOTSTRAP"], "linger.ms": 2, "message.timeout.ms": 30000,
-            "socket.nagle.disable": True,
-        } | (settings or {}))
-
-    def send(self, order, kind, data):
-        self.send_event(f"{self.stack.type}/{order}", f"waybill.order.{kind}", data)
-
-    def send_event(self, key, kind, data):
-        self.count += 1
-        event = {
-            "specversion": "1.0", "type": kind, "source": "/waybill/bench",
-            "id": f"{time.time_ns()}-{self.count}", "subject": key, "datacontenttype": "application/json", "data": data,
-        }
-        value = json.dumps(event)
-        while not self.produce(key, value):
-            self.producer.poll(0.1)
-        self.producer.poll(0)
-
-    def produce(self, key, value):
-        """Returns whether there was room for it."""
-        try:
-            self.producer.produce(
-                "waybill.order-changes", key=key, value=value, timestamp=int((time.time() - self.late) * 1000),
-                headers={"content-type": "application/cloudevents+json"},
-                on_delivery=lambda error, _: error and self.failed.append(str(error)))
-            return True
-        except BufferError:
-            return False
-
-    def flush(self):
-        if self.producer.flush(30) or self.failed:
-            raise Failure(f"publishing orders: {self.failed[:1] or 'no answer in 30 s'}")
-
-    def replace_all(self, orders):
-        """Publishes documents by order identifier, and returns once each has a package."""
-        for order, document in orders.items():
-            self.send(order, "replaced", document)
-        self.flush()
-        deadline = time.monotonic() + 120
-        waiting = list(orders)
-        while waiting:
-            for order in waiting:
-                self.stack.redis.send("HEXISTS", f"waybill:order:{{{self.stack.type}/{order}}}", "head")
-            waiting = [order for order in waiting if self.stack.redis.reply() == 0]
-            if time.monotonic() > deadline:
-                raise Failure(f"{len(waiting)} of {len(orders)} orders have no package after 120 s")
-            time.sleep(0.1)
-
-
-# --- processes -----------------------------------------------------------------------------------------------------
-
-
-def cpu_seconds(*pids):
-    """What processes have used so far, in their own code and in the kernel for them."""
-    total = 0
-    for pid in pids:
-        try:
-            with open(f"/proc/{pid}/stat") as file:
-                fields = file.read().rpartition(")")[2].split()
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        total += int(fields[11]) + int(fields[12])
-    return total / TICKS
-
-
-def machine_seconds():
-    """What all processors of the machine have worked so far, for whomever."""
-    with open("/proc/stat") as file:
-        user, nice, system, _, _, irq, softirq, steal = map(int, file.readline().split()[1:9])
-    return (user + nice + system + irq + softirq + steal) / TICKS
-
-
-def resident_kb(pid):
-    with open(f"/proc/{pid}/status") as file:
-        return int(next(line for line in file if line.startswith("VmRSS:")).split()[1])

@@ -1,31 +1,37 @@
-"""One subject of compose/bench: its options, and how it ends."""
+"""The subjects of compose/bench."""
 
-import argparse
-import signal
-import subprocess
-import sys
+import os
 
-import confluent_kafka
+from report import Report
+from stack import ROOT
 
-from stack import Failure
+# Python with the packages that are measured beside Waybill.
+PEER_PYTHON = f"{ROOT}/.build/bench-python/bin/python"
+TOKEN = "waybill-bench-waybill-bench-0000"
+AUTHORIZATION = [("authorization", f"AppleOrder {TOKEN}")]
+HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-def run(bench, **options):
-    """Runs a benchmark of the stack in --dir.
+# librdkafka's own broker waits for nearly a session when a worker joins or leaves; below 4 s its first join breaks.
+QUICK_SESSIONS = "session.timeout.ms=6000\nheartbeat.interval.ms=500\n"
 
-    Options by name, with their defaults; a type stands for an option that must be given.
-    """
-    parser = argparse.ArgumentParser()
-    for name, default in {"dir": str, "root": str, **options}.items():
-        if default is False:
-            parser.add_argument(f"--{name}", action="store_true")
-        elif isinstance(default, type):
-            parser.add_argument(f"--{name}", type=default, required=True)
-        else:
-            parser.add_argument(f"--{name}", type=type(default), default=default)
-    # As an error, so that what was started is stopped on the way out.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    try:
-        sys.exit(bench(parser.parse_args()).run())
-    except (Failure, OSError, subprocess.SubprocessError, confluent_kafka.KafkaException) as failure:
-        sys.exit(f"bench: {failure}")
+
+class Bench:
+    """A subject of compose/bench, with a stack of its own."""
+
+    def __init__(self, arguments, stack):
+        self.arguments, self.stack, self.report = arguments, stack, Report()
+        self.folder = f"{stack.folder}/bench"
+        os.makedirs(self.folder, exist_ok=True)
+
+    def set_up(self):
+        """Brings the stack up. Without coalescing: the time that the pusher itself takes is measured."""
+        os.environ |= {"WAYBILL_PUSH_WINDOW_MILLISECONDS": "0", "WAYBILL_PUSH_HOURLY_LIMIT": "0"}
+        self.stack.up()
+
+    def measure(self):
+        """Fills the report. Returns true if anything is wrong."""
+        raise NotImplementedError
+
+    def close(self):
+        """Ends what it started beside the stack, also after a failure."""

@@ -5,22 +5,22 @@ import time
 
 import confluent_kafka
 
-from stack import Failure
+from stack import Failure, eventually
+from topics import Reader
 
 
 class Mirror:
     """
     Reads partitions of one cluster, and writes the same partitions of another one.
 
-    Of compacted topics what is there at the beginning is copied as compaction leaves it: the last record of each key.
-    So offsets are lower in the copy.
+    The records of compacted topics at the beginning are copied as compaction leaves them: the last one of each key. So
+    offsets are lower in the copy.
     """
 
     def __init__(self, source, target, plain, compacted):
         """plain, compacted: names of topics there, by their names here."""
         self.source, self.names, self.compacted = source, plain | compacted, set(compacted)
-        self.consumer = self.client(source)
-        self.target = target
+        self.reader, self.target = Reader(source, "waybill-mirror"), target
         self.producer = confluent_kafka.Producer({"bootstrap.servers": target, "linger.ms": 2})
         self.lock, self.failed = threading.Lock(), []
         # By (topic, partition) here: the next offset to be read; offsets here with those of their copies, growing.
@@ -28,25 +28,20 @@ class Mirror:
         self.is_over = threading.Event()
         places = []
         for topic in self.names:
-            for partition in self.consumer.list_topics(topic, timeout=10).topics[topic].partitions:
-                places.append(confluent_kafka.TopicPartition(topic, partition, 0))
-                self.next[topic, partition], self.copies[topic, partition] = 0, []
-        self.consumer.assign(places)
+            for place in self.reader.places(topic):
+                place.offset = 0
+                places.append(place)
+                self.next[topic, place.partition], self.copies[topic, place.partition] = 0, []
+        self.reader.consumer.assign(places)
         self.thread = threading.Thread(target=self.run, daemon=True)
         self.thread.start()
 
-    @staticmethod
-    def client(bootstrap, group="waybill-mirror"):
-        return confluent_kafka.Consumer({
-            "bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False,
-            "auto.offset.reset": "earliest", "fetch.wait.max.ms": 5})
-
     def run(self):
-        # What was there before the first record is copied.
+        # Partitions with records from before the first copy.
         ends = {place: self.end(*place) for place in self.next if place[0] in self.compacted}
         held = {place: {} for place, end in ends.items() if end}
         while not self.is_over.is_set():
-            for message in self.consumer.consume(1000, 0.05):
+            for message in self.reader.consumer.consume(1000, 0.05):
                 if message.error():
                     self.failed.append(str(message.error()))
                     continue
@@ -78,16 +73,18 @@ class Mirror:
             headers=message.headers(), timestamp=message.timestamp()[1], on_delivery=copied)
 
     def end(self, topic, partition):
-        return self.consumer.get_watermark_offsets(confluent_kafka.TopicPartition(topic, partition), timeout=10)[1]
+        return self.reader.bounds(confluent_kafka.TopicPartition(topic, partition))[1]
 
     def drain(self, topics):
         """Returns when all that is there of topics, to which nobody writes, is copied."""
-        deadline = time.monotonic() + 60
         ends = {place: self.end(*place) for place in self.next if place[0] in topics}
-        while any(self.next[place] < end for place, end in ends.items()):
-            if time.monotonic() > deadline or self.failed:
-                raise Failure(f"mirroring {', '.join(topics)}: {self.failed[:1] or 'not done in 60 s'}")
-            time.sleep(0.05)
+
+        def are_copied():
+            if self.failed:
+                raise Failure(f"mirroring: {self.failed[0]}")
+            return all(self.next[place] >= end for place, end in ends.items())
+
+        eventually(f"mirroring {', '.join(topics)}", are_copied)
         # Twice: the thread may be between reading and copying.
         for _ in range(2):
             time.sleep(0.1)
@@ -96,11 +93,9 @@ class Mirror:
 
     def carry(self, group, topics):
         """Commits there what a group has committed here; nobody may be in that group."""
-        here, there = self.client(self.source, group), self.client(self.target, group)
+        here, there = Reader(self.source, group), Reader(self.target, group)
         offsets = []
-        places = [place for place in self.next if place[0] in topics]
-        committed = here.committed([confluent_kafka.TopicPartition(*place) for place in places], timeout=10)
-        for place in committed:
+        for place in (place for topic in topics for place in here.committed(topic)):
             if place.offset < 0:
                 continue
             with self.lock:
@@ -108,7 +103,7 @@ class Mirror:
             offsets.append(confluent_kafka.TopicPartition(
                 self.names[place.topic], place.partition, max(done, default=-1) + 1))
         if offsets:
-            there.commit(offsets=offsets, asynchronous=False)
+            there.consumer.commit(offsets=offsets, asynchronous=False)
         here.close()
         there.close()
 
@@ -116,4 +111,4 @@ class Mirror:
         self.is_over.set()
         self.thread.join(30)
         self.producer.flush(10)
-        self.consumer.close()
+        self.reader.close()

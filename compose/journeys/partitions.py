@@ -1,6 +1,5 @@
 """
-`waybill.orders` and `waybill.registrations` get more partitions, then Redis is lost; started by compose/journey
-partitions.
+`waybill.orders` and `waybill.registrations` get more partitions, then Redis is lost.
 
 Changes and fetches go on all the time. Before the partitions are added, before `rekey` and after it, orders are removed
 and registrations ended, each time others. `--kafka` names a cluster: the embedded broker's topics cannot grow.
@@ -14,11 +13,10 @@ import time
 
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions
 
-from faults_world import Offsets, Simulator
-from stack import Failure
-from subject import run
+from stack import Failure, eventually, say
+from topics import Offsets, key_of
 from tracked import COMPACTED, TrackedOrders, seen
-from world import Client, Load, say
+from world import Client, Load
 
 GROWING = ("waybill.orders", "waybill.registrations")
 BEFORE, AFTER = 16, 48
@@ -32,66 +30,56 @@ CLEANING = 30
 
 
 class Partitions(TrackedOrders):
-    def __init__(self, arguments):
-        super().__init__(arguments, "partitions", arguments.orders)
+    def __init__(self, arguments, stack):
+        super().__init__(arguments, stack, "partitions", arguments.orders)
         self.admin = AdminClient({"bootstrap.servers": self.stack.env["KAFKA_BOOTSTRAP"]})
-        self.operations = int(self.stack.env["OPERATIONS_PACKAGER"].rsplit(":", 1)[1])
 
     def group(self, remainder):
         return [device for device in self.devices if device.number % GROUPS == remainder]
 
     # --- the story ---------------------------------------------------------------------------------------------------
 
-    def run(self):
+    def travel(self):
         for topic in GROWING:
             count = len(self.admin.list_topics(topic, timeout=10).topics[topic].partitions)
             if count != BEFORE:
                 raise Failure(f"{topic} has {count} partitions instead of {BEFORE}: take a new cluster")
-        simulator, self.client = Simulator(self.stack.env["APNS_ADMIN_URL"]), Client(self.stack.gateway_port)
         self.publish(self.devices, FIRST)
-        self.eventually("packages of all orders", lambda: self.are_packaged(self.client))
+        self.await_packages()
         for device in self.devices:
-            self.register(device, self.client)
-        self.await_silence(simulator)
+            self.register(device)
+        self.simulator.settle()
         self.fetches = [Client(self.stack.gateway_port) for _ in range(4)]
         self.busy = [device for device in self.devices if device.number % GROUPS > QUIET]
-        self.told = len(simulator.deliveries)
-        loads = [Load(self.fetch_some, 100, 4), Load(lambda _: self.change(random.choice(self.busy)), 100, 1)]
-        try:
+        self.told = len(self.simulator.deliveries)
+        with Load(self.fetch_some, 100, 4), Load(lambda _: self.change(random.choice(self.busy)), 100, 1):
             self.grow()
             self.lose_redis()
-        finally:
-            for load in loads:
-                load.is_over.set()
-        for load in loads:
-            load.stop()
         # The restored registrations and orders are good for another change.
         self.publish([each for each in self.devices if not each.is_removed and each.number % GROUPS != QUIET], 1)
         self.await_changes()
-        self.await_rest(simulator)
-        self.judge(simulator)
-        simulator.close()
-        return self.findings.close()
+        self.await_rest()
+        self.judge()
 
     def grow(self):
         self.end(0)
         say(f"{' and '.join(GROWING)} grow from {BEFORE} to {AFTER} partitions")
         for future in self.admin.create_partitions([NewPartitions(topic, AFTER) for topic in GROWING]).values():
             future.result()
-        self.eventually("the packager notices more partitions", lambda: self.added() == 2 * (AFTER - BEFORE), 90)
+        eventually("the packager notices more partitions", lambda: self.added() == 2 * (AFTER - BEFORE), 90)
         self.end(1)
         say("rekey")
         self.findings.saw("keys moved by rekey", self.rekey())
         self.end(2)
-        self.eventually("the packager notices that all keys are moved", lambda: self.added() == 0, 90)
+        eventually("the packager notices that all keys are moved", lambda: self.added() == 0, 90)
         if left := self.rekey("--dry-run"):
             self.findings.add(f"after rekey {left} keys are in partitions that are not theirs")
 
     def added(self):
-        return self.metric(self.operations, "waybill_topic_partitions_added")
+        return self.metric("waybill_topic_partitions_added")
 
     def rekey(self, option=""):
-        """Returns how many keys are moved or ended, over all topics."""
+        """Returns the number of keys that are moved or ended, over all topics."""
         # Whoever writes to a terminal's line draws it again: the last of a topic's counts.
         lines = re.findall(r"(waybill\.\S+): [^\r\n]*?(\d+) keys moved, (\d+) ended, (\d+) left",
                            self.run_tool("packager", f"rekey {option}"))
@@ -108,13 +96,12 @@ class Partitions(TrackedOrders):
             device.is_removed, device.is_registered = True, False
             self.publisher.send(device.key.split("/")[1], "removed", None)
         self.publisher.flush()
-        deadline = time.monotonic() + 30
         for device in self.group(ENDED[phase]):
-            self.patiently(deadline, lambda: device.unregister(self.client) == 200)
+            self.patiently(lambda: device.unregister(self.client) == 200)
             device.is_registered = False
 
     def lose_redis(self):
-        # What Kafka keeps of a log for good is what its cleaner leaves, also of tombstones.
+        # In the end Kafka keeps only the records that its log cleaner leaves, also of tombstones.
         for topic in GROWING:
             settings = {"cleanup.policy": "compact", "max.message.bytes": "4194304", "delete.retention.ms": "1",
                         "min.cleanable.dirty.ratio": "0.01", "segment.ms": "1000"}
@@ -129,7 +116,7 @@ class Partitions(TrackedOrders):
         self.stack.redis.ask("FLUSHALL")
         client = Client(self.stack.gateway_port)
         there = [device for device in self.devices if not device.is_removed]
-        self.eventually("all orders are served again", lambda: all(each.fetch(client) == 200 for each in there))
+        eventually("all orders are served again", lambda: all(each.fetch(client) == 200 for each in there))
 
     def size(self):
         offsets = Offsets(self.stack)
@@ -141,22 +128,21 @@ class Partitions(TrackedOrders):
         """Returns when each order has its last change."""
         for device in self.devices:
             if not device.is_removed:
-                self.eventually(f"the last change of {device.key}", lambda: device.fetch(self.client) == 200
+                eventually(f"the last change of {device.key}", lambda: device.fetch(self.client) == 200
                                 and seen(device.order) == device.published - 1)
 
-    # --- what came out -----------------------------------------------------------------------------------------------
+    # --- judging ----------------------------------------------------------------------------------------------------
 
-    def judge(self, simulator):
+    def judge(self):
         offsets = Offsets(self.stack)
-        if letters := offsets.records("waybill.dead-letters"):
-            self.findings.add(f"{len(letters)} dead letters, the first: {letters[0]}")
+        self.judge_letters(offsets)
         moments = self.judge_topics(offsets)
         offsets.close()
         # Many at once: the gateway keeps a device waiting whose order it does not know, since it may be on its way.
         with concurrent.futures.ThreadPoolExecutor(32) as pool:
             list(pool.map(lambda device: self.judge_package(device, Client(self.stack.gateway_port)), self.devices))
-        self.judge_registrations(self.client)
-        self.judge_pushes(simulator, moments)
+        self.judge_registrations()
+        self.judge_pushes(moments)
 
     def judge_topics(self, offsets):
         """No key has a value in two partitions. Returns when the last version of each order, unless silent, came."""
@@ -164,7 +150,7 @@ class Partitions(TrackedOrders):
         for topic in COMPACTED:
             last = {}
             for message in offsets.messages(topic):
-                key, headers = message.key().decode(), dict(message.headers() or [])
+                key, headers = key_of(message), dict(message.headers() or [])
                 last[key, message.partition()] = message.value()
                 if topic == GROWING[0] and message.value() and "waybill-silent" not in headers:
                     moments[key] = max(moments[key], message.timestamp()[1])
@@ -175,14 +161,8 @@ class Partitions(TrackedOrders):
             self.findings.saw(f"keys with a value on {topic}", len(places))
         return moments
 
-    def judge_pushes(self, simulator, moments):
-        pushes, after, last = collections.Counter(), collections.Counter(), {}
-        for place, (token, status, _, moment, _) in enumerate(simulator.deliveries):
-            if status == 200:
-                pushes[token] += 1
-                after[token] += place >= self.told
-                last[token] = moment
-        self.findings.saw("notifications", sum(pushes.values()))
+    def judge_pushes(self, moments):
+        pushes, after, last = self.pushes(self.told)
         for device in self.devices:
             token = device.push_token
             if pushes[token] > device.published + device.posts:
@@ -191,7 +171,3 @@ class Partitions(TrackedOrders):
                 self.findings.add(f"{device.key} was pushed {after[token]} times and is unchanged")
             if device.is_registered and last.get(token, 0) < moments[device.key] - 1:
                 self.findings.add(f"the device of {device.key} was not told of its last version")
-
-
-if __name__ == "__main__":
-    run(Partitions, bin=str, orders=600)

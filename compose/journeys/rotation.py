@@ -1,5 +1,5 @@
 """
-The token secret changes under load; started by compose/journey rotation.
+The token secret changes under load.
 
 Customers pay at two checkouts. Each checkout either publishes the order with its token, or only mints the token and the
 shop publishes the order without one. A device fetches its order as soon as it is paid for, then registers, removes its
@@ -15,11 +15,9 @@ import secrets
 import threading
 import time
 
-from faults_world import Simulator
-from peers import free_ports
-from stack import Failure, derived_token
-from subject import run
-from world import Client, Device, Load, World, say
+from processes import free_ports
+from stack import Failure, derived_token, eventually, say
+from world import Client, Device, Load, World
 
 KEY = "sk_test_rotation"
 CHECKOUTS = ("ahead", "behind")
@@ -40,9 +38,9 @@ class Worker:
 
 
 class Rotation(World):
-    def __init__(self, arguments):
-        super().__init__(arguments)
-        self.type, self.minute = self.stack.type, arguments.minute
+    def __init__(self, arguments, stack):
+        super().__init__(arguments, stack)
+        self.minute = arguments.minute
         self.old, self.new = self.secret, secrets.token_hex(32)
         self.lock, self.count = threading.Lock(), 0
         # Paid for and not fetched yet: (when to ask next, device); and those that were.
@@ -53,21 +51,14 @@ class Rotation(World):
     def files(self):
         return {name: f"{self.stack.folder}/secrets-{name}" for name in CHECKOUTS}
 
-    def run(self):
+    def travel(self):
         checkouts = self.start_checkouts()
-        simulator = Simulator(self.stack.env["APNS_ADMIN_URL"])
         self.workers = [Worker(self.stack.gateway_port, checkouts) for _ in range(8)]
-        load = Load(self.step, self.arguments.rate)
-        try:
+        with Load(self.step, self.arguments.rate) as load:
             self.rotate(load)
-            self.retoken(load, simulator)
+            self.retoken(load)
             self.withdraw(load)
-        finally:
-            load.is_over.set()
-        load.stop()
-        simulator.close()
         self.look_back()
-        return self.findings.close()
 
     def start_checkouts(self):
         merchants = f"{self.stack.folder}/merchants/shop"
@@ -84,7 +75,7 @@ class Rotation(World):
         for name, path in self.files().items():
             self.write(path, [self.old])
             ports[name] = free_ports(1)[0]
-            command = self.command("gateway").replace(self.stack.env["TOKEN_SECRETS"], path).replace("exec env", (
+            command = self.stack.command("gateway").replace(self.stack.env["TOKEN_SECRETS"], path).replace("exec env", (
                 f"exec env WAYBILL_CHECKOUT_LISTEN=127.0.0.1:{ports[name]} "
                 f"WAYBILL_MERCHANTS={self.stack.folder}/merchants"), 1)
             self.add_service(f"checkout-{name}", f"{command} checkout")
@@ -104,7 +95,7 @@ class Rotation(World):
 
         before = loads()
         self.write(path, lines)
-        self.eventually(
+        eventually(
             f"{' and '.join(services)} with other secrets",
             lambda: all(now > then for now, then in zip(loads(), before)), RELOAD)
 
@@ -128,40 +119,27 @@ class Rotation(World):
         self.change(self.files()["behind"], [self.new, self.old], ["checkout-behind"])
         load.wait(self.minute / 2)
 
-    def retoken(self, load, simulator):
+    def retoken(self, load):
         say("orders get tokens of the new secret")
         with self.lock:
             # Those that have not registered yet, or just now, fetch by themselves.
             old = [device for device in self.devices if device.order["authenticationToken"] != self.minted(device)]
-        before = simulator.accepted
-        told = len(simulator.deliveries)
+        before, first = self.simulator.accepted, len(self.simulator.deliveries)
         self.run_tool("packager", f"retoken --brand {self.type} --rate 2000")
         self.findings.saw("orders with a token of the old secret", len(old))
-        tokens = {device.push_token: device for device in old}
-        untold = set(tokens)
-
-        def is_told():
-            untold.difference_update(delivery[0] for delivery in simulator.deliveries[told:] if delivery[1] == 200)
-            return not untold or load.is_over.is_set()
-
-        try:
-            self.eventually("telling of new tokens", is_told, 30)
-        except Failure:
-            for token in untold:
-                self.findings.add(f"{tokens[token].key} has a new token and its device was not told")
-        self.findings.saw("notifications after retoken", simulator.accepted - before)
-        client = Client(self.stack.gateway_port)
+        for device in self.untold(old, first, 30):
+            self.findings.add(f"{device.key} has a new token and its device was not told")
+        self.findings.saw("notifications after retoken", self.simulator.accepted - before)
         for device in old:
             with device.lock:
-                self.fetch(device, client)
+                self.fetch(device, self.client)
                 if device.order["authenticationToken"] != self.minted(device):
                     self.findings.add(f"{device.key} was given no token of the new secret")
                 device.token = device.order["authenticationToken"]
-        client.close()
         load.wait(self.minute / 2)
 
     def withdraw(self, load):
-        # What was paid for with the old secret is fetched by now; from here on a device shows what its package says.
+        # All orders with a token of the old secret are fetched; from here on a device shows the token of its package.
         with self.lock:
             devices = list(self.devices)
         client = Client(self.stack.gateway_port)
@@ -186,16 +164,14 @@ class Rotation(World):
             self.open(self.young.popleft()[1], self.workers[0])
         for _, device in self.young:
             self.findings.add(f"{device.key} ({device.kind}) never opened")
-        client = Client(self.stack.gateway_port)
         for device in self.devices:
-            if self.fetch(device, client) == 200:
+            if self.fetch(device, self.client) == 200:
                 self.findings.saw("orders that open with the token of their device at the end")
         # Fewer than what an address may guess.
         for device in self.devices[:40]:
             device.token = derived_token(self.old, device.key)
-            if device.fetch(client) not in (401, 429):
+            if device.fetch(self.client) not in (401, 429):
                 self.findings.add(f"{device.key} opens with a token of the withdrawn secret")
-        client.close()
 
     def minted(self, device):
         return derived_token(self.new, device.key)
@@ -287,7 +263,3 @@ class Rotation(World):
         if status not in right:
             self.findings.add(f"the device of {device.key} ({device.kind}) {what} and is answered {status}")
         return status
-
-
-if __name__ == "__main__":
-    run(Rotation, bin=str, minute=10, rate=80, **{"second-line": False})

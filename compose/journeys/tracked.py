@@ -1,10 +1,11 @@
 """Orders with a device each, all of whose changes can be seen in their packages: what the services must not lose."""
 
+import collections
 import random
 import time
 
-from faults_world import Offsets
-from stack import Failure, derived_token
+from stack import Failure, derived_token, eventually
+from topics import Offsets
 from world import Device, Unanswered, World
 
 COMPACTED = ("waybill.orders", "waybill.registrations", "waybill.push-pending")
@@ -15,9 +16,9 @@ RATE = 400
 class TrackedOrders(World):
     """A world of orders, each with one device that fetches it at any time and may be registered for it."""
 
-    def __init__(self, arguments, name, count):
-        super().__init__(arguments)
-        self.type, self.fetches = self.stack.type, []
+    def __init__(self, arguments, stack, name, count):
+        super().__init__(arguments, stack)
+        self.fetches = []
         self.devices = [Device(number, f"{self.type}/{name}-{number}") for number in range(count)]
         for device in self.devices:
             device.token = derived_token(self.secret, device.key)
@@ -25,7 +26,7 @@ class TrackedOrders(World):
             # Removal is published; the gateway was seen to know of it.
             device.is_removed, device.is_gone = False, False
 
-    # --- what happens ------------------------------------------------------------------------------------------------
+    # --- the load ---------------------------------------------------------------------------------------------------
 
     def change(self, device):
         """Publishes the next change of an order. All can be seen in the end: each fulfillment, and the last number."""
@@ -50,25 +51,25 @@ class TrackedOrders(World):
                 time.sleep(max(0.0, begin + sent / RATE - time.monotonic()))
         self.publisher.flush()
 
-    def are_packaged(self, client):
-        return all(device.order or device.fetch(client) == 200 for device in self.devices)
+    def await_packages(self):
+        eventually("packages of all orders", lambda: all(
+            device.order or device.fetch(self.client) == 200 for device in self.devices))
 
-    def register(self, device, client):
-        if device.register(client) not in (200, 201):
+    def register(self, device):
+        if device.register(self.client) not in (200, 201):
             raise Failure(f"{device.key}: registering is refused")
         device.posts, device.is_registered = device.posts + 1, True
 
     @staticmethod
-    def patiently(deadline, action):
-        while True:
+    def patiently(action):
+        """Asks the gateway again and again until the answer is a good one."""
+        def is_done():
             try:
-                if action():
-                    return
+                return action()
             except Unanswered:
-                pass
-            if time.monotonic() > deadline:
-                raise Failure("the gateway does not answer in time")
-            time.sleep(0.2)
+                return False
+
+        eventually("a good answer of the gateway", is_done, 30, pause=0.2)
 
     def fetch_some(self, number):
         device = random.choice(self.devices)
@@ -89,21 +90,19 @@ class TrackedOrders(World):
             elif before and device.order["updatedAt"] < before:
                 self.findings.add(f"{device.key} went back from {before} to {device.order['updatedAt']}")
 
-    def await_rest(self, simulator):
+    def await_rest(self):
+        """Returns when the pusher has nothing left to do."""
         offsets = Offsets(self.stack)
         for topic in COMPACTED:
-            self.eventually(f"the pusher on {topic}", lambda: offsets.lag(topic) == 0)
+            eventually(f"the pusher on {topic}", lambda: offsets.lag(topic) == 0)
         offsets.close()
-        self.await_silence(simulator)
+        self.simulator.settle()
 
-    def await_silence(self, simulator):
-        """Returns when no device is told any more."""
-        last = -1
-        while last != simulator.accepted:
-            last = simulator.accepted
-            time.sleep(1)
+    # --- judging ----------------------------------------------------------------------------------------------------
 
-    # --- what came out -----------------------------------------------------------------------------------------------
+    def judge_letters(self, offsets):
+        if letters := offsets.records("waybill.dead-letters"):
+            self.findings.add(f"{len(letters)} dead letters, the first: {letters[0]}")
 
     def judge_package(self, device, client):
         is_served = device.fetch(client) == 200
@@ -120,11 +119,22 @@ class TrackedOrders(World):
                 f"{device.key} has number {device.order['orderNumber']} and {found} after change {number}")
         self.findings.saw("packages compared")
 
-    def judge_registrations(self, client):
+    def pushes(self, first):
+        """By push token: notifications that APNs took, those from a certain delivery on, and the last one's moment."""
+        pushes, after, last = collections.Counter(), collections.Counter(), {}
+        for place, (token, status, _, moment, _) in enumerate(self.simulator.deliveries):
+            if status == 200:
+                pushes[token] += 1
+                after[token] += place >= first
+                last[token] = moment
+        self.findings.saw("notifications", sum(pushes.values()))
+        return pushes, after, last
+
+    def judge_registrations(self):
         """A device lists its order exactly while it is registered."""
         for device in self.devices:
             wanted = [device.key.split("/")[1]] if device.is_registered else []
-            listed = device.list(client)
+            listed = device.list(self.client)
             if listed != wanted:
                 self.findings.add(f"the device of {device.key} lists {listed}, right is {wanted}")
             stored = self.stack.redis.ask("HEXISTS", f"waybill:devices:{{{device.key}}}", device.name)

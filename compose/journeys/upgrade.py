@@ -1,70 +1,63 @@
 """
-Services of an earlier release become those of this one, and back again; started by compose/journey upgrade.
+Services of an earlier release become those of this one, and back again.
 
 Two packagers, two pushers and two gateways change one after the other while orders are published, and devices fetch,
 list, register and remove registrations at either gateway. Between the steps the load pauses, each order changes once
 more, and its device must be told, list the order and fetch that change.
 """
 
+import os
 import random
 import re
 import threading
 import time
 
-from faults_world import Simulator
-from peers import free_ports
-from stack import Failure, derived_token
-from subject import run
-from world import Client, Device, Load, Unanswered, World, say
+from processes import free_ports
+from stack import Failure, derived_token, eventually, program, say
+from world import Client, Device, Load, Unanswered, World
 
 ORDERS = 200
 WORKERS = 6
 
 
 class Upgrade(World):
-    def __init__(self, arguments):
-        super().__init__(arguments)
-        self.devices = [Device(number, f"{self.stack.type}/upgrade-{number}") for number in range(ORDERS)]
+    def __init__(self, arguments, stack):
+        super().__init__(arguments, stack)
+        self.devices = [Device(number, f"{self.type}/upgrade-{number}") for number in range(ORDERS)]
         for device in self.devices:
             device.token, device.changes = derived_token(self.secret, device.key), 0
         self.lock, self.phase = threading.Lock(), "the earlier release"
         self.gateways = {"gateway": self.stack.gateway_port}
 
-    def run(self):
+    def travel(self):
         self.begin()
-        simulator = Simulator(self.stack.env["APNS_ADMIN_URL"])
-        first = Client(self.stack.gateway_port)
         self.workers = [{name: Client(port) for name, port in self.gateways.items()} for _ in range(WORKERS)]
         for device in self.devices:
             self.change(device)
         self.publisher.flush()
-        self.eventually(
-            "packages of all orders",
-            lambda: all(device.order or device.fetch(first) == 200 for device in self.devices))
+        eventually("packages of all orders", lambda: all(
+            device.order or device.fetch(self.client) == 200 for device in self.devices))
         for device in self.devices:
-            if device.register(first) != 201:
+            if device.register(self.client) != 201:
                 raise Failure(f"{device.key}: registering is refused")
-        self.live(simulator)
-        old, new = self.arguments.old, self.arguments.bin
-        for direction, program in (("forth", new), ("back", old)):
-            for services in (["packager-2"], ["packager"], ["gateway-2"], ["gateway"], ["pusher-2"], ["pusher"]):
-                self.phase = f"{direction}, {services[0]} changed"
+        self.live()
+        old, new = self.arguments.old, os.path.dirname(program("waybill-dev"))
+        for direction, folder in (("forth", new), ("back", old)):
+            for service in ("packager-2", "packager", "gateway-2", "gateway", "pusher-2", "pusher"):
+                self.phase = f"{direction}, {service} changed"
                 say(self.phase)
-                self.live(simulator, lambda: self.become(services, program))
-        simulator.close()
-        return self.findings.close()
+                self.live(lambda: self.become(service, folder))
 
     def begin(self):
         """All services are those of the earlier release, and so is what Redis and Kafka have."""
         names = ["gateway", "packager", "pusher"]
-        for name in names:
-            self.stack.stop(name)
+        self.stack.stop(*names)
         self.stack.redis.ask("FLUSHALL")
         for name in names:
             self.edit(name, self.arguments.old)
             self.stack.start(name)
         for name in names:
-            command = self.command(name)
+            command = self.stack.command(name)
             if name == "gateway":
                 self.gateways["gateway-2"] = free_ports(1)[0]
                 command = re.sub(
@@ -72,30 +65,25 @@ class Upgrade(World):
             self.add_service(f"{name}-2", command)
 
     def edit(self, service, folder):
-        """Which program starts as a service."""
-        command = re.sub(r"\S+/(waybill-\w+)$", lambda found: f"{folder}/{found[1]}", self.command(service))
-        with open(f"{self.stack.folder}/run/{service}.command", "w") as file:
-            file.write(f"{command}\n")
+        """Sets the folder of the program that starts as a service."""
+        command = self.stack.command(service)
+        self.stack.write_command(
+            service, re.sub(r"\S+/(waybill-\w+)$", lambda found: f"{folder}/{found[1]}", command))
 
-    def become(self, services, folder):
-        for service in services:
-            self.stack.stop(service)
-            self.edit(service, folder)
-            self.stack.start(service)
+    def become(self, service, folder):
+        self.stack.stop(service)
+        self.edit(service, folder)
+        self.stack.start(service)
 
     # --- the load ----------------------------------------------------------------------------------------------------
 
-    def live(self, simulator, deed=lambda: None):
+    def live(self, deed=lambda: None):
         """Load, in which something is done; then all must be right."""
-        load = Load(self.step, self.arguments.rate, WORKERS)
-        try:
+        with Load(self.step, self.arguments.rate, WORKERS) as load:
             load.wait(self.arguments.phase / 4)
             deed()
             load.wait(self.arguments.phase)
-        finally:
-            load.is_over.set()
-        load.stop()
-        self.compare(simulator)
+        self.compare()
 
     def change(self, device):
         with self.lock:
@@ -163,28 +151,15 @@ class Upgrade(World):
 
     # --- between the steps -------------------------------------------------------------------------------------------
 
-    def compare(self, simulator):
+    def compare(self):
         """Each order changes: its device is told, lists the order, and fetches that change, from either gateway."""
-        last = -1
-        while last != simulator.accepted:
-            last = simulator.accepted
-            time.sleep(1)
-        told = len(simulator.deliveries)
+        self.simulator.settle()
+        first = len(self.simulator.deliveries)
         for device in self.devices:
             self.change(device)
         self.publisher.flush()
-        untold = {device.push_token: device for device in self.devices}
-
-        def is_told():
-            for delivery in simulator.deliveries[told:]:
-                untold.pop(delivery[0], None)
-            return not untold
-
-        try:
-            self.eventually("telling", is_told, 20)
-        except Failure:
-            for device in untold.values():
-                self.differ(f"the device of {device.key} was not told")
+        for device in self.untold(self.devices, first, 20):
+            self.differ(f"the device of {device.key} was not told")
         for name, port in self.gateways.items():
             client = Client(port)
             unlisted = stale = 0
@@ -199,7 +174,3 @@ class Upgrade(World):
             if stale:
                 self.differ(f"{stale} of {len(self.devices)} orders are not served as changed last at {name}")
             client.close()
-
-
-if __name__ == "__main__":
-    run(Upgrade, bin=str, old=str, phase=6, rate=60)

@@ -1,26 +1,24 @@
-"""What journeys are made of: devices that ask as Wallet does, services that are started otherwise, and findings."""
+"""Parts of journeys: devices that ask as Wallet does, services that are started otherwise, and findings."""
 
 import collections
 import io
 import json
 import re
 import subprocess
-import sys
 import threading
 import time
-import urllib.request
 import zipfile
 
 from client import Connection
-from peers import free_ports
-from stack import Failure, Publisher, Stack, example
+from metrics import Metrics
+from orders import example
+from processes import free_ports
+from simulator import Simulator
+from stack import Failure, eventually, say
+from topics import Publisher
 
 # Differences that are printed; the others are counted.
 SHOWN = 20
-
-
-def say(text):
-    print(f"journey: {text}", file=sys.stderr, flush=True)
 
 
 class Unanswered(Exception):
@@ -28,7 +26,7 @@ class Unanswered(Exception):
 
 
 class Findings:
-    """What differs from what is promised, and counts of what was looked at. Threads: any."""
+    """Differences from the promises, and counts of comparisons. Threads: any."""
 
     def __init__(self):
         self.lock, self.count, self.counts = threading.Lock(), 0, collections.Counter()
@@ -126,39 +124,37 @@ class Device:
 
 
 class World:
-    """The stack of a journey, its publisher, and what was found."""
+    """The stack of a journey, its publisher, its simulator of APNs, and what was found."""
 
-    def __init__(self, arguments):
-        self.arguments = arguments
-        self.stack = Stack(arguments.root, arguments.dir)
+    def __init__(self, arguments, stack):
+        self.arguments, self.stack, self.findings = arguments, stack, Findings()
         self.publisher = Publisher(self.stack, {"partitioner": "murmur2_random"})
-        self.document = example(arguments.root)
-        self.findings = Findings()
-        with open(self.stack.env["TOKEN_SECRETS"]) as file:
-            self.secret = file.read().strip()
+        self.document, self.secret, self.type = example(), self.stack.secret(), self.stack.type
+        self.simulator = Simulator(self.stack.env["APNS_ADMIN_URL"])
+        # For one thread.
+        self.client = Client(self.stack.gateway_port)
 
-    def command(self, service):
-        """The shell's words that start a service."""
-        with open(f"{self.stack.folder}/run/{service}.command") as file:
-            return file.read().rstrip("\n")
+    def run(self):
+        """Returns the exit code."""
+        self.travel()
+        self.simulator.close()
+        return self.findings.close()
 
     def add_service(self, name, command):
-        """Makes a service of the stack from the words that start it. Returns the port of its operations."""
+        """Makes a service of the stack from the words that start it."""
         port = free_ports(1)[0]
-        command = re.sub(r"WAYBILL_OPERATIONS_LISTEN=\S+", f"WAYBILL_OPERATIONS_LISTEN=127.0.0.1:{port}", command)
-        for file, mode, text in (
-            (f"{name}.command", "w", command), ("ports", "a", f"{name}={port}"), ("services", "a", name),
-        ):
-            with open(f"{self.stack.folder}/run/{file}", mode) as opened:
+        self.stack.write_command(name, re.sub(
+            r"WAYBILL_OPERATIONS_LISTEN=\S+", f"WAYBILL_OPERATIONS_LISTEN=127.0.0.1:{port}", command))
+        for file, text in (("ports", f"{name}={port}"), ("services", name)):
+            with open(f"{self.stack.folder}/run/{file}", "a") as opened:
                 opened.write(f"{text}\n")
         self.stack.start(name)
-        return port
 
     def run_tool(self, service, words):
         """Runs a command of a service's program with the service's settings."""
         process = subprocess.run(
-            ["bash", "-c", f"{self.command(service)} {words}"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True)
+            ["bash", "-c", f"{self.stack.command(service)} {words}"], stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         if process.returncode:
             raise Failure(f"{words}: exit code {process.returncode}: {process.stdout[-800:]}")
         return process.stdout
@@ -167,24 +163,32 @@ class World:
         with open(f"{self.stack.folder}/log/{service}.log") as file:
             return file.read()
 
-    def metric(self, port, name):
-        """The sum over all labels."""
-        text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10).read().decode()
-        lines = (line.rpartition(" ") for line in text.splitlines() if re.match(rf"{name}[ {{]", line))
-        return sum(float(value) for _, _, value in lines)
+    def metric(self, name):
+        """The first packager's, summed over all labels."""
+        return Metrics.of(self.stack.env["OPERATIONS_PACKAGER"]).total(name)
 
-    def eventually(self, what, condition, seconds=60):
-        deadline = time.monotonic() + seconds
-        while not condition():
-            if time.monotonic() > deadline:
-                raise Failure(f"{what}: not within {seconds} s")
-            time.sleep(0.1)
+    def untold(self, devices, first, seconds):
+        """The devices that APNs has taken no notification for, from a certain delivery on and within some seconds."""
+        left = {device.push_token: device for device in devices}
+
+        def are_told():
+            for token, status, *_ in self.simulator.deliveries[first:]:
+                if status == 200:
+                    left.pop(token, None)
+            return not left
+
+        try:
+            eventually("telling", are_told, seconds)
+        except Failure:
+            pass
+        return list(left.values())
 
 
 class Load:
     """Threads that each take a step of a function as often as the rate says, until they are stopped.
 
-    step: called with the number of the thread; an exception ends the load, and is raised where it is stopped.
+    step: called with the number of the thread; an exception ends the load, and is raised where it is stopped, which is
+    at the end of a `with`.
     """
 
     def __init__(self, step, rate, threads=8):
@@ -209,6 +213,14 @@ class Load:
 
     def wait(self, seconds):
         if self.is_over.wait(seconds):
+            self.stop()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        self.is_over.set()
+        if kind is None:
             self.stop()
 
     def stop(self):

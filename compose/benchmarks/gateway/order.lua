@@ -10,7 +10,9 @@ local function refuse()
     ngx.header["www-authenticate"] = "AppleOrder"
     ngx.header["content-type"] = "application/json"
     ngx.header["cache-control"] = "no-store"
-    ngx.print('{"error":{"message":"the authentication token is missing or wrong"}}')
+    local body = '{"error":{"message":"the authentication token is missing or wrong"}}'
+    ngx.header["content-length"] = #body
+    ngx.print(body)
 end
 
 local function is_fresh(modified, tag)

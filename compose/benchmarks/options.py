@@ -1,0 +1,48 @@
+"""Options of compose/bench and compose/journey."""
+
+import argparse
+import os
+
+
+def number(default, text, least=1, most=999_999, **others):
+    """An option with a number between two bounds; fractions are taken if the default is one."""
+    kind = float if isinstance(default, float) else int
+
+    def read(word):
+        value = kind(word)
+        if not least <= value <= most:
+            raise argparse.ArgumentTypeError(f"{word} is not from {least:g} to {most:,}")
+        return value
+
+    read.__name__ = "number"
+    return {"type": read, "default": default, "metavar": "N", "help": text} | others
+
+
+def flag(text):
+    return {"action": "store_true", "default": False, "help": text}
+
+
+def word(text, **others):
+    return {"default": None, "help": text} | others
+
+
+def parser_of(program, text, options):
+    """A parser whose result has only the options that are given."""
+    parser = argparse.ArgumentParser(prog=program, description=text, allow_abbrev=False)
+    for name, settings in options.items():
+        parser.add_argument(f"--{name}", **settings | {"default": argparse.SUPPRESS})
+    return parser
+
+
+def arguments_of(options, given):
+    """These options: those that are given, and the defaults of the others."""
+    arguments = {name.replace("-", "_"): settings["default"] for name, settings in options.items()}
+    arguments |= {name: value for name, value in given.items() if name in arguments}
+    if arguments.get("seed", 0) is None:
+        arguments["seed"] = int.from_bytes(os.urandom(3), "big")
+    return argparse.Namespace(**arguments)
+
+
+def list_programs(parsers):
+    for parser in parsers:
+        print(f"{parser.format_usage()}\n    {parser.description}\n")

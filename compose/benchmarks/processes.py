@@ -1,0 +1,133 @@
+"""Processes: those that a benchmark starts, and the processor time and memory that any of them uses."""
+
+import contextlib
+import os
+import resource
+import socket
+import subprocess
+import time
+
+from stack import Failure, eventually
+
+TICKS = os.sysconf("SC_CLK_TCK")
+# Stands for the processes that have ended and were waited for.
+ENDED = "ended"
+
+
+class Program:
+    """
+    A child process in a session of its own, like a stack's services: the kernel may share processors by session.
+
+    words: the program and its arguments; log: a file that its output is added to.
+    """
+
+    def __init__(self, words, log, environment=None):
+        self.log = log
+        with open(log, "ab") as file:
+            self.process = subprocess.Popen(
+                words, env=os.environ | (environment or {}), stdin=subprocess.DEVNULL, stdout=file, stderr=file,
+                start_new_session=True)
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    def require_running(self):
+        if self.process.poll() is not None:
+            raise Failure(f"{self.process.args[0]} ended: {self.last_words()}")
+
+    def await_ready(self, is_ready, seconds=10):
+        def is_up():
+            self.require_running()
+            return is_ready()
+
+        eventually(lambda: f"starting {self.process.args[0]}, which says: {self.last_words()}", is_up, seconds)
+        return self
+
+    def last_words(self):
+        with open(self.log, "rb") as file:
+            return file.read()[-600:].decode(errors="replace").strip()
+
+    def stop(self, within=30):
+        """Ends it; kills it if it is still there after so many seconds."""
+        if self.process.poll() is None:
+            self.process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(within)
+        self.process.kill()
+        self.process.wait()
+
+
+def output_of(words, given=None, seconds=180):
+    """The standard output of a program that ends by itself, without an error."""
+    ran = subprocess.run(
+        words, input=given, capture_output=True, text=True, timeout=seconds, start_new_session=True)
+    if ran.returncode:
+        raise Failure(f"{os.path.basename(words[0])} says: {(ran.stderr or ran.stdout).strip()[-500:]}")
+    return ran.stdout
+
+
+def free_ports(count):
+    with contextlib.ExitStack() as opened:
+        sockets = [opened.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+
+
+def listens(port):
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=5).close()
+        return True
+    except OSError:
+        return False
+
+
+# --- what processes use ----------------------------------------------------------------------------------------------
+
+
+class Usage:
+    """Processor time from now on, by name. who: process ids by name, or ENDED instead of ids."""
+
+    def __init__(self, who):
+        self.who, self.before = who, {name: cpu_seconds(pids) for name, pids in who.items()}
+        self.machine, self.began = machine_seconds(), time.monotonic()
+
+    def end(self):
+        """Sets `wall`, and `used` in seconds; `others` used the rest of what the machine did."""
+        self.wall = time.monotonic() - self.began
+        self.used = {name: cpu_seconds(pids) - self.before[name] for name, pids in self.who.items()}
+        worked = machine_seconds() - self.machine
+        self.used["others"] = max(0, worked - sum(self.used.values()))
+        self.idle = max(0, self.wall * (os.cpu_count() or 1) - worked)
+        return self
+
+    def shares(self):
+        """Seconds per second."""
+        return {name: seconds / self.wall for name, seconds in self.used.items()}
+
+
+def cpu_seconds(pids):
+    """Seconds that processes have used so far, in their own code and in the kernel for them."""
+    if pids == ENDED:
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return used.ru_utime + used.ru_stime
+    total = 0
+    for pid in pids:
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError), open(f"/proc/{pid}/stat") as file:
+            fields = file.read().rpartition(")")[2].split()
+            total += int(fields[11]) + int(fields[12])
+    return total / TICKS
+
+
+def machine_seconds():
+    """Seconds that all processors of the machine have worked so far."""
+    with open("/proc/stat") as file:
+        user, nice, system, _, _, irq, softirq, steal = map(int, file.readline().split()[1:9])
+    return (user + nice + system + irq + softirq + steal) / TICKS
+
+
+def memory_mb(pid, field="VmRSS"):
+    """Megabytes that are resident; field VmHWM: the most that ever were."""
+    with open(f"/proc/{pid}/status") as file:
+        return int(next(line for line in file if line.startswith(f"{field}:")).split()[1]) / 1024

@@ -1,0 +1,86 @@
+"""compose/journey: the world around the services changes under load; then everything is compared."""
+
+import os
+import pkgutil
+import subprocess
+import sys
+
+from options import arguments_of, flag, list_programs, number, parser_of, word
+from stack import ROOT, Stack, catch_signals, exit_code, ignore_signals, run_tool
+
+# Class, description, options.
+JOURNEYS = {
+    "rotation": (
+        "rotation:Rotation",
+        "the token secret changes, at one checkout a minute before the services and at another one a minute after "
+        "them; then orders get new tokens and the old secret is withdrawn",
+        {"minute": number(10, "seconds of that minute (10)"), "rate": number(80, "steps of devices a second (80)"),
+         "second-line": flag("the services have the new secret as their second line before any checkout has it")}),
+    "region": (
+        "region:Region",
+        "producers and services move to another Kafka, to which orders and registrations were mirrored",
+        {"changes": number(10_000, "changes of all orders (10000)"), "lose-redis": flag("and to an empty Redis")}),
+    "upgrade": (
+        "upgrade:Upgrade",
+        "services of an earlier release become those of this one, and back again",
+        {"old": word("the folder of the earlier release's programs", required=True),
+         "phase": number(6, "seconds of load after each change (6)"),
+         "rate": number(60, "steps of devices a second (60)")}),
+    "partitions": (
+        "partitions:Partitions",
+        "the compacted topics get more partitions, and Redis is lost after `rekey`",
+        {"kafka": word("HOST:PORT of a cluster without Waybill's topics, since the embedded broker's cannot grow",
+                       required=True),
+         "orders": number(600, "orders (600)")}),
+}
+DIR = {"dir": word("the folder for the stack, logs and data, which stay there", required=True)}
+# Without coalescing: each version is told by itself. Changed secrets are found within two seconds.
+ENVIRONMENT = {
+    "WAYBILL_PUSH_WINDOW_MILLISECONDS": "0", "WAYBILL_PUSH_HOURLY_LIMIT": "0", "WAYBILL_BRANDS_RELOAD_SECONDS": "1",
+    "WAYBILL_ORDER_CHANGE_TOPICS": r"waybill.order-changes,^.*\.waybill\.order-changes$",
+}
+
+
+def parser(name):
+    _, text, options = JOURNEYS[name]
+    return parser_of(f"compose/journey {name}", text, DIR | options)
+
+
+def travel(make, arguments):
+    # Installed only now.
+    from confluent_kafka import KafkaException
+    stack = Stack(os.path.abspath(f"{arguments.dir}/stack"))
+    os.makedirs(stack.folder, exist_ok=True)
+    os.environ |= ENVIRONMENT
+    catch_signals()
+
+    def journey():
+        try:
+            if kafka := getattr(arguments, "kafka", None):
+                run_tool("topics", "--bootstrap", kafka, "--partitions", "16")
+                # Producers know added partitions after seconds instead of five minutes.
+                stack.up("--kafka", kafka, kafka_properties="topic.metadata.refresh.interval.ms=1000\n")
+            else:
+                stack.up()
+            return pkgutil.resolve_name(make)(arguments, stack).run()
+        finally:
+            ignore_signals()
+            stack.down()
+
+    return exit_code(journey, KafkaException)
+
+
+def main(words):
+    name = words[0] if words else ""
+    if name not in JOURNEYS:
+        list_programs(map(parser, JOURNEYS))
+        print("usage: compose/journey cluster --dir D\n\n"
+              "    masters of a Redis Cluster fail: one is emptied, another one dies")
+        return 2
+    make, _, options = JOURNEYS[name]
+    arguments = arguments_of(DIR | options, vars(parser(name).parse_args(words[1:])))
+    subprocess.run([f"{ROOT}/compose/prepare", "trials"], check=True, stdout=sys.stderr)
+    return travel(make, arguments)
+
+
+sys.exit(exit_code(lambda: main(sys.argv[1:])))
