@@ -76,7 +76,7 @@ import Testing
                 }
                 try await scene.apns.clearFaults()
                 try await eventually("all are told", within: .seconds(30)) { table.doneCount == 10 * devices }
-                #expect(table.dispatch.standings.map(\.health) == [.healthy])
+                #expect(table.scheduler.standings.map(\.health) == [.healthy])
             }
             #expect(scene.pushes("dropped") == 0)
         }
@@ -96,7 +96,7 @@ import Testing
                 try await table.process([try scene.changed("flood", offset: 0)])
                 let others = try (0..<20).map { try scene.changed("o\($0)", offset: Int64($0 + 1)) }
                 try await table.process(others)
-                #expect(table.dispatch.standings.map(\.health) == [.healthy])
+                #expect(table.scheduler.standings.map(\.health) == [.healthy])
             }
             #expect(scene.pushes("delivered") == 20)
         }

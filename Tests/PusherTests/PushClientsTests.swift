@@ -18,7 +18,7 @@ import Testing
         let apns: APNSSimulator
         let library: BrandLibrary
         let clients: PushClients
-        let dispatch: PushScheduler
+        let dispatcher: PushDispatcher
         let done: Flag
         /// The number of times that a credential was replaced.
         let renewed: Flag
@@ -47,7 +47,7 @@ import Testing
                     topic: "orders", partition: 0, offset: Int64(number), timestampMilliseconds: -1, key: nil,
                     value: nil)
             }
-            let numbers = self.dispatch.receive(records.map { ($0.receipt, -1) })
+            let numbers = self.dispatcher.scheduler.receive(records.map { ($0.receipt, -1) })
             let found = try (0..<count).map { index in
                 PushLookup.Found(
                     orderType: self.type, order: try OrderIdentifier("o"),
@@ -56,7 +56,7 @@ import Testing
                         pushToken: try PushToken(PusherScene.token(first + index)), registeredEpochMilliseconds: 0),
                     records: [index])
             }
-            self.dispatch.add(found, numbers)
+            self.dispatcher.add(found, numbers)
         }
     }
 
@@ -76,25 +76,28 @@ import Testing
         let (done, renewed) = (Flag(), Flag())
         var limits = PushLimits()
         limits.window = .zero
-        let dispatch = PushScheduler(
-            limits: limits, wallClock: { Int64(Date().timeIntervalSince1970 * 1000) },
-            onFinished: { receipts in done.count.withLock { $0 += receipts.count } })
-        let clients = PushClients(library.brands, dispatch: dispatch, onRenewed: renewed.raise) {
-            _, push, onReplies in
+        let scheduler = PushScheduler(
+            limits: limits, wallClock: { Int64(Date().timeIntervalSince1970 * 1000) })
+        let dispatcher = PushDispatcher(
+            scheduler, onFinished: { receipts in done.count.withLock { $0 += receipts.count } })
+        let clients = PushClients(library.brands, scheduler: scheduler, onRenewed: renewed.raise) {
+            type, push, generation in
             if failing.count.withLock({ $0 == 1 }) { throw BadCredential() }
             return try APNSClient(
                 endpoint: endpoint, credential: APNSCredential(push, ProviderTokenSources()), rootsPEM: roots,
-                eventLoopGroup: MultiThreadedEventLoopGroup.singleton, onReplies: onReplies)
+                eventLoopGroup: MultiThreadedEventLoopGroup.singleton,
+                onReplies: { dispatcher.receive($0, of: type, generation: generation) })
         }
         let scene = Scene(
             directory: directory, apns: apns, library: library, clients: clients,
-            dispatch: dispatch, done: done, renewed: renewed, type: try OrderTypeIdentifier(PusherFixture.orderType))
+            dispatcher: dispatcher, done: done, renewed: renewed, type: try OrderTypeIdentifier(PusherFixture.orderType)
+        )
         let result: Result<Void, any Error>
         do {
             result = try await withThrowingTaskGroup(of: Void.self) { group in
                 group.addTask {
                     while !Task.isCancelled {
-                        dispatch.look()
+                        dispatcher.look()
                         try await Task.sleep(for: .milliseconds(2))
                     }
                 }
@@ -104,7 +107,7 @@ import Testing
         } catch {
             result = .failure(error)
         }
-        dispatch.stop()
+        scheduler.stop()
         await clients.close()
         await apns.stop()
         try result.get()
@@ -146,7 +149,9 @@ import Testing
                 let deliveries = try await scene.apns.deliveries().deliveries
                 #expect(Set(deliveries.filter { $0.status == 200 }.map(\.token)).count == sent)
             }
-            for (_, counts) in scene.dispatch.takeTallies() { #expect(counts.dropped.isEmpty, "\(counts.dropped)") }
+            for (_, counts) in scene.dispatcher.scheduler.takeTallies() {
+                #expect(counts.dropped.isEmpty, "\(counts.dropped)")
+            }
             #expect(scene.renewed.count.withLock { $0 } == 3)
         }
     }

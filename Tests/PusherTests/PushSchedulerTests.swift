@@ -162,7 +162,7 @@ import Testing
             try await PushTable.run(scene) { table in
                 try scene.broker.setDown()
                 try await table.put([try scene.changed("o")])
-                try await eventually("the tombstone is on its way") { table.dispatch.followUps.count == 1 }
+                try await eventually("the tombstone is on its way") { table.dispatcher.followUps.count == 1 }
                 // Longer than one delivery may take.
                 try await Task.sleep(for: .milliseconds(1500))
                 #expect(try await scene.isRegistered(gone.key), "it stands until the broker has the tombstone")
@@ -311,7 +311,7 @@ import Testing
                 APNSSimulatorFault(.answer(APNSSimulatorAnswer(200), delayMilliseconds: 500), count: 1))
             try await PushTable.run(scene) { table in
                 try await table.put([try scene.changed("o")])
-                try await eventually("in flight") { table.dispatch.gauges.inFlight == 1 }
+                try await eventually("in flight") { table.scheduler.gauges.inFlight == 1 }
                 try await table.put([try scene.changed("o", offset: 1), try scene.changed("o", offset: 2)])
                 try await eventually("done") { table.doneCount == 3 }
             }

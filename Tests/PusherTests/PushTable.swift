@@ -13,7 +13,8 @@ import TestKit
 
 /// A running scheduler on a scene's servers without a consumer: the test adds records to it.
 final class PushTable: Sendable {
-    let dispatch: PushScheduler
+    let scheduler: PushScheduler
+    let dispatcher: PushDispatcher
     let metrics: PusherMetrics
     private let lookup: PushLookup
     private let topics: Topics
@@ -33,9 +34,9 @@ final class PushTable: Sendable {
         self.topics = scene.topics
         self.metrics = PusherMetrics(factory: scene.metrics, host: scene.host)
         self.lookup = PushLookup(registrations: scene.registrations, view: view)
-        self.dispatch = PushScheduler(
-            limits: limits, clock: clock, wallClock: now, random: { 0 },
-            onFinished: { receipts in done.receipts.withLock { $0 += receipts } })
+        self.scheduler = PushScheduler(limits: limits, clock: clock, wallClock: now, random: { 0 })
+        self.dispatcher = PushDispatcher(
+            self.scheduler, onFinished: { receipts in done.receipts.withLock { $0 += receipts } })
     }
 
     /// Works until `body` returns.
@@ -55,39 +56,39 @@ final class PushTable: Sendable {
         limits(&set)
         let table = PushTable(scene, limits: set, view: view, clock: clock, now: now)
         let type = try OrderTypeIdentifier(PusherFixture.orderType)
-        let client = try scene.client(kind) { [dispatch = table.dispatch] in
-            dispatch.receive($0, of: type, generation: 1)
+        let client = try scene.client(kind) { [dispatcher = table.dispatcher] in
+            dispatcher.receive($0, of: type, generation: 1)
         }
         if hasBrand {
-            _ = table.dispatch.install(type, PushScheduler.Way(client: client, generation: 1, options: .init()))
+            _ = table.scheduler.install(type, PushScheduler.Way(client: client, generation: 1, options: .init()))
         }
         let followUps = FollowUps(
-            queue: table.dispatch.followUps,
+            dispatcher: table.dispatcher,
             retirement: TokenInvalidation(
                 topics: scene.topics, registrations: scene.registrations, view: view.map { ViewEpochCache($0) },
                 producer: scene.producer),
             topics: scene.topics, producer: scene.producer, metrics: table.metrics,
             log: PusherLog(
                 logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }, readiness: Readiness(conditions: [])),
-            onDone: { [dispatch = table.dispatch] in dispatch.done($0, standing: $1) }, random: { _ in 0.01 })
+            random: { _ in 0.01 })
         let result = await withTaskGroup(of: Void.self) { group in
             for _ in 0..<4 { group.addTask { await followUps.work() } }
             group.addTask {
                 while !Task.isCancelled {
-                    table.dispatch.look()
+                    table.dispatcher.look()
                     table.count()
                     try? await Task.sleep(for: .milliseconds(2))
                 }
             }
             let result: Result<Void, any Error>
             do { result = .success(try await body(table)) } catch { result = .failure(error) }
-            table.dispatch.stop()
+            table.scheduler.stop()
             await client.close()
-            followUps.queue.end()
+            table.dispatcher.followUps.end()
             group.cancelAll()
             return result
         }
-        _ = table.dispatch.removeAll()
+        _ = table.scheduler.removeAll()
         table.count()
         try result.get()
     }
@@ -104,7 +105,7 @@ final class PushTable: Sendable {
         let batch = PushBatch(records, topics: self.topics)
         let looked = try await self.lookup.look(batch)
         if let failure = looked.failure { throw failure }
-        self.dispatch.add(looked.found, self.dispatch.receive(batch.records))
+        self.dispatcher.add(looked.found, self.scheduler.receive(batch.records))
     }
 
     /// Adds records to the scheduler and waits until all are done.
@@ -117,7 +118,7 @@ final class PushTable: Sendable {
     }
 
     private func count() {
-        for (type, counts) in self.dispatch.takeTallies() {
+        for (type, counts) in self.scheduler.takeTallies() {
             (type.map { self.metrics[$0.rawValue] } ?? self.metrics.strangers).count(counts)
         }
     }

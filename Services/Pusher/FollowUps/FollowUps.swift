@@ -9,21 +9,20 @@ import Operations
 /// Thread: several tasks of the worker. Nothing is given up: while Kafka or Redis is away it is retried with
 /// growing pauses, and the records that wait for it stay open.
 struct FollowUps: Sendable {
-    let queue: FollowUpQueue
+    let dispatcher: PushDispatcher
     let retirement: TokenInvalidation
     let topics: Topics
     let producer: KafkaProducer
     let metrics: PusherMetrics
     let log: PusherLog
-    /// Reports to the scheduler, with the present registrations of a dead token.
-    let onDone: @Sendable (PushEffect, [RegistrationKey: RegistrationRecord]) -> Void
     var random: @Sendable (ClosedRange<Double>) -> Double = { Double.random(in: $0) }
 
     /// One task: performs one effect after the other until none is handed out any more, or the task is cancelled.
     func work() async {
-        while let effect = await self.queue.next() {
-            if let standing = await self.finish(effect) { self.onDone(effect, standing) }
-            self.queue.ended(effect)
+        let queue = self.dispatcher.followUps
+        while let effect = await queue.next() {
+            if let standing = await self.finish(effect) { self.dispatcher.done(effect, standing: standing) }
+            queue.ended(effect)
         }
     }
 

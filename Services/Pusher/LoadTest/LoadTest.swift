@@ -30,12 +30,12 @@ struct LoadTest: Sendable {
         let feed = LoadTestFeed(
             targets: self.targets, orderType: orderType, notifications: self.notifications, fanOut: self.fanOut,
             ahead: self.ahead)
-        let dispatch = PushScheduler(
-            limits: Self.limits, wallClock: { Int64(Date().timeIntervalSince1970 * 1000) },
-            onFinished: { feed.finish($0.count) })
+        let scheduler = PushScheduler(
+            limits: Self.limits, wallClock: { Int64(Date().timeIntervalSince1970 * 1000) })
+        let dispatcher = PushDispatcher(scheduler, onFinished: { feed.finish($0.count) })
         let metrics = PusherMetrics(factory: MetricsRegistry(), host: "\(self.endpoint)")
-        let client = try self.client(orderType, dispatch: dispatch, metrics: metrics[orderType.rawValue])
-        _ = dispatch.install(orderType, PushScheduler.Way(client: client, generation: 1, options: PushOptions()))
+        let client = try self.client(orderType, dispatcher: dispatcher, metrics: metrics[orderType.rawValue])
+        _ = scheduler.install(orderType, PushScheduler.Way(client: client, generation: 1, options: PushOptions()))
         do {
             try await self.open(client, orderType)
         } catch {
@@ -44,10 +44,10 @@ struct LoadTest: Sendable {
         }
         let began = ContinuousClock.now
         let before = usage()
-        let verdicts = await self.send(feed, dispatch, metrics)
+        let verdicts = await self.send(feed, dispatcher, metrics)
         let seconds = (ContinuousClock.now - began) / .seconds(1)
         let after = usage()
-        for client in dispatch.removeAll() { await client.close() }
+        for client in scheduler.removeAll() { await client.close() }
         return LoadTestReport(
             notifications: self.notifications, verdicts: verdicts, seconds: seconds,
             processorSeconds: after.processorSeconds - before.processorSeconds, peakMegabytes: after.peakMegabytes)
@@ -61,7 +61,7 @@ struct LoadTest: Sendable {
     }
 
     private func client(
-        _ orderType: OrderTypeIdentifier, dispatch: PushScheduler, metrics: CredentialMetrics
+        _ orderType: OrderTypeIdentifier, dispatcher: PushDispatcher, metrics: CredentialMetrics
     ) throws -> APNSClient {
         var configuration = APNSConfiguration()
         configuration.streamCap = self.streams
@@ -74,7 +74,7 @@ struct LoadTest: Sendable {
             eventLoopGroup: MultiThreadedEventLoopGroup.singleton, configuration: configuration,
             onReplies: { replies in
                 metrics.answered(replies)
-                dispatch.receive(replies, of: orderType, generation: 1)
+                dispatcher.receive(replies, of: orderType, generation: 1)
             })
     }
 
@@ -100,20 +100,20 @@ struct LoadTest: Sendable {
 
     /// - Returns: the number of notifications with each verdict.
     private func send(
-        _ feed: LoadTestFeed, _ dispatch: PushScheduler, _ metrics: PusherMetrics
+        _ feed: LoadTestFeed, _ dispatcher: PushDispatcher, _ metrics: PusherMetrics
     ) async -> [String: Int] {
         var verdicts: [String: Int] = [:]
         await withTaskGroup(of: [String: Int].self) { group in
             group.addTask {
-                while let effect = await dispatch.followUps.next() {
-                    dispatch.done(effect)
-                    dispatch.followUps.ended(effect)
+                while let effect = await dispatcher.followUps.next() {
+                    dispatcher.done(effect)
+                    dispatcher.followUps.ended(effect)
                 }
                 return [:]
             }
-            group.addTask { await self.watch(dispatch, metrics) }
-            await feed.run(dispatch)
-            dispatch.followUps.end()
+            group.addTask { await self.watch(dispatcher, metrics) }
+            await feed.run(dispatcher)
+            dispatcher.followUps.end()
             group.cancelAll()
             for await counts in group { verdicts.merge(counts, uniquingKeysWith: +) }
         }
@@ -121,22 +121,22 @@ struct LoadTest: Sendable {
     }
 
     /// Does the worker's periodic work; returns the verdicts when it is cancelled.
-    private func watch(_ dispatch: PushScheduler, _ metrics: PusherMetrics) async -> [String: Int] {
+    private func watch(_ dispatcher: PushDispatcher, _ metrics: PusherMetrics) async -> [String: Int] {
         var verdicts: [String: Int] = [:]
         var ticks = 0
         while !Task.isCancelled {
-            dispatch.look()
+            dispatcher.look()
             try? await Task.sleep(for: PushWorker.tick)
             ticks += 1
             guard ticks % 10 == 0 || Task.isCancelled else { continue }
-            for (type, tally) in dispatch.takeTallies() {
+            for (type, tally) in dispatcher.scheduler.takeTallies() {
                 (type.map { metrics[$0.rawValue] } ?? metrics.strangers).count(tally)
                 verdicts["delivered", default: 0] += tally.delivered
                 verdicts["retried", default: 0] += tally.retried
                 verdicts["merged", default: 0] += tally.coalesced
                 verdicts["dropped", default: 0] += tally.dropped.values.reduce(0, +)
             }
-            metrics.report(dispatch.gauges, quiet: nil)
+            metrics.report(dispatcher.scheduler.gauges, quiet: nil)
         }
         return verdicts
     }

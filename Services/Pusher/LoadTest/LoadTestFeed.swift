@@ -32,7 +32,7 @@ final class LoadTestFeed: Sendable {
     }
 
     /// Returns when every record is done.
-    func run(_ dispatch: PushScheduler) async {
+    func run(_ dispatcher: PushDispatcher) async {
         // As many at once as a batch of the worker has at most; a quarter collects records that finish one by one.
         let batch = max(1, min(self.ahead / 4, PushWorker.batchRecords))
         var (made, offset) = (0, Int64(0))
@@ -49,7 +49,7 @@ final class LoadTestFeed: Sendable {
                 offset += 1
             }
             self.state.withLock { $0.inHand += records.count }
-            dispatch.add(found, dispatch.receive(records))
+            dispatcher.add(found, dispatcher.scheduler.receive(records))
         }
         await self.wait(untilInHand: 0)
     }

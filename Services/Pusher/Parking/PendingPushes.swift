@@ -13,9 +13,6 @@ import Synchronization
 final class PendingPushes: Sendable {
     /// The time between two searches for keys that have waited too long.
     static let pause = Duration.milliseconds(250)
-    /// The longest time between two checks for a topic that is missing. The first ones come sooner: a broker that does
-    /// not answer at once holds the offsets back no less.
-    static let searchPause = Duration.seconds(30)
     /// The time between two searches for changes that have become too old to be notified.
     static let stalePause = Duration.seconds(30)
     /// Most records that are read at once, or notes that are written.
@@ -25,29 +22,30 @@ final class PendingPushes: Sendable {
     static let batchOverdue = 2000
 
     private let parking: PushParking
-    private let topic: String
-    private let kafka: KafkaConfiguration
+    private let scheduler: PushScheduler
+    private let consumer: PendingConsumer
+    private let others: KafkaConsumer
     private let producer: KafkaProducer
-    /// The consumer of the other topics.
-    let shared = DeferredConsumer()
     private let metrics: PusherMetrics
     private let log: PusherLog
     private let hold: Duration
     private let wallClock: @Sendable () -> Int64
-    /// The consumer of the pending topic.
-    private let own = DeferredConsumer()
     /// Records that are done, and whose notes must be written.
     private let told = Mutex<[(key: PendingPushKey, receipt: KafkaReceipt)]>([])
-    private let isWriting = Atomic<Bool>(false)
 
-    /// - Parameter wallClock: milliseconds since 1970.
+    /// - Parameters:
+    ///   - consumer: that of the pending topic.
+    ///   - others: that of the other topics.
+    ///   - wallClock: milliseconds since 1970.
     init(
-        parking: PushParking, topics: Topics, kafka: KafkaConfiguration, producer: KafkaProducer,
-        metrics: PusherMetrics, log: PusherLog, limits: PushLimits, wallClock: @escaping @Sendable () -> Int64
+        parking: PushParking, scheduler: PushScheduler, consumer: PendingConsumer, others: KafkaConsumer,
+        producer: KafkaProducer, metrics: PusherMetrics, log: PusherLog, limits: PushLimits,
+        wallClock: @escaping @Sendable () -> Int64
     ) {
         self.parking = parking
-        self.topic = topics.pushPending
-        self.kafka = kafka
+        self.scheduler = scheduler
+        self.consumer = consumer
+        self.others = others
         self.producer = producer
         self.metrics = metrics
         self.log = log
@@ -55,25 +53,20 @@ final class PendingPushes: Sendable {
         self.wallClock = wallClock
     }
 
-    /// The group of the readers has admitted this process: waiting keys may be written.
-    func begin() { self.isWriting.store(true, ordering: .relaxed) }
-
-    /// True if waiting keys may be written.
-    var isInUse: Bool { self.isWriting.load(ordering: .relaxed) }
+    private var topic: String { self.consumer.topic }
 
     /// Parks records of any topic.
     ///
     /// - Parameter due: the time from which they may be looked up; nil: as soon as there is room.
     func park(_ pushes: [ParkedPush], due: ContinuousClock.Instant? = nil) {
-        let replaced = self.parking.park(pushes, due: due)
-        if !replaced.isEmpty { self.own.finish(replaced) }
+        self.consumer.finished(self.parking.park(pushes, due: due))
     }
 
     // MARK: finished records
 
     /// Records of any topic are done; does not block.
     func finished(_ receipts: [KafkaReceipt]) {
-        guard self.parking.hasTaken else { return self.shared.finish(receipts) }
+        guard self.parking.hasTaken else { return self.others.finished(receipts) }
         var (others, replaced): ([KafkaReceipt], [KafkaReceipt]) = ([], [])
         for receipt in receipts {
             guard receipt.topic == self.topic else {
@@ -86,8 +79,8 @@ final class PendingPushes: Sendable {
                 replaced.append(receipt)
             }
         }
-        if !others.isEmpty { self.shared.finish(others) }
-        if !replaced.isEmpty { self.own.finish(replaced) }
+        if !others.isEmpty { self.others.finished(others) }
+        self.consumer.finished(replaced)
     }
 
     /// The number of notes that must be written.
@@ -115,7 +108,7 @@ final class PendingPushes: Sendable {
                 }
             }
             self.told.withLock { $0.replaceSubrange(0..<batch.count, with: failed) }
-            self.own.finish(done)
+            self.consumer.finished(done)
             self.metrics.pendingTold.increment(by: done.count)
             attempt = await self.rest(after: failure, attempt: attempt)
         }
@@ -129,24 +122,21 @@ final class PendingPushes: Sendable {
 
     // MARK: overdue keys
 
-    /// Writes overdue keys, until the task is cancelled.
-    ///
-    /// - Parameter staleBefore: milliseconds since 1970; earlier changes are done without a notification.
-    func write(staleBefore: () -> Int64) async throws {
+    /// Writes overdue keys, until the task is cancelled; changes that are too old are done without a notification.
+    func write() async throws {
         var attempt = 0
         var sweepAt = ContinuousClock.now + Self.stalePause
         while true {
             if sweepAt <= .now {
                 sweepAt = .now + Self.stalePause
-                let moment = staleBefore()
+                let moment = self.scheduler.staleBefore
                 let stale = self.parking.with { $0.takeStale(before: moment) }.flatMap(\.receipts)
                 self.metrics.recordsStale.increment(by: stale.count)
                 if !stale.isEmpty { self.finished(stale) }
             }
-            let isWriting = self.isInUse
             let (now, hold) = (ContinuousClock.now, self.hold)
             let batch =
-                isWriting
+                self.scheduler.isSuspending
                 ? self.parking.with {
                     $0.takeOverdue(since: $0.isCrowded ? now : now - hold, most: Self.batchOverdue)
                 } : []
@@ -171,7 +161,7 @@ final class PendingPushes: Sendable {
             let done = self.parking.with { [written] parking in
                 zip(batch, written).flatMap { parking.written($0.key, $1, now: .now) }
             }
-            self.shared.finish(done)
+            self.others.finished(done)
             self.metrics.pendingWritten.increment(by: written.count { $0 })
             attempt = await self.rest(after: failure, attempt: attempt)
             try Task.checkCancellation()
@@ -194,10 +184,10 @@ final class PendingPushes: Sendable {
     /// Reads the topic, as soon as it exists and as far as there is room, until the task is cancelled.
     ///
     /// - Throws: the errors of `KafkaConsumer.nextBatch`.
-    func read(_ join: () throws(KafkaError) -> KafkaConsumer) async throws {
-        try await self.awaitTopic()
-        let consumer = try join()
-        self.own.consumer.withLock { $0 = consumer }
+    func read() async throws {
+        let consumer = try await self.consumer.join { error in
+            self.log.pendingTopicFails(error.map { "\(self.topic): \($0.message)" })
+        }
         while true {
             let room = min(self.parking.pendingRoom, Self.batchRecords)
             if room > 0 {
@@ -211,34 +201,7 @@ final class PendingPushes: Sendable {
     }
 
     /// Commits and leaves the group.
-    func close() async {
-        guard let consumer = self.own.consumer.withLock({ $0 }) else { return }
-        try? await consumer.commit()
-        await consumer.close()
-        self.own.consumer.withLock { $0 = nil }
-    }
-
-    private func awaitTopic() async throws {
-        var pause = Duration.seconds(1)
-        while true {
-            do {
-                _ = try await self.bounds()
-                return self.log.pendingTopicFails(nil)
-            } catch let error as KafkaError {
-                self.log.pendingTopicFails("\(self.topic): \(error.message)")
-            }
-            try await Task.sleep(for: pause)
-            pause = min(pause * 2, Self.searchPause)
-        }
-    }
-
-    private func bounds() async throws -> [OffsetRange] {
-        let reader = try KafkaReader(self.kafka)
-        let result: Result<[OffsetRange], any Error>
-        do { result = .success(try await reader.bounds(of: self.topic)) } catch { result = .failure(error) }
-        await reader.close()
-        return try result.get()
-    }
+    func close() async { await self.consumer.close() }
 
     private func receive(_ records: [KafkaRecord], _ consumer: KafkaConsumer) async throws {
         let partitions = Set(records.map(\.partition))
@@ -272,7 +235,7 @@ final class PendingPushes: Sendable {
         var attempt = 0
         while true {
             do {
-                let bounds = try await self.bounds()
+                let bounds = try await self.consumer.bounds()
                 self.parking.with { parking in
                     for one in bounds where partitions.contains(one.partition) {
                         parking.beginFold(one.partition, to: one.end, now: .now)

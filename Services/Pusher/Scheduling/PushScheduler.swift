@@ -4,11 +4,10 @@ import Model
 import Packaging
 import Synchronization
 
-/// Runs the scheduler: passes due notifications to the clients, takes their replies, passes on the effects.
+/// The state machine behind its lock, with the clients that send its notifications. It calls nobody: what must be done
+/// is returned, and `PushDispatcher` does it.
 ///
-/// Owner: the worker. Thread: any; replies come on the clients' loops, and notifications that they make room for leave
-/// from there, so that a notification costs no task switch. Nothing is called under the lock. Bounded: by the
-/// scheduler.
+/// Owner: the worker. Thread: any. Bounded: by the state machine; clients by the brands.
 final class PushScheduler: Sendable {
     /// The client of a queue, with the options of its notifications.
     struct Way: Sendable {
@@ -18,7 +17,7 @@ final class PushScheduler: Sendable {
     }
 
     /// Work to be done outside the lock.
-    struct Orders {
+    struct Work {
         var finished: [KafkaReceipt] = []
         var sends: [(client: APNSClient, requests: [PushRequest])] = []
         var effects: [PushEffect] = []
@@ -26,7 +25,7 @@ final class PushScheduler: Sendable {
     }
 
     private struct State {
-        var scheduler: PushStateMachine
+        var machine: PushStateMachine
         var ways: [Int: Way] = [:]
         var isStopped = false
         /// The longest time that APNs keeps a notification of any brand so far, in seconds.
@@ -42,10 +41,7 @@ final class PushScheduler: Sendable {
     /// The number of found devices added under one lock: replies wait for it on their loop.
     private static let chunk = 256
 
-    let followUps = FollowUpQueue()
     private let state: Mutex<State>
-    private let onFinished: @Sendable ([KafkaReceipt]) -> Void
-    private let onChange: @Sendable (OrderTypeIdentifier, CredentialQueue.Change) -> Void
     private let clock: @Sendable () -> ContinuousClock.Instant
     private let wallClock: @Sendable () -> Int64
     private let random: @Sendable () -> Double
@@ -54,21 +50,15 @@ final class PushScheduler: Sendable {
     ///   - clock: the clock for windows, pauses and limits.
     ///   - wallClock: milliseconds since 1970.
     ///   - random: 0 to 1.
-    ///   - onFinished: called with the records that are done; must not block.
-    ///   - onChange: called when a credential's health changed; must not block.
     init(
         limits: PushLimits, clock: @escaping @Sendable () -> ContinuousClock.Instant = { .now },
         wallClock: @escaping @Sendable () -> Int64,
-        random: @escaping @Sendable () -> Double = { Double.random(in: 0...1) },
-        onFinished: @escaping @Sendable ([KafkaReceipt]) -> Void,
-        onChange: @escaping @Sendable (OrderTypeIdentifier, CredentialQueue.Change) -> Void = { _, _ in }
+        random: @escaping @Sendable () -> Double = { Double.random(in: 0...1) }
     ) {
-        self.state = Mutex(State(scheduler: PushStateMachine(limits: limits, now: clock())))
+        self.state = Mutex(State(machine: PushStateMachine(limits: limits, now: clock())))
         self.clock = clock
         self.wallClock = wallClock
         self.random = random
-        self.onFinished = onFinished
-        self.onChange = onChange
     }
 
     // MARK: clients
@@ -78,7 +68,7 @@ final class PushScheduler: Sendable {
     /// - Returns: the one that it replaces.
     func install(_ type: OrderTypeIdentifier, _ way: Way) -> APNSClient? {
         self.state.withLock { state in
-            let queue = state.scheduler.open(type, generation: way.generation, now: self.clock())
+            let queue = state.machine.open(type, generation: way.generation, now: self.clock())
             defer { state.ways[queue] = way }
             state.keptSeconds = max(state.keptSeconds, Int64(way.options.expirationSeconds))
             return state.ways[queue]?.client
@@ -88,7 +78,7 @@ final class PushScheduler: Sendable {
     /// The credential is the same, but the options of its notifications have changed.
     func change(_ type: OrderTypeIdentifier, _ options: PushOptions) {
         self.state.withLock { state in
-            if let queue = state.scheduler.number(of: type) { state.ways[queue]?.options = options }
+            if let queue = state.machine.number(of: type) { state.ways[queue]?.options = options }
             state.keptSeconds = max(state.keptSeconds, Int64(options.expirationSeconds))
         }
     }
@@ -98,8 +88,8 @@ final class PushScheduler: Sendable {
     /// - Returns: its client.
     func remove(_ type: OrderTypeIdentifier) -> APNSClient? {
         self.state.withLock { state in
-            guard let queue = state.scheduler.number(of: type) else { return nil }
-            state.scheduler.close(type)
+            guard let queue = state.machine.number(of: type) else { return nil }
+            state.machine.close(type)
             return state.ways.removeValue(forKey: queue)?.client
         }
     }
@@ -117,7 +107,10 @@ final class PushScheduler: Sendable {
     // MARK: records
 
     /// From this call on, keys that wait too long move to the pending topic.
-    func suspend(to topic: String) { self.state.withLock { $0.scheduler.pendingTopic = topic } }
+    func suspend(to topic: String) { self.state.withLock { $0.machine.pendingTopic = topic } }
+
+    /// True if keys that wait too long move to the pending topic.
+    var isSuspending: Bool { self.state.withLock { $0.machine.pendingTopic != nil } }
 
     /// A change that was published before this time, in milliseconds since 1970, is not notified any more: APNs would
     /// not keep a notification for so long either.
@@ -125,13 +118,13 @@ final class PushScheduler: Sendable {
 
     /// The number of records that may come in, and the order types whose records must be parked.
     var intake: (room: Int, parked: Set<OrderTypeIdentifier>) {
-        self.state.withLock { ($0.scheduler.room, $0.scheduler.parkedTypes) }
+        self.state.withLock { ($0.machine.room, $0.machine.parkedTypes) }
     }
 
     /// The number of parked keys of some order types that may be looked up.
     func openings(_ types: some Sequence<OrderTypeIdentifier>) -> [OrderTypeIdentifier: Int] {
         self.state.withLock { state in
-            Dictionary(types.map { ($0, state.scheduler.opening(of: $0)) }) { first, _ in first }
+            Dictionary(types.map { ($0, state.machine.opening(of: $0)) }) { first, _ in first }
         }
     }
 
@@ -139,42 +132,42 @@ final class PushScheduler: Sendable {
     ///
     /// - Returns: for each true if it is still ours; false if its partition left meanwhile.
     func withdraw(_ numbers: [Int32]) -> [Bool] {
-        self.state.withLock { state in numbers.map { state.scheduler.withdraw($0) } }
+        self.state.withLock { state in numbers.map { state.machine.withdraw($0) } }
     }
 
     /// Adds records whose devices are not looked up yet.
     func receive(_ records: [(receipt: KafkaReceipt, epochMilliseconds: Int64)]) -> [Int32] {
-        self.state.withLock { $0.scheduler.receive(records) }
+        self.state.withLock { $0.machine.receive(records) }
     }
 
     /// Adds the devices that the records concern, once all are known.
     ///
     /// - Parameter numbers: those of the batch's records, as returned by `receive`.
-    func add(_ found: [PushLookup.Found], _ numbers: [Int32]) {
+    func add(_ found: [PushLookup.Found], _ numbers: [Int32]) -> Work {
         let now = self.clock()
         for start in stride(from: 0, to: found.count, by: Self.chunk) {
             let part = found[start..<min(found.count, start + Self.chunk)]
             self.state.withLock { state in
-                for one in part { Self.tell(one, numbers, &state.scheduler, now: now) }
+                for one in part { Self.tell(one, numbers, &state.machine, now: now) }
             }
         }
-        self.act { state, orders in
-            state.scheduler.endLookup(numbers)
-            self.giveOut(&state, &orders, now: now)
+        return self.change { state, work in
+            state.machine.endLookup(numbers)
+            self.giveOut(&state, &work, now: now)
         }
     }
 
     private static func tell(
-        _ found: PushLookup.Found, _ numbers: [Int32], _ scheduler: inout PushStateMachine, now: ContinuousClock.Instant
+        _ found: PushLookup.Found, _ numbers: [Int32], _ machine: inout PushStateMachine, now: ContinuousClock.Instant
     ) {
-        guard let queue = scheduler.queue(of: found.orderType, now: now) else {
-            return scheduler.strangers.drop(PushStateMachine.brandless)
+        guard let queue = machine.queue(of: found.orderType, now: now) else {
+            return machine.strangers.drop(PushStateMachine.brandless)
         }
         for record in found.records {
             let link = PushStateMachine.Link(
                 record: numbers[record], device: found.device, order: found.order,
                 registeredEpochMilliseconds: found.registration.registeredEpochMilliseconds)
-            scheduler.tell(found.registration.pushToken, of: link, in: queue, now: now)
+            machine.tell(found.registration.pushToken, of: link, in: queue, now: now)
         }
     }
 
@@ -182,68 +175,69 @@ final class PushScheduler: Sendable {
     ///
     /// - Returns: the records of them that will not be done here.
     func drop(_ partitions: Set<KafkaPartition>) -> [KafkaReceipt] {
-        self.state.withLock { $0.scheduler.drop(partitions) }
+        self.state.withLock { $0.machine.drop(partitions) }
     }
 
     // MARK: sending
 
     /// Processes replies of one credential's client.
-    func receive(_ replies: [PushReply], of type: OrderTypeIdentifier, generation: Int) {
+    func receive(_ replies: [PushReply], of type: OrderTypeIdentifier, generation: Int) -> Work {
         let (now, epochMilliseconds) = (self.clock(), self.wallClock())
-        self.act { state, orders in
-            guard let queue = state.scheduler.number(of: type) else { return }
+        return self.change { state, work in
+            guard let queue = state.machine.number(of: type) else { return }
             for reply in replies {
-                let effect = state.scheduler.receive(
+                let effect = state.machine.receive(
                     reply, queue: queue, generation: generation, now: now, epochMilliseconds: epochMilliseconds,
                     jitter: self.random())
-                if let effect { orders.effects.append(effect) }
+                if let effect { work.effects.append(effect) }
             }
-            for change in state.scheduler.queues[queue].takeChanges() { orders.changes.append((type, change)) }
-            self.giveOut(&state, &orders, now: now)
+            for change in state.machine.queues[queue].takeChanges() { work.changes.append((type, change)) }
+            self.giveOut(&state, &work, now: now)
         }
     }
 
     /// A connection of one credential's client was made: if APNs was away, a probe checks if it is back.
-    func connected(_ type: OrderTypeIdentifier) {
+    func connected(_ type: OrderTypeIdentifier) -> Work {
         let now = self.clock()
-        self.act { state, orders in
-            guard let queue = state.scheduler.number(of: type) else { return }
-            state.scheduler.queues[queue].connected(now: now)
-            self.giveOut(&state, &orders, now: now)
+        return self.change { state, work in
+            guard let queue = state.machine.number(of: type) else { return }
+            state.machine.queues[queue].connected(now: now)
+            self.giveOut(&state, &work, now: now)
         }
     }
 
     /// Processes everything that has become due.
     ///
+    /// - Parameter openEffects: the number of effects that are not performed yet.
     /// - Returns: the time when something is due next; nil: nothing waits for its time.
-    @discardableResult
-    func look() -> ContinuousClock.Instant? {
+    func look(openEffects: Int) -> (next: ContinuousClock.Instant?, work: Work) {
         let now = self.clock()
-        let most = Self.letterLimit - self.followUps.count
-        return self.act { state, orders in
-            guard !state.isStopped else { return nil }
-            self.giveOut(&state, &orders, now: now)
-            if state.scheduler.pendingTopic != nil {
-                orders.effects += state.scheduler.suspendStuck(
-                    now: now, most: Self.suspensionLimit - self.followUps.count)
-            } else if most > 0 {
-                orders.effects += state.scheduler.giveUpBrandless(most: most)
-                orders.effects += state.scheduler.giveUpStuck(now: now, most: most)
+        var next: ContinuousClock.Instant?
+        let work = self.change { state, work in
+            guard !state.isStopped else { return }
+            self.giveOut(&state, &work, now: now)
+            if state.machine.pendingTopic != nil {
+                work.effects += state.machine.suspendStuck(now: now, most: Self.suspensionLimit - openEffects)
+            } else if openEffects < Self.letterLimit {
+                let most = Self.letterLimit - openEffects
+                work.effects += state.machine.giveUpBrandless(most: most)
+                work.effects += state.machine.giveUpStuck(now: now, most: most)
             }
-            return state.scheduler.due.first
+            next = state.machine.due.first
         }
+        return (next, work)
     }
 
     /// The work for a notification is done.
     ///
     /// - Parameter standing: the present registrations of a dead token.
-    func done(_ effect: PushEffect, standing: [RegistrationKey: RegistrationRecord] = [:]) {
+    func done(_ effect: PushEffect, standing: [RegistrationKey: RegistrationRecord]) -> Work {
         let now = self.clock()
-        self.act { state, orders in
-            let more = state.scheduler.done(effect, standing: standing, now: now, jitter: self.random())
-            if let more { orders.effects.append(more) }
+        return self.change { state, work in
+            let more = state.machine.done(effect, standing: standing, now: now, jitter: self.random())
+            if let more { work.effects.append(more) }
             // Devices that registered again are notified.
-            if !standing.isEmpty { self.giveOut(&state, &orders, now: now) }
+            if !standing.isEmpty { self.giveOut(&state, &work, now: now) }
         }
     }
 
@@ -253,13 +247,13 @@ final class PushScheduler: Sendable {
     /// The events since the last call, of each order type; nil: of those without a brand.
     func takeTallies() -> [(type: OrderTypeIdentifier?, counts: PushCounts)] {
         self.state.withLock { state in
-            var counts: [(type: OrderTypeIdentifier?, counts: PushCounts)] = [(nil, state.scheduler.strangers)]
-            state.scheduler.strangers = PushCounts()
-            for queue in state.scheduler.queues.indices {
+            var counts: [(type: OrderTypeIdentifier?, counts: PushCounts)] = [(nil, state.machine.strangers)]
+            state.machine.strangers = PushCounts()
+            for queue in state.machine.queues.indices {
                 // Order types come with the records' keys: those without a brand must not become names of metrics.
-                let type = state.scheduler.queues[queue].isOpen ? state.scheduler.queues[queue].orderType : nil
-                counts.append((type, state.scheduler.queues[queue].counts))
-                state.scheduler.queues[queue].counts = PushCounts()
+                let type = state.machine.queues[queue].isOpen ? state.machine.queues[queue].orderType : nil
+                counts.append((type, state.machine.queues[queue].counts))
+                state.machine.queues[queue].counts = PushCounts()
             }
             return counts
         }
@@ -268,7 +262,7 @@ final class PushScheduler: Sendable {
     /// The states of the credentials in use.
     var standings: [(type: OrderTypeIdentifier, health: CredentialHealth.State, breaker: TokenBreaker.State)] {
         self.state.withLock { state in
-            state.scheduler.queues.filter(\.isOpen).map { ($0.orderType, $0.health.state, $0.breaker.state) }
+            state.machine.queues.filter(\.isOpen).map { ($0.orderType, $0.health.state, $0.breaker.state) }
         }
     }
 
@@ -276,46 +270,40 @@ final class PushScheduler: Sendable {
     var clients: [OrderTypeIdentifier: APNSClient] {
         self.state.withLock { state in
             Dictionary(
-                uniqueKeysWithValues: state.ways.map { (state.scheduler.queues[$0.key].orderType, $0.value.client) })
+                uniqueKeysWithValues: state.ways.map { (state.machine.queues[$0.key].orderType, $0.value.client) })
         }
     }
 
     /// The counts of the scheduler.
-    var gauges: PushGauges { self.state.withLock { $0.scheduler.gauges } }
+    var gauges: PushGauges { self.state.withLock { $0.machine.gauges } }
 
     /// Collects the notifications that each queue may send.
-    private func giveOut(_ state: inout State, _ orders: inout Orders, now: ContinuousClock.Instant) {
+    private func giveOut(_ state: inout State, _ work: inout Work, now: ContinuousClock.Instant) {
         guard !state.isStopped else { return }
-        state.scheduler.wake(now: now)
+        state.machine.wake(now: now)
         let epochMilliseconds = self.wallClock()
-        for queue in state.scheduler.queues.indices {
-            guard let way = state.ways[queue], state.scheduler.queues[queue].hasReady else { continue }
-            let due = state.scheduler.send(queue, now: now, epochMilliseconds: epochMilliseconds)
+        for queue in state.machine.queues.indices {
+            guard let way = state.ways[queue], state.machine.queues[queue].hasReady else { continue }
+            let due = state.machine.send(queue, now: now, epochMilliseconds: epochMilliseconds)
             if due.isEmpty { continue }
             var notification = PushNotification(
-                deviceToken: due[0].token, topic: state.scheduler.queues[queue].orderType, options: way.options,
+                deviceToken: due[0].token, topic: state.machine.queues[queue].orderType, options: way.options,
                 nowEpochSeconds: epochMilliseconds / 1000)
             let requests = due.map { one in
                 notification.deviceToken = one.token
                 return PushRequest(number: one.number, notification: notification)
             }
-            orders.sends.append((way.client, requests))
+            work.sends.append((way.client, requests))
         }
     }
 
-    /// Changes the state, then does the resulting work.
-    @discardableResult
-    private func act<Value>(_ body: (inout State, inout Orders) -> Value) -> Value {
-        let (value, orders) = self.state.withLock { state in
-            var orders = Orders()
-            let value = body(&state, &orders)
-            orders.finished = state.scheduler.takeFinished()
-            return (value, orders)
+    /// Changes the state and returns the resulting work.
+    private func change(_ body: (inout State, inout Work) -> Void) -> Work {
+        self.state.withLock { state in
+            var work = Work()
+            body(&state, &work)
+            work.finished = state.machine.takeFinished()
+            return work
         }
-        if !orders.finished.isEmpty { self.onFinished(orders.finished) }
-        for (client, requests) in orders.sends { client.submit(requests) }
-        self.followUps.add(orders.effects)
-        for (type, change) in orders.changes { self.onChange(type, change) }
-        return value
     }
 }

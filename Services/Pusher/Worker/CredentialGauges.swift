@@ -6,7 +6,7 @@ import ServiceLifecycle
 /// Samples the state of each credential's client every few seconds, also of one that sends nothing.
 struct CredentialGauges: Service {
     let metrics: PusherMetrics
-    let dispatch: PushScheduler
+    let scheduler: PushScheduler
     let parking: PushParking
     var interval = Duration.seconds(3)
 
@@ -21,10 +21,10 @@ struct CredentialGauges: Service {
 
     /// Samples once. Gauges of credentials without a client are removed.
     func look() async {
-        let clients = self.dispatch.clients
+        let clients = self.scheduler.clients
         for (type, client) in clients { self.metrics[type.rawValue].stands(await client.snapshot()) }
         var pending = self.parking.counts
-        for (type, health, breaker) in self.dispatch.standings {
+        for (type, health, breaker) in self.scheduler.standings {
             self.metrics[type.rawValue].stands(credential: health.gauge, breaker: breaker.gauge)
             self.metrics[type.rawValue].pending(pending.removeValue(forKey: type) ?? 0)
         }

@@ -14,10 +14,9 @@ final class PushClients: Sendable {
         let options: PushOptions
     }
 
-    /// Makes a client for the credential of an order type, with the given receiver of its replies.
-    typealias Make =
-        @Sendable (OrderTypeIdentifier, PushAuthentication, @escaping @Sendable ([PushReply]) -> Void) throws ->
-        APNSClient
+    /// Makes a client for the credential of an order type. Its replies are passed on with the generation of the
+    /// credential.
+    typealias Make = @Sendable (OrderTypeIdentifier, PushAuthentication, _ generation: Int) throws -> APNSClient
 
     private struct State {
         var kept: [OrderTypeIdentifier: Kept] = [:]
@@ -25,7 +24,7 @@ final class PushClients: Sendable {
         var failures: [(type: OrderTypeIdentifier, error: any Error)] = []
     }
 
-    private let dispatch: PushScheduler
+    private let scheduler: PushScheduler
     private let onRenewed: @Sendable (OrderTypeIdentifier) -> Void
     private let make: Make
     private let state = Mutex(State())
@@ -36,10 +35,10 @@ final class PushClients: Sendable {
 
     /// - Parameter onRenewed: called when a credential was replaced, or its brand is gone.
     init(
-        _ brands: Brands, dispatch: PushScheduler, onRenewed: @escaping @Sendable (OrderTypeIdentifier) -> Void,
+        _ brands: Brands, scheduler: PushScheduler, onRenewed: @escaping @Sendable (OrderTypeIdentifier) -> Void,
         make: @escaping Make
     ) {
-        self.dispatch = dispatch
+        self.scheduler = scheduler
         self.onRenewed = onRenewed
         self.make = make
         for type in brands.orderTypes {
@@ -58,12 +57,9 @@ final class PushClients: Sendable {
             state.lastGeneration += 1
             return state.lastGeneration
         }
-        // The client retains the dispatch, which retains the client until it is replaced or closed.
-        let client = try self.make(type, brand.push) { [dispatch] replies in
-            dispatch.receive(replies, of: type, generation: generation)
-        }
+        let client = try self.make(type, brand.push, generation)
         self.state.withLock { $0.kept[type] = Kept(push: brand.push, options: brand.pushOptions) }
-        return self.dispatch.install(
+        return self.scheduler.install(
             type, PushScheduler.Way(client: client, generation: generation, options: brand.pushOptions))
     }
 
@@ -79,7 +75,7 @@ final class PushClients: Sendable {
             if let kept = old[type], kept.push == brand.push {
                 guard kept.options != brand.pushOptions else { continue }
                 self.state.withLock { $0.kept[type] = Kept(push: kept.push, options: brand.pushOptions) }
-                self.dispatch.change(type, brand.pushOptions)
+                self.scheduler.change(type, brand.pushOptions)
                 continue
             }
             do {
@@ -91,7 +87,7 @@ final class PushClients: Sendable {
         }
         for type in old.keys where brands[type] == nil {
             self.state.withLock { $0.kept[type] = nil }
-            if let client = self.dispatch.remove(type) { replaced.append(client) }
+            if let client = self.scheduler.remove(type) { replaced.append(client) }
             self.onRenewed(type)
         }
         await Self.close(replaced)
@@ -100,7 +96,7 @@ final class PushClients: Sendable {
 
     /// Closes all clients: when this returns, requests in flight are answered, or their time is over.
     func close() async {
-        await Self.close(self.dispatch.removeAll())
+        await Self.close(self.scheduler.removeAll())
         self.state.withLock { $0.kept = [:] }
     }
 

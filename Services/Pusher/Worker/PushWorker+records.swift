@@ -55,7 +55,7 @@ extension PushWorker {
         try await withThrowingTaskGroup(of: Void.self) { group in
             var underWay = 0
             while true {
-                let room = min(self.dispatch.intake.room, self.parking.room, self.mostRecords)
+                let room = min(self.scheduler.intake.room, self.parking.room, self.mostRecords)
                 guard room > 0 else {
                     try await Task.sleep(for: .milliseconds(5))
                     continue
@@ -84,16 +84,16 @@ extension PushWorker {
     ///
     /// - Returns: the rest to be looked up, with its numbers in the scheduler; nil: nothing.
     private func admit(_ records: [KafkaRecord]) -> (batch: PushBatch, numbers: [Int32])? {
-        var batch = PushBatch(records, topics: self.topics, staleBefore: self.dispatch.staleBefore)
+        var batch = PushBatch(records, topics: self.topics, staleBefore: self.scheduler.staleBefore)
         self.metrics.recordsConsumed.increment(by: records.count)
         self.metrics.recordsUnreadable.increment(by: batch.unreadable.count)
         self.metrics.recordsStale.increment(by: batch.staleCount)
         for (origin, reason) in batch.unreadable { self.log.unreadable(origin: origin, reason: reason) }
-        var numbers = self.dispatch.receive(batch.records)
-        let aside = self.parking.setAside(&batch, of: self.dispatch.intake.parked)
+        var numbers = self.scheduler.receive(batch.records)
+        let aside = self.parking.setAside(&batch, of: self.scheduler.intake.parked)
         if !aside.isEmpty { self.park(aside, &numbers) }
         guard batch.isEmpty else { return (batch, numbers) }
-        self.dispatch.add([], numbers)
+        self.dispatcher.add([], numbers)
         return nil
     }
 
@@ -108,7 +108,7 @@ extension PushWorker {
         var pushes: [ParkedPush] = []
         pushes.reserveCapacity(aside.count)
         for (push, records) in aside {
-            let isOurs = self.dispatch.withdraw(records.map { numbers[$0] })
+            let isOurs = self.scheduler.withdraw(records.map { numbers[$0] })
             for record in records { numbers[record] = -1 }
             var push = push
             push.receipts = zip(push.receipts, isOurs).compactMap { $1 ? $0 : nil }
@@ -126,11 +126,11 @@ extension PushWorker {
         while true {
             let types = self.parking.types
             if !types.isEmpty {
-                let room = min(self.dispatch.intake.room, self.mostRecords)
-                let pushes = self.parking.take(self.dispatch.openings(types), records: room, now: .now)
+                let room = min(self.scheduler.intake.room, self.mostRecords)
+                let pushes = self.parking.take(self.scheduler.openings(types), records: room, now: .now)
                 if !pushes.isEmpty {
                     let batch = PushBatch(pushes)
-                    try await self.lookUp(batch, self.dispatch.receive(batch.records))
+                    try await self.lookUp(batch, self.scheduler.receive(batch.records))
                     continue
                 }
             }
@@ -170,6 +170,6 @@ extension PushWorker {
             let aside = batch.setAside { looked.failed.contains($0) }
             self.park(aside, &numbers, due: .now + Self.retryPause)
         }
-        self.dispatch.add(looked.found, numbers)
+        self.dispatcher.add(looked.found, numbers)
     }
 }

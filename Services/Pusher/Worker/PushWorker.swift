@@ -19,7 +19,8 @@ final class PushWorker: Service {
     static let tick = Duration.milliseconds(100)
 
     let consumer: KafkaConsumer
-    let dispatch: PushScheduler
+    let scheduler: PushScheduler
+    let dispatcher: PushDispatcher
     let parking: PushParking
     let pending: PendingPushes
     let lookup: PushLookup
@@ -36,18 +37,15 @@ final class PushWorker: Service {
     let mostRecords: Int
     private let window: Duration
     private let shutdownLimit: Duration
-    private let joinPending: @Sendable () throws(KafkaError) -> KafkaConsumer
     let random: @Sendable (ClosedRange<Double>) -> Double
     private let onStopped: @Sendable () async -> Void
 
     /// The parts that the worker uses.
     struct Parts {
         let consumer: KafkaConsumer
-        let dispatch: PushScheduler
+        let dispatcher: PushDispatcher
         let parking: PushParking
         let pending: PendingPushes
-        /// Joins the group of the readers of the pending topic.
-        let joinPending: @Sendable () throws(KafkaError) -> KafkaConsumer
         let lookup: PushLookup
         let told: ToldLedger
         let positions: ToldPositions
@@ -64,10 +62,10 @@ final class PushWorker: Service {
         onStopped: @escaping @Sendable () async -> Void
     ) {
         self.consumer = parts.consumer
-        self.dispatch = parts.dispatch
+        self.scheduler = parts.dispatcher.scheduler
+        self.dispatcher = parts.dispatcher
         self.parking = parts.parking
         self.pending = parts.pending
-        self.joinPending = parts.joinPending
         self.lookup = parts.lookup
         self.told = parts.told
         self.positions = parts.positions
@@ -96,8 +94,8 @@ final class PushWorker: Service {
                 try await cancelWhenGracefulShutdown {
                     try await withThrowingTaskGroup(of: Void.self) { group in
                         group.addTask { try await self.drain() }
-                        group.addTask { try await self.pending.read(self.joinPending) }
-                        group.addTask { try await self.pending.write { self.dispatch.staleBefore } }
+                        group.addTask { try await self.pending.read() }
+                        group.addTask { try await self.pending.write() }
                         group.addTask {
                             try await self.learnTold()
                             try await self.fetch()
@@ -113,13 +111,15 @@ final class PushWorker: Service {
             }
             self.readiness.unmet(WorkerCondition.joined, "stopping")
             let began = ContinuousClock.now
-            self.dispatch.stop()
+            self.scheduler.stop()
             // Every client gives every notification its verdict before it is closed.
             await self.clients.close()
-            while self.followUps.queue.count + self.pending.openNotes > 0, .now - began < self.shutdownLimit * 2 / 5 {
+            while self.dispatcher.followUps.count + self.pending.openNotes > 0,
+                .now - began < self.shutdownLimit * 2 / 5
+            {
                 try? await Task.sleep(for: .milliseconds(10))
             }
-            self.followUps.queue.end()
+            self.dispatcher.followUps.end()
             group.cancelAll()
         }
         self.report()
@@ -141,7 +141,7 @@ final class PushWorker: Service {
         let tick = self.window > .zero ? max(.milliseconds(10), min(Self.tick, self.window)) : Self.tick
         var reportAt = ContinuousClock.now
         while !Task.isCancelled {
-            let next = self.dispatch.look()
+            let next = self.dispatcher.look()
             let now = ContinuousClock.now
             if now >= reportAt {
                 reportAt = now + .seconds(1)
@@ -154,12 +154,12 @@ final class PushWorker: Service {
     }
 
     private func report() {
-        for (type, counts) in self.dispatch.takeTallies() {
+        for (type, counts) in self.scheduler.takeTallies() {
             (type.map { self.metrics[$0.rawValue] } ?? self.metrics.strangers).count(counts)
             self.log.dropped(counts.dropped)
         }
-        self.metrics.report(self.dispatch.gauges, quiet: self.consumer.quietTime)
+        self.metrics.report(self.scheduler.gauges, quiet: self.consumer.quietTime)
         self.metrics.recordsParked.set(self.parking.recordCount)
-        self.metrics.pendingTopic.set(self.pending.isInUse ? 1 : 0)
+        self.metrics.pendingTopic.set(self.scheduler.isSuspending ? 1 : 0)
     }
 }

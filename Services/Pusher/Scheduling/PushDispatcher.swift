@@ -1,0 +1,63 @@
+import APNS
+import Kafka
+import Model
+
+/// Does the work that the scheduler decides on: gives due notifications to the clients, reports the records that are
+/// done and the changes of credentials, queues the effects. Replies of the clients come back to it.
+///
+/// Owner: the worker. Thread: any; replies come on the clients' loops, and notifications that they make room for leave
+/// from there, so that a notification costs no task switch. A client's handlers retain the dispatcher, and the
+/// scheduler retains the client until it is replaced or removed. Bounded: by the scheduler.
+final class PushDispatcher: Sendable {
+    let scheduler: PushScheduler
+    let followUps = FollowUpQueue()
+    private let onFinished: @Sendable ([KafkaReceipt]) -> Void
+    private let onChange: @Sendable (OrderTypeIdentifier, CredentialQueue.Change) -> Void
+
+    /// - Parameters:
+    ///   - onFinished: called with the records that are done; must not block.
+    ///   - onChange: called when a credential's health changed; must not block.
+    init(
+        _ scheduler: PushScheduler, onFinished: @escaping @Sendable ([KafkaReceipt]) -> Void,
+        onChange: @escaping @Sendable (OrderTypeIdentifier, CredentialQueue.Change) -> Void = { _, _ in }
+    ) {
+        self.scheduler = scheduler
+        self.onFinished = onFinished
+        self.onChange = onChange
+    }
+
+    /// Adds the devices that some records concern: see `PushScheduler.add`.
+    func add(_ found: [PushLookup.Found], _ numbers: [Int32]) { self.perform(self.scheduler.add(found, numbers)) }
+
+    /// Processes replies of one credential's client.
+    func receive(_ replies: [PushReply], of type: OrderTypeIdentifier, generation: Int) {
+        self.perform(self.scheduler.receive(replies, of: type, generation: generation))
+    }
+
+    /// A connection of one credential's client was made.
+    func connected(_ type: OrderTypeIdentifier) { self.perform(self.scheduler.connected(type)) }
+
+    /// Processes everything that has become due.
+    ///
+    /// - Returns: the time when something is due next; nil: nothing waits for its time.
+    @discardableResult
+    func look() -> ContinuousClock.Instant? {
+        let (next, work) = self.scheduler.look(openEffects: self.followUps.count)
+        self.perform(work)
+        return next
+    }
+
+    /// The work for a notification is done.
+    ///
+    /// - Parameter standing: the present registrations of a dead token.
+    func done(_ effect: PushEffect, standing: [RegistrationKey: RegistrationRecord] = [:]) {
+        self.perform(self.scheduler.done(effect, standing: standing))
+    }
+
+    private func perform(_ work: PushScheduler.Work) {
+        if !work.finished.isEmpty { self.onFinished(work.finished) }
+        for (client, requests) in work.sends { client.submit(requests) }
+        self.followUps.add(work.effects)
+        for (type, change) in work.changes { self.onChange(type, change) }
+    }
+}
