@@ -217,8 +217,11 @@ import Testing
         #expect(scene.scheduler.takeFinished().count == 1)
     }
 
-    @Test func anOrderTypeWithoutABrandGetsLetters() throws {
-        var scene = try SchedulerScene { $0.window = .zero }
+    @Test func anOrderTypeWithoutABrandGetsLettersIfThereIsNoPendingTopic() throws {
+        var scene = try SchedulerScene {
+            $0.window = .zero
+            $0.hold = .seconds(300)
+        }
         let queue = try #require(
             scene.scheduler.queue(of: try OrderTypeIdentifier("order.com.example.other"), now: scene.now))
         let (receipt, number) = scene.take()
@@ -230,8 +233,38 @@ import Testing
         scene.scheduler.endLookup([number])
         scene.scheduler.wake(now: scene.now)
         #expect(scene.scheduler.send(queue, now: scene.now, epochMilliseconds: 0).isEmpty)
-        let effects = scene.scheduler.giveUpBrandless(most: 10)
+        #expect(scene.scheduler.giveUpBrandless(now: scene.now, most: 10).isEmpty, "there may be one")
+        var patient = scene
+        patient.time = 300_000
+        #expect(patient.scheduler.giveUpBrandless(now: patient.now, most: 10).count == 1, "nobody answers for it")
+        scene.scheduler.lacksPendingTopic = true
+        let effects = scene.scheduler.giveUpBrandless(now: scene.now, most: 10)
         #expect(effects.map { self.code($0) } == [.brandMissing])
+        scene.done(effects[0])
+        #expect(scene.scheduler.takeFinished() == [receipt])
+    }
+
+    @Test func anOrderTypeWithoutABrandThatCameBeforeThePendingTopicMovesToIt() throws {
+        var scene = try SchedulerScene { $0.window = .zero }
+        let queue = try #require(
+            scene.scheduler.queue(of: try OrderTypeIdentifier("order.com.example.other"), now: scene.now))
+        let (receipt, number) = scene.take()
+        scene.scheduler.tell(
+            try SchedulerScene.token(1),
+            of: PushStateMachine.Link(
+                record: number, device: try DeviceIdentifier("d"), order: try OrderIdentifier("o"),
+                registeredEpochMilliseconds: 0), in: queue, now: scene.now)
+        scene.scheduler.endLookup([number])
+        scene.scheduler.wake(now: scene.now)
+        #expect(scene.scheduler.giveUpBrandless(now: scene.now, most: 10).isEmpty)
+        scene.scheduler.pendingTopic = "pending"
+        scene.time = 60_000
+        let effects = scene.scheduler.suspendStuck(now: scene.now, most: 10)
+        guard case .suspend(let pushes)? = effects.first?.work else {
+            Issue.record("it must move, not \(effects)")
+            return
+        }
+        #expect(pushes.map(\.key.device?.rawValue) == ["d"])
         scene.done(effects[0])
         #expect(scene.scheduler.takeFinished() == [receipt])
     }

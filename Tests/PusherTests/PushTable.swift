@@ -35,6 +35,7 @@ final class PushTable: Sendable {
         self.metrics = PusherMetrics(factory: scene.metrics, host: scene.host)
         self.lookup = PushLookup(registrations: scene.registrations, view: view)
         self.scheduler = PushScheduler(limits: limits, clock: clock, wallClock: now, random: { 0 })
+        self.scheduler.pendingTopic(isMissing: true)
         self.dispatcher = PushDispatcher(
             self.scheduler, onFinished: { receipts in done.receipts.withLock { $0 += receipts } })
     }

@@ -42,8 +42,12 @@ final class PendingConsumer: Sendable {
     func join(onSearch: (KafkaError?) -> Void) async throws -> KafkaConsumer {
         try await self.awaitTopic(onSearch)
         var configuration = self.kafka
+        let denials: Set<KafkaDenial> = [.group(self.group), .read(topic: self.topic)]
         configuration.onEvent = { [log = self.kafka.onEvent, scheduler, topic] event in
             if event.kind == .assigned { scheduler.suspend(to: topic) }
+            if event.kind == .denied, event.denial.map(denials.contains) ?? false {
+                scheduler.pendingTopic(isMissing: true)
+            }
             log?(event)
         }
         // No device waits for these records: fewer fetches, less read-ahead.
@@ -85,8 +89,13 @@ final class PendingConsumer: Sendable {
         while true {
             do {
                 _ = try await self.bounds()
+                self.scheduler.pendingTopic(isMissing: false)
                 return onSearch(nil)
             } catch let error as KafkaError {
+                // A broker that does not answer says nothing about the topic.
+                if [.unknownTopic, .authorization].contains(error.code) {
+                    self.scheduler.pendingTopic(isMissing: true)
+                }
                 onSearch(error)
             }
             try await Task.sleep(for: pause)

@@ -109,6 +109,10 @@ final class PushScheduler: Sendable {
     /// From this call on, keys that wait too long move to the pending topic.
     func suspend(to topic: String) { self.state.withLock { $0.machine.pendingTopic = topic } }
 
+    /// The pending topic was found, or cannot be used: it does not exist, or access to it is denied. Before the first
+    /// call this is unknown.
+    func pendingTopic(isMissing: Bool) { self.state.withLock { $0.machine.lacksPendingTopic = isMissing } }
+
     /// True if keys that wait too long move to the pending topic.
     var isSuspending: Bool { self.state.withLock { $0.machine.pendingTopic != nil } }
 
@@ -220,7 +224,7 @@ final class PushScheduler: Sendable {
                 work.effects += state.machine.suspendStuck(now: now, most: Self.suspensionLimit - openEffects)
             } else if openEffects < Self.letterLimit {
                 let most = Self.letterLimit - openEffects
-                work.effects += state.machine.giveUpBrandless(most: most)
+                work.effects += state.machine.giveUpBrandless(now: now, most: most)
                 work.effects += state.machine.giveUpStuck(now: now, most: most)
             }
             next = state.machine.due.first

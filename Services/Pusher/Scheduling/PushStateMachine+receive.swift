@@ -64,13 +64,20 @@ extension PushStateMachine {
         return effects
     }
 
-    /// Gives up notifications that wait for brands that are not loaded, without a pending topic.
+    /// Gives up notifications that wait for brands that are not loaded, without a pending topic. While it is unknown
+    /// if there is one, as in the first seconds of a process, they wait for it, though not longer than for a stopped
+    /// credential.
     ///
     /// - Returns: at most `most` letters to be written.
-    mutating func giveUpBrandless(most: Int) -> [PushEffect] {
+    mutating func giveUpBrandless(now: ContinuousClock.Instant, most: Int) -> [PushEffect] {
         var effects: [PushEffect] = []
+        let hold = self.lacksPendingTopic ? .zero : self.limits.hold
         for queue in self.queues.indices where !self.queues[queue].isOpen {
             while effects.count < most, let slot = self.nextReady(queue) {
+                guard now - self.targets[slot].since >= hold else {
+                    self.queues[queue].ready.prepend((Int32(slot), self.targets[slot].ticket))
+                    break
+                }
                 self.beginSending(slot)
                 effects.append(self.giveUp(slot, .brandMissing, "nothing was sent"))
             }

@@ -98,8 +98,10 @@ struct PushStateMachine {
     static let brandless = "no brand is loaded for the order type"
 
     let limits: PushLimits
-    /// The topic for devices that wait too long; nil: there is none, they stay.
+    /// The topic for devices that wait too long; nil: it cannot be used, they stay.
     var pendingTopic: String?
+    /// True if the topic is known not to be usable; before that, it may still be searched for.
+    var lacksPendingTopic = false
     /// The slot where the search for devices that wait too long continues.
     var suspendCursor = 0
     var records: [Record] = []
