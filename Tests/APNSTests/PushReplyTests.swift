@@ -42,6 +42,28 @@ extension WireTests {
             }
         }
 
+        @Test func whatWaitsForAStreamCanBeTakenBack() async throws {
+            let log = ReplyLog()
+            var configuration = quickConfiguration()
+            configuration.streamCap = 2
+            try await withClient(configuration: configuration, onReplies: log.append) { _ in
+                [.after(.seconds(1), [.answer(200)])]
+            } body: { client, server in
+                client.submit(try makeRequests(10))
+                try await eventually("some are in flight") { server.requests.count >= 1 }
+                client.recall()
+                try await eventually("the replies") { log.all.count == 10 }
+                let recalled = log.all.filter { $0.outcome.error?.code == .closed }
+                #expect(!recalled.isEmpty)
+                #expect(recalled.allSatisfy { $0.elapsed == nil })
+                #expect(log.all.count { $0.outcome.status == 200 } == server.requests.count)
+                client.submit(try makeRequests(1, from: 10))
+                try await eventually("a later one is sent") {
+                    log.all.last?.outcome.status == 200 && log.all.count == 11
+                }
+            }
+        }
+
         @Test func whatWasNeverOnAWireHasNoElapsedTime() async throws {
             let log = ReplyLog()
             var configuration = quickConfiguration()

@@ -82,6 +82,29 @@ import Testing
         }
     }
 
+    /// With the times of production a refused certificate gets a new connection, for eight requests, more and more
+    /// seldom: what waited for that held its offsets back for a minute.
+    @Test func nothingWaitsWithTheClientOfAStoppedCredential() async throws {
+        let devices = 200
+        try await PusherScene.run { scene in
+            for device in 0..<devices { try await scene.register("d\(device)", for: "o\(device)", token: device) }
+            let refused = APNSSimulatorAnswer(403, "BadCertificate")
+            try await scene.apns.add(APNSSimulatorFault(.answer(refused, delayMilliseconds: 0)))
+            try await PushTable.run(scene, client: .production(.certificate)) { table in
+                try await table.put(
+                    try (0..<devices).map { try scene.changed("o\($0)", offset: Int64($0)) })
+                try await eventually("the credential is stopped") {
+                    table.scheduler.standings.contains { $0.health.gauge == 2 }
+                }
+                try await eventually("nothing is with the client", within: .seconds(20)) {
+                    table.scheduler.gauges.inFlight == 0
+                }
+                #expect(try await scene.told().count < devices / 2, "the others were not sent to be refused")
+                #expect(table.doneCount == 0)
+            }
+        }
+    }
+
     @Test func fortyTokensThatAPNsDoesNotKnowStopNobody() async throws {
         try await PusherScene.run { scene in
             for device in 0..<40 { try await scene.register("bad\(device)", for: "flood", token: 1000 + device) }

@@ -56,6 +56,7 @@ final class PushDispatcher: Sendable {
 
     private func perform(_ work: PushScheduler.Work) {
         if !work.finished.isEmpty { self.onFinished(work.finished) }
+        for client in work.recalls { client.recall() }
         for (client, requests) in work.sends { client.submit(requests) }
         self.followUps.add(work.effects)
         for (type, change) in work.changes { self.onChange(type, change) }

@@ -22,6 +22,9 @@ final class PushScheduler: Sendable {
         var sends: [(client: APNSClient, requests: [PushRequest])] = []
         var effects: [PushEffect] = []
         var changes: [(type: OrderTypeIdentifier, change: CredentialQueue.Change)] = []
+        /// Clients whose credential was stopped: each request that waits there would be refused, one after the other
+        /// for a minute, and hold back its offset.
+        var recalls: [APNSClient] = []
     }
 
     private struct State {
@@ -196,6 +199,12 @@ final class PushScheduler: Sendable {
                 if let effect { work.effects.append(effect) }
             }
             for change in state.machine.queues[queue].takeChanges() { work.changes.append((type, change)) }
+            // Again with each burst: some may have been on their way to the client.
+            if state.machine.queues[queue].stop != nil, state.machine.queues[queue].inFlight > 0,
+                let way = state.ways[queue]
+            {
+                work.recalls.append(way.client)
+            }
             self.giveOut(&state, &work, now: now)
         }
     }

@@ -52,6 +52,10 @@ public final class APNSClient: Sendable {
         self.eventLoop.execute { self.loop.value.submit(requests) }
     }
 
+    /// Takes back the requests that wait for a stream: they are answered with `.closed`. Those in flight get their
+    /// answers, and later ones are sent.
+    public func recall() { self.eventLoop.execute { self.loop.value.recall() } }
+
     /// The present state of the connections and the queue.
     public func snapshot() async -> APNSSnapshot {
         await withCheckedContinuation { continuation in

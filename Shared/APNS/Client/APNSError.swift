@@ -20,7 +20,8 @@ public struct APNSError: Error, Hashable, Sendable, CustomStringConvertible {
         case protocolViolation
         /// The client's queue is full; the notification was not sent.
         case queueFull
-        /// The client is closed; the notification was not sent or its answer not awaited.
+        /// The client is closed, or was told to take back what waits: the notification was not sent, or its answer not
+        /// awaited.
         case closed
         /// An address, certificate or key that cannot be used.
         case configuration

@@ -68,6 +68,15 @@ final class EventLoopClient {
         self.accepted(now: now)
     }
 
+    func recall() {
+        let now = NIODeadline.now()
+        let error = APNSError(.closed, "waiting for a free stream: taken back")
+        for entry in self.queue.takeAll() {
+            self.complete(entry.element, .unanswered(error), started: entry.started, now: now)
+        }
+        self.run()
+    }
+
     func close(_ promise: EventLoopPromise<Void>) {
         self.closing.append(promise)
         if self.closeDeadline == nil { self.closeDeadline = .now() + self.configuration.closeTimeout }
