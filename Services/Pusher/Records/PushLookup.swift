@@ -1,3 +1,4 @@
+import Foundation
 import Model
 import Store
 
@@ -16,6 +17,11 @@ struct PushLookup: Sendable {
     let registrations: Registrations
     /// Prevents an entry that is not restored yet from counting as unregistered; nil trusts the present entries.
     let view: MaterializedView?
+    /// Milliseconds since 1970.
+    var now: @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970 * 1000) }
+    /// The age from which a registration is not waited for that Redis does not have: far more than a gateway takes to
+    /// write it after its record, and than clocks differ.
+    private static let settlingMilliseconds: Int64 = 60_000
 
     /// The result of a lookup.
     struct Looked: Sendable {
@@ -29,6 +35,9 @@ struct PushLookup: Sendable {
         var failed: Set<PendingPushKey> = []
         /// The error of one of them.
         var failure: StoreError?
+        /// Registrations that Redis does not have yet: a change that came meanwhile did not find them, and they did not
+        /// find it. They are looked up once more.
+        var unsettled: Set<PendingPushKey> = []
     }
 
     /// - Throws: `StoreError`; then no device was looked up.
@@ -39,7 +48,7 @@ struct PushLookup: Sendable {
         let lookup = try await self.registrations.look(
             up: batch.changed.map(\.order),
             modified: late.map(\.key.order) + batch.awaited.map(\.key.order),
-            registrations: batch.awaited.map(\.key), in: self.view)
+            registrations: late.map(\.key) + batch.awaited.map(\.key), in: self.view)
         for (changed, audience) in zip(batch.changed, lookup.audiences) {
             guard let audience = looked.unwrap(audience, of: PendingPushKey(order: changed.order)) else { continue }
             looked.untold += audience.untold
@@ -50,17 +59,21 @@ struct PushLookup: Sendable {
                         registration: one.registration, records: changed.records))
             }
         }
-        for ((key, new), modified) in zip(late, lookup.modified) {
-            guard let modified = looked.unwrap(modified, of: PendingPushKey(key)),
-                PushBatch.isSoon(new.registration, after: modified)
-            else { continue }
+        for ((key, new), (modified, standing)) in zip(late, zip(lookup.modified, lookup.registrations)) {
+            guard let modified = looked.unwrap(modified, of: PendingPushKey(key)) else { continue }
+            guard PushBatch.isSoon(new.registration, after: modified) else {
+                if case .success(let standing) = standing, self.isUnsettled(new.registration, standing) {
+                    looked.unsettled.insert(PendingPushKey(key))
+                }
+                continue
+            }
             looked.found.append(
                 Found(
                     orderType: key.order.orderType, order: key.order.order, device: key.device,
                     registration: new.registration, records: [new.record]))
         }
         // Devices that are parked by themselves, with their current push tokens.
-        let pairs = zip(lookup.registrations, lookup.modified.dropFirst(late.count))
+        let pairs = zip(lookup.registrations.dropFirst(late.count), lookup.modified.dropFirst(late.count))
         for (awaited, (registration, modified)) in zip(batch.awaited, pairs) {
             let key = PendingPushKey(awaited.key)
             guard let modified = looked.unwrap(modified, of: key),
@@ -73,6 +86,13 @@ struct PushLookup: Sendable {
                     device: awaited.key.device, registration: registration, records: awaited.records))
         }
         return looked
+    }
+
+    /// True if the gateway may be about to write a registration whose record was read.
+    private func isUnsettled(_ registration: RegistrationRecord, _ standing: RegistrationRecord?) -> Bool {
+        let moment = registration.registeredEpochMilliseconds
+        return self.now() - moment < Self.settlingMilliseconds
+            && standing.map { $0.registeredEpochMilliseconds < moment } ?? true
     }
 }
 

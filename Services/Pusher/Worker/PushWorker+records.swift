@@ -158,7 +158,7 @@ extension PushWorker {
             }
         }
     }
-    /// Passes the devices found to the scheduler, and parks the orders that could not be looked up.
+    /// Passes the devices found to the scheduler, and parks what must be looked up again.
     private func tell(_ looked: PushLookup.Looked, of batch: PushBatch, _ numbers: [Int32]) {
         self.metrics.devicesUntold.increment(by: looked.untold)
         self.metrics.recordsUnreadable.increment(by: looked.damaged.count)
@@ -167,8 +167,10 @@ extension PushWorker {
         if let failure = looked.failure {
             self.metrics.lookupRetries.increment()
             self.log.warn("orders cannot be looked up now, they wait by themselves", failure)
-            let aside = batch.setAside { looked.failed.contains($0) }
-            self.park(aside, &numbers, due: .now + Self.retryPause)
+        }
+        let waiting = looked.failed.union(looked.unsettled)
+        if !waiting.isEmpty {
+            self.park(batch.setAside { waiting.contains($0) }, &numbers, due: .now + Self.retryPause)
         }
         self.dispatcher.add(looked.found, numbers)
     }

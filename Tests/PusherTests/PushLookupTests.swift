@@ -1,0 +1,61 @@
+import Kafka
+import Model
+import NIOPosix
+import Redis
+import TestKit
+import TestTraits
+import Testing
+
+@testable import Pusher
+@testable import Store
+
+/// Lookups on a real Redis.
+@Suite(.server) struct PushLookupTests {
+    /// A gateway was held between Kafka's acknowledgement and its write to Redis, and the order changed meanwhile.
+    @Test func aRegistrationThatRedisDoesNotHaveYetIsLookedUpOnceMore() async throws {
+        let server = try await PusherScene.redis()
+        let redis = RedisClient(
+            try RedisConfiguration(url: server.url), eventLoopGroup: MultiThreadedEventLoopGroup.singleton)
+        let result: Result<Void, any Error>
+        do { result = .success(try await self.lookUp(redis)) } catch { result = .failure(error) }
+        await redis.close()
+        await server.stop()
+        try result.get()
+    }
+
+    private func lookUp(_ redis: RedisClient) async throws {
+        let moment = PusherScene.noon * 1000
+        let key = RegistrationKey(device: try DeviceIdentifier("d"), order: try PusherScene.order("o"))
+        let record = RegistrationRecord(
+            pushToken: try PushToken(PusherScene.token(1)), registeredEpochMilliseconds: moment)
+        let topics = Topics()
+        let batch = PushBatch(
+            [
+                KafkaRecord(
+                    topic: topics.registrations, partition: 0, offset: 0, timestampMilliseconds: moment,
+                    key: Array(key.text.utf8), value: record.encoded)
+            ], topics: topics)
+        let registrations = Registrations(redis: redis)
+        var lookup = PushLookup(registrations: registrations, view: nil, now: { moment + 59_999 })
+        let early = try await lookup.look(batch)
+        #expect(early.unsettled == [PendingPushKey(key)])
+        #expect(early.found.isEmpty)
+        var rest = batch
+        let aside = rest.setAside { early.unsettled.contains($0) }
+        #expect(rest.isEmpty)
+        lookup.now = { moment + 60_000 }
+        #expect(try await lookup.look(batch).unsettled.isEmpty, "its gateway has given up")
+        lookup.now = { moment }
+        _ = try await registrations.register(key, record)
+        let settled = try await lookup.look(batch)
+        #expect(settled.unsettled.isEmpty)
+        #expect(settled.found.isEmpty, "its order did not change")
+        _ = try await redis.send(
+            RedisCommand(
+                "HSET", .string(StoreKeys.order(key.order)), "version", "1", "modified",
+                .integer(PusherScene.noon)))
+        let late = try await lookup.look(PushBatch(aside.map(\.push)))
+        #expect(late.found.map(\.device) == [key.device])
+        #expect(late.unsettled.isEmpty)
+    }
+}
