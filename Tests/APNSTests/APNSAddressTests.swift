@@ -14,8 +14,8 @@ extension WireTests {
     @Suite(.server) struct APNSAddressTests {
         private func resolver(
             _ addresses: [String], _ asked: Counter = Counter()
-        ) -> @Sendable (String, Int) throws(APNSError) -> [SocketAddress] {
-            { _, port throws(APNSError) in
+        ) -> HostResolver {
+            HostResolver { _, port throws(APNSError) in
                 asked.value.withLock { $0 += 1 }
                 return addresses.compactMap { try? SocketAddress(ipAddress: $0, port: port) }
             }
@@ -27,7 +27,7 @@ extension WireTests {
             let log = EventLog()
             let asked = Counter()
             var configuration = poolConfiguration(log, 3...3)
-            configuration.resolve = self.resolver(["127.0.0.1", "127.0.0.2", "127.0.0.3"], asked)
+            configuration.resolver = self.resolver(["127.0.0.1", "127.0.0.2", "127.0.0.3"], asked)
             try await withClient(configuration: configuration, bind: "0.0.0.0") { request in
                 request.connection == 0 && request.index == 1
                     ? [.goAway(reason: "Shutdown"), .answer(200)]
@@ -36,12 +36,13 @@ extension WireTests {
                 _ = await client.send(try makeNotifications(1))
                 try await eventually("three connections") { log.count(.connected) == 3 }
                 #expect(server.addresses.sorted() == ["127.0.0.1", "127.0.0.2", "127.0.0.3"])
+                let before = asked.value.withLock { $0 }
                 try await eventually("a replacement") {
                     client.submit((try? makeRequests(3)) ?? [])
                     return log.count(.connected) == 4
                 }
                 #expect(server.addresses[3] == server.addresses[0], "the address that has none now")
-                #expect(asked.value.withLock { $0 } == 4)
+                #expect(asked.value.withLock { $0 } > before)
             }
         }
 
@@ -49,7 +50,7 @@ extension WireTests {
         @Test func aHostThatFailsEverythingIsLeftForAnother() async throws {
             let log = EventLog()
             var configuration = poolConfiguration(log, 2...2)
-            configuration.resolve = self.resolver(["127.0.0.1", "127.0.0.2", "127.0.0.3"])
+            configuration.resolver = self.resolver(["127.0.0.1", "127.0.0.2", "127.0.0.3"])
             try await withClient(configuration: configuration, bind: "0.0.0.0") { request in
                 request.address == "127.0.0.1" ? [.answer(503)] : [.after(.milliseconds(20), [.answer(200)])]
             } body: { client, server in
@@ -69,7 +70,7 @@ extension WireTests {
                 let identity = (try bytes(certificate.file), try bytes(certificate.key))
                 var configuration = quickConfiguration()
                 configuration.requestTimeout = .seconds(isTaken ? 10 : 1)
-                configuration.resolve = self.resolver(["127.0.0.1"])
+                configuration.resolver = self.resolver(["127.0.0.1"])
                 try await withClient(configuration: configuration, roots: identity.0, identity: identity) { _ in
                     [.answer(200)]
                 } body: { client, server in
@@ -98,7 +99,7 @@ extension WireTests {
         @Test func anAddressThatRefusesCostsNoAttempt() async throws {
             let log = EventLog()
             var configuration = poolConfiguration(log, 1...1)
-            configuration.resolve = self.resolver(["127.0.0.2", "127.0.0.3", "127.0.0.1"])
+            configuration.resolver = self.resolver(["127.0.0.2", "127.0.0.3", "127.0.0.1"])
             try await withClient(configuration: configuration) { _ in
                 [.answer(200)]
             } body: { client, server in
@@ -112,7 +113,7 @@ extension WireTests {
             let log = EventLog()
             var configuration = poolConfiguration(log, 2...2)
             configuration.connectTimeout = .seconds(1)
-            configuration.resolve = self.resolver(["127.0.0.2", "127.0.0.1"])
+            configuration.resolver = self.resolver(["127.0.0.2", "127.0.0.1"])
             try await withClient(configuration: configuration) { _ in
                 [.answer(200)]
             } body: { client, server in
@@ -135,7 +136,7 @@ extension WireTests {
             var configuration = poolConfiguration(nil, 2...2)
             configuration.connectTimeout = .milliseconds(200)
             configuration.requestTimeout = .milliseconds(600)
-            configuration.resolve = { _, port throws(APNSError) in
+            configuration.resolver = HostResolver { _, port throws(APNSError) in
                 // A thread that may block, like the system's resolver.
                 _ = gate.wait(timeout: .now() + .seconds(5))
                 throw APNSError(.connecting, "too late")

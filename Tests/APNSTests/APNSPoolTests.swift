@@ -272,7 +272,9 @@ extension WireTests {
             var configuration = poolConfiguration(events)
             configuration.requestTimeout = .milliseconds(400)
             configuration.queueLimit = 100
-            configuration.resolve = { host, port throws(APNSError) in throw APNSError(.connecting, "no such name") }
+            configuration.resolver = HostResolver { host, port throws(APNSError) in
+                throw APNSError(.connecting, "no such name")
+            }
             try await withClient(configuration: configuration, onReplies: log.append) { _ in
                 [.answer(200)]
             } body: { client, server in

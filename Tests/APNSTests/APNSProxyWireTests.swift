@@ -31,7 +31,7 @@ extension WireTests {
 
         @Test func connectionsGoThroughTheProxyWhichResolvesTheName() async throws {
             var configuration = poolConfiguration(nil, 2...2)
-            configuration.resolve = { host, port throws(APNSError) in
+            configuration.resolver = HostResolver { host, port throws(APNSError) in
                 // The endpoint's own name must not be resolved by us.
                 guard host == "127.0.0.1" else { throw APNSError(.connecting, "asked for \(host)") }
                 return try resolveHost(host, port: port)

@@ -57,11 +57,8 @@ public struct APNSConfiguration: Sendable {
 
     /// The last stream identifier that a connection uses; tests lower it, since they cannot go through all 2^30.
     var lastStreamIdentifier = Int32.max
-    /// The addresses of a host, resolved again for each connection, on a thread that may block.
-    var resolve: @Sendable (_ host: String, _ port: Int) throws(APNSError) -> [SocketAddress] = {
-        host, port throws(APNSError) in
-        try resolveHost(host, port: port)
-    }
+    /// Returns the addresses of a host, resolved again for each connection.
+    var resolver = HostResolver.system
 
     public init() {}
 }

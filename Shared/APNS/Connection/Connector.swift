@@ -49,8 +49,7 @@ final class Connector {
             return self.fail(connection, "resolving \(host): earlier look-ups have not come back")
         }
         self.lookups += 1
-        let resolve = self.configuration.resolve
-        NIOThreadPool.singleton.runIfActive(eventLoop: self.eventLoop) { try resolve(host, port) }
+        self.configuration.resolver.addresses(of: host, port: port, on: self.eventLoop)
             .assumeIsolated()
             .whenComplete { result in
                 self.lookups -= 1

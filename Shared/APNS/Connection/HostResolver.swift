@@ -1,0 +1,89 @@
+import NIOCore
+import NIOPosix
+import Synchronization
+
+/// Resolves host names for the clients of all credentials: those that ask for one name at the same time share a
+/// look-up. Nothing is cached.
+///
+/// A resolver without an answer holds its thread for many seconds. With a look-up for each of fifty clients they would
+/// wait for each other, and so would everything else that needs a thread that may block.
+/// Owner: `APNSConfiguration`. Thread: any; look-ups run on `threads`, which only they use. Bounded: `most` look-ups of
+/// a name at once; the waiting requests by the clients.
+final class HostResolver: Sendable {
+    /// The system's resolver.
+    static let system = HostResolver { host, port throws(APNSError) in try resolveHost(host, port: port) }
+
+    /// Look-ups of one name at once.
+    static let most = 2
+
+    private static let threads: NIOThreadPool = {
+        let threads = NIOThreadPool(numberOfThreads: 2 * HostResolver.most)
+        threads.start()
+        return threads
+    }()
+
+    private struct Name: Hashable {
+        let host: String
+        let port: Int
+    }
+
+    private struct Lookup {
+        let number: Int
+        let began: NIODeadline
+        var waiting: [EventLoopPromise<[SocketAddress]>]
+    }
+
+    private struct State {
+        var lookups: [Name: [Lookup]] = [:]
+        var lastNumber = 0
+    }
+
+    private let state = Mutex(State())
+    private let patience: TimeAmount
+    private let resolve: @Sendable (_ host: String, _ port: Int) throws(APNSError) -> [SocketAddress]
+
+    /// - Parameters:
+    ///   - patience: the time after which a look-up without an answer gets a second one beside it: the servers of the
+    ///     first may have come back since it asked.
+    ///   - resolve: called on a thread that may block.
+    init(
+        patience: TimeAmount = .seconds(1),
+        _ resolve: @escaping @Sendable (_ host: String, _ port: Int) throws(APNSError) -> [SocketAddress]
+    ) {
+        self.patience = patience
+        self.resolve = resolve
+    }
+
+    /// - Returns: the addresses, on an event loop; fails with `APNSError`.
+    func addresses(
+        of host: String, port: Int, on eventLoop: any EventLoop, now: NIODeadline = .now()
+    ) -> EventLoopFuture<[SocketAddress]> {
+        let name = Name(host: host, port: port)
+        let promise = eventLoop.makePromise(of: [SocketAddress].self)
+        let begun = self.state.withLock { state -> Int? in
+            let last = state.lookups[name, default: []].indices.last
+            if let last, let lookup = state.lookups[name]?[last],
+                now - lookup.began < self.patience || last + 1 == Self.most
+            {
+                state.lookups[name]?[last].waiting.append(promise)
+                return nil
+            }
+            state.lastNumber += 1
+            state.lookups[name, default: []].append(Lookup(number: state.lastNumber, began: now, waiting: [promise]))
+            return state.lastNumber
+        }
+        if let begun { Self.threads.submit { _ in self.look(up: name, begun) } }
+        return promise.futureResult
+    }
+
+    private func look(up name: Name, _ number: Int) {
+        let result = Result { () throws(APNSError) in try self.resolve(name.host, name.port) }
+        let waiting = self.state.withLock { state -> [EventLoopPromise<[SocketAddress]>] in
+            guard let index = state.lookups[name]?.firstIndex(where: { $0.number == number }) else { return [] }
+            let waiting = state.lookups[name]?.remove(at: index).waiting ?? []
+            if state.lookups[name]?.isEmpty == true { state.lookups[name] = nil }
+            return waiting
+        }
+        for promise in waiting { promise.completeWith(result.mapError { $0 as any Error }) }
+    }
+}
