@@ -72,6 +72,27 @@ struct ConsumerLedgerTests {
         #expect(ledger.position == nil)
     }
 
+    @Test func aLateResultOfATopicThatWasRecreatedEndsNoRecordOfTheNewOne() {
+        var ledger = PartitionLedger(assignment: 1)
+        for offset: Int64 in 0..<3 { ledger.handOut(offset) }
+        ledger.finish(0)
+        for offset: Int64 in 0..<3 { ledger.handOut(offset) }
+        #expect(ledger.inHand == 3)
+        ledger.finish(0)
+        #expect(ledger.position == 1)
+        for _ in 0..<2 {
+            ledger.handOut(0)
+            ledger.handOut(1)
+        }
+        for _ in 0..<3 { #expect(ledger.finish(1) == false, "it may be one of three former ones") }
+        #expect(ledger.finish(1) == true)
+        #expect(ledger.finish(0) == false, "it may be the former one")
+        #expect(ledger.finish(0) == true)
+        #expect(ledger.position == 2)
+        ledger.letGo(2)
+        #expect(ledger.inHand == 0)
+    }
+
     /// An hour of work ahead of one parked record must not fill the memory.
     @Test func aGapCostsNothingHoweverFarTheWorkRunsAhead() {
         var ledger = PartitionLedger(assignment: 1)

@@ -19,13 +19,16 @@ struct PartitionLedger {
     private var committed: Int64 = 0
     /// The number of records that were handed out and are neither done nor let go.
     private(set) var inHand = 0
+    /// Records that were in hand when offsets started over: the next result for each of these offsets may be theirs,
+    /// so the present record of that offset is done with the result after it. At worst the present one comes again.
+    private var former: [Int64: Int] = [:]
 
     init(assignment: UInt64) { self.assignment = assignment }
 
     /// Notes a record that is handed to the worker. An offset that goes back, as in a topic that was recreated, starts
     /// over.
     mutating func handOut(_ offset: Int64) {
-        if let next = self.next, offset < next { self = PartitionLedger(assignment: self.assignment) }
+        if let next = self.next, offset < next { self.startOver() }
         if self.next == nil { self.committed = offset }
         self.offsets.append(offset)
         self.isDone.append(false)
@@ -84,7 +87,20 @@ struct PartitionLedger {
         self.committed = max(self.committed, position)
     }
 
+    private mutating func startOver() {
+        var ledger = PartitionLedger(assignment: self.assignment)
+        ledger.former = self.former
+        for index in self.head..<self.offsets.count where !self.isDone[index] {
+            ledger.former[self.offsets[index], default: 0] += 1
+        }
+        self = ledger
+    }
+
     private mutating func remove(_ offset: Int64) -> Bool {
+        if !self.former.isEmpty, let count = self.former[offset] {
+            self.former[offset] = count > 1 ? count - 1 : nil
+            return false
+        }
         guard let index = self.index(of: offset), !self.isDone[index] else { return false }
         self.isDone[index] = true
         self.inHand -= 1
