@@ -63,6 +63,51 @@ import Testing
         }
     }
 
+    @Test func theTextOfARecordIsEnoughForWhatWasPublished() async throws {
+        try await PackagerScene.run { scene in
+            try await self.fill(scene, scene.fixture.brand, ["a"])
+            let value = try #require(try await scene.read(scene.topics.orders, 1).first?.value)
+            let packager = OrderPackager(scene.fixture.brand, tokens: try BrandFixture.tokens())
+            let key = try ChangeLog.key("a")
+            let package = try #require(packager.remade(try OrderRecordText(value), of: key))
+            #expect(package.head == (try await OrderStore(redis: scene.redis).heads(of: [key]))[0])
+            #expect(packager.remade(try OrderRecordText(value), of: try ChangeLog.key("b")) == nil)
+            var record = try OrderRecord.decode(value)
+            record.document.members["orderNumber"] = "another"
+            #expect(packager.remade(try OrderRecordText(record.encoded), of: key) == nil)
+        }
+    }
+
+    /// Orders that were not lost stay as they are, and a record that is damaged holds up no other.
+    @Test func onlyWhatWasLostIsWritten() async throws {
+        try await PackagerScene.run { scene in
+            let names = (0..<40).map { "o\($0)" }
+            try await self.fill(scene, scene.fixture.brand, names)
+            let before = try await self.archives(scene, names)
+            var records = try await scene.read(scene.topics.orders, 40)
+            let keys = records.compactMap { $0.key.map { "waybill:order:{\(String(decoding: $0, as: UTF8.self))}" } }
+            for lost in [keys.prefix(20), keys.suffix(20), keys[10..<30]] {
+                for key in lost { _ = try await scene.redis.send(RedisCommand("DEL", .string(key))) }
+                let written = scene.counter("waybill_restore_orders_total")
+                _ = try await self.restorer(scene, scene.fixture.brand).restore(records)
+                #expect(scene.counter("waybill_restore_orders_total") == written + 20)
+                #expect(try await self.archives(scene, names) == before)
+            }
+            #expect(scene.counter("waybill_restore_signatures_total") == 0)
+
+            let value = try #require(records[0].value)
+            let place = try #require(value.firstIndex(of: UInt8(ascii: "[")))
+            records[0] = KafkaRecord(
+                topic: records[0].topic, partition: 0, offset: 0, timestampMilliseconds: 0, key: records[0].key,
+                value: value[...place] + Array("tru,".utf8) + value[(place + 1)...])
+            for key in keys.prefix(20) { _ = try await scene.redis.send(RedisCommand("DEL", .string(key))) }
+            _ = try await self.restorer(scene, scene.fixture.brand).restore(records)
+            #expect(scene.counter("waybill_restore_refused_total") == 1)
+            #expect(try await scene.redis.send(RedisCommand("EXISTS", .string(keys[0]))).integer == 0)
+            #expect(try await scene.redis.send(RedisCommand("EXISTS", .string(keys[1]))).integer == 1)
+        }
+    }
+
     /// Damaged seals too: nothing that a record says makes a package that does not verify, or none at all.
     @Test func aRecordWithoutItsOwnSealIsSigned() async throws {
         try await PackagerScene.run { scene in

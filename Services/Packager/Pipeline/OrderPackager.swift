@@ -9,6 +9,7 @@ struct OrderPackager: Sendable {
     private let fold: OrderFold
     private let build: Build
     private let rebuild: Rebuild?
+    private let remake: Remake?
     private let digest: Digest?
     private let signer: String
     /// The brand's assets as ready ZIP entries, by digest.
@@ -25,6 +26,8 @@ struct OrderPackager: Sendable {
     typealias Build = @Sendable (JSON, Shown, _ signingEpochSeconds: Int64) throws(PackagingError) -> OrderPackage
     /// Packages as `Build`, without a signature where the seal of the package as it was still holds.
     typealias Rebuild = @Sendable (JSON, Shown, PackageSeal, Int64) throws(PackagingError) -> OrderPackage
+    /// The package of an order.json as it was published, if nothing of it changed.
+    typealias Remake = @Sendable ([UInt8], [AssetDigest], PackageSeal) -> OrderPackage?
     /// The `OrderPackage.contentDigest` that `Build` would give, without a signature.
     typealias Digest = @Sendable (JSON, Shown) -> String
 
@@ -35,6 +38,7 @@ struct OrderPackager: Sendable {
             rebuild: { (order, pictures, seal, seconds) throws(PackagingError) in
                 try builder.build(order, pictures: pictures, seal: seal, signingEpochSeconds: seconds)
             },
+            remake: { builder.build(asPublished: $0, entries: $1, seal: $2) },
             build: { (order, pictures, seconds) throws(PackagingError) in
                 try builder.build(order, pictures: pictures, signingEpochSeconds: seconds)
             })
@@ -43,9 +47,11 @@ struct OrderPackager: Sendable {
     /// - Parameters:
     ///   - digest: nil when only building tells.
     ///   - rebuild: nil when each package is signed.
+    ///   - remake: nil when each package is made from the order's values.
     ///   - build: for tests, which need packages that cannot be built.
     init(
-        _ brand: Brand, tokens: TokenAuthority, digest: Digest? = nil, rebuild: Rebuild? = nil, build: @escaping Build
+        _ brand: Brand, tokens: TokenAuthority, digest: Digest? = nil, rebuild: Rebuild? = nil, remake: Remake? = nil,
+        build: @escaping Build
     ) {
         self.rules = brand.rules
         self.digest = digest
@@ -53,6 +59,7 @@ struct OrderPackager: Sendable {
         self.fold = OrderFold(rules: brand.rules) { tokens.token(for: $0) }
         self.build = build
         self.rebuild = rebuild
+        self.remake = remake
         self.pictureHosts = brand.pictureHosts
         self.entries = Dictionary(brand.assets.values.map { ($0.entryDigest, $0.entry) }) { first, _ in first }
     }
@@ -129,6 +136,16 @@ struct OrderPackager: Sendable {
             .tooLarge,
             "its record would have \(size) bytes and Kafka's topic of orders takes \(recordBytes); make the order "
                 + "smaller, or raise max.message.bytes of the topic and message.max.bytes of the packagers")
+    }
+
+    /// The package of an order that was lost, made from the text of its record.
+    ///
+    /// - Returns: nil if its bytes would not be those that were published, see `restored`.
+    func remade(_ record: OrderRecordText, of key: OrderKey) -> OrderPackage? {
+        guard let remake = self.remake, let text = record.seal, let seal = PackageSeal(text),
+            let assets = record.assets, let order = record.orderJSON(key: key, rules: self.rules)
+        else { return nil }
+        return remake(order, assets.map { AssetDigest(rawValue: $0) }, seal)
     }
 
     /// The package of an order that was lost, as it was published; nil if it would be too large now.

@@ -5,7 +5,7 @@ import Model
 struct OrderReplay {
     /// An order as Kafka knows it.
     enum Item: Sendable {
-        case version(OrderKey, OrderRecord)
+        case version(OrderKey, OrderRecordText)
         case removed(OrderState)
         /// Removed, and nothing but the moment is known.
         case forgotten(OrderKey, epochMilliseconds: Int64)
@@ -40,7 +40,7 @@ struct OrderReplay {
 
     private static func item(_ record: KafkaRecord) throws -> Item {
         let key = try OrderKey(String(decoding: record.key ?? [], as: UTF8.self))
-        if let value = record.value { return .version(key, try OrderRecord.decode(value)) }
+        if let value = record.value { return .version(key, try OrderRecordText(value)) }
         guard let trace = record.headers.last(where: { $0.name == RemovedOrder.header })?.value else {
             return .forgotten(key, epochMilliseconds: record.timestampMilliseconds)
         }

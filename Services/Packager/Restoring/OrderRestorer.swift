@@ -13,6 +13,8 @@ import Store
 struct OrderRestorer: Sendable {
     /// Orders that are read into trees and packaged at once.
     private static let sliceRecords = 256
+    /// Orders of a slice that are looked up before the others.
+    private static let firstLooks = 16
 
     let store: OrderStore
     /// The brands' packagers as they are now.
@@ -33,10 +35,25 @@ struct OrderRestorer: Sendable {
         /// Of its package as it was published; nil if that is not known.
         let seal: PackageSeal?
 
-        init(_ key: OrderKey, _ record: OrderRecord) {
+        /// - Throws: `RecordError`.
+        init(_ key: OrderKey, _ text: OrderRecordText) throws {
+            let record = try text.record()
             self.state = record.state(key: key)
             self.seal = record.seal.flatMap { PackageSeal($0) }
         }
+    }
+
+    /// A record of an order that is to be made anew.
+    private struct LostRecord: Sendable {
+        let key: OrderKey
+        let record: OrderRecordText
+        let offset: Int64
+    }
+
+    /// An order that was made again as it was published.
+    private struct Remade: Sendable {
+        let fields: OrderFields
+        let package: OrderPackage
     }
 
     /// An order that was made anew.
@@ -103,10 +120,10 @@ struct OrderRestorer: Sendable {
     private func restoreEach(_ records: [KafkaRecord]) async throws -> AwaitedOrders? {
         let replay = OrderReplay(records)
         for (origin, reason) in replay.unreadable { self.refuse("a record cannot be read", origin, reason) }
-        let standing = try await self.store.standing(replay.items.map(\.item.key))
+        let standing = try await self.standing(replay.items.map(\.item.key))
         let packagers = self.packagers()
         var restored: [OrderStore.Restored] = []
-        var lost: [Lost] = []
+        var lost: [LostRecord] = []
         var awaited: AwaitedOrders?
         for ((item, offset), standing) in zip(replay.items, standing) {
             switch item {
@@ -122,7 +139,7 @@ struct OrderRestorer: Sendable {
             case .version(let key, let record):
                 if Self.stands(item, standing) { continue }
                 if packagers[key.orderType] != nil {
-                    lost.append(Lost(key, record))
+                    lost.append(LostRecord(key: key, record: record, offset: offset))
                 } else {
                     // Another packager may have the brand. Whoever completes the view knows.
                     awaited = AwaitedOrders(offset: offset, types: [key.orderType]).merging(awaited)
@@ -131,11 +148,61 @@ struct OrderRestorer: Sendable {
             }
         }
         let begun = PackagingStart.now
-        restored += try await self.package(lost, packagers)
+        let (remade, others) = await self.remake(lost, packagers)
+        try await self.putAssets(remade.map { ($0.fields.key, $0.package) }, packagers)
+        restored += remade.map { .fields($0.fields, OrderStore.StoredPackage($0.package)) }
+        restored += try await self.package(others, packagers)
         let written = try await self.store.restore(restored, begun: begun)
         self.metrics.orders.increment(by: written)
         self.onWritten(written)
         return awaited
+    }
+
+    /// The orders that need not be made again, as they stand.
+    ///
+    /// If none of the first ones stands, Redis was emptied, and the others are not looked up: any that stands is
+    /// packaged in vain, since writing compares the versions.
+    private func standing(_ keys: [OrderKey]) async throws -> [OrderStore.Standing?] {
+        let first = try await self.store.standing(Array(keys.prefix(Self.firstLooks)))
+        let others = keys.dropFirst(Self.firstLooks)
+        if first.allSatisfy({ $0 == nil }) { return first + others.map { _ in nil } }
+        return first + (try await self.store.standing(Array(others)))
+    }
+
+    /// Makes packages from the texts of records, where that gives what was published.
+    ///
+    /// - Returns: those, and what has to be read and packaged.
+    private func remake(
+        _ lost: [LostRecord], _ packagers: [OrderTypeIdentifier: OrderPackager]
+    ) async -> (remade: [Remade], others: [Lost]) {
+        let made = await onAllCores(lost) { lost -> Remade? in
+            guard let package = packagers[lost.key.orderType]?.remade(lost.record, of: lost.key),
+                let fields = lost.record.fields(key: lost.key)
+            else { return nil }
+            return Remade(fields: fields, package: package)
+        }
+        var others: [Lost] = []
+        for (lost, made) in zip(lost, made) where made == nil {
+            do {
+                others.append(try Lost(lost.key, lost.record))
+            } catch {
+                self.refuse("a record cannot be read", "\(lost.key), offset \(lost.offset)", "\(error)")
+            }
+        }
+        return (made.compactMap { $0 }, others)
+    }
+
+    /// Writes the brands' files that packages name.
+    private func putAssets(
+        _ packages: [(order: OrderKey, package: OrderPackage)], _ packagers: [OrderTypeIdentifier: OrderPackager]
+    ) async throws(StoreError) {
+        var assets: [AssetDigest: [UInt8]] = [:]
+        for (order, package) in packages {
+            for digest in package.assets where assets[digest] == nil {
+                assets[digest] = packagers[order.orderType]?.entries[digest]
+            }
+        }
+        try await self.store.putAssets(assets.map { ($0.key.rawValue, $0.value) })
     }
 
     private func package(
@@ -169,14 +236,8 @@ struct OrderRestorer: Sendable {
                         hosts: packagers[made.state.key.orderType]?.pictureHosts ?? .none)
                 }
             }, found, nowEpochSeconds: seconds)
-        var assets: [String: [UInt8]] = [:]
-        for made in made {
-            guard let package = made.package, let packager = packagers[made.state.key.orderType] else { continue }
-            for digest in package.assets where assets[digest.rawValue] == nil {
-                assets[digest.rawValue] = packager.entries[digest]
-            }
-        }
-        try await self.store.putAssets(assets.map { ($0.key, $0.value) })
+        try await self.putAssets(
+            made.compactMap { made in made.package.map { (made.state.key, $0) } }, packagers)
         return made.compactMap { made in
             guard let package = made.package else {
                 self.refuse("an order is too large for its brand as it is now", "\(made.state.key)", "not restored")

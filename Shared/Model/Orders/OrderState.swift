@@ -61,18 +61,12 @@ extension OrderDocument {
         key: OrderKey, token: AuthenticationToken, modifiedEpochSeconds: Int64, rules: BrandRules
     ) -> JSON {
         var order = self.members
-        if order["merchant"] == nil, let merchant = rules.merchant { order["merchant"] = .object(merchant) }
-        if order["returnInfo"] == nil, let returnInfo = rules.returnInfo { order["returnInfo"] = .object(returnInfo) }
-        if order["changeNotifications"] == nil, let wish = rules.changeNotifications {
-            order["changeNotifications"] = .string(wish.rawValue)
+        let added = AddedMembers(
+            isStatic: self.isStatic, schemaVersion: self.impliedSchemaVersion, key: key, token: token,
+            modifiedEpochSeconds: modifiedEpochSeconds, rules: rules)
+        for member in added.members where !member.isDefault || order[member.name] == nil {
+            order[member.name] = member.value
         }
-        if order["schemaVersion"] == nil { order["schemaVersion"] = .integer(self.impliedSchemaVersion) }
-        order["authenticationToken"] = self.isStatic ? nil : .string(token.rawValue)
-        order["orderIdentifier"] = .string(key.order.rawValue)
-        order["orderType"] = "ecommerce"
-        order["orderTypeIdentifier"] = .string(key.orderType.rawValue)
-        order["updatedAt"] = .string(RFC3339.format(epochSeconds: modifiedEpochSeconds))
-        order["webServiceURL"] = self.isStatic ? nil : .string(rules.webServiceURL)
         return .object(order)
     }
 
@@ -82,8 +76,12 @@ extension OrderDocument {
     /// `transactions` alone is 2.
     /// Source: Wallet Orders §3.1
     private var impliedSchemaVersion: Int64 {
-        guard let payment = self.members["payment"]?.object, payment["status"] == nil, payment["transactions"] != nil
-        else { return 1 }
-        return 2
+        guard let payment = self.members["payment"]?.object else { return 1 }
+        return Self.impliedSchemaVersion { payment[$0] != nil }
+    }
+
+    /// - Parameter pays: true if `payment` is there and has a member of this name.
+    static func impliedSchemaVersion(_ pays: (String) -> Bool) -> Int64 {
+        !pays("status") && pays("transactions") ? 2 : 1
     }
 }

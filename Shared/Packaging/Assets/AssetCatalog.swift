@@ -12,6 +12,10 @@ final class AssetCatalog: Sendable {
     private let stems: [String: [String]]
     /// The files that go into every package: the translations.
     private let always: [Int]
+    /// For each file those that a package has if it has this one.
+    private let companions: [[Int]]
+    /// The indices by the digests of the entries.
+    private let indices: [AssetDigest: Int]
     private let sets = Mutex<[[Int]: AssetSet]>([:])
 
     /// The most combinations that are remembered. A shop with few pictures has few; any beyond are made again each time
@@ -38,6 +42,10 @@ final class AssetCatalog: Sendable {
         self.families = families.filter { name, members in
             members.contains { sorted[$0].name == name || sorted[$0].name.hasSuffix(".lproj/\(name)") }
         }
+        var companions = sorted.indices.map { [$0] }
+        for members in self.families.values { for index in members { companions[index] += members } }
+        self.companions = companions.map { Set($0).sorted() }
+        self.indices = Dictionary(sorted.enumerated().map { ($1.entryDigest, $0) }) { first, _ in first }
         self.pictureNames = Set(self.families.keys.filter { AssetKind(name: $0)?.isPicture == true })
         var stems: [String: [String]] = [:]
         for name in self.pictureNames {
@@ -91,6 +99,19 @@ final class AssetCatalog: Sendable {
             if sets.count < Self.setLimit { sets[unique] = made }
         }
         return made
+    }
+
+    /// The set with exactly the entries of an earlier package, if an order that names the same files would get the same
+    /// set at present; nil if the brand lost one of them, changed one, or has another variant or language.
+    func set(of entries: [AssetDigest]) -> AssetSet? {
+        var unique = Set<Int>(minimumCapacity: entries.count)
+        for entry in entries {
+            guard let index = self.indices[entry] else { return nil }
+            unique.insert(index)
+        }
+        for index in unique where !self.companions[index].allSatisfy(unique.contains) { return nil }
+        guard self.always.allSatisfy(unique.contains) else { return nil }
+        return self.set(Array(unique))
     }
 
     /// `logo.png` for `logo@2x.png` and `logo@3x.png`.

@@ -59,15 +59,48 @@ public struct PackageBuilder: Sendable {
                 throw PackagingError(.signing, "signing a package: \(error.message)")
             }
         }
+        let package = self.package(
+            document, manifest, signature, PackageSeal(signer: self.signerBytes, content: content, signature), files)
+        guard package.size <= OrderPackage.sizeLimit else {
+            throw Self.tooLarge(package.size, order: document.count, assets)
+        }
+        return package
+    }
+
+    /// The package as it was published, if its manifest is still the same by the digest in its seal.
+    ///
+    /// - Parameters:
+    ///   - document: order.json as it may have been: if it was not, the digests differ.
+    ///   - entries: `OrderPackage.assets`.
+    /// - Returns: nil if it was another one, or if files or certificates of the brand changed: see `build`.
+    public func build(
+        asPublished document: [UInt8], entries: [AssetDigest], seal: PackageSeal
+    ) -> OrderPackage? {
+        guard seal.signer == self.signerBytes, document.count <= OrderPackage.sizeLimit,
+            let assets = self.finder.assets(of: entries), assets.digests == entries
+        else { return nil }
+        let manifest = Self.manifest(of: document, assets)
+        let digest = SHA256.digest(manifest)
+        guard digest.prefix(PackageSeal.digestSize).elementsEqual(seal.content),
+            let signature = self.signing.signature(
+                digest: digest, signingEpochSeconds: seal.signingEpochSeconds, value: seal.value)
+        else { return nil }
+        let package = self.package(
+            document, manifest, signature, seal, PackageFiles(order: .null, assets: assets))
+        return package.size <= OrderPackage.sizeLimit ? package : nil
+    }
+
+    private func package(
+        _ document: [UInt8], _ manifest: [UInt8], _ signature: DetachedSignature, _ seal: PackageSeal,
+        _ files: PackageFiles
+    ) -> OrderPackage {
         let (head, entries) = self.head(document: document, manifest: manifest, signature: signature.der)
-        let tail = Self.tail(entries, headSize: head.count, assets)
-        let size = head.count + assets.size + tail.count
-        guard size <= OrderPackage.sizeLimit else { throw Self.tooLarge(size, order: document.count, assets) }
+        let tail = Self.tail(entries, headSize: head.count, files.assets)
         return OrderPackage(
-            head: head, assets: assets.digests, tail: tail, entityTag: OrderPackage.entityTag(signature.value),
-            signer: self.signer, contentDigest: Self.contentDigest(digest),
-            seal: PackageSeal(signer: self.signerBytes, content: content, signature), size: size,
-            omittedFiles: files.omitted, missingPictures: files.missingPictures)
+            head: head, assets: files.assets.digests, tail: tail, entityTag: OrderPackage.entityTag(signature.value),
+            signer: self.signer, contentDigest: Self.contentDigest(seal.content), seal: seal,
+            size: head.count + files.assets.size + tail.count, omittedFiles: files.omitted,
+            missingPictures: files.missingPictures)
     }
 
     /// The `OrderPackage.contentDigest` of an order's package, without signing it.

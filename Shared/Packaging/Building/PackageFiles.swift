@@ -25,6 +25,9 @@ struct PackageFileFinder: Sendable {
         self.hosts = brand.pictureHosts
     }
 
+    /// The files of an earlier package, as `AssetCatalog.set(of:)`.
+    func assets(of entries: [AssetDigest]) -> AssetSet? { self.catalog.set(of: entries) }
+
     /// Finds the files that an order names. Missing ones are left out.
     ///
     /// Pictures never make a package too large: the largest ones are then left out.

@@ -46,6 +46,8 @@ extension OrderStore {
     public enum Restored: Sendable {
         /// As published, with a new signature.
         case version(OrderState, StoredPackage)
+        /// As published, in the same bytes.
+        case fields(OrderFields, StoredPackage)
         /// A removed order with the data that idempotence needs.
         case removed(OrderState)
         /// A removed order of which only the time of removal is known.
@@ -70,21 +72,40 @@ extension OrderStore {
     }
 
     private func invocation(_ restored: Restored, _ begun: PackagingStart) -> RedisInvocation {
-        let write: Write
         switch restored {
-        case .version(let state, let package):
-            write = Write(state: state, expectedRevision: 0, content: .version(package))
-        case .removed(let state): write = Write(state: state, expectedRevision: 0, content: .removal)
+        case .version(let state, let package): self.invocation(OrderFields(state), package, begun)
+        case .fields(let fields, let package): self.invocation(fields, package, begun)
+        case .removed(let state): self.invocation(OrderFields(state), nil, begun)
         case .forgotten(let key, let milliseconds):
-            return RedisInvocation(
+            RedisInvocation(
                 StoreScripts.forgetOrder, keys: [StoreKeys.order(key), StoreKeys.gone(key)],
                 arguments: [.integer(milliseconds), .integer(Self.goneSeconds)])
         }
+    }
+
+    /// - Parameter package: nil for a removed order.
+    private func invocation(
+        _ order: OrderFields, _ package: StoredPackage?, _ begun: PackagingStart
+    ) -> RedisInvocation {
+        var arguments: [RedisArgument] = []
+        arguments.reserveCapacity(36)
+        arguments += [
+            .integer(order.version), .integer(order.modifiedEpochSeconds), package == nil ? "removal" : "version",
+            .integer(Self.removedSeconds), .integer(self.lastMoment(assets: package?.assets ?? [], begun)),
+        ]
+        arguments.append([
+            (.sources, .bytes(order.sources)), (.recent, .bytes(order.recent)),
+            (.token, .string(order.token.rawValue)), (.version, .integer(order.version)),
+            (.modified, .integer(order.modifiedEpochSeconds)), (.document, .bytes(order.document)),
+        ])
+        if let package {
+            arguments.append(package.fields)
+            if let contributions = order.contributions { arguments.append([(.contributions, .bytes(contributions))]) }
+        } else {
+            arguments.append([(.removed, "1")])
+        }
         return RedisInvocation(
-            StoreScripts.restoreOrder, keys: [StoreKeys.order(write.state.key), StoreKeys.gone(write.state.key)],
-            arguments: [
-                .integer(write.state.version), .integer(write.state.modifiedEpochSeconds), .string(write.mode),
-                .integer(Self.removedSeconds), .integer(self.lastMoment(of: write, begun)),
-            ] + write.fields.flatMap { [.string($0.0.rawValue), $0.1] })
+            StoreScripts.restoreOrder, keys: [StoreKeys.order(order.key), StoreKeys.gone(order.key)],
+            arguments: arguments)
     }
 }

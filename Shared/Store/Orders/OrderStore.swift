@@ -157,13 +157,15 @@ public struct OrderStore: Sendable {
     public func write(
         _ writes: [Write], begun: PackagingStart = .now
     ) async throws(StoreError) -> [WriteOutcome] {
-        let invocations = writes.map { write in
-            RedisInvocation(
+        let invocations = writes.map { write -> RedisInvocation in
+            var arguments: [RedisArgument] = [
+                .integer(write.expectedRevision), .string(write.mode), .integer(Self.removedSeconds),
+                .integer(self.lastMoment(assets: write.assets, begun)),
+            ]
+            arguments.append(write.fields)
+            return RedisInvocation(
                 StoreScripts.write, keys: [StoreKeys.order(write.state.key), StoreKeys.gone(write.state.key)],
-                arguments: [
-                    .integer(write.expectedRevision), .string(write.mode), .integer(Self.removedSeconds),
-                    .integer(self.lastMoment(of: write, begun)),
-                ] + write.fields.flatMap { [.string($0.0.rawValue), $0.1] })
+                arguments: arguments)
         }
         let replies: [RedisValue]
         do {
@@ -182,8 +184,8 @@ public struct OrderStore: Sendable {
     }
 
     /// The millisecond after which an order may not be written; 0 for any time, since no asset is named.
-    func lastMoment(of write: Write, _ begun: PackagingStart) -> Int64 {
-        write.assets.isEmpty ? 0 : begun.epochMilliseconds + self.timing.write.wholeMilliseconds
+    func lastMoment(assets: [String], _ begun: PackagingStart) -> Int64 {
+        assets.isEmpty ? 0 : begun.epochMilliseconds + self.timing.write.wholeMilliseconds
     }
 
     /// Removes the marks of announced versions, each unless another one was set meanwhile, and notes which versions
@@ -314,25 +316,39 @@ extension OrderStore.Write {
             (.modified, .integer(self.state.modifiedEpochSeconds)), (.document, .bytes(self.state.documentBytes)),
         ]
         let parts = self.state.contributionsBytes.map { [(OrderField.contributions, RedisArgument.bytes($0))] } ?? []
-        func fields(_ package: OrderStore.StoredPackage) -> [(OrderField, RedisArgument)] {
-            [
-                (.etag, .string(package.entityTag)), (.head, .bytes(package.head)),
-                (.assets, .string(package.assets.joined(separator: " "))), (.tail, .bytes(package.tail)),
-                (.signer, .string(package.signer)), (.content, .string(package.content)),
-            ]
-        }
         switch self.content {
         case .positions: return applied
         case .positionsToTell: return applied + [(.told, "")]
         case .renumbered(let isTold):
             let version = RedisArgument.string(String(self.state.version))
             return [(.version, version), (.unannounced, version)] + parts + (isTold ? [(.told, version)] : [])
-        case .signature(let package): return fields(package)
+        case .signature(let package): return package.fields
         case .removal: return applied + version + [(.removed, "1")]
-        case .version(let package): return applied + version + fields(package) + parts
+        case .version(let package): return applied + version + package.fields + parts
         case .unannouncedVersion(let package):
             let mark = RedisArgument.string(String(self.state.version))
-            return applied + version + fields(package) + parts + [(.unannounced, mark)]
+            return applied + version + package.fields + parts + [(.unannounced, mark)]
+        }
+    }
+}
+
+extension OrderStore.StoredPackage {
+    /// The fields to write.
+    var fields: [(OrderField, RedisArgument)] {
+        [
+            (.etag, .string(self.entityTag)), (.head, .bytes(self.head)),
+            (.assets, .string(self.assets.joined(separator: " "))), (.tail, .bytes(self.tail)),
+            (.signer, .string(self.signer)), (.content, .string(self.content)),
+        ]
+    }
+}
+
+extension [RedisArgument] {
+    /// Appends names and values.
+    mutating func append(_ fields: [(OrderField, RedisArgument)]) {
+        for (field, value) in fields {
+            self.append(.string(field.rawValue))
+            self.append(value)
         }
     }
 }
