@@ -4,7 +4,7 @@ import Packaging
 import Store
 
 /// An order on its way from what was read of it to what is written and published, whatever it is packaged for: changes
-/// are folded, a stored order is renewed.
+/// are folded, a stored order is renewed, a lost one is restored.
 ///
 /// Immutable. A class, since an order goes through many arrays and has dozens of parts that each copy would retain.
 final class OrderDraft: Sendable {
@@ -12,6 +12,8 @@ final class OrderDraft: Sendable {
     let order: BatchOrder
     /// The order as it was read; nil for one that is not in Redis.
     let stored: OrderStore.StoredOrder?
+    /// The seal of the package of a lost order as it was published; nil if that is not known.
+    let seal: PackageSeal?
     /// The state to write and what it needs, with one outcome for each change.
     let result: FoldResult
     /// The pictures from URLs that its package wants; none where nothing is to be packaged.
@@ -23,17 +25,18 @@ final class OrderDraft: Sendable {
     /// The value of the record for `waybill.orders`; nil for a removed order, whose record is a tombstone, and for one
     /// that was not packaged for its changes.
     let record: [UInt8]?
-    /// The reason why a stored order cannot be packaged with its brand as it is now; it stays as it is.
+    /// The reason why an order cannot be packaged with its brand as it is now; nothing is written.
     let refusal: String?
 
     /// - Parameter content: of the write; nil if there is nothing to store.
     init(
-        _ order: BatchOrder, stored: OrderStore.StoredOrder?, result: FoldResult, pictures: [OrderPicture],
-        package: OrderPackage? = nil, content: OrderStore.Write.Content? = nil, record: [UInt8]? = nil,
-        refusal: String? = nil
+        _ order: BatchOrder, stored: OrderStore.StoredOrder?, seal: PackageSeal? = nil, result: FoldResult,
+        pictures: [OrderPicture], package: OrderPackage? = nil, content: OrderStore.Write.Content? = nil,
+        record: [UInt8]? = nil, refusal: String? = nil
     ) {
         self.order = order
         self.stored = stored
+        self.seal = seal
         self.result = result
         self.pictures = pictures
         self.package = package
@@ -73,9 +76,18 @@ final class OrderDraft: Sendable {
             pictures: pictures)
     }
 
+    /// A lost order as it was published.
+    convenience init(_ order: BatchOrder, published state: OrderState, seal: PackageSeal?, pictures: [OrderPicture]) {
+        self.init(
+            order, stored: nil, seal: seal, result: FoldResult(state: state, effect: .changed, outcomes: []),
+            pictures: pictures)
+    }
+
     /// The same with the reason why nothing is done.
     func refused(_ reason: String) -> OrderDraft {
-        OrderDraft(self.order, stored: self.stored, result: self.result, pictures: self.pictures, refusal: reason)
+        OrderDraft(
+            self.order, stored: self.stored, seal: self.seal, result: self.result, pictures: self.pictures,
+            refusal: reason)
     }
 
     var place: Int { self.order.place }

@@ -81,19 +81,13 @@ struct OrderPackager: Sendable {
         }
     }
 
-    /// The URLs of pictures in an order that the brand allows to be fetched, each once.
-    func pictureURLs(of state: OrderState) -> [String] {
-        self.pictureHosts.isEmpty ? [] : self.pictureHosts.urls(in: state.orderJSON(rules: self.rules))
-    }
-
-    /// The key of a picture that an order names.
-    func pictureKey(_ url: String, of order: OrderKey) -> PictureKey {
-        PictureKey(orderType: order.orderType, url: self.pictureHosts.identity(of: url))
-    }
-
-    /// The pictures that an order names by URL.
+    /// The pictures that an order names by URLs from which the brand allows to fetch, each URL once.
     func pictures(of state: OrderState) -> [OrderPicture] {
-        self.pictureURLs(of: state).map { OrderPicture(url: $0, key: self.pictureKey($0, of: state.key)) }
+        guard !self.pictureHosts.isEmpty else { return [] }
+        return self.pictureHosts.urls(in: state.orderJSON(rules: self.rules)).map { url in
+            let key = PictureKey(orderType: state.key.orderType, url: self.pictureHosts.identity(of: url))
+            return OrderPicture(url: url, key: key)
+        }
     }
 
     private func pictures(of result: FoldResult) -> [OrderPicture] {
@@ -148,21 +142,26 @@ struct OrderPackager: Sendable {
         return remake(order, assets.map { AssetDigest(rawValue: $0) }, seal)
     }
 
-    /// The package of an order that was lost, as it was published; nil if it would be too large now.
+    /// Packages an order that was lost, as it was published, and refuses one that would be too large now.
     ///
-    /// - Parameter seal: of the package as it was published; nil if that is not known.
     /// - Throws: `PackagingError` `.signing`.
-    func restored(
-        _ state: OrderState, pictures: Shown, seal: PackageSeal?, nowEpochSeconds: Int64
-    ) throws(PackagingError) -> OrderPackage? {
+    func restore(
+        _ draft: OrderDraft, pictures: Shown, nowEpochSeconds: Int64
+    ) throws(PackagingError) -> OrderDraft {
+        guard let order = draft.state?.orderJSON(rules: self.rules) else { return draft }
         do {
-            guard let seal, let rebuild = self.rebuild else {
-                return try self.package(state, pictures, nowEpochSeconds: nowEpochSeconds)
-            }
-            return try rebuild(state.orderJSON(rules: self.rules), pictures, seal, nowEpochSeconds)
+            let package =
+                if let seal = draft.seal, let rebuild = self.rebuild {
+                    try rebuild(order, pictures, seal, nowEpochSeconds)
+                } else {
+                    try self.build(order, pictures, nowEpochSeconds)
+                }
+            return OrderDraft(
+                draft.order, stored: nil, seal: draft.seal, result: draft.result, pictures: draft.pictures,
+                package: package)
         } catch {
             guard error.code == .tooLarge else { throw error }
-            return nil
+            return draft.refused(error.message)
         }
     }
 
@@ -275,13 +274,16 @@ struct OrderPackager: Sendable {
 extension [OrderTypeIdentifier: OrderPackager] {
     /// The assets of the packages of some orders, each once.
     func assets(of drafts: [OrderDraft]) -> [(digest: String, entry: [UInt8])] {
-        var entries: [String: [UInt8]] = [:]
-        for draft in drafts {
-            guard let package = draft.package, let packager = self[draft.key.orderType] else { continue }
-            for digest in package.assets where entries[digest.rawValue] == nil {
-                entries[digest.rawValue] = packager.entries[digest]
-            }
+        self.assets(of: drafts.lazy.compactMap { draft in draft.package.map { (draft.key, $0) } })
+    }
+
+    /// The assets of some packages, each once.
+    func assets(of packages: some Sequence<(OrderKey, OrderPackage)>) -> [(digest: String, entry: [UInt8])] {
+        var entries: [AssetDigest: [UInt8]] = [:]
+        for (order, package) in packages {
+            guard let packager = self[order.orderType] else { continue }
+            for digest in package.assets where entries[digest] == nil { entries[digest] = packager.entries[digest] }
         }
-        return entries.map { ($0.key, $0.value) }
+        return entries.map { ($0.key.rawValue, $0.value) }
     }
 }

@@ -37,56 +37,14 @@ struct PictureIndex: Sendable {
         }
     }
 
-    /// An order with what was packaged of it.
-    struct Packaged: Sendable {
-        let order: OrderKey
-        /// The version that is about to be written.
-        let version: Int64
-        /// All that the order names.
-        let urls: [String]
-        /// The URLs of the pictures that its package lacks.
-        let missing: [String]
-        /// Of its brand.
-        let hosts: PictureHosts
-
-        /// The key of a picture that it names.
-        func key(_ url: String) -> PictureKey {
-            PictureKey(orderType: self.order.orderType, url: self.hosts.identity(of: url))
-        }
-    }
-
-    /// Looks pictures up.
-    func find(_ keys: Set<PictureKey>, nowEpochSeconds now: Int64) async throws(StoreError) -> Found {
+    /// Looks up the pictures that orders want.
+    func find(for drafts: [OrderDraft], nowEpochSeconds now: Int64) async throws(StoreError) -> Found {
         var found = Found()
-        let keys = Array(keys)
+        let keys = Array(Set(drafts.flatMap { $0.pictures.map(\.key) }))
         for (key, record) in zip(keys, try await self.pictures.records(keys)) {
             found.add(record, for: key, nowEpochSeconds: now)
         }
         return found
-    }
-
-    /// Notes in Redis what orders wait for. Comes before their versions are written, so that no crash loses it; whoever
-    /// has the picture earlier than the version stands there waits for that.
-    func note(_ orders: [Packaged], _ found: Found, nowEpochSeconds now: Int64) async throws(StoreError) {
-        var waiting: [PictureKey: [Pictures.Waiting]] = [:]
-        for packaged in orders {
-            self.metrics.omitted.increment(by: packaged.missing.count)
-            let stale = packaged.urls.filter { found.stale.contains(packaged.key($0)) }
-            for url in Set(packaged.missing + stale) {
-                let key = packaged.key(url)
-                guard !found.resting.contains(key) else { continue }
-                waiting[key, default: []].append(
-                    Pictures.Waiting(
-                        order: packaged.order, version: packaged.version, sinceEpochSeconds: now,
-                        url: url == key.url ? nil : url))
-            }
-        }
-        self.metrics.unnoted.increment(by: try await self.pictures.addWaiting(waiting))
-    }
-
-    /// Looks up the pictures that orders want.
-    func find(for drafts: [OrderDraft], nowEpochSeconds now: Int64) async throws(StoreError) -> Found {
-        try await self.find(Set(drafts.flatMap { $0.pictures.map(\.key) }), nowEpochSeconds: now)
     }
 
     /// Notes in Redis what the orders that have a new version wait for. Comes before the versions are written, so that

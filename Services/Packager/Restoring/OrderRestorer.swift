@@ -29,20 +29,6 @@ struct OrderRestorer: Sendable {
     /// UNIX seconds.
     var now: @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970) }
 
-    /// An order that is to be made anew.
-    private struct Lost: Sendable {
-        let state: OrderState
-        /// Of its package as it was published; nil if that is not known.
-        let seal: PackageSeal?
-
-        /// - Throws: `RecordError`.
-        init(_ key: OrderKey, _ text: OrderRecordText) throws {
-            let record = try text.record()
-            self.state = record.state(key: key)
-            self.seal = record.seal.flatMap { PackageSeal($0) }
-        }
-    }
-
     /// A record of an order that is to be made anew.
     private struct LostRecord: Sendable {
         let key: OrderKey
@@ -54,14 +40,6 @@ struct OrderRestorer: Sendable {
     private struct Remade: Sendable {
         let fields: OrderFields
         let package: OrderPackage
-    }
-
-    /// An order that was made anew.
-    private struct Packaged: Sendable {
-        let state: OrderState
-        /// Nil when its package would be too large.
-        let package: OrderPackage?
-        let urls: [String]
     }
 
     /// Returns true if Redis has everything of the records, or something newer.
@@ -149,7 +127,7 @@ struct OrderRestorer: Sendable {
         }
         let begun = PackagingStart.now
         let (remade, others) = await self.remake(lost, packagers)
-        try await self.putAssets(remade.map { ($0.fields.key, $0.package) }, packagers)
+        try await self.store.putAssets(packagers.assets(of: remade.lazy.map { ($0.fields.key, $0.package) }))
         restored += remade.map { .fields($0.fields, OrderStore.StoredPackage($0.package)) }
         restored += try await self.package(others, packagers)
         let written = try await self.store.restore(restored, begun: begun)
@@ -174,77 +152,60 @@ struct OrderRestorer: Sendable {
     /// - Returns: those, and what has to be read and packaged.
     private func remake(
         _ lost: [LostRecord], _ packagers: [OrderTypeIdentifier: OrderPackager]
-    ) async -> (remade: [Remade], others: [Lost]) {
+    ) async -> (remade: [Remade], others: [LostRecord]) {
         let made = await onAllCores(lost) { lost -> Remade? in
             guard let package = packagers[lost.key.orderType]?.remade(lost.record, of: lost.key),
                 let fields = lost.record.fields(key: lost.key)
             else { return nil }
             return Remade(fields: fields, package: package)
         }
-        var others: [Lost] = []
-        for (lost, made) in zip(lost, made) where made == nil {
-            do {
-                others.append(try Lost(lost.key, lost.record))
-            } catch {
-                self.refuse("a record cannot be read", "\(lost.key), offset \(lost.offset)", "\(error)")
-            }
-        }
-        return (made.compactMap { $0 }, others)
+        return (made.compactMap { $0 }, zip(lost, made).filter { $0.1 == nil }.map(\.0))
     }
 
-    /// Writes the brands' files that packages name.
-    private func putAssets(
-        _ packages: [(order: OrderKey, package: OrderPackage)], _ packagers: [OrderTypeIdentifier: OrderPackager]
-    ) async throws(StoreError) {
-        var assets: [AssetDigest: [UInt8]] = [:]
-        for (order, package) in packages {
-            for digest in package.assets where assets[digest] == nil {
-                assets[digest] = packagers[order.orderType]?.entries[digest]
-            }
-        }
-        try await self.store.putAssets(assets.map { ($0.key.rawValue, $0.value) })
-    }
-
+    /// Packages orders anew, with the pictures that there are.
     private func package(
-        _ lost: [Lost], _ packagers: [OrderTypeIdentifier: OrderPackager]
+        _ lost: [LostRecord], _ packagers: [OrderTypeIdentifier: OrderPackager]
     ) async throws -> [OrderStore.Restored] {
         guard !lost.isEmpty else { return [] }
         let seconds = self.now()
-        let wanted = await onAllCores(lost) {
-            packagers[$0.state.key.orderType]?.pictureURLs(of: $0.state) ?? []
+        var drafts: [OrderDraft] = []
+        let results = await onAllCores(Array(lost.enumerated())) { place, lost in
+            Result { try Self.draft(lost, at: place, packagers) }
         }
-        let keys = zip(lost, wanted).flatMap { lost, urls in
-            urls.compactMap { packagers[lost.state.key.orderType]?.pictureKey($0, of: lost.state.key) }
+        for (lost, result) in zip(lost, results) {
+            switch result {
+            case .success(let draft): drafts.append(draft)
+            case .failure(let error):
+                self.refuse("a record cannot be read", "\(lost.key), offset \(lost.offset)", "\(error)")
+            }
         }
-        let found = try await self.pictureIndex?.find(Set(keys), nowEpochSeconds: seconds) ?? PictureIndex.Found()
-        let made = try await onAllCores(Array(zip(lost, wanted))) { lost, urls in
-            Packaged(
-                state: lost.state,
-                package: try packagers[lost.state.key.orderType]?.restored(
-                    lost.state, pictures: found.shown[lost.state.key.orderType] ?? [:], seal: lost.seal,
-                    nowEpochSeconds: seconds),
-                urls: urls)
+        let found = try await self.pictureIndex?.find(for: drafts, nowEpochSeconds: seconds) ?? PictureIndex.Found()
+        drafts = try await onAllCores(drafts) { draft in
+            try packagers[draft.key.orderType]?.restore(
+                draft, pictures: found.shown[draft.key.orderType] ?? [:], nowEpochSeconds: seconds) ?? draft
         }
         self.metrics.signatures.increment(
-            by: zip(made, lost).count { made, lost in made.package.map { $0.seal != lost.seal } ?? false })
-        try await self.pictureIndex?.note(
-            made.compactMap { made in
-                made.package.map {
-                    PictureIndex.Packaged(
-                        order: made.state.key, version: made.state.version, urls: made.urls,
-                        missing: $0.missingPictures,
-                        hosts: packagers[made.state.key.orderType]?.pictureHosts ?? .none)
-                }
-            }, found, nowEpochSeconds: seconds)
-        try await self.putAssets(
-            made.compactMap { made in made.package.map { (made.state.key, $0) } }, packagers)
-        return made.compactMap { made in
-            guard let package = made.package else {
-                self.refuse("an order is too large for its brand as it is now", "\(made.state.key)", "not restored")
+            by: drafts.count { draft in draft.package.map { $0.seal != draft.seal } ?? false })
+        try await self.pictureIndex?.note(drafts, found, nowEpochSeconds: seconds)
+        try await self.store.putAssets(packagers.assets(of: drafts))
+        return drafts.compactMap { draft in
+            guard let state = draft.state, let package = draft.package else {
+                self.refuse("an order is too large for its brand as it is now", "\(draft.key)", "not restored")
                 return nil
             }
-            return .version(made.state, OrderStore.StoredPackage(package))
+            return .version(state, OrderStore.StoredPackage(package))
         }
+    }
+
+    /// - Throws: `RecordError`.
+    private static func draft(
+        _ lost: LostRecord, at place: Int, _ packagers: [OrderTypeIdentifier: OrderPackager]
+    ) throws -> OrderDraft {
+        let record = try lost.record.record()
+        let state = record.state(key: lost.key)
+        return OrderDraft(
+            BatchOrder(place: place, key: lost.key), published: state, seal: record.seal.flatMap { PackageSeal($0) },
+            pictures: packagers[lost.key.orderType]?.pictures(of: state) ?? [])
     }
 
     private func refuse(_ what: Logger.Message, _ origin: String, _ reason: String) {
