@@ -6,7 +6,7 @@ import Store
 /// A picture that an order names by URL.
 struct OrderPicture: Sendable {
     let url: String
-    /// What identifies it: URLs of one picture may differ in what only gives access.
+    /// The identity of a picture: its URLs may differ in what only gives access.
     let key: PictureKey
 }
 

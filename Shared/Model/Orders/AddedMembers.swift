@@ -1,4 +1,4 @@
-/// What Waybill and the brand put into order.json besides the document, sorted by name.
+/// The members that Waybill and the brand put into order.json besides the document, sorted by name.
 struct AddedMembers {
     struct Member {
         let name: String
