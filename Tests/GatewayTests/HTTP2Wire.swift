@@ -37,7 +37,7 @@ final class HTTP2Wire {
     private(set) var announced: [UInt16: UInt32] = [:]
     /// The headers of each stream that have arrived and that no caller has asked for yet.
     private var heads: [UInt32: HPACKHeaders] = [:]
-    /// Bytes that the server takes on the connection, as far as `send(body:)` knows. Source: RFC 9113 §6.9.2
+    /// Bytes that the server takes on the connection, by the frames that were read. Source: RFC 9113 §6.9.2
     private var room = 65_535
     private var bodies: [UInt32: [UInt8]] = [:]
 
@@ -104,6 +104,9 @@ final class HTTP2Wire {
                 try await self.connection.send(Self.bytes(Self.settings, flags: Self.ack))
                 if isSettings { return frame }
             } else if frame.type != Self.settings {
+                if frame.type == Self.windowUpdate, stream == 0 {
+                    self.room += frame.payload.reduce(0) { $0 << 8 | Int($1) }
+                }
                 return frame
             }
         }
@@ -150,10 +153,7 @@ final class HTTP2Wire {
             let part = [UInt8](repeating: byte, count: count)
             try await self.connection.send(Self.bytes(Self.data, flags: flags, stream: stream, part))
             self.room -= count
-            while self.room < 16_000, rest > 0 || !isComplete {
-                let frame = try await self.frame(Self.windowUpdate)
-                if frame.stream == 0 { self.room += frame.payload.reduce(0) { $0 << 8 | Int($1) } }
-            }
+            while self.room < 16_000, rest > 0 || !isComplete { _ = try await self.frame(Self.windowUpdate) }
         }
     }
 
