@@ -15,6 +15,27 @@ import Testing
         return letter.code
     }
 
+    /// A notification that waits for the brand of its order type.
+    private func withoutBrand(
+        _ change: (inout PushLimits) -> Void = { _ in }
+    ) throws -> (scene: SchedulerScene, queue: Int, receipt: KafkaReceipt) {
+        var scene = try SchedulerScene {
+            $0.window = .zero
+            change(&$0)
+        }
+        let queue = try #require(
+            scene.scheduler.queue(of: try OrderTypeIdentifier("order.com.example.other"), now: scene.now))
+        let (receipt, number) = scene.take()
+        scene.scheduler.tell(
+            try SchedulerScene.token(1),
+            of: PushStateMachine.Link(
+                record: number, device: try DeviceIdentifier("d"), order: try OrderIdentifier("o"),
+                registeredEpochMilliseconds: 0), in: queue, now: scene.now)
+        scene.scheduler.endLookup([number])
+        scene.scheduler.wake(now: scene.now)
+        return (scene, queue, receipt)
+    }
+
     /// Sends one, which is refused, while the others wait.
     private func stopped(_ count: Int, _ change: (inout PushLimits) -> Void = { _ in }) throws -> SchedulerScene {
         var scene = try SchedulerScene {
@@ -218,20 +239,7 @@ import Testing
     }
 
     @Test func anOrderTypeWithoutABrandGetsLettersIfThereIsNoPendingTopic() throws {
-        var scene = try SchedulerScene {
-            $0.window = .zero
-            $0.hold = .seconds(300)
-        }
-        let queue = try #require(
-            scene.scheduler.queue(of: try OrderTypeIdentifier("order.com.example.other"), now: scene.now))
-        let (receipt, number) = scene.take()
-        scene.scheduler.tell(
-            try SchedulerScene.token(1),
-            of: PushStateMachine.Link(
-                record: number, device: try DeviceIdentifier("d"), order: try OrderIdentifier("o"),
-                registeredEpochMilliseconds: 0), in: queue, now: scene.now)
-        scene.scheduler.endLookup([number])
-        scene.scheduler.wake(now: scene.now)
+        var (scene, queue, receipt) = try self.withoutBrand { $0.hold = .seconds(300) }
         #expect(scene.scheduler.send(queue, now: scene.now, epochMilliseconds: 0).isEmpty)
         #expect(scene.scheduler.giveUpBrandless(now: scene.now, most: 10).isEmpty, "there may be one")
         var patient = scene
@@ -245,17 +253,7 @@ import Testing
     }
 
     @Test func anOrderTypeWithoutABrandThatCameBeforeThePendingTopicMovesToIt() throws {
-        var scene = try SchedulerScene { $0.window = .zero }
-        let queue = try #require(
-            scene.scheduler.queue(of: try OrderTypeIdentifier("order.com.example.other"), now: scene.now))
-        let (receipt, number) = scene.take()
-        scene.scheduler.tell(
-            try SchedulerScene.token(1),
-            of: PushStateMachine.Link(
-                record: number, device: try DeviceIdentifier("d"), order: try OrderIdentifier("o"),
-                registeredEpochMilliseconds: 0), in: queue, now: scene.now)
-        scene.scheduler.endLookup([number])
-        scene.scheduler.wake(now: scene.now)
+        var (scene, _, receipt) = try self.withoutBrand()
         #expect(scene.scheduler.giveUpBrandless(now: scene.now, most: 10).isEmpty)
         scene.scheduler.pendingTopic = "pending"
         scene.time = 60_000

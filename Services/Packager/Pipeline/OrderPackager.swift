@@ -134,7 +134,7 @@ struct OrderPackager: Sendable {
 
     /// The package of an order that was lost, made from the text of its record.
     ///
-    /// - Returns: nil if its bytes would not be those that were published, see `restored`.
+    /// - Returns: nil if its bytes would not be those that were published, see `restore`.
     func remade(_ record: OrderRecordText, of key: OrderKey) -> OrderPackage? {
         guard let remake = self.remake, let text = record.seal, let seal = PackageSeal(text),
             let assets = record.assets, let order = record.orderJSON(key: key, rules: self.rules)

@@ -19,8 +19,8 @@ final class PushWorker: Service {
     static let tick = Duration.milliseconds(100)
 
     let consumer: KafkaConsumer
-    let scheduler: PushScheduler
     let dispatcher: PushDispatcher
+    var scheduler: PushScheduler { self.dispatcher.scheduler }
     let parking: PushParking
     let pending: PendingPushes
     let lookup: PushLookup
@@ -62,7 +62,6 @@ final class PushWorker: Service {
         onStopped: @escaping @Sendable () async -> Void
     ) {
         self.consumer = parts.consumer
-        self.scheduler = parts.dispatcher.scheduler
         self.dispatcher = parts.dispatcher
         self.parking = parts.parking
         self.pending = parts.pending

@@ -39,8 +39,9 @@ final class KafkaCallbacks: Sendable {
         // create topics, and librdkafka logs that with every request. A refusal also comes as an error, which says what
         // it concerns.
         let isExpected =
-            facility == "AUTOCREATE" || facility == "CONFWARN" && line.contains("will be ignored by this")
-            || facility == "CONFWARN" && line.contains("auto.commit.enable is deprecated")
+            facility == "AUTOCREATE"
+            || facility == "CONFWARN"
+                && (line.contains("will be ignored by this") || line.contains("auto.commit.enable is deprecated"))
             || line.contains("uthorization failed") || line.contains("uthentication failed")
         let severity: KafkaEvent.Severity =
             if isExpected { .debug } else if level <= 3 { .error } else if level <= 4 { .warning } else if level <= 6 {

@@ -65,18 +65,12 @@ struct JSONOutput: ~Copyable {
         }
     }
 
-    /// Looks at eight bytes at once: the top bit of each byte of the sums below tells whether it is one of those.
     private static func needsEscapes(_ text: Span<UInt8>) -> Bool {
-        let ones: UInt64 = 0x0101_0101_0101_0101
         let bytes = unsafe text.bytes
         var index = 0
         while index + 8 <= text.count {
-            let word = unsafe bytes.unsafeLoadUnaligned(fromByteOffset: index, as: UInt64.self)
-            let quote = word ^ (ones &* UInt64(UInt8(ascii: "\"")))
-            let solidus = word ^ (ones &* UInt64(UInt8(ascii: "\\")))
-            let found =
-                (word &- ones &* 0x20) & ~word | (quote &- ones) & ~quote | (solidus &- ones) & ~solidus
-            if found & (ones &* 0x80) != 0 { return true }
+            let word = EightBytes(unsafe bytes.unsafeLoadUnaligned(fromByteOffset: index, as: UInt64.self))
+            if word.below(0x20) | word.equal(UInt8(ascii: "\"")) | word.equal(UInt8(ascii: "\\")) != 0 { return true }
             index += 8
         }
         while index < text.count {

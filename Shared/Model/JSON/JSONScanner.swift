@@ -81,22 +81,15 @@ struct JSONScanner {
     }
 
     /// The place of what is between the quotes of the string that begins here, nil if it has no end.
-    ///
-    /// Looks at eight bytes at once, as `JSONOutput` does: the lowest top bit that is set belongs to the first byte
-    /// that is a quotation mark or a reverse solidus.
     private mutating func string(_ bytes: Span<UInt8>) -> Range<Int>? {
         guard self.take(UInt8(ascii: "\""), bytes) else { return nil }
-        let ones: UInt64 = 0x0101_0101_0101_0101
         let raw = unsafe bytes.bytes
         let start = self.position
         var index = start
         while index < bytes.count {
             if index + 8 <= bytes.count {
-                let word = UInt64(
-                    littleEndian: unsafe raw.unsafeLoadUnaligned(fromByteOffset: index, as: UInt64.self))
-                let quote = word ^ (ones &* UInt64(UInt8(ascii: "\"")))
-                let solidus = word ^ (ones &* UInt64(UInt8(ascii: "\\")))
-                let found = ((quote &- ones) & ~quote | (solidus &- ones) & ~solidus) & (ones &* 0x80)
+                let word = EightBytes(unsafe raw.unsafeLoadUnaligned(fromByteOffset: index, as: UInt64.self))
+                let found = word.equal(UInt8(ascii: "\"")) | word.equal(UInt8(ascii: "\\"))
                 guard found != 0 else {
                     index += 8
                     continue

@@ -101,9 +101,13 @@ public struct OrderRecordText: Sendable {
         return (try? PackageRecipe(json: json, path: "$"))?.assets
     }
 
+    private var token: AuthenticationToken? {
+        self.places.flatMap { self.string($0.token) }.flatMap { try? AuthenticationToken($0) }
+    }
+
     /// The fields of the order in Redis; nil if they have to be made from `record()`.
     public func fields(key: OrderKey) -> OrderFields? {
-        guard let places, let text = self.string(places.token), let token = try? AuthenticationToken(text),
+        guard let places, let token = self.token,
             let recent = self.string(places.recent), (try? RecentChanges(decoding: Array(recent.utf8))) != nil
         else { return nil }
         let sources = Array(self.bytes[places.sources])
@@ -126,9 +130,7 @@ public struct OrderRecordText: Sendable {
     ///
     /// It is another one where the document has a string that looks like a date-time with a fraction and is none.
     public func orderJSON(key: OrderKey, rules: BrandRules) -> [UInt8]? {
-        guard let places, let text = self.string(places.token), let token = try? AuthenticationToken(text) else {
-            return nil
-        }
+        guard let places, let token = self.token else { return nil }
         let bytes = self.bytes.span
         let added = AddedMembers(
             isStatic: self.value(of: "webServiceURL", in: places.members) == "null",

@@ -93,17 +93,7 @@ extension OrderStore {
             .integer(order.version), .integer(order.modifiedEpochSeconds), package == nil ? "removal" : "version",
             .integer(Self.removedSeconds), .integer(self.lastMoment(assets: package?.assets ?? [], begun)),
         ]
-        arguments.append([
-            (.sources, .bytes(order.sources)), (.recent, .bytes(order.recent)),
-            (.token, .string(order.token.rawValue)), (.version, .integer(order.version)),
-            (.modified, .integer(order.modifiedEpochSeconds)), (.document, .bytes(order.document)),
-        ])
-        if let package {
-            arguments.append(package.fields)
-            if let contributions = order.contributions { arguments.append([(.contributions, .bytes(contributions))]) }
-        } else {
-            arguments.append([(.removed, "1")])
-        }
+        arguments.append(order.written(with: package))
         return RedisInvocation(
             StoreScripts.restoreOrder, keys: [StoreKeys.order(order.key), StoreKeys.gone(order.key)],
             arguments: arguments)

@@ -308,27 +308,39 @@ extension OrderStore.Write {
 
     /// The fields to write, in one HSET.
     var fields: [(OrderField, RedisArgument)] {
-        let applied: [(OrderField, RedisArgument)] = [
-            (.sources, .bytes(self.state.sourcesBytes)), (.recent, .bytes(self.state.recentBytes)),
-        ]
-        let version: [(OrderField, RedisArgument)] = [
-            (.token, .string(self.state.token.rawValue)), (.version, .integer(self.state.version)),
-            (.modified, .integer(self.state.modifiedEpochSeconds)), (.document, .bytes(self.state.documentBytes)),
-        ]
-        let parts = self.state.contributionsBytes.map { [(OrderField.contributions, RedisArgument.bytes($0))] } ?? []
+        let version = RedisArgument.integer(self.state.version)
         switch self.content {
-        case .positions: return applied
-        case .positionsToTell: return applied + [(.told, "")]
+        case .positions: return self.positions
+        case .positionsToTell: return self.positions + [(.told, "")]
         case .renumbered(let isTold):
-            let version = RedisArgument.string(String(self.state.version))
-            return [(.version, version), (.unannounced, version)] + parts + (isTold ? [(.told, version)] : [])
+            let parts = self.state.contributionsBytes.map { [(OrderField.contributions, RedisArgument.bytes($0))] }
+            return [(.version, version), (.unannounced, version)] + (parts ?? []) + (isTold ? [(.told, version)] : [])
         case .signature(let package): return package.fields
-        case .removal: return applied + version + [(.removed, "1")]
-        case .version(let package): return applied + version + package.fields + parts
+        case .removal: return OrderFields(self.state).written(with: nil)
+        case .version(let package): return OrderFields(self.state).written(with: package)
         case .unannouncedVersion(let package):
-            let mark = RedisArgument.string(String(self.state.version))
-            return applied + version + package.fields + parts + [(.unannounced, mark)]
+            return OrderFields(self.state).written(with: package) + [(.unannounced, version)]
         }
+    }
+
+    private var positions: [(OrderField, RedisArgument)] {
+        [(.sources, .bytes(self.state.sourcesBytes)), (.recent, .bytes(self.state.recentBytes))]
+    }
+}
+
+extension OrderFields {
+    /// The fields to write, in one HSET.
+    ///
+    /// - Parameter package: nil for a removed order.
+    func written(with package: OrderStore.StoredPackage?) -> [(OrderField, RedisArgument)] {
+        let fields: [(OrderField, RedisArgument)] = [
+            (.sources, .bytes(self.sources)), (.recent, .bytes(self.recent)), (.token, .string(self.token.rawValue)),
+            (.version, .integer(self.version)), (.modified, .integer(self.modifiedEpochSeconds)),
+            (.document, .bytes(self.document)),
+        ]
+        guard let package else { return fields + [(.removed, "1")] }
+        let parts = self.contributions.map { [(OrderField.contributions, RedisArgument.bytes($0))] } ?? []
+        return fields + package.fields + parts
     }
 }
 
