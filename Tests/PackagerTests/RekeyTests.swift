@@ -6,6 +6,7 @@ import Operations
 import Packaging
 import Redis
 import Store
+import Synchronization
 import TestKit
 import TestTraits
 import Testing
@@ -239,6 +240,37 @@ import Testing
                 #expect(last == Dictionary(uniqueKeysWithValues: wanted), "partition \(partition)")
             }
             #expect(try await grown.rekey().moved == 0)
+            grown.broker.close()
+        }
+    }
+
+    /// An end waits for gateways: with many partitions one after the other would take minutes.
+    @Test func theEndsInAllPartitionsWaitAtTheSameTime() async throws {
+        try await PackagerScene.run { scene in
+            let grown = try Grown(scene)
+            let topic = scene.topics.registrations
+            let records = (0..<40).map { (key: Array("key-\($0)".utf8), value: [UInt8($0)]) }
+            try await grown.put(topic, records, partitions: Self.before)
+            let reader = try KafkaReader(grown.environment.kafka)
+            let producer = try KafkaProducer(grown.environment.kafka)
+            let run = RekeyRun(reader: reader, producer: producer, logger: Self.logger, rate: 100_000) { _, _ in }
+            let moved = Mutex<Set<Int32>>([])
+            let ended = Mutex<Set<Int32>>([])
+            let (tally, partitions) = try await run.run(topic) { values, partition in
+                moved.withLock { _ = $0.insert(partition) }
+                return (
+                    RekeyTally(moved: values.count),
+                    {
+                        try await eventually("all are moved") { moved.withLock(\.count) == Self.before }
+                        ended.withLock { _ = $0.insert(partition) }
+                    }
+                )
+            }
+            #expect(ended.withLock { $0 } == Set(0..<Int32(Self.before)))
+            #expect(tally.moved > 10)
+            #expect(partitions == Self.now)
+            await producer.close()
+            await reader.close()
             grown.broker.close()
         }
     }

@@ -19,7 +19,9 @@ struct RegistrationMove: Sendable {
     let topics: Topics
     var patience = Self.patience
 
-    func move(_ values: [[UInt8]: [UInt8]], from partition: Int32) async throws -> RekeyTally {
+    func move(
+        _ values: [[UInt8]: [UInt8]], from partition: Int32
+    ) async throws -> (RekeyTally, RekeyRun.Ending?) {
         var tally = RekeyTally()
         var ends: [KafkaMessage] = []
         var old: [(key: RegistrationKey, record: RegistrationRecord)] = []
@@ -47,17 +49,22 @@ struct RegistrationMove: Sendable {
             moved.append((key, standing))
         }
         try await self.publish(moved)
-        if !moved.isEmpty {
-            // A registration that a gateway was ending meanwhile has its tombstone in front of our record.
-            try await self.bury(moved.map(\.key))
-            try await Task.sleep(for: self.patience)
-            try await self.bury(moved.map(\.key))
-        }
-        // Last: without what was published they would take away what stands.
-        try await self.run.produce(ends)
-        tally.moved += moved.count
-        tally.ended += old.count - moved.count
-        return tally
+        let keys = moved.map(\.key)
+        // A registration that a gateway was ending meanwhile has its tombstone in front of our record.
+        try await self.bury(keys)
+        tally.moved += keys.count
+        tally.ended += old.count - keys.count
+        return (
+            tally,
+            { [ends] in
+                if !keys.isEmpty {
+                    try await Task.sleep(for: self.patience)
+                    try await self.bury(keys)
+                }
+                // Last: without what was published they would take away what stands.
+                try await self.run.produce(ends)
+            }
+        )
     }
 
     private func publish(_ moved: [(key: RegistrationKey, record: RegistrationRecord)]) async throws {

@@ -70,9 +70,9 @@ struct RekeyCommand: AsyncParsableCommand {
                 do {
                     let (tally, partitions) = try await run.run(topic) { values, partition in
                         switch topic {
-                        case topics.orders: try await orders.move(values, from: partition)
+                        case topics.orders: (try await orders.move(values, from: partition), nil)
                         case topics.registrations: try await registrations.move(values, from: partition)
-                        default: try await run.move(values, from: partition, of: topic)
+                        default: (try await run.move(values, from: partition, of: topic), nil)
                         }
                     }
                     total = total + tally

@@ -11,10 +11,12 @@ import Store
 /// the old one, which Kafka would keep for ever and a restoring would bring back after a removal. Both carry the header
 /// of silence, so that no device is pushed. The run may be repeated at any point.
 ///
-/// Bounded: `chunk` keys in memory.
+/// Bounded: `chunk` keys in memory, and those of `endingLimit` chunks that are not ended yet.
 struct RekeyRun: Sendable {
     /// Keys that are moved at once.
     static let chunk = 2000
+    /// Chunks that are published and not ended yet.
+    static let endingLimit = 16
     /// Attempts at what an upstream does not take.
     static let attemptLimit = 10
 
@@ -28,16 +30,32 @@ struct RekeyRun: Sendable {
     /// Called with each chunk, for people.
     let report: @Sendable (_ line: String, _ isLast: Bool) -> Void
 
-    /// Moves keys out of a partition.
-    typealias Move = @Sendable (_ values: [[UInt8]: [UInt8]], _ partition: Int32) async throws -> RekeyTally
+    /// Publishes the keys of a partition where they belong. Returns with the tally what ends them in the old partition,
+    /// if that has to wait; meanwhile others are moved.
+    typealias Move =
+        @Sendable (_ values: [[UInt8]: [UInt8]], _ partition: Int32) async throws -> (RekeyTally, Ending?)
+    typealias Ending = @Sendable () async throws -> Void
 
     /// - Returns: the tally, and the partitions of the topic.
     func run(_ topic: String, _ move: Move) async throws -> (tally: RekeyTally, partitions: Int) {
         let bounds = try await self.reader.bounds(of: topic)
+        let tally = try await withThrowingTaskGroup { endings in
+            let tally = try await self.run(topic, bounds, endings: &endings, move)
+            try await endings.waitForAll()
+            return tally
+        }
+        self.report(tally.line, true)
+        return (tally, bounds.count)
+    }
+
+    private func run(
+        _ topic: String, _ bounds: [OffsetRange], endings: inout ThrowingTaskGroup<Void, any Error>, _ move: Move
+    ) async throws -> RekeyTally {
         var tally = RekeyTally()
         var pace = RateLimiter(perSecond: self.rate)
         let clock = ContinuousClock()
         let start = clock.now
+        var open = 0
         for part in bounds where part.end > part.first {
             var misplaced = Misplaced()
             func flush() async throws {
@@ -48,7 +66,12 @@ struct RekeyRun: Sendable {
                 if self.isDryRun {
                     tally.moved += values.count
                 } else {
-                    tally = tally + (try await self.insist { try await move(values, part.partition) })
+                    let (more, ending) = try await self.insist { try await move(values, part.partition) }
+                    tally = tally + more
+                    if let ending {
+                        if open == Self.endingLimit { try await endings.next() } else { open += 1 }
+                        endings.addTask { try await self.insist(ending) }
+                    }
                     try await Task.sleep(for: pace.wait(after: values.count, now: clock.now - start))
                 }
                 self.report("partition \(part.partition): \(tally.line)", false)
@@ -62,8 +85,7 @@ struct RekeyRun: Sendable {
             }
             try await flush()
         }
-        self.report(tally.line, true)
-        return (tally, bounds.count)
+        return tally
     }
 
     /// Moves the last records of keys as they are: a reader who sees one twice does its work twice, which is harmless.
