@@ -14,7 +14,7 @@ import Testing
 
     private static func identity(_ order: JSON, url: String? = "https://wallet.example.com") throws -> String? {
         let key = try OrderKey("order.com.example.shop/o-1")
-        return OrderDifference.ofIdentity(order, key: key, token: Self.token, webServiceURL: url)
+        return OrderDifference.ofIdentity(order, key: key, tokens: [Self.token], webServiceURL: url)
     }
 
     @Test func anOrderWithItsOwnIdentityIsRight() throws {

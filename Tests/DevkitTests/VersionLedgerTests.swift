@@ -18,14 +18,21 @@ import Testing
     }
 
     private static func record(
-        _ version: Int64, _ note: String, _ modified: Int64, offset: Int64
+        _ version: Int64, _ note: String, _ modified: Int64, offset: Int64, partition: Int32 = 3,
+        isSilent: Bool = false
     ) throws -> KafkaRecord {
         let recipe = PackageRecipe(assets: [], entityTag: "tag")
         let value = OrderRecord(try Self.state(version, note: note, modified: modified), recipe: recipe).encoded
         return KafkaRecord(
-            topic: "orders", partition: 3, offset: offset, timestampMilliseconds: 1000 + offset,
-            key: Array(Self.key.utf8),
-            value: value, headers: [])
+            topic: "orders", partition: partition, offset: offset, timestampMilliseconds: 1000 + offset,
+            key: Array(Self.key.utf8), value: value,
+            headers: isSilent ? [KafkaHeader(name: OrderRecordHeader.silent, text: "1")] : [])
+    }
+
+    private static func tombstone(offset: Int64) -> KafkaRecord {
+        KafkaRecord(
+            topic: "orders", partition: 3, offset: offset, timestampMilliseconds: 1, key: Array(Self.key.utf8),
+            value: nil, headers: [])
     }
 
     private static func ledger(_ told: [(Int64, String, Int64)]) throws -> VersionLedger {
@@ -90,14 +97,33 @@ import Testing
         var ledger = try Self.ledger([(1, "a", 10)])
         let removed = try Self.state(2, note: "a", modified: 11, isRemoved: true)
         #expect(VersionLedger.difference(ledger.entries[Self.key], stored: removed) != nil)
-        ledger.take(
-            KafkaRecord(
-                topic: "orders", partition: 3, offset: 9, timestampMilliseconds: 1, key: Array(Self.key.utf8),
-                value: nil,
-                headers: []))
+        ledger.take(Self.tombstone(offset: 9))
         #expect(VersionLedger.difference(ledger.entries[Self.key], stored: removed) == nil)
         let alive = try Self.state(2, note: "a", modified: 11)
         #expect(VersionLedger.difference(ledger.entries[Self.key], stored: alive)?.contains("tombstone") == true)
+    }
+
+    @Test func anOrderThatMovesToAnotherPartitionLeavesATombstone() throws {
+        var ledger = try Self.ledger([(1, "a", 10), (2, "b", 11)])
+        ledger.take(try Self.record(4, "b", 11, offset: 7, partition: 19, isSilent: true))
+        #expect(ledger.faults.count == 1)
+        #expect(ledger.faults.first?.contains("[3, 19]") == true)
+        // The partitions are read in any order.
+        ledger.take(Self.tombstone(offset: 2))
+        #expect(ledger.faults == [])
+        #expect(ledger.entries[Self.key]?.place == "19/7")
+        #expect(ledger.entries[Self.key]?.publishedEpochMilliseconds == 1001)
+        let stored = try Self.state(4, note: "b", modified: 11)
+        #expect(VersionLedger.difference(ledger.entries[Self.key], stored: stored) == nil)
+    }
+
+    @Test func aHigherVersionInTheSameSecondIsOneThatMoves() throws {
+        var other = try Self.ledger([(1, "a", 10)])
+        other.take(try Self.record(3, "b", 10, offset: 7, isSilent: true))
+        #expect(other.faults.count == 1)
+        var loud = try Self.ledger([(1, "a", 10)])
+        loud.take(try Self.record(3, "a", 10, offset: 7))
+        #expect(loud.faults.count == 1)
     }
 
     @Test func aRecordThatCannotBeReadIsAFault() throws {

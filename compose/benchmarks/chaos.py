@@ -8,6 +8,7 @@ This part does the faults and prints the report.
 import collections
 import os
 import queue
+import secrets
 import shutil
 import signal
 import subprocess
@@ -15,13 +16,16 @@ import threading
 import time
 
 from chaos_plan import Schedule, choose
+from operations import GROWING, grow_partitions, partitions_added, rekey, retoken, swap_secrets, write_secrets
 from report import percentile
 from simulator import tell
-from stack import Failure, Redis, program, say
-from subject import QUICK_SESSIONS, Bench
+from stack import Failure, Redis, eventually, program, say
+from subject import QUICK_METADATA, QUICK_SESSIONS, Bench
 
 # Seconds before the end of the stream in which no fault begins.
 CALM = 4
+# Partitions that are added to a topic at once.
+MORE_PARTITIONS = 4
 
 
 class Tool:
@@ -83,6 +87,7 @@ class ChaosBench(Bench):
     def __init__(self, arguments, stack):
         super().__init__(arguments, stack)
         owned = {"apns"} | (set() if arguments.kafka else {"kafka"})
+        owned |= {"partitions"} if arguments.grow_partitions else set()
         owned |= {"redis", "flush"} if not arguments.redis else {"flush"} if arguments.flush else set()
         self.kinds = choose(owned, not arguments.no_loss, arguments.only, arguments.without)
         if not self.kinds:
@@ -96,7 +101,9 @@ class ChaosBench(Bench):
         options = ["--workers", str(arguments.workers)]
         options += ["--kafka", arguments.kafka] if arguments.kafka else []
         options += ["--redis", arguments.redis] if arguments.redis else []
-        self.stack.up(*options, kafka_properties="" if arguments.kafka else QUICK_SESSIONS)
+        write_secrets(f"{self.stack.folder}/token-secrets", [secrets.token_hex(32) for _ in range(2)])
+        os.environ["WAYBILL_BRANDS_RELOAD_SECONDS"] = "1"
+        self.stack.up(*options, kafka_properties=QUICK_METADATA if arguments.kafka else QUICK_SESSIONS)
         say(f"seed {arguments.seed}, in {self.stack.folder}")
 
     def measure(self):
@@ -192,6 +199,10 @@ class ChaosBench(Bench):
             return getattr(self, f"{verb}_redis")(fault)
         if base == "all":
             return self.kill_all(fault)
+        if base == "secrets":
+            return self.change_secrets(verb)
+        if base == "partitions":
+            return self.grow_partitions()
         service = self.worker(base, fault.worker)
         if verb == "stall":
             self.stack.signal(service, signal.SIGSTOP)
@@ -244,6 +255,32 @@ class ChaosBench(Bench):
             if moment <= now:
                 del self.away[service]
                 self.start(service)
+
+    def change_secrets(self, verb):
+        """Another secret mints; or also, all orders get tokens of it."""
+        swap_secrets(self.stack)
+        if verb == "retoken":
+            self.operate(lambda: retoken(self.stack))
+
+    def grow_partitions(self):
+        self.bring_back(float("inf"))
+        grow_partitions(self.stack, GROWING, MORE_PARTITIONS)
+        # A producer that learns late of them writes to an old partition once more: the second run moves that.
+        self.operate(lambda: rekey(self.stack)[1] == 0)
+        self.operate(lambda: rekey(self.stack)[1] == 0)
+        eventually("the packager notices that all keys are moved", lambda: partitions_added(self.stack) == 0, 90)
+
+    @staticmethod
+    def operate(command):
+        """Repeats a command that is refused while Redis is being restored."""
+        def is_done():
+            try:
+                return command() is not False
+            except Failure as failure:
+                say(str(failure))
+                return False
+
+        eventually("an operator's command", is_done, 120, pause=1)
 
     def fail_apns(self, verb, fault):
         number = fault.worker

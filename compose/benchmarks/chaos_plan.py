@@ -43,6 +43,9 @@ KINDS = (
     Kind("apns-goaway", ("apns",), owns="apns"),
     Kind("apns-cut", ("apns",), owns="apns"),
     Kind("apns-silence", ("apns",), owns="apns"),
+    Kind("secrets-swap"),
+    Kind("secrets-retoken"),
+    Kind("partitions-grow", owns="partitions"),
 )
 
 
@@ -101,6 +104,8 @@ def choose(owned, loss=True, only=(), without=()):
     ['gateway-kill', 'gateway-restart', 'gateway-stall']
     >>> any(kind.services == ("kafka",) for kind in choose({"redis", "flush", "apns"}))
     False
+    >>> [kind.name for kind in choose({"partitions"}, only=("secrets", "partitions"))]
+    ['secrets-swap', 'secrets-retoken', 'partitions-grow']
     """
     return [
         kind for kind in KINDS

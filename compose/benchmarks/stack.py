@@ -169,6 +169,15 @@ class Stack:
         with open(f"{self.folder}/run/{service}.command") as file:
             return file.read().rstrip("\n")
 
+    def run_program(self, service, words):
+        """Runs a command of a service's program with the service's settings. Returns its output."""
+        process = subprocess.run(
+            ["bash", "-c", f"{self.command(service)} {words}"], stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        if process.returncode:
+            raise Failure(f"{words}: exit code {process.returncode}: {process.stdout[-800:]}")
+        return process.stdout
+
     def edit_command(self, service, old, new):
         """Changes the words that start a service."""
         command = self.command(service)

@@ -14,6 +14,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 # librdkafka's own broker waits for nearly a session when a worker joins or leaves; below 4 s its first join breaks.
 QUICK_SESSIONS = "session.timeout.ms=6000\nheartbeat.interval.ms=500\n"
+# Producers know added partitions after seconds instead of five minutes.
+QUICK_METADATA = "topic.metadata.refresh.interval.ms=1000\n"
 
 
 class Bench:

@@ -7,6 +7,7 @@ import sys
 
 from options import arguments_of, flag, list_programs, number, parser_of, word
 from stack import ROOT, Stack, catch_signals, exit_code, ignore_signals, run_tool
+from subject import QUICK_METADATA
 
 # Class, description, options.
 JOURNEYS = {
@@ -58,8 +59,7 @@ def travel(make, arguments):
         try:
             if kafka := getattr(arguments, "kafka", None):
                 run_tool("topics", "--bootstrap", kafka, "--partitions", "16")
-                # Producers know added partitions after seconds instead of five minutes.
-                stack.up("--kafka", kafka, kafka_properties="topic.metadata.refresh.interval.ms=1000\n")
+                stack.up("--kafka", kafka, kafka_properties=QUICK_METADATA)
             else:
                 stack.up()
             return pkgutil.resolve_name(make)(arguments, stack).run()

@@ -8,17 +8,16 @@ and registrations ended, each time others. `--kafka` names a cluster: the embedd
 import collections
 import concurrent.futures
 import random
-import re
 import time
 
-from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions
+from confluent_kafka.admin import AdminClient, ConfigResource
 
+from operations import GROWING, grow_partitions, partitions_added, rekey
 from stack import Failure, eventually, say
 from topics import Offsets, key_of
 from tracked import COMPACTED, TrackedOrders, seen
 from world import Client, Load
 
-GROWING = ("waybill.orders", "waybill.registrations")
 BEFORE, AFTER = 16, 48
 # By the remainder of an order's number: it is removed, or its registration ends, before the partitions are added,
 # between that and rekey, or after rekey. The quiet ones do not change from the beginning on, the others all the time.
@@ -64,31 +63,18 @@ class Partitions(TrackedOrders):
     def grow(self):
         self.end(0)
         say(f"{' and '.join(GROWING)} grow from {BEFORE} to {AFTER} partitions")
-        for future in self.admin.create_partitions([NewPartitions(topic, AFTER) for topic in GROWING]).values():
-            future.result()
-        eventually("the packager notices more partitions", lambda: self.added() == 2 * (AFTER - BEFORE), 90)
+        grow_partitions(self.stack, GROWING, AFTER - BEFORE)
         self.end(1)
         say("rekey")
-        self.findings.saw("keys moved by rekey", self.rekey())
-        self.end(2)
-        eventually("the packager notices that all keys are moved", lambda: self.added() == 0, 90)
-        if left := self.rekey("--dry-run"):
-            self.findings.add(f"after rekey {left} keys are in partitions that are not theirs")
-
-    def added(self):
-        return self.metric("waybill_topic_partitions_added")
-
-    def rekey(self, option=""):
-        """Returns the number of keys that are moved or ended, over all topics."""
-        # Whoever writes to a terminal's line draws it again: the last of a topic's counts.
-        lines = re.findall(r"(waybill\.\S+): [^\r\n]*?(\d+) keys moved, (\d+) ended, (\d+) left",
-                           self.run_tool("packager", f"rekey {option}"))
-        last = {topic: (int(moved) + int(ended), int(left)) for topic, moved, ended, left in lines}
-        if not set(GROWING) <= set(last):
-            raise Failure(f"rekey tells of {sorted(last)} only")
-        if left := sum(left for _, left in last.values()):
+        moved, left = rekey(self.stack)
+        self.findings.saw("keys moved by rekey", moved)
+        if left:
             self.findings.add(f"rekey leaves {left} keys")
-        return sum(moved for moved, _ in last.values())
+        self.end(2)
+        eventually("the packager notices that all keys are moved", lambda: partitions_added(self.stack) == 0, 90)
+        moved, left = rekey(self.stack, "--dry-run")
+        if moved or left:
+            self.findings.add(f"after rekey {moved + left} keys are in partitions that are not theirs")
 
     def end(self, phase):
         """Orders are removed, registrations ended."""

@@ -15,6 +15,7 @@ import secrets
 import threading
 import time
 
+from operations import retoken, write_secrets
 from processes import free_ports
 from stack import Failure, derived_token, eventually, say
 from world import Client, Device, Load, World
@@ -73,7 +74,7 @@ class Rotation(World):
             }, file)
         ports = {}
         for name, path in self.files().items():
-            self.write(path, [self.old])
+            write_secrets(path, [self.old])
             ports[name] = free_ports(1)[0]
             command = self.stack.command("gateway").replace(self.stack.env["TOKEN_SECRETS"], path).replace("exec env", (
                 f"exec env WAYBILL_CHECKOUT_LISTEN=127.0.0.1:{ports[name]} "
@@ -81,20 +82,13 @@ class Rotation(World):
             self.add_service(f"checkout-{name}", f"{command} checkout")
         return ports
 
-    @staticmethod
-    def write(path, lines):
-        draft = f"{path}.new"
-        with open(os.open(draft, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "w") as file:
-            file.write("".join(f"{line}\n" for line in lines))
-        os.rename(draft, path)
-
     def change(self, path, lines, services):
         """Changes a file of secrets, and returns when the services have taken it."""
         def loads():
             return [self.log(service).count("token secrets loaded anew") for service in services]
 
         before = loads()
-        self.write(path, lines)
+        write_secrets(path, lines)
         eventually(
             f"{' and '.join(services)} with other secrets",
             lambda: all(now > then for now, then in zip(loads(), before)), RELOAD)
@@ -125,7 +119,7 @@ class Rotation(World):
             # Those that have not registered yet, or just now, fetch by themselves.
             old = [device for device in self.devices if device.order["authenticationToken"] != self.minted(device)]
         before, first = self.simulator.accepted, len(self.simulator.deliveries)
-        self.run_tool("packager", f"retoken --brand {self.type} --rate 2000")
+        retoken(self.stack)
         self.findings.saw("orders with a token of the old secret", len(old))
         for device in self.untold(old, first, 30):
             self.findings.add(f"{device.key} has a new token and its device was not told")

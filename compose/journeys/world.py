@@ -4,7 +4,6 @@ import collections
 import io
 import json
 import re
-import subprocess
 import threading
 import time
 import zipfile
@@ -149,15 +148,6 @@ class World:
             with open(f"{self.stack.folder}/run/{file}", "a") as opened:
                 opened.write(f"{text}\n")
         self.stack.start(name)
-
-    def run_tool(self, service, words):
-        """Runs a command of a service's program with the service's settings."""
-        process = subprocess.run(
-            ["bash", "-c", f"{self.stack.command(service)} {words}"], stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        if process.returncode:
-            raise Failure(f"{words}: exit code {process.returncode}: {process.stdout[-800:]}")
-        return process.stdout
 
     def log(self, service):
         with open(f"{self.stack.folder}/log/{service}.log") as file:

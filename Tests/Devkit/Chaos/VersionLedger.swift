@@ -6,16 +6,36 @@ import Model
 /// A version may be published twice, by a process that died before the commit and by its successor, but then with the
 /// same content, and a higher version is always later by `updatedAt`. Source: Design §4
 struct VersionLedger {
-    /// The current state of an order: its last record; no record after a tombstone.
+    /// The current state of an order.
+    ///
+    /// More partitions move an order; then the one that it left must have a tombstone.
     struct Entry {
-        var record: OrderRecord?
-        /// `partition/offset` of the last record.
-        var place: String
-        /// Document and modification second of each version.
-        fileprivate var versions: [Int64: (document: Int, modified: Int64, place: String, published: Int64)] = [:]
-        /// The time when the version of the last record was first published, milliseconds since 1970; nil after a
-        /// tombstone.
-        var publishedEpochMilliseconds: Int64? { self.record.flatMap { self.versions[$0.version]?.published } }
+        /// By partition: the last record there that is no tombstone, and its offset.
+        fileprivate var live: [Int32: (record: OrderRecord, offset: Int64)] = [:]
+        /// The record with the highest version; nil if all partitions end with a tombstone.
+        var record: OrderRecord? { self.live.values.max { $0.record.version < $1.record.version }?.record }
+        /// `partition/offset` of that record, else of the last one read.
+        var place: String {
+            self.live.max { $0.value.record.version < $1.value.record.version }
+                .map { "\($0.key)/\($0.value.offset)" } ?? self.last
+        }
+        fileprivate var last: String
+        /// Each version.
+        fileprivate var versions: [Int64: Version] = [:]
+        /// The time when devices were to be told last, milliseconds since 1970; nil after a tombstone.
+        var publishedEpochMilliseconds: Int64? {
+            guard let last = self.record?.version else { return nil }
+            return self.versions.filter { $0.key <= last && $0.value.published != nil }.max { $0.key < $1.key }?
+                .value.published
+        }
+    }
+
+    fileprivate struct Version {
+        let document: Int
+        let modified: Int64
+        let place: String
+        /// The time of the first record, milliseconds since 1970; nil if it is silent.
+        var published: Int64?
     }
 
     private(set) var entries: [String: Entry] = [:]
@@ -26,53 +46,65 @@ struct VersionLedger {
     private(set) var repeated = 0
     /// Records with an older version than one before them.
     private(set) var late = 0
+    private var violations: [String] = []
     /// Violations, as text.
-    private(set) var faults: [String] = []
+    var faults: [String] {
+        self.violations
+            + self.entries.compactMap { key, entry in
+                guard entry.live.count > 1 else { return nil }
+                return "order \(key): partitions \(entry.live.keys.sorted()) have a record each"
+            }.sorted()
+    }
 
     mutating func take(_ record: KafkaRecord) {
         let key = String(decoding: record.key ?? [], as: UTF8.self)
         let place = "\(record.partition)/\(record.offset)"
         self.records += 1
         self.bytes += (record.key?.count ?? 0) + (record.value?.count ?? 0)
-        var entry = self.entries[key] ?? Entry(record: nil, place: place)
+        var entry = self.entries[key] ?? Entry(last: place)
         defer { self.entries[key] = entry }
 
-        entry.place = place
-        entry.record = nil
+        entry.last = place
+        entry.live[record.partition] = nil
         guard let value = record.value else { return }
         let told: OrderRecord
         do {
             told = try OrderRecord.decode(value)
         } catch {
-            self.faults.append("order \(key): the record at \(place): \(error)")
+            self.violations.append("order \(key): the record at \(place): \(error)")
             return
         }
-        entry.record = told
-        let document = JSON.object(told.document.members).text.hashValue
-        if let before = entry.versions[told.version] {
-            self.repeated += 1
-            if before.document != document || before.modified != told.modifiedEpochSeconds {
-                self.faults.append(
-                    "order \(key): version \(told.version) is told twice with different content, at \(before.place) "
-                        + "(updated \(before.modified)) and at \(place) (updated \(told.modifiedEpochSeconds))")
-            }
-            if let highest = entry.versions.keys.max(), told.version < highest { self.late += 1 }
-            return
-        }
-        for (version, other) in entry.versions {
-            if version > told.version, other.modified <= told.modifiedEpochSeconds {
-                self.faults.append(
-                    "order \(key): version \(told.version) at \(place) is updated at \(told.modifiedEpochSeconds), not "
-                        + "before version \(version) at \(other.place) (\(other.modified))")
-            }
-            if version < told.version, other.modified >= told.modifiedEpochSeconds {
-                self.faults.append(
-                    "order \(key): version \(told.version) at \(place) is updated at \(told.modifiedEpochSeconds), not "
-                        + "behind version \(version) at \(other.place) (\(other.modified))")
-            }
-        }
+        entry.live[record.partition] = (told, record.offset)
+        // One that moves to another partition gets a higher version with the same content, silently.
+        let isSilent = record.headers.contains { $0.name == OrderRecordHeader.silent }
+        let version = Version(
+            document: JSON.object(told.document.members).text.hashValue, modified: told.modifiedEpochSeconds,
+            place: place, published: isSilent ? nil : record.timestampMilliseconds)
         if let highest = entry.versions.keys.max(), told.version < highest { self.late += 1 }
-        entry.versions[told.version] = (document, told.modifiedEpochSeconds, place, record.timestampMilliseconds)
+        guard let before = entry.versions[told.version] else {
+            for (number, other) in entry.versions {
+                let isHigher = told.version > number
+                let (lower, higher) = isHigher ? (other, version) : (version, other)
+                guard lower.modified >= higher.modified else { continue }
+                if lower.modified == higher.modified, lower.document == higher.document, higher.published == nil {
+                    continue
+                }
+                self.violations.append(
+                    "order \(key): version \(told.version) at \(place) is updated at \(version.modified), not "
+                        + "\(isHigher ? "after" : "before") version \(number) at \(other.place) (\(other.modified))")
+            }
+            entry.versions[told.version] = version
+            return
+        }
+        self.repeated += 1
+        if let published = version.published {
+            entry.versions[told.version]?.published = min(before.published ?? published, published)
+        }
+        if before.document != version.document || before.modified != version.modified {
+            self.violations.append(
+                "order \(key): version \(told.version) is told twice with different content, at \(before.place) "
+                    + "(updated \(before.modified)) and at \(place) (updated \(version.modified))")
+        }
     }
 
     /// The difference between the state in Redis and the last record of the order; nil if there is none.

@@ -15,9 +15,11 @@ enum OrderDifference {
 
     /// Compares the members that Waybill sets itself with the order's expected identity.
     ///
-    /// - Parameter webServiceURL: nil if it is not known; it then only has to be present.
+    /// - Parameters:
+    ///   - tokens: those that the order may have.
+    ///   - webServiceURL: nil if it is not known; it then only has to be present.
     /// - Returns: nil if all agree. A token is never printed: anyone who has it may fetch the order.
-    static func ofIdentity(_ order: JSON, key: OrderKey, token: String, webServiceURL: String?) -> String? {
+    static func ofIdentity(_ order: JSON, key: OrderKey, tokens: [String], webServiceURL: String?) -> String? {
         let members = order.object
         let expected = [
             ("orderIdentifier", key.order.rawValue), ("orderTypeIdentifier", key.orderType.rawValue),
@@ -27,7 +29,7 @@ enum OrderDifference {
             return "\(name) is \(members?[name]?.text.prefix(200) ?? "missing"), expected \(value)"
         }
         guard let found = members?["authenticationToken"]?.string else { return "authenticationToken is missing" }
-        return found == token ? nil : "authenticationToken is not the one that checkout derives"
+        return tokens.contains(found) ? nil : "authenticationToken is not one that checkout derives"
     }
 
     /// Compares a device's order with the gateway's at the end: the same version, to the last member.

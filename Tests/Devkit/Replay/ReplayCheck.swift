@@ -51,8 +51,7 @@ struct ReplayCheck: Sendable {
         let expected = self.orders[index]
         do {
             let key = OrderKey(orderType: self.stack.orderType, order: try OrderIdentifier(expected.identifier))
-            let token = self.tokens.token(for: key)
-            let package = try await self.package(of: key, token: token)
+            let package = try await self.package(of: key, token: self.tokens.token(for: key))
             let archive = ZipReader(package)
             if let violation = archive.violations.first { throw ToolError(.check, "\(violation)") }
             guard let entry = archive.entries.first(where: { $0.name == "order.json" }) else {
@@ -63,7 +62,7 @@ struct ReplayCheck: Sendable {
             let differences = [
                 OrderDifference.between(order, expected: expected.document),
                 OrderDifference.ofIdentity(
-                    order, key: key, token: token, webServiceURL: self.stack.webServiceURL),
+                    order, key: key, tokens: self.tokens.tokens(for: key), webServiceURL: self.stack.webServiceURL),
             ]
             if let difference = differences.compactMap(\.self).first { throw ToolError(.check, difference) }
             let report = await self.verifier?.verify(package, nowEpochSeconds: Int64(Date().timeIntervalSince1970))
