@@ -10,6 +10,7 @@ from orders import example
 from stack import Failure, eventually
 
 CHANGES = "waybill.order-changes"
+COMPACTED = ("waybill.orders", "waybill.registrations", "waybill.push-pending")
 # librdkafka does not log that a broker is away: that is a Failure where it matters, and usual at the end of a stack.
 QUIET = {"log_level": 2}
 

@@ -11,11 +11,11 @@ import os
 
 from confluent_kafka.admin import AdminClient
 
-from mirror import Mirror
+from mirror import PUSHERS, Mirror
 from processes import Program, free_ports
 from stack import Failure, eventually, program, say
-from topics import CHANGES, Offsets, Publisher, Reader, key_of
-from tracked import COMPACTED, TrackedOrders, seen
+from topics import CHANGES, COMPACTED, Offsets, Publisher, Reader, key_of
+from tracked import TrackedOrders, seen
 from world import Client, Load
 
 MIRRORED = f"east.{CHANGES}"
@@ -107,10 +107,7 @@ class Region(TrackedOrders):
         say("the services end in the east")
         self.stack.stop(*reversed(SERVICES))
         mirror.drain(COMPACTED)
-        for group, topics in (
-            ("waybill-pusher", ("waybill.orders", "waybill.registrations")),
-            ("waybill-pusher-pending", ("waybill.push-pending",)),
-        ):
+        for group, topics in PUSHERS.items():
             mirror.carry(group, topics)
 
     def arrive(self, mirror):

@@ -5,10 +5,9 @@ import random
 import time
 
 from stack import Failure, derived_token, eventually
-from topics import Offsets
+from topics import COMPACTED, Offsets
 from world import Device, Unanswered, World
 
-COMPACTED = ("waybill.orders", "waybill.registrations", "waybill.push-pending")
 # Changes a second.
 RATE = 400
 

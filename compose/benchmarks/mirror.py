@@ -8,6 +8,10 @@ import confluent_kafka
 from stack import Failure, eventually
 from topics import Reader
 
+# The consumer groups of the pusher, with the topics that they read.
+PUSHERS = {
+    "waybill-pusher": ("waybill.orders", "waybill.registrations"), "waybill-pusher-pending": ("waybill.push-pending",)}
+
 
 class Mirror:
     """
