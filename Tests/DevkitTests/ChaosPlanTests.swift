@@ -125,8 +125,12 @@ import Testing
 @Suite struct ChaosControlTests {
     @Test func onlyTheWordsOfTheDriverAreCommands() {
         #expect(ChaosControl("mark 3-redis-kill") == .mark("3-redis-kill"))
+        #expect(ChaosControl("pause") == .pause)
+        #expect(ChaosControl("move 127.0.0.1:9092") == .move("127.0.0.1:9092"))
         #expect(ChaosControl("end") == .end)
-        for line in ["", "mark", "mark a b", "end now", "stop"] { #expect(ChaosControl(line) == nil) }
+        for line in ["", "mark", "mark a b", "pause now", "move", "move a b", "end now", "stop"] {
+            #expect(ChaosControl(line) == nil)
+        }
     }
 }
 

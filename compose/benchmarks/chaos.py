@@ -15,6 +15,7 @@ import subprocess
 import threading
 import time
 
+import chaos_region
 from chaos_plan import Schedule, choose
 from operations import GROWING, grow_partitions, partitions_added, rekey, retoken, swap_secrets, write_secrets
 from report import percentile
@@ -203,6 +204,8 @@ class ChaosBench(Bench):
             return self.change_secrets(verb)
         if base == "partitions":
             return self.grow_partitions()
+        if base == "region":
+            return chaos_region.move(self, fault)
         service = self.worker(base, fault.worker)
         if verb == "stall":
             self.stack.signal(service, signal.SIGSTOP)

@@ -38,6 +38,8 @@ KINDS = (
     Kind("redis-flush", ("redis",), owns="flush", loses=True),
     Kind("kafka-down", ("kafka",), 2, 15, owns="kafka"),
     Kind("kafka-stall", ("kafka",), 2, 15, owns="kafka"),
+    # All move to another Kafka, to which everything was mirrored.
+    Kind("region-move", ("kafka",), 0, 3, owns="kafka"),
     Kind("apns-restart", ("apns",), 0, 5, owns="apns"),
     Kind("apns-errors", ("apns",), owns="apns"),
     Kind("apns-goaway", ("apns",), owns="apns"),
@@ -102,6 +104,8 @@ def choose(owned, loss=True, only=(), without=()):
 
     >>> [kind.name for kind in choose(set(), only=("gateway",))]
     ['gateway-kill', 'gateway-restart', 'gateway-stall']
+    >>> [kind.name for kind in choose({"kafka"}, only=("kafka", "region"))]
+    ['kafka-down', 'kafka-stall', 'region-move']
     >>> any(kind.services == ("kafka",) for kind in choose({"redis", "flush", "apns"}))
     False
     >>> [kind.name for kind in choose({"partitions"}, only=("secrets", "partitions"))]

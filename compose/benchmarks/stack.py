@@ -89,6 +89,14 @@ class Stack:
         self.type = self.env["ORDER_TYPE"]
         self.gateway_port = urllib.parse.urlsplit(self.env["GATEWAY_URL"]).port
 
+    def set_address(self, name, value):
+        """Changes a line of stack.env."""
+        with open(f"{self.folder}/stack.env") as file:
+            text = file.read()
+        with open(file.name, "w") as file:
+            file.write(text.replace(f"{name}={self.env[name]}\n", f"{name}={value}\n"))
+        self.read_addresses()
+
     @property
     def brand(self):
         """The folder of the stack's own brand."""

@@ -12,21 +12,33 @@ struct ChaosCheck: Sendable {
     let letters: [Int32: Int64]
     /// The number of packages that the `openssl` program verifies.
     let samples: Int
+    /// `waybill.orders` of all clusters so far.
+    var ledger = VersionLedger()
 
     private var tally: ChaosTally { self.run.tally }
 
-    func run() async {
+    mutating func run() async {
         await self.awaitLag(group: "waybill-packager", topics: [Topics().orderChanges])
         await self.awaitLag(group: "waybill-pusher", topics: [Topics().orders, Topics().registrations])
         await self.awaitQuiet()
         let served = await self.packages()
         await self.pushes(served)
         await self.lists(served)
+        await self.takeVersions()
         do {
             try await self.versions()
-            try await self.nothingFellOut()
         } catch {
             self.tally.differ("comparing Redis with waybill.orders: \(error)")
+        }
+    }
+
+    /// Takes in `waybill.orders` of the cluster that is in use, to which nobody writes any more.
+    mutating func takeVersions() async {
+        do {
+            try await self.followVersions()
+            try await self.nothingFellOut()
+        } catch {
+            self.tally.differ("reading waybill.orders: \(error)")
         }
     }
 
@@ -146,13 +158,12 @@ struct ChaosCheck: Sendable {
 
     /// The last record of each order on `waybill.orders` equals the state in Redis.
     private func versions() async throws {
-        let ledger = try await self.ledger()
-        for fault in ledger.faults { self.tally.differ(fault) }
-        self.tally.count("versions.told", by: ledger.records)
-        self.tally.count("versions.bytes_each", by: ledger.bytes / max(1, ledger.records))
-        self.tally.count("versions.told_again", by: ledger.repeated)
-        self.tally.count("versions.told_late", by: ledger.late)
-        await self.deliveries(ledger)
+        for fault in self.ledger.faults { self.tally.differ(fault) }
+        self.tally.count("versions.told", by: self.ledger.records)
+        self.tally.count("versions.bytes_each", by: self.ledger.bytes / max(1, self.ledger.records))
+        self.tally.count("versions.told_again", by: self.ledger.repeated)
+        self.tally.count("versions.told_late", by: self.ledger.late)
+        await self.deliveries()
         guard let url = self.run.stack.redis else { return }
         let redis = RedisClient(try RedisConfiguration(url: url), eventLoopGroup: MultiThreadedEventLoopGroup.singleton)
         let store = OrderStore(redis: redis)
@@ -162,7 +173,7 @@ struct ChaosCheck: Sendable {
                 OrderKey(orderType: self.run.stack.orderType, order: try OrderIdentifier($0.identifier))
             }
             for (key, result) in zip(keys, try await store.orders(keys)) {
-                let found = VersionLedger.difference(ledger.entries["\(key)"], stored: try? result.get()?.state)
+                let found = VersionLedger.difference(self.ledger.entries["\(key)"], stored: try? result.get()?.state)
                 if let found { self.tally.differ("order \(key): \(found)") }
                 if case .failure(let error) = result { self.tally.differ("order \(key): \(error)") }
             }
@@ -174,12 +185,12 @@ struct ChaosCheck: Sendable {
     ///
     /// Notifications that the simulator accepted just before it was killed may not have been read: they are excused and
     /// counted.
-    private func deliveries(_ ledger: VersionLedger) async {
+    private func deliveries() async {
         let missingUntil = self.run.journal.missingUntilEpochMilliseconds
         for device in self.run.devices {
             let last = self.run.journal.lastDelivery(to: device.wallet.pushToken) ?? 0
             for order in await device.registered {
-                let entry = ledger.entries["\(self.run.stack.orderType)/\(order)"]
+                let entry = self.ledger.entries["\(self.run.stack.orderType)/\(order)"]
                 guard let published = entry?.publishedEpochMilliseconds else { continue }
                 self.tally.count("checked.deliveries")
                 guard last < published else { continue }
@@ -196,9 +207,8 @@ struct ChaosCheck: Sendable {
     }
 
     /// `waybill.orders` from its beginning to its end.
-    private func ledger() async throws -> VersionLedger {
+    private mutating func followVersions() async throws {
         let topic = Topics().orders
-        var ledger = VersionLedger()
         let beginnings = try await self.run.admin.beginningOffsets(topic)
         // The log cleaner of a real broker leaves gaps, but the last record of each partition.
         var left = try await self.run.admin.endOffsets(topic).filter { $0.value > beginnings[$0.key] ?? 0 }
@@ -208,7 +218,7 @@ struct ChaosCheck: Sendable {
         let end = ContinuousClock.now + .seconds(120)
         while !left.isEmpty, .now < end {
             for record in try await consumer.nextBatch(records: 1000, bytes: 64 << 20, wait: .milliseconds(500)) {
-                ledger.take(record)
+                self.ledger.take(record)
                 if let limit = left[record.partition], record.offset + 1 >= limit { left[record.partition] = nil }
             }
         }
@@ -216,7 +226,6 @@ struct ChaosCheck: Sendable {
         guard left.isEmpty else {
             throw ToolError(.timeout, "reading \(topic): the ends of partitions \(left.keys.sorted()) are missing")
         }
-        return ledger
     }
 
     /// Without compaction the broker still has all published records, else there is nothing to compare with.

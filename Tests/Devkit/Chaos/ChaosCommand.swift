@@ -8,11 +8,12 @@ struct ChaosCommand: AsyncParsableCommand {
         commandName: "chaos",
         abstract: "Stream changes through a stack while faults are injected, then compare everything.",
         discussion: """
-            compose/bench chaos drives it: "mark NAME" on standard input means that a fault is over, "end" that no \
-            more faults will come. It prints "started", "recovered NAME PACKAGER PUSHER \
-            GATEWAY" (milliseconds, -1: not within two minutes), "published", and at the end "count NAME NUMBER" and \
-            "difference TEXT" lines. After a mark whose name ends in -older, packages may be older than before until \
-            that is repaired. Exit code 1 if anything differs.
+            compose/bench chaos drives it: "mark NAME" on standard input means that a fault is over, "pause" that \
+            nothing may be published until "move HOST:PORT", which means that all is in another Kafka now, and "end" \
+            that no more faults will come. It prints "started", "recovered NAME PACKAGER PUSHER GATEWAY" \
+            (milliseconds, -1: not within two minutes), "paused", "moved", "published", and at the end "count NAME \
+            NUMBER" and "difference TEXT" lines. After a mark whose name ends in -older, packages may be older than \
+            before until that is repaired. Exit code 1 if anything differs.
             """)
 
     @Option(help: "The stack.env of a running stack.") var stack: String

@@ -4,6 +4,10 @@ import Foundation
 enum ChaosControl: Hashable, Sendable {
     /// `mark NAME`: a fault of that name is over; measure the time until all has recovered.
     case mark(String)
+    /// `pause`: publish nothing more, and say when all that was published is acknowledged.
+    case pause
+    /// `move HOST:PORT`: Kafka is there from now on; nobody writes to the one before. Publishing goes on.
+    case move(String)
     /// `end`, or the end of the input: no more faults will come, and everything runs.
     case end
 
@@ -11,6 +15,8 @@ enum ChaosControl: Hashable, Sendable {
         let words = line.split(separator: " ")
         switch (words.first, words.count) {
         case ("mark", 2): self = .mark(String(words[1]))
+        case ("pause", 1): self = .pause
+        case ("move", 2): self = .move(String(words[1]))
         case ("end", 1): self = .end
         default: return nil
         }
@@ -23,7 +29,7 @@ enum ChaosControl: Hashable, Sendable {
             Thread.detachNewThread {
                 while let line = readLine() {
                     guard let command = ChaosControl(line) else {
-                        Console.progress("chaos: \"\(line)\" is neither mark NAME nor end")
+                        Console.progress("chaos: \"\(line)\" is no command")
                         continue
                     }
                     if command == .end { break }

@@ -8,19 +8,23 @@ final class ChaosPublisher: Sendable {
         var sent = 0
         var broken: [String: BrokenRecord] = [:]
         var placed: [Int] = []
+        var kafka: KafkaConfiguration
+        /// True as long as nothing may be published.
+        var isPaused = false
+        /// True as long as nothing is on its way to Kafka, nor will be.
+        var isAtRest = false
     }
 
     private let plan: ChaosPlan
     private let pace: ReplayPace
-    private let kafka: KafkaConfiguration
     private let tally: ChaosTally
-    private let state = Mutex(State())
+    private let state: Mutex<State>
 
     init(plan: ChaosPlan, rate: Int, kafka: KafkaConfiguration, tally: ChaosTally) {
         self.plan = plan
         self.pace = ReplayPace(rate: rate)
-        self.kafka = kafka
         self.tally = tally
+        self.state = Mutex(State(kafka: kafka))
     }
 
     /// The number of acknowledged steps.
@@ -33,11 +37,17 @@ final class ChaosPublisher: Sendable {
     /// - Parameter placed: called with each order when its first change is acknowledged.
     /// - Throws: `KafkaError` if Kafka refuses permanently; `CancellationError`.
     func run(placed: (Int) async -> Void) async throws {
+        defer { self.state.withLock { $0.isAtRest = true } }
         var producer = try KafkaProducer(self.kafka)
         let begin = ContinuousClock.now
         let steps = self.plan.steps
         var sent = 0
         while sent < steps.count {
+            if self.isPaused {
+                await producer.close()
+                try await self.rest()
+                producer = try KafkaProducer(self.kafka)
+            }
             let due = self.pace.due(sent: sent, of: steps.count, after: .now - begin)
             guard due > 0 else {
                 try await Task.sleep(until: begin + self.pace.moment(of: sent))
@@ -72,6 +82,29 @@ final class ChaosPublisher: Sendable {
             self.state.withLock { $0.sent = sent }
         }
         await producer.close()
+    }
+
+    private var kafka: KafkaConfiguration { self.state.withLock(\.kafka) }
+    private var isPaused: Bool { self.state.withLock(\.isPaused) }
+
+    private func rest() async throws {
+        self.state.withLock { $0.isAtRest = true }
+        while self.isPaused { try await Task.sleep(for: .milliseconds(20)) }
+        self.state.withLock { $0.isAtRest = false }
+    }
+
+    /// Returns when all that was sent is acknowledged, and nothing more is sent until `resume`.
+    func pause() async throws {
+        self.state.withLock { $0.isPaused = true }
+        while !self.state.withLock(\.isAtRest) { try await Task.sleep(for: .milliseconds(20)) }
+    }
+
+    /// - Parameter kafka: where to publish from here on; nil: as before.
+    func resume(at kafka: KafkaConfiguration? = nil) {
+        self.state.withLock { state in
+            state.kafka = kafka ?? state.kafka
+            state.isPaused = false
+        }
     }
 
     /// The steps up to the second one of an order: if the first was lost and sent again, it would come after that.

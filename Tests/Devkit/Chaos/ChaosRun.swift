@@ -13,7 +13,6 @@ struct ChaosRun: Sendable {
     /// The suffix of the name of a fault that gives Redis an older copy of its data.
     private static let older = "-older"
 
-    let stack: StackEnvironment
     let plan: ChaosPlan
     let seed: UInt64
     /// The longest wait for the system to become idle after the last fault.
@@ -23,13 +22,16 @@ struct ChaosRun: Sendable {
     let http: HTTPClient
     let tokens: DerivedTokens
     let verifier: PackageVerifier
-    let admin: KafkaAdmin
+    let kafka: ChaosKafka
     let journal: APNSJournal
     let tally = ChaosTally()
     let publisher: ChaosPublisher
     let devices: [ChaosDevice]
     /// The devices that have each order.
     private let owners: [Int: [Int]]
+
+    var stack: StackEnvironment { self.kafka.stack }
+    var admin: KafkaAdmin { self.kafka.admin }
 
     /// - Parameters:
     ///   - devices: the number of devices.
@@ -38,7 +40,6 @@ struct ChaosRun: Sendable {
         stack: StackEnvironment, plan: ChaosPlan, rate: Int, devices: Int, ordersPerDevice: Int, seed: UInt64,
         patience: Duration, isEmbedded: Bool
     ) throws {
-        self.stack = stack
         self.plan = plan
         self.seed = seed
         self.patience = patience
@@ -48,11 +49,11 @@ struct ChaosRun: Sendable {
         self.tokens = try DerivedTokens(file: stack.tokenSecrets)
         let verifier = try PackageVerifier(rootsPEM: readFile(stack.roots))
         self.verifier = verifier
-        let kafka = try stack.kafkaConfiguration()
-        self.admin = try KafkaAdmin(kafka)
+        self.kafka = try ChaosKafka(stack)
         let journal = APNSJournal(admin: stack.apnsAdmin, http: http)
         self.journal = journal
-        self.publisher = ChaosPublisher(plan: plan, rate: rate, kafka: kafka, tally: self.tally)
+        self.publisher = ChaosPublisher(
+            plan: plan, rate: rate, kafka: try stack.kafkaConfiguration(), tally: self.tally)
         let tally = self.tally
         self.devices = (0..<devices).map { index in
             ChaosDevice(
@@ -74,7 +75,8 @@ struct ChaosRun: Sendable {
     ///
     /// - Parameter say: receives the events that the driver waits for, one line each.
     func run(samples: Int, say: @escaping @Sendable (String) -> Void) async throws {
-        let letters = try await self.admin.endOffsets(Topics().deadLetters)
+        var check = ChaosCheck(
+            run: self, letters: try await self.admin.endOffsets(Topics().deadLetters), samples: samples)
         try await self.journal.start()
         try await withThrowingTaskGroup { group in
             group.addTask { try await self.journal.run() }
@@ -86,15 +88,26 @@ struct ChaosRun: Sendable {
             try await withThrowingTaskGroup { work in
                 work.addTask { try await self.publisher.run(placed: self.handOver) }
                 for await command in ChaosControl.commands() {
-                    guard case .mark(let name) = command else { break }
-                    // Here and not in the task: the driver starts Redis as soon as it has read this line.
-                    if name.hasSuffix(Self.older) { self.tally.fall() }
-                    work.addTask { await self.watchRecovery(name, say: say) }
+                    switch command {
+                    case .mark(let name):
+                        // Here and not in the task: the driver starts Redis as soon as it has read this line.
+                        if name.hasSuffix(Self.older) { self.tally.fall() }
+                        work.addTask { await self.watchRecovery(name, say: say) }
+                    case .pause:
+                        try await self.publisher.pause()
+                        say("paused")
+                    case .move(let bootstrap):
+                        await check.takeVersions()
+                        self.publisher.resume(at: try self.kafka.move(to: bootstrap))
+                        say("moved")
+                    // Also of a driver that died and left the publisher paused.
+                    case .end: self.publisher.resume()
+                    }
                 }
                 try await work.waitForAll()
             }
             say("published")
-            await ChaosCheck(run: self, letters: letters, samples: samples).run()
+            await check.run()
             for device in self.devices { device.finish() }
             self.journal.finish()
             group.cancelAll()
@@ -158,9 +171,14 @@ struct ChaosRun: Sendable {
         _ group: String, _ topic: String, since begin: ContinuousClock.Instant
     ) async -> Int64? {
         var target: [Int32: Int64]?
+        var asked = self.admin
         while .now - begin < Self.recoveryLimit, !Task.isCancelled {
-            if target == nil { target = try? await self.admin.endOffsets(topic) }
-            if let target, let committed = try? await self.admin.committed(group: group, topic: topic),
+            let admin = self.admin
+            // Offsets of one cluster say nothing about another one.
+            if admin !== asked { target = nil }
+            asked = admin
+            if target == nil { target = try? await admin.endOffsets(topic) }
+            if let target, let committed = try? await admin.committed(group: group, topic: topic),
                 target.allSatisfy({ committed[$0.key] ?? 0 >= $0.value })
             {
                 return (.now - begin).microseconds / 1000

@@ -42,7 +42,7 @@ struct VersionLedger {
     private(set) var records = 0
     /// Bytes of keys and values.
     private(set) var bytes = 0
-    /// Records that published a version again.
+    /// Records that published a version again, without a mirror's copies of the first one.
     private(set) var repeated = 0
     /// Records with an older version than one before them.
     private(set) var late = 0
@@ -96,7 +96,8 @@ struct VersionLedger {
             entry.versions[told.version] = version
             return
         }
-        self.repeated += 1
+        // A mirror keeps timestamps.
+        if before.published != record.timestampMilliseconds { self.repeated += 1 }
         if let published = version.published {
             entry.versions[told.version]?.published = min(before.published ?? published, published)
         }

@@ -5,7 +5,8 @@ import Model
 /// The addresses of a stack, as `compose/stack` writes them to `stack.env`. Source: Design §9
 struct StackEnvironment: Sendable {
     let gateway: String
-    let kafka: String
+    /// Kafka's address, host:port.
+    var kafka: String
     /// Path of the properties with which the services connect to Kafka; nil if the file does not have it.
     let kafkaProperties: String?
     let apnsAdmin: String

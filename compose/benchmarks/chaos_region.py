@@ -1,0 +1,73 @@
+"""All move to another Kafka while changes come: what a mirror has, the offsets of groups, services and the producer."""
+
+import concurrent.futures
+import os
+import time
+
+from confluent_kafka.admin import AdminClient
+
+from mirror import PUSHERS, Mirror
+from processes import free_ports
+from stack import Failure
+from topics import CHANGES, COMPACTED
+
+PLAIN = (CHANGES, "waybill.dead-letters")
+SERVICES = ("packager", "pusher", "gateway")
+# The service that the broker becomes that all leave.
+LEFT = "kafka-left"
+
+
+def move(bench, fault):
+    """
+    The stack's broker ends, and another one takes its place.
+
+    Every second time the packagers' offsets are not carried: they read all changes again.
+    """
+    stack, old = bench.stack, bench.stack.env["KAFKA_BOOTSTRAP"]
+    new = replace_broker(stack, old)
+    try:
+        mirror = Mirror(old, new, *({topic: topic for topic in topics} for topics in (PLAIN, COMPACTED)))
+        try:
+            tell(bench.tool, "pause", "paused")
+            services = [name for name in stack.services() if name.partition("-")[0] in SERVICES]
+            there = [name for name in services if name not in bench.away]
+            at_once(bench.stop, there)
+            mirror.drain(PLAIN + COMPACTED)
+            groups = PUSHERS | ({"waybill-packager": (CHANGES,)} if fault.worker % 2 else {})
+            for group, topics in groups.items():
+                mirror.carry(group, topics)
+        finally:
+            mirror.close()
+        for service in services:
+            stack.edit_command(service, f"KAFKA_BOOTSTRAP={old}", f"KAFKA_BOOTSTRAP={new}")
+        tell(bench.tool, f"move {new}", "moved")
+    finally:
+        stack.run("kill", LEFT)
+    stack.set_address("KAFKA_BOOTSTRAP", new)
+    time.sleep(fault.hold)
+    bench.undo()
+    at_once(bench.start, there)
+
+
+def replace_broker(stack, old):
+    """Starts a broker as the stack's; the one before goes on under another name. Returns its address."""
+    os.rename(f"{stack.folder}/run/kafka.pid", f"{stack.folder}/run/{LEFT}.pid")
+    stack.edit_command("kafka", f"--port {old.rpartition(':')[2]}", f"--port {free_ports(1)[0]}")
+    stack.start("kafka")
+    with open(f"{stack.folder}/run/kafka.address") as file:
+        new = file.read().strip()
+    names = [AdminClient({"bootstrap.servers": place}).list_topics(timeout=10).cluster_id for place in (old, new)]
+    if names[0] == names[1]:
+        raise Failure(f"both brokers call their cluster {names[0]}")
+    return new
+
+
+def tell(tool, command, answer):
+    tool.tell(command)
+    if not tool.listen(60, answer):
+        raise Failure(f"waybill-dev chaos does not say that it is {answer}")
+
+
+def at_once(action, services):
+    with concurrent.futures.ThreadPoolExecutor(max(1, len(services))) as threads:
+        list(threads.map(action, services))
