@@ -35,6 +35,7 @@ struct KafkaReaderTests {
         #expect(bounds.count == broker.topics[0].partitions)
         #expect(bounds[0] == OffsetRange(partition: 0, first: 0, end: 0))
         #expect(bounds[1] == OffsetRange(partition: 1, first: 0, end: 7))
+        #expect(!reader.cluster.isEmpty, "it has answered")
         await reader.close()
         await #expect(throws: KafkaError(.closed, "")) { try await reader.bounds(of: letters) }
     }

@@ -1,5 +1,6 @@
 import Foundation
 import Glibc
+import Kafka
 import Model
 import Redis
 import Store
@@ -35,7 +36,8 @@ import Testing
 
     /// The processes that own jobs that are not done.
     private func owners(_ fleet: Fleet) async throws -> Set<String> {
-        let reply = try await fleet.redis.send(RedisCommand("HVALS", "waybill:view:2:ranges:{jobs}"))
+        let jobs = "waybill:view:2:ranges:{jobs}:\(fleet.producer.cluster)"
+        let reply = try await fleet.redis.send(RedisCommand("HVALS", .string(jobs)))
         // <from>:<to>:<done>:<lease>:<owner>, the owner beginning with 32 letters that its process has alone.
         return Set(
             (reply.array ?? []).compactMap { value in

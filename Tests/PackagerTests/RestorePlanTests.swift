@@ -25,16 +25,17 @@ import Testing
                 OffsetRange(partition: 0, first: 10, end: 90), OffsetRange(partition: 1, first: 0, end: 0),
             ]
         ]
-        func from(_ tails: [[String: Int64]]) -> Int64 { RestorePlan.jobs(bounds, tails: tails)[0].from }
+        func from(_ tails: [[String: Int64]]) -> Int64 { RestorePlan.jobs(bounds, in: "west", tails: tails)[0].from }
         #expect(from([]) == 10)
-        #expect(from([["orders/0": 50]]) == 50)
-        #expect(from([["orders/0": 50], ["orders/0": 40]]) == 40)
-        #expect(from([["orders/0": 50], [:]]) == 10, "one place knows nothing")
-        #expect(from([["orders/0": 5]]) == 10, "what was deleted cannot be read")
-        #expect(from([["orders/0": 91]]) == 10, "a topic that was made anew")
-        let jobs = RestorePlan.jobs(bounds, tails: [["orders/0": 90]])
+        #expect(from([["west/orders/0": 50]]) == 50)
+        #expect(from([["west/orders/0": 50], ["west/orders/0": 40]]) == 40)
+        #expect(from([["west/orders/0": 50], [:]]) == 10, "one place knows nothing")
+        #expect(from([["west/orders/0": 50], ["east/orders/0": 50]]) == 10, "one place knows another cluster")
+        #expect(from([["west/orders/0": 5]]) == 10, "what was deleted cannot be read")
+        #expect(from([["west/orders/0": 91]]) == 10, "a topic that was made anew")
+        let jobs = RestorePlan.jobs(bounds, in: "west", tails: [["west/orders/0": 90]])
         #expect(jobs.map(\.isDone) == [true, true], "there is nothing to read")
-        #expect(RestorePlan.tails(jobs, awaiting: []) == ["orders/0": 90, "orders/1": 0])
+        #expect(RestorePlan.tails(jobs, in: "west", awaiting: []) == ["west/orders/0": 90, "west/orders/1": 0])
         #expect(RestorePlan.partition("a/b/7").map { "\($0.topic) \($0.partition)" } == "a/b 7")
         #expect(RestorePlan.partition("nothing") == nil)
         #expect(RestorePlan.partition("a/x") == nil)
@@ -121,11 +122,11 @@ import Testing
         let type = try OrderTypeIdentifier("order.com.example.second")
         jobs[1].awaited = AwaitedOrders(offset: 4, types: [type])
         jobs[2].awaited = AwaitedOrders(offset: 2, types: [try OrderTypeIdentifier("order.com.example.gone")])
-        let tails = RestorePlan.tails(jobs, awaiting: [type])
-        #expect(tails == ["o/0": 9, "o/1": 4, "o/2": 9])
-        let certain: [String: Int64] = ["o/0": 20, "o/1": 20, "o/2": 20, "r/0": 20]
-        let places = [tails, ["o/0": 7, "o/1": 5]]
-        #expect(RestorePlan.tails(certain, holding: "o", as: places) == ["o/0": 7, "o/1": 4, "r/0": 20])
+        let tails = RestorePlan.tails(jobs, in: "west", awaiting: [type])
+        #expect(tails == ["west/o/0": 9, "west/o/1": 4, "west/o/2": 9])
+        let certain: [String: Int64] = ["west/o/0": 20, "west/o/1": 20, "west/o/2": 20, "west/r/0": 20]
+        let held = RestorePlan.tails(certain, holding: "west/o", as: [tails, ["west/o/0": 7, "west/o/1": 5]])
+        #expect(held == ["west/o/0": 7, "west/o/1": 4, "west/r/0": 20])
     }
 
     @Test func ofARangeTheNewestRecordsAreKept() {

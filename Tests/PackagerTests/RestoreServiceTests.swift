@@ -196,7 +196,7 @@ import Testing
             // A worker that began to restore, took a job and died with it, half done.
             _ = try await fleet.redis.send(RedisCommand("FLUSHALL"))
             let view = MaterializedView(redis: fleet.redis)
-            let board = RestoreJobQueue(view)
+            let board = RestoreJobQueue(view, in: fleet.producer.cluster)
             func begin() async throws -> String {
                 let plan = try #require(try await view.begin(ViewRecovery.randomName(), seen: try await view.look()))
                 var bounds: [String: [OffsetRange]] = [:]
@@ -205,7 +205,7 @@ import Testing
                     bounds[topic] = try await reader.bounds(of: topic)
                 }
                 await reader.close()
-                try await board.note(RestorePlan.jobs(bounds, tails: [[:]]), of: plan)
+                try await board.note(RestorePlan.jobs(bounds, in: fleet.producer.cluster, tails: [[:]]), of: plan)
                 return plan
             }
             let lost = try await begin()

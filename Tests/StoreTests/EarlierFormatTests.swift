@@ -38,11 +38,11 @@ import Testing
             var place = try #require(try await view.look().first)
             #expect(place.epoch == nil)
             #expect(place.plan == nil)
-            #expect(place.tails(withRegistrationsIn: "waybill.registrations") == ["waybill.orders/0": 7])
+            #expect(place.tails(withRegistrationsIn: "waybill.registrations", on: "c") == ["c/waybill.orders/0": 7])
             // Of another history it says nothing.
             try await bench.raw("SET", "waybill:epoch", "random:other")
             place = try #require(try await view.look().first)
-            #expect(place.tails(withRegistrationsIn: "waybill.registrations").isEmpty)
+            #expect(place.tails(withRegistrationsIn: "waybill.registrations", on: "c").isEmpty)
             try await bench.redis.completeView()
             place = try #require(try await view.look().first)
             #expect(place.epoch != nil)

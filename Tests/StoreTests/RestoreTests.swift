@@ -69,6 +69,8 @@ import Testing
             #expect(done.map(\.isDone) == [true, true])
             #expect(done.first?.awaited?.offset == 3)
             #expect(try await own.jobs(of: "q") == [jobs[0]], "a type has a queue of its own")
+            let moved = RestoreJobQueue(view, in: "another cluster")
+            #expect(try await moved.jobs(of: "p") == nil, "offsets of one cluster are none of another")
         }
     }
 

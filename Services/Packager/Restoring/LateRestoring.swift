@@ -42,10 +42,11 @@ struct LateRestoring: Sendable {
 
     private func restore(_ type: OrderTypeIdentifier, _ places: [MaterializedView.Place]) async throws {
         let plan = Self.plan(type, places)
-        let queue = RestoreJobQueue(self.view, of: type)
+        let bounds = [self.ordersTopic: try await self.reader.bounds(of: self.ordersTopic)]
+        let cluster = self.reader.cluster
+        let queue = RestoreJobQueue(self.view, of: type, in: cluster)
         if try await queue.jobs(of: plan) == nil {
-            let bounds = [self.ordersTopic: try await self.reader.bounds(of: self.ordersTopic)]
-            try await queue.note(RestorePlan.jobs(bounds, tails: places.map(\.tails)), of: plan)
+            try await queue.note(RestorePlan.jobs(bounds, in: cluster, tails: places.map(\.tails)), of: plan)
         }
         self.logger.info("restoring the orders of a brand that was waited for", metadata: ["brand": "\(type)"])
         var run = RestoreRun(

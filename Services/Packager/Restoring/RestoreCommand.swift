@@ -94,7 +94,8 @@ struct RestoreCommand: AsyncParsableCommand {
         let view = MaterializedView(redis: redis)
         let queue = RestoreJobQueue(view, of: type)
         let plan = "command\(ViewRecovery.randomName())"
-        try await queue.note(RestorePlan.jobs([topic: try await reader.bounds(of: topic)], tails: []), of: plan)
+        let bounds = [topic: try await reader.bounds(of: topic)]
+        try await queue.note(RestorePlan.jobs(bounds, in: reader.cluster, tails: []), of: plan)
         var run = RestoreRun(
             plan: plan, queue: queue, reader: reader, ordersTopic: topic, orders: orders,
             registrations: RegistrationRestorer(

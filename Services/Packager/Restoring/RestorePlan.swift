@@ -5,8 +5,11 @@ import Store
 /// The records to read: both compacted topics, from the offsets up to which Redis certainly has everything to their
 /// ends.
 enum RestorePlan {
-    /// The name of a partition in tails and jobs.
+    /// The name of a partition in jobs.
     static func name(_ topic: String, _ partition: Int32) -> String { "\(topic)/\(partition)" }
+
+    /// The name of a topic or a partition in tails: offsets of one cluster say nothing about another one.
+    static func tail(_ name: String, in cluster: String) -> String { "\(cluster)/\(name)" }
 
     /// The partition of a name.
     static func partition(_ name: String) -> (topic: String, partition: Int32)? {
@@ -19,13 +22,16 @@ enum RestorePlan {
     ///
     /// - Parameters:
     ///   - bounds: what the partitions of each topic hold.
+    ///   - cluster: the one that they belong to.
     ///   - tails: of each place. What one place has and another lacks must be read; a tail that lies outside of its
     ///     partition is of a topic that was made anew.
-    static func jobs(_ bounds: [String: [OffsetRange]], tails: [[String: Int64]]) -> [RestoreJobQueue.Job] {
+    static func jobs(
+        _ bounds: [String: [OffsetRange]], in cluster: String, tails: [[String: Int64]]
+    ) -> [RestoreJobQueue.Job] {
         bounds.sorted { $0.key < $1.key }.flatMap { topic, partitions in
             partitions.map { bounds in
                 let name = Self.name(topic, bounds.partition)
-                let lowest = tails.map { $0[name] ?? bounds.first }.min() ?? bounds.first
+                let lowest = tails.map { $0[Self.tail(name, in: cluster)] ?? bounds.first }.min() ?? bounds.first
                 let isWithin = (bounds.first...max(bounds.first, bounds.end)).contains(lowest)
                 var job = RestoreJobQueue.Job(name: name, from: isWithin ? lowest : bounds.first, to: bounds.end)
                 job.isDone = job.from >= job.to
@@ -37,13 +43,14 @@ enum RestorePlan {
     /// Below which offsets everything stands when all jobs are done: an order that is awaited holds its partition's.
     ///
     /// - Parameter types: that are awaited.
-    static func tails(_ jobs: [RestoreJobQueue.Job], awaiting types: Set<OrderTypeIdentifier>) -> [String: Int64] {
+    static func tails(
+        _ jobs: [RestoreJobQueue.Job], in cluster: String, awaiting types: Set<OrderTypeIdentifier>
+    ) -> [String: Int64] {
         Dictionary(
             jobs.map { job in
-                guard let awaited = job.awaited, !awaited.types.isDisjoint(with: types) else {
-                    return (job.name, job.to)
-                }
-                return (job.name, awaited.offset)
+                let name = Self.tail(job.name, in: cluster)
+                guard let awaited = job.awaited, !awaited.types.isDisjoint(with: types) else { return (name, job.to) }
+                return (name, awaited.offset)
             }, uniquingKeysWith: { first, _ in first })
     }
 
@@ -51,7 +58,7 @@ enum RestorePlan {
     ///
     /// - Parameters:
     ///   - certain: offsets that have become certain.
-    ///   - ordersTopic: where the awaited orders stand.
+    ///   - ordersTopic: where the awaited orders stand, by its name in tails.
     ///   - places: the tails of each place; what one lacks stays away from all.
     static func tails(
         _ certain: [String: Int64], holding ordersTopic: String, as places: [[String: Int64]]

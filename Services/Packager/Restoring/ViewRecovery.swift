@@ -249,7 +249,9 @@ final class ViewRecovery: Service {
     /// Under load this concerns every partition, so as many are read at once as in a restore.
     private func verify(_ places: [MaterializedView.Place]) async throws -> Bool {
         let awaited = Self.awaited(places)
-        var open = RestorePlan.jobs(try await self.bounds(), tails: places.map(\.tails)).filter { !$0.isDone }[...]
+        let bounds = try await self.bounds()
+        let jobs = RestorePlan.jobs(bounds, in: self.reader.cluster, tails: places.map(\.tails))
+        var open = jobs.filter { !$0.isDone }[...]
         return try await withThrowingTaskGroup(of: Bool.self) { group in
             for job in open.prefix(RestoreRun.concurrency) { group.addTask { try await self.verify(job, awaited) } }
             open = open.dropFirst(RestoreRun.concurrency)
@@ -287,14 +289,15 @@ final class ViewRecovery: Service {
     private func restore(_ places: [MaterializedView.Place]) async throws {
         guard let plan = try await self.view.begin(Self.randomName(), seen: places) else { return }
         self.metrics.restores.increment()
-        let queue = RestoreJobQueue(self.view)
+        let bounds = try await self.bounds()
+        let cluster = self.reader.cluster
+        let queue = RestoreJobQueue(self.view, in: cluster)
         if try await queue.jobs(of: plan) == nil {
-            let bounds = try await self.bounds()
             // The tails as they are under the plan: if they go, the plan goes with them.
             let seen = try await self.view.look()
             guard seen.allSatisfy({ $0.plan == plan }) else { return }
-            let tails = seen.map { $0.tails(withRegistrationsIn: self.topics[1]) }
-            try await queue.note(RestorePlan.jobs(bounds, tails: tails), of: plan)
+            let tails = seen.map { $0.tails(withRegistrationsIn: self.topics[1], on: cluster) }
+            try await queue.note(RestorePlan.jobs(bounds, in: cluster, tails: tails), of: plan)
         }
         self.logger.info("restoring the view from Kafka", metadata: ["plan": "\(plan)"])
         let run = RestoreRun(
@@ -306,9 +309,8 @@ final class ViewRecovery: Service {
         try? await self.fleet.announce()
         let types = jobs.reduce(into: Set<OrderTypeIdentifier>()) { $0.formUnion($1.awaited?.types ?? []) }
             .filter { self.orders.isKnown($0) }
-        if try await self.view.complete(
-            plan, epoch: Self.randomName(), tails: RestorePlan.tails(jobs, awaiting: types), awaiting: types)
-        {
+        let tails = RestorePlan.tails(jobs, in: cluster, awaiting: types)
+        if try await self.view.complete(plan, epoch: Self.randomName(), tails: tails, awaiting: types) {
             try await queue.forget(plan)
             let records = jobs.reduce(0) { $0 &+ ($1.to - $1.from) }
             self.logger.info("the view is restored", metadata: ["records": "\(records)"])
@@ -340,13 +342,16 @@ final class ViewRecovery: Service {
         guard samples.isDue(at: now) else { return }
         // A broker that is away says nothing about the view.
         guard let bounds = try? await self.bounds() else { return }
+        let cluster = self.reader.cluster
         let ends = bounds.flatMap { topic, bounds in
-            bounds.map { (RestorePlan.name(topic, $0.partition), $0.end) }
+            bounds.map { (RestorePlan.tail(RestorePlan.name(topic, $0.partition), in: cluster), $0.end) }
         }
         if let tails = samples.take(Dictionary(ends) { first, _ in first }, in: places, at: now) {
             let held =
                 Self.awaited(places).isEmpty
-                ? tails : RestorePlan.tails(tails, holding: self.topics[0], as: places.map(\.tails))
+                ? tails
+                : RestorePlan.tails(
+                    tails, holding: RestorePlan.tail(self.topics[0], in: cluster), as: places.map(\.tails))
             try await self.view.keep(tails: held, in: places)
         }
     }

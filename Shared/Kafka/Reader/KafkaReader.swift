@@ -77,6 +77,12 @@ public final class KafkaReader: Sendable {
         "enable.auto.offset.store": "false", "auto.commit.enable": "false",
     ]
 
+    /// The identifier of the cluster, known once it has answered anything; empty where the cluster does not tell it.
+    /// Does not wait.
+    public var cluster: String {
+        (try? unsafe self.handle.use { raw throws(KafkaError) in unsafe self.handle.cluster(raw) }) ?? ""
+    }
+
     /// The present bounds of each partition of a topic, in the order of partitions.
     ///
     /// - Throws: `.unknownTopic`; `.timedOut` or `.transport` within 10 s if no broker answers; `.closed`.

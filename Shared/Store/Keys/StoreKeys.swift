@@ -77,7 +77,7 @@ enum StoreKeys {
 
     /// Exists exactly while the view is complete: `<random>:<history of the server>`.
     static func epoch(_ anchor: String?) -> String { Self.anchored("waybill:view:2:epoch", anchor) }
-    /// A hash: `<topic>/<partition>` -> an offset below which everything is certainly stored here.
+    /// A hash: `<cluster>/<topic>/<partition>` -> an offset below which everything is certainly stored here.
     static func tails(_ anchor: String?) -> String { Self.anchored("waybill:view:2:tails", anchor) }
     /// The restoring in progress: `<plan>:<history of the server>`.
     static func plan(_ anchor: String?) -> String { Self.anchored("waybill:view:2:plan", anchor) }
@@ -92,7 +92,7 @@ enum StoreKeys {
     /// The epoch and the tails of the format before this one, see `EarlierFormat`.
     static func earlierEpoch(_ anchor: String?) -> String { Self.anchored("waybill:epoch", anchor) }
     static func earlierTails(_ anchor: String?) -> String { Self.anchored("waybill:tail:offsets", anchor) }
-    /// A hash: `plan` and, per partition that is read, its owner and progress.
+    /// A hash: `plan` and, per partition that is read, its owner and progress; followed by a colon and the cluster.
     static let jobs = "waybill:view:2:ranges:{jobs}"
     /// The same for the orders of one type.
     static func jobs(_ type: OrderTypeIdentifier) -> String { "waybill:view:2:ranges:{\(type)}" }

@@ -46,7 +46,8 @@ public struct MaterializedView: Sendable {
         let history: String
         /// True if the server does not tell its history: then nobody can notice that it fell back.
         public var hidesHistory: Bool { self.history.isEmpty }
-        /// Offsets below which everything is certainly stored in this place; by `<topic>/<partition>`.
+        /// Offsets below which everything is certainly stored in this place, by
+        /// `<cluster>/<topic>/<partition>`, of the earlier format without the cluster.
         public let tails: [String: Int64]
         /// True if the tails are those of a view of the earlier format: they then say nothing about registrations,
         /// which have other keys there.
@@ -72,8 +73,10 @@ public struct MaterializedView: Sendable {
         }
 
         /// The offsets from which to restore.
-        public func tails(withRegistrationsIn topic: String) -> [String: Int64] {
-            self.isEarlier ? self.tails.filter { !$0.key.hasPrefix("\(topic)/") } : self.tails
+        public func tails(withRegistrationsIn topic: String, on cluster: String) -> [String: Int64] {
+            guard self.isEarlier else { return self.tails }
+            let orders = self.tails.filter { !$0.key.hasPrefix("\(topic)/") }
+            return Dictionary(uniqueKeysWithValues: orders.map { ("\(cluster)/\($0.key)", $0.value) })
         }
     }
 

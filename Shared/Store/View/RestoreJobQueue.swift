@@ -10,10 +10,12 @@ public struct RestoreJobQueue: Sendable {
     private let view: MaterializedView
     private let key: String
 
-    /// - Parameter type: nil for the jobs of the whole view.
-    public init(_ view: MaterializedView, of type: OrderTypeIdentifier? = nil) {
+    /// - Parameters:
+    ///   - type: nil for the jobs of the whole view.
+    ///   - cluster: the Kafka that the jobs' offsets belong to: a plan that goes on with another one has other jobs.
+    public init(_ view: MaterializedView, of type: OrderTypeIdentifier? = nil, in cluster: String = "") {
         self.view = view
-        self.key = type.map { StoreKeys.jobs($0) } ?? StoreKeys.jobs
+        self.key = (type.map { StoreKeys.jobs($0) } ?? StoreKeys.jobs) + (cluster.isEmpty ? "" : ":\(cluster)")
     }
 
     /// One partition to be read.
