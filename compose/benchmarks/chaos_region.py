@@ -21,11 +21,12 @@ def move(bench, fault):
     """
     The stack's broker ends, and another one takes its place.
 
-    Every second time the packagers' offsets are not carried: they read all changes again.
+    With an even `worker` the packagers' offsets are not carried: they read all changes again.
     """
     stack, old = bench.stack, bench.stack.env["KAFKA_BOOTSTRAP"]
-    new = replace_broker(stack, old)
+    os.rename(f"{stack.folder}/run/kafka.pid", f"{stack.folder}/run/{LEFT}.pid")
     try:
+        new = replace_broker(stack, old)
         mirror = Mirror(old, new, *({topic: topic for topic in topics} for topics in (PLAIN, COMPACTED)))
         try:
             tell(bench.tool, "pause", "paused")
@@ -50,8 +51,7 @@ def move(bench, fault):
 
 
 def replace_broker(stack, old):
-    """Starts a broker as the stack's; the one before goes on under another name. Returns its address."""
-    os.rename(f"{stack.folder}/run/kafka.pid", f"{stack.folder}/run/{LEFT}.pid")
+    """Starts a broker as the stack's. Returns its address."""
     stack.edit_command("kafka", f"--port {old.rpartition(':')[2]}", f"--port {free_ports(1)[0]}")
     stack.start("kafka")
     with open(f"{stack.folder}/run/kafka.address") as file:
