@@ -36,14 +36,22 @@ import Testing
         #expect(self.isHeld(&pause, 2000, 2000, later + .seconds(62)) == true)
     }
 
-    @Test func aHeldDeskGivesOutNothingUntilItIsLetGo() async {
-        let driver = KeyQueueDriver(limits: KeyQueue.Limits(records: 9, bytes: 999, batchKeys: 9, batchBytes: 999))
-        let record = KafkaRecord(
-            topic: "t", partition: 0, offset: 0, timestampMilliseconds: 0, key: [1], value: [])
-        driver.add([record], now: self.start, isHeld: true)
-        async let works = driver.next()
-        driver.add([], now: self.start, isHeld: true)
-        driver.add([record], now: self.start)
-        #expect(await works?.map(\.records.count) == [2])
+    @Test func whileABacklogIsReadTwoBatchesAreInWork() async {
+        let driver = KeyQueueDriver(limits: KeyQueue.Limits(records: 9, bytes: 999, batchKeys: 1, batchBytes: 999))
+        func record(_ key: UInt8) -> KafkaRecord {
+            KafkaRecord(topic: "t", partition: 0, offset: 0, timestampMilliseconds: 0, key: [key], value: [])
+        }
+        driver.add([record(1), record(2), record(3)], now: self.start, isHeld: true)
+        let first = await driver.next() ?? []
+        #expect(first.map(\.key) == [[1]])
+        #expect(await driver.next()?.map(\.key) == [[2]])
+        async let third = driver.next()
+        driver.add([record(3)], now: self.start, isHeld: true)
+        _ = driver.complete(first, [.done], now: self.start) { _ in .zero }
+        #expect(await third?.map(\.records.count) == [2])
+        async let fourth = driver.next()
+        driver.add([record(4)], now: self.start, isHeld: true)
+        driver.add([record(4)], now: self.start)
+        #expect(await fourth?.map(\.records.count) == [2])
     }
 }

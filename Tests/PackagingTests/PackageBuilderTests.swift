@@ -229,3 +229,11 @@ import Testing
         order = .object(root)
     }
 }
+
+/// Equal archives.
+extension OrderPackage: Equatable {
+    static func == (first: OrderPackage, second: OrderPackage) -> Bool {
+        first.head == second.head && first.assets == second.assets && first.tail == second.tail
+            && first.entityTag == second.entityTag && first.seal == second.seal
+    }
+}

@@ -23,16 +23,14 @@ struct ChangeBatch {
     init(_ works: [KeyedWork], standing: (OrderTypeIdentifier) -> Standing) {
         for (place, work) in works.enumerated() {
             // One key names one order: a change is refused whose subject is another than its key.
-            var order: BatchOrder?
+            var changes: [BatchOrder.Change] = []
             var reason: String?
             for record in work.records {
                 do throws(ChangeFault) {
                     let change = try OrderChange.decode(
                         key: record.key, value: record.value, headers: record.headers.map { ($0.name, $0.value) })
                     switch standing(change.key.orderType) {
-                    case .served:
-                        if order == nil { order = BatchOrder(place: place, key: change.key) }
-                        order?.changes.append((record, change))
+                    case .served: changes.append((record, change))
                     case .awaited(let why): reason = why
                     case .unknown:
                         throw ChangeFault(
@@ -44,7 +42,11 @@ struct ChangeBatch {
                     self.refused.append(RefusedRecord(place: place, record: record, fault: error))
                 }
             }
-            if let reason { self.awaiting.append((place, reason)) } else if let order { self.orders.append(order) }
+            if let reason {
+                self.awaiting.append((place, reason))
+            } else if let key = changes.first?.change.key {
+                self.orders.append(BatchOrder(place: place, key: key, changes: changes))
+            }
         }
     }
 }

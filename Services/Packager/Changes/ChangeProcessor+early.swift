@@ -25,7 +25,7 @@ extension ChangeProcessor {
         }
         var complete: [BatchOrder] = []
         for (order, kept) in zip(orders, all) {
-            var letters: [(record: KafkaRecord, change: OrderChange)] = []
+            var letters: [BatchOrder.Change] = []
             // One that comes again may have no letter yet: a worker died in between.
             let here = Set(order.changes.map { DeadLetter.origin(of: $0.record) })
             for entry in kept where !here.contains(entry.place) {
@@ -36,11 +36,10 @@ extension ChangeProcessor {
                 letters.append((record, change))
             }
             letters.sort { ChangePosition($0.record).isBefore(ChangePosition($1.record)) }
-            var order = order
-            order.changes = letters + order.changes
-            order.letters = letters.count
-            order.kept = Set(kept.map(\.place))
-            complete.append(order)
+            complete.append(
+                BatchOrder(
+                    place: order.place, key: order.key, changes: letters + order.changes, letters: letters.count,
+                    kept: Set(kept.map(\.place))))
         }
         return complete
     }

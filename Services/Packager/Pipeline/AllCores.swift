@@ -2,6 +2,8 @@ import Foundation
 
 /// Does something with each item, spread over all cores; the results are in order.
 ///
+/// Many items are worked off on threads of a lower priority, which other work need not wait for: the kernel shares the
+/// cores among them.
 /// - Throws: the error of the first item that has one, after all were tried.
 func onAllCores<Item: Sendable, Value: Sendable, Failure: Error>(
     _ items: [Item], _ body: @escaping @Sendable (Item) throws(Failure) -> Value
@@ -10,11 +12,9 @@ func onAllCores<Item: Sendable, Value: Sendable, Failure: Error>(
     let tasks = min(ProcessInfo.processInfo.activeProcessorCount, items.count)
     let results = await withTaskGroup(of: [(Int, Result<Value, Failure>)].self) { group in
         for first in 0..<tasks {
-            group.addTask {
+            group.addTask(priority: items.count > few ? .utility : nil) {
                 var results: [(Int, Result<Value, Failure>)] = []
                 for index in stride(from: first, to: items.count, by: tasks) {
-                    // A batch takes tens of milliseconds; small ones of other brands have their turns in between.
-                    if results.count % 4 == 3 { await Task.yield() }
                     results.append((index, Result { () throws(Failure) in try body(items[index]) }))
                 }
                 return results
@@ -24,3 +24,6 @@ func onAllCores<Item: Sendable, Value: Sendable, Failure: Error>(
     }
     return try results.map { (result) throws(Failure) in try result.get() }
 }
+
+/// The number of items that take no more than some milliseconds.
+private let few = 32

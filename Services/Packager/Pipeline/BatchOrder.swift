@@ -2,25 +2,33 @@ import Kafka
 import Model
 
 /// One order of a batch, with the changes of it that came.
-struct BatchOrder: Sendable {
+///
+/// Immutable. A class, since an order goes through many arrays.
+final class BatchOrder: Sendable {
+    typealias Change = (record: KafkaRecord, change: OrderChange)
+
     /// Which piece of the batch's work it is.
     let place: Int
     let key: OrderKey
     /// In the order in which they came; none of an order that is renewed or restored.
-    var changes: [(record: KafkaRecord, change: OrderChange)] = []
+    let changes: [Change]
     /// The number of changes at the front that came before the order was there: each has its dead letter.
-    var letters = 0
+    let letters: Int
     /// The places of the changes that Redis keeps for this order: those at the front, and any that come again.
-    var kept: Set<String> = []
+    let kept: Set<String>
+
+    init(place: Int, key: OrderKey, changes: [Change] = [], letters: Int = 0, kept: Set<String> = []) {
+        self.place = place
+        self.key = key
+        self.changes = changes
+        self.letters = letters
+        self.kept = kept
+    }
 
     /// The same as it came from Kafka.
     var withoutLetters: BatchOrder {
         guard !self.kept.isEmpty else { return self }
-        var order = self
-        order.changes.removeFirst(self.letters)
-        order.letters = 0
-        order.kept = []
-        return order
+        return BatchOrder(place: self.place, key: self.key, changes: Array(self.changes.dropFirst(self.letters)))
     }
 }
 

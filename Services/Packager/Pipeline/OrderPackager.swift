@@ -73,8 +73,7 @@ struct OrderPackager: Sendable {
     }
 
     private func fold(
-        _ changes: ArraySlice<(record: KafkaRecord, change: OrderChange)>, into fold: inout OrderFold.Unfinished,
-        nowEpochSeconds: Int64
+        _ changes: ArraySlice<BatchOrder.Change>, into fold: inout OrderFold.Unfinished, nowEpochSeconds: Int64
     ) {
         for (record, change) in changes {
             self.fold.fold(change, at: ChangePosition(record), into: &fold, nowEpochSeconds: nowEpochSeconds)

@@ -1,11 +1,11 @@
 /// Lets a backlog be read before it is processed, so that many changes of one key become one piece of work.
 ///
 /// Only with more records in hand than ever come at once otherwise, only as long as more of them come, and once for
-/// each backlog: it costs a moment in which reading has the processors to itself.
+/// each backlog: meanwhile two batches are in work, beside the reading.
 struct BacklogLinger {
     /// The number of records in hand that is a backlog. More than a second's changes of a busy shop.
     static let backlog = 1024
-    /// The longest time for reading before the work begins.
+    /// The longest time for reading before all of the work begins.
     static let longest = Duration.seconds(1)
     /// The time without a record after which everything counts as read.
     static let quiet = Duration.milliseconds(20)

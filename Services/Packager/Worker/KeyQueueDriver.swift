@@ -19,12 +19,14 @@ final class KeyQueueDriver: Sendable {
         /// The number of batches in work.
         var batches = 0
         var isStopping = false
-        /// A backlog is being read: groups that have one get no batch, nor does the only group.
+        /// A backlog is being read: of such groups, and of the only group, two batches are in work.
         var isHeld = false
         let concurrency: Int
         /// The last of them is reserved for groups without a backlog.
-        var allowsBulk: Bool { !self.isHeld && self.batches < self.concurrency - 1 }
-        var allowsAny: Bool { !self.isStopping && (!self.isHeld || self.intake.groups.isShared) }
+        var allowsBulk: Bool { self.batches < (self.isHeld ? 2 : self.concurrency - 1) }
+        var allowsAny: Bool {
+            !self.isStopping && (!self.isHeld || self.allowsBulk || self.intake.groups.isShared)
+        }
         var hasWork: Bool { self.allowsAny && self.intake.queue.hasReady(allowsBulk: self.allowsBulk) }
     }
 
@@ -59,7 +61,7 @@ final class KeyQueueDriver: Sendable {
     /// Adds records, and makes parked keys ready whose time has come.
     ///
     /// - Parameters:
-    ///   - isHeld: true if no backlog is handed out until the next call.
+    ///   - isHeld: true if of a backlog only two batches are in work until the next call.
     ///   - ledger: receives the deferrals; nil: nothing can be deferred.
     func add(
         _ records: [KafkaRecord], now: ContinuousClock.Instant, isHeld: Bool = false,

@@ -2,8 +2,9 @@ import Cryptography
 
 /// A signed package in the spans in which it is stored and served: the archive is head, assets, tail.
 ///
+/// Immutable. A class, since a package goes through many arrays and has a dozen parts that each copy would retain.
 /// Source: Design §7
-public struct OrderPackage: Hashable, Sendable {
+public final class OrderPackage: Sendable {
     /// The ZIP entries of order.json, manifest.json and signature.
     public let head: [UInt8]
     /// The entries that follow, in their order; their bytes are the brand's `Asset.entry`, or of fetched pictures.
@@ -27,6 +28,22 @@ public struct OrderPackage: Hashable, Sendable {
     /// URLs in the order that may be fetched and whose pictures were missing, each once. They may carry keys: not for
     /// logs.
     public let missingPictures: [String]
+
+    init(
+        head: [UInt8], assets: [AssetDigest], tail: [UInt8], entityTag: String, signer: String, contentDigest: String,
+        seal: PackageSeal, size: Int, omittedFiles: [String], missingPictures: [String]
+    ) {
+        self.head = head
+        self.assets = assets
+        self.tail = tail
+        self.entityTag = entityTag
+        self.signer = signer
+        self.contentDigest = contentDigest
+        self.seal = seal
+        self.size = size
+        self.omittedFiles = omittedFiles
+        self.missingPictures = missingPictures
+    }
 
     /// The largest size of a package, in bytes.
     ///

@@ -80,7 +80,9 @@ public struct OrderStore: Sendable {
     }
 
     /// The write of one order.
-    public struct Write: Sendable {
+    ///
+    /// Immutable. A class, since it goes through several arrays and has dozens of parts that each copy would retain.
+    public final class Write: Sendable {
         public enum Content: Sendable {
             /// A new version with its package.
             case version(StoredPackage)
