@@ -64,7 +64,7 @@ public final class KafkaReader: Sendable {
         "client.id": "waybill",
         "queued.min.messages": "1000",
         // A fetch that finds nothing delays the partition that is read next by this much.
-        "fetch.wait.max.ms": "100",
+        "fetch.wait.max.ms": "10",
         "fetch.error.backoff.ms": "100",
         "socket.nagle.disable": "true",
         "allow.auto.create.topics": "false",
