@@ -149,6 +149,7 @@ import Testing
         #expect(range.from == 31, "one alone may be larger")
         #expect(range.records.map(\.offset) == [31], "one alone may be larger")
 
+        #expect([1, 64, 192, 10_000].map(RangeSizes.first) == [1000, 256, 85, 32])
         #expect(RangeSizes.size(offsets: 256, records: 256, bytes: 1000) == 1000)
         #expect(RangeSizes.size(offsets: 256, records: 3, bytes: 1000) == 2048, "gaps")
         #expect(RangeSizes.size(offsets: 1000, records: 1000, bytes: 2 * NewestRecords.limit) == 500, "large orders")

@@ -33,26 +33,34 @@ struct NewestRecords {
 /// Compaction leaves gaps, and orders differ in size: so ranges grow and shrink to a few hundred records each.
 /// Threads: any. Bounded: one number for each partition.
 final class RangeSizes: Sendable {
-    /// Of a partition of which nothing is read: small, so that the newest of all partitions are there soon.
-    static let first: Int64 = 256
+    /// Offsets of all partitions together before anything else is read: the newest of all are there within seconds.
+    static let newest: Int64 = 1 << 14
     /// Records that a range should have.
     static let records = 1000
     private static let bounds: ClosedRange<Int64> = 8...(1 << 20)
     /// A range is at most so many times the size of the one before it.
     private static let growth = 8.0
 
-    private let sizes = Mutex<[String: Int64]>([:])
+    private let state = Mutex<(first: Int64, sizes: [String: Int64])>((RangeSizes.first(partitions: 1), [:]))
+
+    /// The size of the first range of each of so many partitions.
+    static func first(partitions: Int) -> Int64 {
+        min(max(Self.newest / Int64(max(1, partitions)), 32), Int64(Self.records))
+    }
+
+    /// Sets the number of partitions that are read.
+    func expect(partitions: Int) { self.state.withLock { $0.first = Self.first(partitions: partitions) } }
 
     func next(of job: RestoreJobQueue.Job) -> Int64 {
         // A partition that another packager began is not known here.
-        self.sizes.withLock { $0[job.name] } ?? Self.first
+        self.state.withLock { $0.sizes[job.name] ?? $0.first }
     }
 
     /// Learns from a range.
     func note(_ name: String, _ range: NewestRecords, to end: Int64) {
         let size = Self.size(
             offsets: end - range.from, records: range.records.count, bytes: range.bytes)
-        self.sizes.withLock { $0[name] = size }
+        self.state.withLock { $0.sizes[name] = size }
     }
 
     /// The size of the range that follows one of so many offsets, with so many records and bytes in it.
