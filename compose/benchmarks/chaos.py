@@ -93,6 +93,8 @@ class ChaosBench(Bench):
         self.kinds = choose(owned, not arguments.no_loss, arguments.only, arguments.without)
         if not self.kinds:
             raise Failure("no fault is left to do")
+        if arguments.grow_partitions and not arguments.kafka:
+            raise Failure("--grow-partitions needs --kafka: the topics of the embedded broker cannot grow")
         self.schedule = Schedule(arguments.seed, self.kinds, arguments.workers)
         self.done, self.away, self.found = [], {}, []
         self.snapshot, self.name, self.marked = 0.0, "", ""
