@@ -67,7 +67,8 @@ SUBJECTS = {
     "restore": Subject(
         "restore:RestoreBench",
         "orders and registrations a second that come back after Redis was emptied, with 1 and 2 packagers",
-        {"orders": ORDERS, "registrations": number(50_000, "registrations that are lost as well (50000)")}),
+        {"orders": ORDERS, "registrations": number(50_000, "registrations that are lost as well (50000)"),
+         "partitions": number(None, "of orders and their changes; 192 hold 200,000 orders (64, which hold 100,000)")}),
     "isolation": Subject(
         "isolation:IsolationBench",
         "how long a brand's changes take to their packages, alone and while a million of another brand wait that "

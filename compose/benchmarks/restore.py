@@ -5,9 +5,10 @@ import os
 import statistics
 import time
 
-from processes import Usage
-from stack import Failure
-from topics import Producer
+from processes import Program, Usage, free_ports
+from restore_watch import Watch
+from stack import Failure, program
+from topics import CHANGES, Producer
 from workers import CrewBench
 
 FLEETS = (1, 2)
@@ -15,8 +16,10 @@ FLEETS = (1, 2)
 LIMIT = 300
 # Starts of a packager that are compared.
 STARTS = 5
-# The part of the orders that changed last, and the number of these that are looked at.
-NEWEST, SAMPLE = 0.05, 400
+# One of so many orders changed last; the number of these that are looked at.
+NEWEST, SAMPLE = 20, 400
+# Most keys in Redis that are the services' own, and not restored.
+OWN_KEYS = 16
 # Orders for which a device is registered.
 ORDERS_A_DEVICE = 4
 
@@ -24,6 +27,26 @@ ORDERS_A_DEVICE = 4
 class RestoreBench(CrewBench):
     # Keys in Redis of the orders that changed last.
     newest = ()
+    # The broker that the bench starts itself; None: the stack's own.
+    broker = None
+
+    def set_up(self):
+        if not self.arguments.partitions:
+            return super().set_up()
+        file, count = f"{self.folder}/kafka.address", self.arguments.partitions
+        topics = {CHANGES: count, "waybill.orders": count, "waybill.registrations": 64, "waybill.push-pending": 16,
+                  "waybill.dead-letters": 16}
+        words = [word for topic, partitions in topics.items() for word in ("--topic", f"{topic}:{partitions}")]
+        self.broker = Program(
+            [program("waybill-dev"), "kafka", "--port", str(free_ports(1)[0]), "--address-file", file, *words],
+            f"{self.folder}/kafka.log").await_ready(lambda: os.path.exists(file))
+        with open(file) as opened:
+            super().set_up("--kafka", opened.read().strip(), kafka_properties="fetch.wait.max.ms=5\n")
+
+    def close(self):
+        super().close()
+        if self.broker:
+            self.broker.stop()
 
     def measure(self):
         beginning = self.measure_beginning()
@@ -31,7 +54,9 @@ class RestoreBench(CrewBench):
         registrations = {count: self.measure_loss(count) for count in FLEETS}
         self.package(self.arguments.orders)
         both = {count: self.measure_loss(count) for count in FLEETS}
-        self.tell(beginning, registrations, both)
+        watch = self.watch()
+        self.tell(beginning, registrations, both, watch)
+        return watch.wrong + watch.pushes > 0
 
     def measure_beginning(self):
         """The seconds that a packager takes longer to be ready where Redis and Kafka are empty."""
@@ -61,9 +86,10 @@ class RestoreBench(CrewBench):
         self.crew.start()
         self.crew.publish(self.documents.next_changes(count))
         self.crew.await_done(60 + count / 500)
-        first = count - max(1, int(count * NEWEST))
-        step = max(1, (count - first) // SAMPLE)
-        self.newest = [self.stack.order_key(f"bench-{number}") for number in range(first + 1, count + 1, step)]
+        newest = [f"bench-{number}" for number in range(1, count + 1, NEWEST)]
+        self.crew.publish((order, "patched", {"statusDescription": "changed last"}) for order in newest)
+        self.crew.await_done()
+        self.newest = [self.stack.order_key(order) for order in newest[::max(1, len(newest) // SAMPLE)]]
         self.crew.stop()
 
     def measure_loss(self, count):
@@ -71,15 +97,25 @@ class RestoreBench(CrewBench):
         self.crew.start(count)
         self.await_complete()
         keys = self.stack.redis.ask("DBSIZE")
-        usage = Usage({
-            "packagers": self.crew.pids(), "Redis": [self.stack.pid("redis")], "Kafka": [self.stack.pid("kafka")]})
+        kafka = self.broker.pid if self.broker else self.stack.pid("kafka")
+        usage = Usage({"packagers": self.crew.pids(), "Redis": [self.stack.pid("redis")], "Kafka": [kafka]})
         self.stack.redis.ask("FLUSHALL")
         usage.newest = self.await_complete(self.newest) - usage.began
         usage.end()
-        if self.stack.redis.ask("DBSIZE") < keys - 1:
+        if self.stack.redis.ask("DBSIZE") < keys - OWN_KEYS:
             raise Failure(f"Redis had {keys} keys and has {self.stack.redis.ask('DBSIZE')} after restoring")
         self.crew.stop()
         return usage
+
+    def watch(self):
+        """One more loss, with a gateway that is asked and a pusher."""
+        self.crew.start()
+        self.await_complete()
+        watch = Watch(self.stack, [f"bench-{number}" for number in range(1, self.arguments.orders + 1)])
+        self.crew.stop()
+        self.measure_loss(1)
+        watch.end()
+        return watch
 
     def await_complete(self, newest=()):
         """Returns when Redis has everything; gives the moment at which it had these keys."""
@@ -95,7 +131,7 @@ class RestoreBench(CrewBench):
         self.crew.await_all(is_complete, "restoring", LIMIT, 0.02)
         return there or time.monotonic()
 
-    def tell(self, beginning, registrations, both):
+    def tell(self, beginning, registrations, both, watch):
         for count in FLEETS:
             alone = registrations[count]
             orders = both[count].wall - alone.wall
@@ -109,7 +145,14 @@ class RestoreBench(CrewBench):
             "restore.orders_per_cpu_second", self.arguments.orders / used["packagers"], 10_000, "at least")
         self.report.figure("restore.newest_seconds", both[1].newest, 5, "at most")
         self.report.note(
-            f"restore.newest_seconds: from the loss until the {NEWEST:.0%} of the orders that changed last are served")
+            f"restore.newest_seconds: from the loss until the {1 / NEWEST:.0%} of the orders that changed last are "
+            "served")
+        self.report.figure("restore.wrong_answers", watch.wrong, 0, "at most")
+        self.report.figure("restore.pushes", watch.pushes, 0, "at most")
+        self.report.note(
+            "restore.wrong_answers: neither 503 nor what was there before the loss; answered "
+            + ", ".join(f"{status} {count:,}" for status, count in sorted(watch.answers.items()))
+            + f"; {watch.told:,} devices were told before")
         self.report.figure(
             "restore.orders_per_second_cores", self.arguments.orders * (os.cpu_count() or 1) / sum(used.values()))
         self.report.note(

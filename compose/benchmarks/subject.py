@@ -26,10 +26,10 @@ class Bench:
         self.folder = f"{stack.folder}/bench"
         os.makedirs(self.folder, exist_ok=True)
 
-    def set_up(self):
+    def set_up(self, *options, kafka_properties=""):
         """Brings the stack up. Without coalescing: the time that the pusher itself takes is measured."""
         os.environ |= {"WAYBILL_PUSH_WINDOW_MILLISECONDS": "0", "WAYBILL_PUSH_HOURLY_LIMIT": "0"}
-        self.stack.up()
+        self.stack.up(*options, kafka_properties=kafka_properties)
 
     def measure(self):
         """Fills the report. Returns true if anything is wrong."""

@@ -147,8 +147,8 @@ class CrewBench(Bench):
 
     crew = None
 
-    def set_up(self):
-        super().set_up()
+    def set_up(self, *options, **others):
+        super().set_up(*options, **others)
         self.documents = Documents()
         add_pictures(self.stack.brand)
         self.crew = Crew(self.stack)
