@@ -36,7 +36,9 @@ import Testing
             try bench.broker.setDown()
             let clock = ContinuousClock()
             let start = clock.now
-            // The first finds out; from then on the answer comes without a wait.
+            // The first finds out; from then on the answer comes without a wait for Kafka. A busy machine may take a
+            // while for it, but less than a delivery.
+            let quick = GatewayServer.deliveryLimit - .seconds(1)
             #expect(try await bench.once("POST", path, token: Bench.ownToken, body: Self.body).status == 503)
             var refused = 0
             var slow = 0
@@ -54,7 +56,7 @@ import Testing
                         #expect(answer.status == 503, "after \(answer.time)")
                         #expect(answer.retry == "5")
                         refused += 1
-                        if answer.time > .seconds(1) { slow += 1 }
+                        if answer.time > quick { slow += 1 }
                     }
                 }
                 let package = try await bench.once("GET", bench.package("1"), token: Bench.ownToken)
