@@ -4,15 +4,12 @@ import concurrent.futures
 import os
 import time
 
-from confluent_kafka.admin import AdminClient
-
-from mirror import PUSHERS, Mirror
+from mirror import PUSHERS, Mirror, clusters
 from processes import free_ports
-from stack import Failure
+from stack import SERVICES, Failure
 from topics import CHANGES, COMPACTED
 
 PLAIN = (CHANGES, "waybill.dead-letters")
-SERVICES = ("packager", "pusher", "gateway")
 # The service that the broker becomes that all leave.
 LEFT = "kafka-left"
 
@@ -56,9 +53,7 @@ def replace_broker(stack, old):
     stack.start("kafka")
     with open(f"{stack.folder}/run/kafka.address") as file:
         new = file.read().strip()
-    names = [AdminClient({"bootstrap.servers": place}).list_topics(timeout=10).cluster_id for place in (old, new)]
-    if names[0] == names[1]:
-        raise Failure(f"both brokers call their cluster {names[0]}")
+    clusters(old, new)
     return new
 
 

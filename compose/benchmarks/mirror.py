@@ -13,6 +13,14 @@ PUSHERS = {
     "waybill-pusher": ("waybill.orders", "waybill.registrations"), "waybill-pusher-pending": ("waybill.push-pending",)}
 
 
+def clusters(*places):
+    """The identifiers of the clusters at these addresses, which must differ."""
+    names = [Reader(place).consumer.list_topics(timeout=10).cluster_id for place in places]
+    if len(set(names)) < len(names):
+        raise Failure(f"the brokers at {' and '.join(places)} are of the same cluster: {', '.join(names)}")
+    return names
+
+
 class Mirror:
     """
     Reads partitions of one cluster, and writes the same partitions of another one.

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import time
 
-from stack import Failure, eventually
+from stack import Failure, eventually, program
 
 TICKS = os.sysconf("SC_CLK_TCK")
 # Stands for the processes that have ended and were waited for.
@@ -56,6 +56,21 @@ class Program:
                 self.process.wait(within)
         self.process.kill()
         self.process.wait()
+
+
+def start_broker(folder, name, topics):
+    """Starts an embedded broker with these topics, numbers of partitions by names. Returns it and its address."""
+    file = f"{folder}/{name}.address"
+    words = [word for topic, partitions in topics.items() for word in ("--topic", f"{topic}:{partitions}")]
+    # Of an earlier run in this folder.
+    with contextlib.suppress(FileNotFoundError):
+        os.remove(file)
+    broker = Program(
+        [program("waybill-dev"), "kafka", "--port", str(free_ports(1)[0]), "--address-file", file, *words],
+        f"{folder}/{name}.log")
+    broker.await_ready(lambda: os.path.exists(file), 20)
+    with open(file) as opened:
+        return broker, opened.read().strip()
 
 
 def output_of(words, given=None, seconds=180):

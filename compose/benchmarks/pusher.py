@@ -12,7 +12,7 @@ from nghttpd import BEARER, TOPIC, Nghttpd
 from processes import Program, free_ports, memory_mb, output_of
 from report import median_cost, median_rate, median_ratio, percentile
 from simulator import first_told, tell
-from stack import Failure, program
+from stack import SERVICES, Failure, program
 from subject import AUTHORIZATION, HERE, PEER_PYTHON, TOKEN, Bench
 from topics import Publisher
 
@@ -36,7 +36,7 @@ class PusherBench(Bench):
         self.certificates = f"{self.stack.folder}/certificates"
         self.measure_idle()
         self.measure_stack()
-        self.stack.stop("packager", "pusher", "gateway")
+        self.stack.stop(*SERVICES)
         self.measure_slow_answers()
         self.measure_rates()
         self.measure_queue()

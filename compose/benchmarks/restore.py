@@ -5,9 +5,9 @@ import os
 import statistics
 import time
 
-from processes import Program, Usage, free_ports
+from processes import Usage, start_broker
 from restore_watch import Watch
-from stack import Failure, program
+from stack import Failure
 from topics import CHANGES, Producer
 from workers import CrewBench
 
@@ -33,15 +33,11 @@ class RestoreBench(CrewBench):
     def set_up(self):
         if not self.arguments.partitions:
             return super().set_up()
-        file, count = f"{self.folder}/kafka.address", self.arguments.partitions
+        count = self.arguments.partitions
         topics = {CHANGES: count, "waybill.orders": count, "waybill.registrations": 64, "waybill.push-pending": 16,
                   "waybill.dead-letters": 16}
-        words = [word for topic, partitions in topics.items() for word in ("--topic", f"{topic}:{partitions}")]
-        self.broker = Program(
-            [program("waybill-dev"), "kafka", "--port", str(free_ports(1)[0]), "--address-file", file, *words],
-            f"{self.folder}/kafka.log").await_ready(lambda: os.path.exists(file))
-        with open(file) as opened:
-            super().set_up("--kafka", opened.read().strip(), kafka_properties="fetch.wait.max.ms=5\n")
+        self.broker, address = start_broker(self.folder, "kafka", topics)
+        super().set_up("--kafka", address, kafka_properties="fetch.wait.max.ms=5\n")
 
     def close(self):
         super().close()

@@ -13,6 +13,9 @@ import urllib.parse
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
+# Waybill's own; of each there may be several, with a number.
+SERVICES = ("packager", "pusher", "gateway")
+
 
 class Failure(Exception):
     """A sentence that tells why the run cannot go on."""

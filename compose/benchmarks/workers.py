@@ -7,7 +7,7 @@ import signal
 from metrics import Metrics
 from orders import Documents, add_pictures
 from processes import Program, free_ports, memory_mb
-from stack import Failure, eventually
+from stack import SERVICES, Failure, eventually
 from subject import Bench
 from client import ask
 from topics import CHANGES, Publisher, Reader
@@ -50,7 +50,7 @@ class Crew:
 
     def __init__(self, stack):
         # Nobody else takes part of the processors, or of the changes.
-        stack.stop("packager", "pusher", "gateway")
+        stack.stop(*SERVICES)
         # published: the number of changes that the broker has taken.
         self.stack, self.workers, self.published = stack, [], 0
         self.reader = Reader(stack.env["KAFKA_BOOTSTRAP"], GROUP)

@@ -7,19 +7,15 @@ they have read what the mirror has, the producers follow, with clocks that are a
 """
 
 import json
-import os
 
-from confluent_kafka.admin import AdminClient
-
-from mirror import PUSHERS, Mirror
-from processes import Program, free_ports
-from stack import Failure, eventually, program, say
+from mirror import PUSHERS, Mirror, clusters
+from processes import start_broker
+from stack import SERVICES, Failure, eventually, say
 from topics import CHANGES, COMPACTED, Offsets, Publisher, Reader, key_of
 from tracked import TrackedOrders, seen
 from world import Client, Load
 
 MIRRORED = f"east.{CHANGES}"
-SERVICES = ("packager", "pusher", "gateway")
 # Changes of an order, the first of which creates it.
 EACH = 20
 # Of this many changes of each order the services in the east see so many, and then so many come there all the same.
@@ -40,13 +36,10 @@ class Region(TrackedOrders):
 
     def travel(self):
         self.east = self.stack.env["KAFKA_BOOTSTRAP"]
-        self.west = self.start_broker()
-        names = [AdminClient({"bootstrap.servers": place}).list_topics(timeout=10).cluster_id
-                 for place in (self.east, self.west)]
-        if names[0] == names[1]:
-            raise Failure(f"both brokers call their cluster {names[0]}")
-        say(f"two clusters, {names[0]} and {names[1]}")
+        topics = (CHANGES, MIRRORED, "waybill.dead-letters", *COMPACTED)
+        self.broker, self.west = start_broker(f"{self.stack.folder}/log", "kafka-west", dict.fromkeys(topics, 64))
         try:
+            say(f"two clusters, {' and '.join(clusters(self.east, self.west))}")
             self.move()
         finally:
             self.broker.stop()
@@ -90,17 +83,6 @@ class Region(TrackedOrders):
     @property
     def loud(self):
         return [device for device in self.devices if device.number % QUIET]
-
-    def start_broker(self):
-        port, file = free_ports(1)[0], f"{self.stack.folder}/run/kafka-west.address"
-        topics = [word for topic in (CHANGES, MIRRORED, "waybill.dead-letters", *COMPACTED)
-                  for word in ("--topic", f"{topic}:64")]
-        self.broker = Program(
-            [program("waybill-dev"), "kafka", "--port", str(port), "--address-file", file, *topics],
-            f"{self.stack.folder}/log/kafka-west.log")
-        self.broker.await_ready(lambda: os.path.exists(file), 20)
-        with open(file) as opened:
-            return opened.read().strip()
 
     def leave(self, mirror):
         """The services end in the east; what they left is copied, and the offsets of their groups are translated."""

@@ -51,7 +51,7 @@ struct RegistrationMove: Sendable {
         try await self.publish(moved)
         let keys = moved.map(\.key)
         // A registration that a gateway was ending meanwhile has its tombstone in front of our record.
-        try await self.bury(keys)
+        if !keys.isEmpty { try await self.bury(keys) }
         tally.moved += keys.count
         tally.ended += old.count - keys.count
         return (

@@ -42,16 +42,18 @@ struct LateRestoring: Sendable {
 
     private func restore(_ type: OrderTypeIdentifier, _ places: [MaterializedView.Place]) async throws {
         let plan = Self.plan(type, places)
-        let bounds = [self.ordersTopic: try await self.reader.bounds(of: self.ordersTopic)]
+        let bounds = try await self.reader.bounds(of: self.ordersTopic)
         let cluster = self.reader.cluster
         let queue = RestoreJobQueue(self.view, of: type, in: cluster)
         if try await queue.jobs(of: plan) == nil {
-            try await queue.note(RestorePlan.jobs(bounds, in: cluster, tails: places.map(\.tails)), of: plan)
+            let jobs = RestorePlan.jobs([self.ordersTopic: bounds], in: cluster, tails: places.map(\.tails))
+            try await queue.note(jobs, of: plan)
         }
         self.logger.info("restoring the orders of a brand that was waited for", metadata: ["brand": "\(type)"])
         var run = RestoreRun(
             plan: plan, queue: queue, reader: self.reader, ordersTopic: self.ordersTopic, orders: self.orders,
-            registrations: self.registrations, metrics: self.metrics, logger: self.logger
+            registrations: self.registrations, metrics: self.metrics, logger: self.logger,
+            sizes: RangeSizes(partitions: bounds.count)
         ) { _ in }
         run.type = type
         run.concurrency = Self.concurrency

@@ -41,26 +41,27 @@ final class RangeSizes: Sendable {
     /// A range is at most so many times the size of the one before it.
     private static let growth = 8.0
 
-    private let state = Mutex<(first: Int64, sizes: [String: Int64])>((RangeSizes.first(partitions: 1), [:]))
+    private let first: Int64
+    private let sizes = Mutex<[String: Int64]>([:])
+
+    /// - Parameter partitions: that are read.
+    init(partitions: Int) { self.first = Self.first(partitions: partitions) }
 
     /// The size of the first range of each of so many partitions.
     static func first(partitions: Int) -> Int64 {
         min(max(Self.newest / Int64(max(1, partitions)), 32), Int64(Self.records))
     }
 
-    /// Sets the number of partitions that are read.
-    func expect(partitions: Int) { self.state.withLock { $0.first = Self.first(partitions: partitions) } }
-
     func next(of job: RestoreJobQueue.Job) -> Int64 {
         // A partition that another packager began is not known here.
-        self.state.withLock { $0.sizes[job.name] ?? $0.first }
+        self.sizes.withLock { $0[job.name] } ?? self.first
     }
 
     /// Learns from a range.
     func note(_ name: String, _ range: NewestRecords, to end: Int64) {
         let size = Self.size(
             offsets: end - range.from, records: range.records.count, bytes: range.bytes)
-        self.state.withLock { $0.sizes[name] = size }
+        self.sizes.withLock { $0[name] = size }
     }
 
     /// The size of the range that follows one of so many offsets, with so many records and bytes in it.

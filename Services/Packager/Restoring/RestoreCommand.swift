@@ -94,13 +94,13 @@ struct RestoreCommand: AsyncParsableCommand {
         let view = MaterializedView(redis: redis)
         let queue = RestoreJobQueue(view, of: type)
         let plan = "command\(ViewRecovery.randomName())"
-        let bounds = [topic: try await reader.bounds(of: topic)]
-        try await queue.note(RestorePlan.jobs(bounds, in: reader.cluster, tails: []), of: plan)
+        let bounds = try await reader.bounds(of: topic)
+        try await queue.note(RestorePlan.jobs([topic: bounds], in: reader.cluster, tails: []), of: plan)
         var run = RestoreRun(
             plan: plan, queue: queue, reader: reader, ordersTopic: topic, orders: orders,
             registrations: RegistrationRestorer(
                 registrations: Registrations(redis: redis), metrics: metrics, logger: environment.logger),
-            metrics: metrics, logger: environment.logger, report: report)
+            metrics: metrics, logger: environment.logger, sizes: RangeSizes(partitions: bounds.count), report: report)
         run.type = type
         run.order = order.map { OrderKey(orderType: type, order: $0) }
         guard try await run.run() != nil else { return nil }

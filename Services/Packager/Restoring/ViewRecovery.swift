@@ -302,7 +302,8 @@ final class ViewRecovery: Service {
         self.logger.info("restoring the view from Kafka", metadata: ["plan": "\(plan)"])
         let run = RestoreRun(
             plan: plan, queue: queue, reader: self.reader, ordersTopic: self.topics[0], orders: self.orders,
-            registrations: self.registrations, metrics: self.metrics, logger: self.logger
+            registrations: self.registrations, metrics: self.metrics, logger: self.logger,
+            sizes: RangeSizes(partitions: bounds[self.topics[0]]?.count ?? 0)
         ) { self.report($0) }
         guard let jobs = try await run.run() else { return }
         // Orders of a type for which no packager has a brand, loaded or not, are not awaited.

@@ -13,11 +13,11 @@ struct VersionLedger {
         /// By partition: the last record there that is no tombstone, and its offset.
         fileprivate var live: [Int32: (record: OrderRecord, offset: Int64)] = [:]
         /// The record with the highest version; nil if all partitions end with a tombstone.
-        var record: OrderRecord? { self.live.values.max { $0.record.version < $1.record.version }?.record }
+        var record: OrderRecord? { self.newest?.value.record }
         /// `partition/offset` of that record, else of the last one read.
-        var place: String {
+        var place: String { self.newest.map { "\($0.key)/\($0.value.offset)" } ?? self.last }
+        private var newest: (key: Int32, value: (record: OrderRecord, offset: Int64))? {
             self.live.max { $0.value.record.version < $1.value.record.version }
-                .map { "\($0.key)/\($0.value.offset)" } ?? self.last
         }
         fileprivate var last: String
         /// Each version.
