@@ -60,6 +60,23 @@ struct ConsumerStateTests {
         #expect(state.next(now: start + .seconds(5)) == .shutDown)
     }
 
+    @Test func fetchersAreWokenOnceAfterTheQueueMayHaveBeenFull() {
+        let wakeup = FetchWakeup([("queued.min.messages", "3"), ("queued.max.messages.kbytes", "1")])
+        var state = ConsumerState(pauseAfter: .seconds(3), readAhead: (100, 1 << 20), wakeup: wakeup)
+        #expect(state.foundEmptyQueue() == [])
+        state.assign([self.mine])
+        #expect(state.next(now: .now) == .poll(milliseconds: 0))
+        #expect(state.foundEmptyQueue() == [self.mine], "the queue holds what was read before")
+        #expect(state.foundEmptyQueue() == [])
+        #expect(state.next(now: .now) == .poll(milliseconds: 100))
+        for offset in 0..<2 { _ = state.receive(self.record(Int64(offset))) }
+        #expect(state.foundEmptyQueue() == [])
+        for offset in 2..<5 { _ = state.receive(self.record(Int64(offset))) }
+        #expect(state.foundEmptyQueue() == [self.mine])
+        _ = state.receive(self.record(5, value: 1024))
+        #expect(state.foundEmptyQueue() == [self.mine])
+    }
+
     @Test func wholeMillisecondsAreRoundedUpAndNeverNegative() {
         #expect(Duration.microseconds(1).wholeMilliseconds == 1)
         #expect(Duration.milliseconds(1500).wholeMilliseconds == 1500)

@@ -43,6 +43,21 @@ struct KafkaConsumerTests {
         await consumer.close()
     }
 
+    /// Each fetch fills the queue, whereupon librdkafka stops fetching for up to a second: about 20 s for all of them.
+    @Test func aQueueThatWasFullIsFilledAgainAtOnce() async throws {
+        let broker = try await KafkaBroker.shared(topics: [.init("orders", partitions: 1)])
+        let orders = broker.topics[0].name
+        for round in 0..<40 { try await fill(broker, orders, 20, partition: 0, value: 1000, from: round * 20) }
+        let small = ["queued.min.messages": "10", "max.partition.fetch.bytes": "20000"]
+        let consumer = try KafkaConsumer(configuration(broker, small), group: broker.group, topics: [orders])
+        var records = try await read(consumer, 1)
+        let began = ContinuousClock.now
+        records += try await read(consumer, 800 - records.count)
+        #expect(ContinuousClock.now - began < .seconds(8))
+        #expect(records.map(\.offset) == Array(0..<800))
+        await consumer.close()
+    }
+
     /// One interval lasts longer than the test, so only the first commit and the last one come.
     @Test func commitsGatherForAnIntervalAndTheEndWaitsForNone() async throws {
         let broker = try await KafkaBroker.shared(topics: [.init("orders", partitions: 1)])

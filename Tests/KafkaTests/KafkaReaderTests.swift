@@ -56,6 +56,34 @@ struct KafkaReaderTests {
         await reader.close()
     }
 
+    /// As `KafkaConsumerTests.aQueueThatWasFullIsFilledAgainAtOnce`.
+    @Test func aQueueThatWasFullIsFilledAgainAtOnce() async throws {
+        let broker = try await KafkaBroker.shared(topics: [.init("letters", partitions: 1)])
+        let letters = broker.topics[0].name
+        for round in 0..<40 { try await fill(broker, letters, 20, partition: 0, value: 1000, from: round * 20) }
+        let small = ["queued.min.messages": "10", "max.partition.fetch.bytes": "20000"]
+        let reader = try KafkaReader(configuration(broker, small))
+        let began = ContinuousClock.now
+        #expect(try await self.read(reader, letters, to: 800).map(\.offset) == Array(0..<800))
+        #expect(ContinuousClock.now - began < .seconds(8))
+        await reader.close()
+    }
+
+    /// A read that ends leaves what it read ahead in the queue, so librdkafka often begins the next one a second late.
+    @Test func aReadAfterAnotherOneOfThePartitionBeginsAtOnce() async throws {
+        let broker = try await KafkaBroker.shared(topics: [.init("letters", partitions: 1)])
+        let letters = broker.topics[0].name
+        for round in 0..<5 { try await fill(broker, letters, 20, partition: 0, value: 1000, from: round * 20) }
+        let small = ["queued.min.messages": "10", "max.partition.fetch.bytes": "20000"]
+        let reader = try KafkaReader(configuration(broker, small))
+        let began = ContinuousClock.now
+        for first in 0..<Int64(60) {
+            #expect(try await self.read(reader, letters, from: first, to: first + 2).count == 2)
+        }
+        #expect(ContinuousClock.now - began < .seconds(10))
+        await reader.close()
+    }
+
     @Test func aTombstoneComesWithoutAValueAndHeadersAsTheyWere() async throws {
         let broker = try await KafkaBroker.shared(topics: [.init("letters", partitions: 1)])
         let letters = broker.topics[0].name

@@ -50,6 +50,10 @@ class Publisher(Producer):
         super().__init__(stack.env["KAFKA_BOOTSTRAP"], settings)
         self.stack, self.count, self.late = stack, 0, late
 
+    def connect(self):
+        """librdkafka sends the first records of a producer up to a second late, unless it knows the topic."""
+        self.producer.list_topics(CHANGES, timeout=10)
+
     def send(self, order, kind, data):
         self.send_event(f"{self.stack.type}/{order}", f"waybill.order.{kind}", data)
 

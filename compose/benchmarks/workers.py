@@ -90,6 +90,7 @@ class Crew:
         stack: with the brand's type, if it is another one.
         """
         publisher = Publisher(stack or self.stack, settings)
+        publisher.connect()
         for change in changes:
             publisher.send(*change)
         publisher.flush()

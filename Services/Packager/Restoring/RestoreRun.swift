@@ -14,8 +14,7 @@ import Store
 struct RestoreRun: Sendable {
     /// The time for which a job stays with a worker that gives no sign of life.
     static let lease: Duration = .seconds(15)
-    /// Jobs in hand at once: while some package, others wait for Kafka and Redis. Beginning to read a partition and
-    /// leaving it takes some 200 ms, nearly all of it waiting for librdkafka's threads.
+    /// Jobs in hand at once: while some package, others wait for Kafka and Redis.
     static let concurrency = 12
     /// So many offsets of each partition of orders come before anything else.
     private static let firstOffsets: Int64 = 4096

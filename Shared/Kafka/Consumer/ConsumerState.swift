@@ -49,10 +49,12 @@ struct ConsumerState {
     private var lastCancelled: UInt64 = 0
     private var closers: [CheckedContinuation<Void, Never>] = []
     let pauseAfter: Duration
+    private var wakeup: FetchWakeup
 
     /// - Parameter readAhead: the most records and bytes that wait for the worker.
-    init(pauseAfter: Duration, readAhead: (records: Int, bytes: Int)) {
+    init(pauseAfter: Duration, readAhead: (records: Int, bytes: Int), wakeup: FetchWakeup = FetchWakeup([])) {
         self.pauseAfter = pauseAfter
+        self.wakeup = wakeup
         self.buffer = ConsumerBuffer(records: readAhead.records, bytes: readAhead.bytes)
     }
 
@@ -66,6 +68,7 @@ struct ConsumerState {
         }
         guard self.buffer.isFull else {
             self.fullSince = nil
+            if self.wakeup.isDue { return .poll(milliseconds: 0) }
             guard let waiter = self.waiter else { return .poll(milliseconds: Self.tick) }
             return .poll(milliseconds: min(Self.tick, Int32(clamping: (waiter.deadline - now).wholeMilliseconds)))
         }
@@ -90,10 +93,22 @@ struct ConsumerState {
         var record = record
         record.assignment = self.ledger.assignment
         self.buffer.append(record)
+        self.wakeup.note(record)
         return self.buffer.isFull
     }
 
-    mutating func assign(_ partitions: [KafkaPartition]) { self.ledger.add(partitions) }
+    /// librdkafka's queue is empty.
+    ///
+    /// - Returns: the partitions whose brokers' threads must be woken to fetch again.
+    mutating func foundEmptyQueue() -> [KafkaPartition] {
+        defer { self.wakeup.reset() }
+        return self.wakeup.isDue ? self.ledger.partitions : []
+    }
+
+    mutating func assign(_ partitions: [KafkaPartition]) {
+        self.ledger.add(partitions)
+        self.wakeup.begin()
+    }
 
     mutating func fail(_ error: KafkaError) {
         if self.failure == nil { self.failure = error }

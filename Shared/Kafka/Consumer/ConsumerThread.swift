@@ -43,7 +43,8 @@ final class ConsumerThread: Sendable {
         onCommit: (@Sendable (KafkaConsumer.CommitMoment) -> Void)? = nil,
         onEvent: (@Sendable (KafkaEvent) -> Void)?
     ) throws(KafkaError) {
-        var state = ConsumerState(pauseAfter: pauseAfter, readAhead: readAhead)
+        var state = ConsumerState(
+            pauseAfter: pauseAfter, readAhead: readAhead, wakeup: FetchWakeup(properties))
         state.commits = CommitSchedule(pause: Self.commitPause(properties))
         self.state = Mutex(state)
         self.topics = topics
@@ -155,6 +156,7 @@ final class ConsumerThread: Sendable {
                 if isFull { return }
                 wait = 0
             }
+            unsafe FetchWakeup.wake(raw, self.state.withLock { $0.foundEmptyQueue() })
         }
     }
 
@@ -219,6 +221,7 @@ final class ConsumerThread: Sendable {
             return state.ledger.partitions
         }
         self.setPaused(false, partitions)
+        try? unsafe self.handle.use { raw throws(KafkaError) in unsafe FetchWakeup.wake(raw, partitions) }
         self.tell(.info, .resumed, "\(partitions.count) partitions")
     }
 

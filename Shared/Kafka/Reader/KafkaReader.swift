@@ -20,6 +20,7 @@ public final class KafkaReader: Sendable {
     private let handle: KafkaHandle
     private let line: BlockingExecutor
     private let patience: Duration
+    private let wakeup: FetchWakeup
     private let state = Mutex(State())
 
     /// Connects in the background.
@@ -38,6 +39,7 @@ public final class KafkaReader: Sendable {
         let properties = try configuration.naming { () throws(KafkaError) in
             try configuration.resolved(defaults: defaults, fixed: Self.fixed)
         }
+        self.wakeup = FetchWakeup(properties)
         self.handle = try configuration.naming { () throws(KafkaError) in
             try unsafe KafkaHandle(
                 RD_KAFKA_CONSUMER, properties: properties,
@@ -126,7 +128,7 @@ public final class KafkaReader: Sendable {
         let line = try BlockingExecutor(name: "kafka-read")
         let fetch: PartitionFetch
         do {
-            fetch = try PartitionFetch(self.handle, topic: topic, partition: partition)
+            fetch = try PartitionFetch(self.handle, topic: topic, partition: partition, wakeup: self.wakeup)
         } catch {
             line.end()
             throw error

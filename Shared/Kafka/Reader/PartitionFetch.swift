@@ -16,12 +16,18 @@ final class PartitionFetch: @unchecked Sendable {  // tidy: the pointer is const
     private let topic: String
     private let partition: Int32
     private let isStarted = Atomic<Bool>(false)
+    private let wakeup: Mutex<FetchWakeup>
 
     /// - Throws: `.closed`, or librdkafka's reason for refusing the name.
-    init(_ handle: KafkaHandle, topic: String, partition: Int32) throws(KafkaError) {
+    init(
+        _ handle: KafkaHandle, topic: String, partition: Int32, wakeup: FetchWakeup
+    ) throws(KafkaError) {
         self.handle = handle
         self.topic = topic
         self.partition = partition
+        var wakeup = wakeup
+        wakeup.begin()
+        self.wakeup = Mutex(wakeup)
         unsafe self.raw = try unsafe handle.use { raw throws(KafkaError) in
             guard let made = unsafe rd_kafka_topic_new(raw, topic, nil) else {
                 throw KafkaError(rd_kafka_last_error(), "reading \(topic)/\(partition)")
@@ -72,14 +78,21 @@ final class PartitionFetch: @unchecked Sendable {  // tidy: the pointer is const
     func take(_ progress: inout ReadProgress, records limit: Int, bytes: Int) throws(KafkaError) -> [KafkaRecord] {
         var records: [KafkaRecord] = []
         var size = 0
-        var wait = Self.tick
+        var wakeup = self.wakeup.withLock { $0 }
+        defer { self.wakeup.withLock { $0 = wakeup } }
+        var wait = wakeup.isDue ? 0 : Self.tick
         var cluster: String?
         try unsafe self.handle.use { raw throws(KafkaError) in
             // Serves the callbacks for errors.
             _ = unsafe rd_kafka_poll(raw, 0)
-            while records.count < limit, size < bytes, !progress.isDone,
-                let message = unsafe rd_kafka_consume(self.raw, self.partition, wait)
-            {
+            while records.count < limit, size < bytes, !progress.isDone {
+                guard let message = unsafe rd_kafka_consume(self.raw, self.partition, wait) else {
+                    if wakeup.isDue {
+                        unsafe FetchWakeup.wake(raw, [KafkaPartition(topic: self.topic, partition: self.partition)])
+                    }
+                    wakeup.reset()
+                    break
+                }
                 defer { unsafe rd_kafka_message_destroy(message) }
                 wait = 0
                 let code = unsafe message.pointee.err
@@ -91,6 +104,7 @@ final class PartitionFetch: @unchecked Sendable {  // tidy: the pointer is const
                 if cluster == nil { cluster = unsafe self.handle.cluster(raw) }
                 let record = unsafe KafkaRecord(message, cluster: cluster ?? "", topics: [self.topic])
                 size += record.size
+                wakeup.note(record)
                 records.append(record)
             }
         }

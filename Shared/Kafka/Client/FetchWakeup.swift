@@ -1,0 +1,53 @@
+import CRDKafka
+
+/// Detects that librdkafka may have stopped fetching because its queue was full.
+///
+/// The thread of a broker looks again after a second, or when anything else wakes it; librdkafka 2.2.0 has
+/// `fetch.queue.backoff.ms` for that time, 2.0.2 has nothing. So the thread that finds such a queue empty wakes it.
+/// Source: librdkafka 2.0.2, rd_kafka_broker_consumer_serve; CHANGELOG 2.2.0, #2879
+struct FetchWakeup {
+    /// The sizes at which a queue is full.
+    private let limits: (records: Int, bytes: Int)
+    /// What came since the queue was empty: at least what it has held since then.
+    private var records = 0
+    private var bytes = 0
+    /// The queue may hold what was read ahead of partitions that were left.
+    private var isBeginning = false
+
+    /// - Parameter properties: of the client; librdkafka's defaults where they do not name its limits.
+    init(_ properties: [(String, String)]) {
+        func limit(_ name: String, _ usual: Int) -> Int {
+            properties.last { $0.0 == name }.flatMap { Int($0.1) } ?? usual
+        }
+        self.limits = (limit("queued.min.messages", 100_000), limit("queued.max.messages.kbytes", 65_536) << 10)
+    }
+
+    /// True if the queue may have been full: when it is empty, the thread must be woken.
+    var isDue: Bool {
+        self.isBeginning || self.records >= self.limits.records || self.bytes >= self.limits.bytes
+    }
+
+    /// Partitions are read from here on.
+    mutating func begin() { self.isBeginning = true }
+
+    /// A record came from the queue.
+    mutating func note(_ record: KafkaRecord) {
+        self.records += 1
+        self.bytes += record.size
+    }
+
+    /// The queue was found empty.
+    mutating func reset() { (self.records, self.bytes, self.isBeginning) = (0, 0, false) }
+
+    /// Wakes the threads of the brokers that lead these partitions.
+    ///
+    /// Any request to a broker wakes its thread. The answer to this one is not awaited.
+    static func wake(_ raw: OpaquePointer, _ partitions: [KafkaPartition]) {
+        if partitions.isEmpty { return }
+        let end = Int64(RD_KAFKA_OFFSET_END)
+        let list = try? KafkaPositionList(
+            partitions.map { KafkaPosition(topic: $0.topic, partition: $0.partition, offset: end) })
+        guard let list else { return }
+        try? unsafe list.use { list throws(KafkaError) in _ = unsafe rd_kafka_offsets_for_times(raw, list, 1) }
+    }
+}
