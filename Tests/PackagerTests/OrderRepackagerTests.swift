@@ -46,7 +46,7 @@ import Testing
             #expect(try await scene.stored("a")?.revision == before?.revision)
             #expect(try await scene.count(scene.topics.orders) == 1)
             #expect(try await repackager.repackage(keys, evenIfCurrent: true) == [.signed, .absent])
-            #expect(try await scene.stored("a")?.revision == 2)
+            #expect(try #require(try await scene.stored("a")).revision > #require(before).revision)
         }
     }
 
@@ -62,8 +62,9 @@ import Testing
             let stamp = try await scene.redis.send(RedisCommand("HGET", .string(key), "stamp")).text
             try renewed.renewCertificate()
             let repackager = try self.repackager(scene, try renewed.load())
+            let revision = try await scene.stored("a")?.revision
             #expect(try await repackager.repackage(keys, isDryRun: true) == [.signed, .signed])
-            #expect(try await scene.stored("a")?.revision == 1)
+            #expect(try await scene.stored("a")?.revision == revision)
             #expect(try await repackager.repackage(keys) == [.signed, .signed])
             let after = try #require(try await StoredArchive.read(keys[0], from: scene.redis))
             #expect(try after.verify(root: renewed.root).contains(try renewed.certificate()))
@@ -126,6 +127,7 @@ import Testing
             try await scene.processor(packager: packager).process([
                 log.change("order.replaced", "a", .object(document))
             ])
+            let revision = try #require(try await scene.stored("a")).revision
             try renewed.write(defaults: [:])
             let repackager = try self.repackager(scene, try renewed.load())
             guard case .refused(let reason)? = try await repackager.repackage([try ChangeLog.key("a")]).first else {
@@ -133,7 +135,7 @@ import Testing
                 return
             }
             #expect(reason.contains("$.merchant"))
-            #expect(try await scene.stored("a")?.revision == 1)
+            #expect(try await scene.stored("a")?.revision == revision)
         }
     }
 

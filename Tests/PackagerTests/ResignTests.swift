@@ -90,7 +90,7 @@ import Testing
             for (signal, exit) in [(SIGINT, ChildProcess.Exit.code(3)), (SIGKILL, .signal(SIGKILL))] {
                 let before = try await self.signers(scene, keys)[new] ?? 0
                 let child = try self.start(
-                    scene, renewed, ["resign", "--brand", BrandFixture.orderType, "--rate", "60"])
+                    scene, renewed, ["resign", "--brand", BrandFixture.orderType, "--rate", "20"])
                 try await eventually("a part is done") {
                     guard try await scene.redis.send(bookmark) == .integer(1) else { return false }
                     return try await self.signers(scene, keys)[new] ?? 0 > before

@@ -30,7 +30,7 @@ import Testing
                 #expect(try await bench.write(self.version(order, 1, 5000)) == .written)
             }
             try await bench.server.everywhere("CONFIG", "SET", "maxmemory", "1")
-            let outcomes = try await bench.store.write([
+            let outcomes = try await bench.write([
                 try self.version("new", 1, 5000), try self.version("grows", 2, 5001),
                 try self.version("shrinks", 2, 4000), try self.version("same", 2, 5000), try removal("goes", 2),
                 OrderStore.Write(state: try state("moves", version: 1), expectedRevision: 1, content: .positions),
@@ -42,9 +42,9 @@ import Testing
             let read = try await bench.store.orders(["new", "grows", "shrinks", "goes"].map(key))
             #expect(try read[0].get() == nil)
             #expect(try read[1].get()?.entityTag == "e5000")
-            #expect(try read[1].get()?.revision == 1)
+            #expect(try read[1].get()?.state.version == 1)
             #expect(try read[2].get()?.entityTag == "e4000")
-            #expect(try read[2].get()?.revision == 2)
+            #expect(try read[2].get()?.state.version == 2)
             #expect(try read[3].get()?.state.isRemoved == true)
             #expect(try await bench.raw("TTL", StoreKeys.order(try key("goes"))).integer ?? 0 > 0)
             // The trace of a removal does not grow into an order again either.
@@ -52,7 +52,7 @@ import Testing
             #expect(try await bench.raw("TTL", StoreKeys.order(try key("goes"))).integer ?? 0 > 0)
 
             try await bench.server.everywhere("CONFIG", "SET", "maxmemory", "0")
-            let later = try await bench.store.write([
+            let later = try await bench.write([
                 try self.version("new", 1, 5000), try self.version("grows", 2, 5001), try self.version("goes", 3, 5000),
             ])
             #expect(later == [.written, .written, .written])

@@ -42,8 +42,20 @@ struct StoreBench {
         try await self.redis.send(RedisCommand(words.map { .string($0) }))
     }
 
-    func write(_ write: OrderStore.Write) async throws -> OrderStore.WriteOutcome {
-        try await self.store.write([write])[0]
+    func write(_ write: OrderStore.Write) async throws -> OrderStore.WriteOutcome { try await self.write([write])[0] }
+
+    /// Writes as workers that have read the orders: an expected revision that is a small number is the version that
+    /// they have seen.
+    func write(_ writes: [OrderStore.Write]) async throws -> [OrderStore.WriteOutcome] {
+        let standing = try await self.store.orders(writes.map(\.state.key))
+        return try await self.store.write(
+            zip(writes, standing).map { write, standing in
+                guard (1..<1_000_000).contains(write.expectedRevision), let order = try? standing.get(),
+                    order.state.version == write.expectedRevision
+                else { return write }
+                return OrderStore.Write(
+                    state: write.state, expectedRevision: order.revision, content: write.content)
+            })
     }
 
     func stamp(_ key: OrderKey) async throws -> Int64? {

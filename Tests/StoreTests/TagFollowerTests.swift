@@ -50,7 +50,7 @@ import Testing
             var random = SeededGenerator(seed: seed)
             var device = Device(identifier: try DeviceIdentifier("device"))
             let orders = (0..<1200).map { "o\($0)" }
-            _ = try await bench.store.write(try orders.map { try version($0, 1) })
+            _ = try await bench.write(try orders.map { try version($0, 1) })
             for order in orders[..<600] { try await device.follow(order, bench) }
             var later = orders[600...]
             let shares = (0..<4).map { writer in
@@ -66,7 +66,8 @@ import Testing
                             eventLoopGroup: MultiThreadedEventLoopGroup.singleton)
                         for round in 2...last {
                             for order in share {
-                                let outcomes = try await OrderStore(redis: redis).write([try version(order, round)])
+                                let outcomes = try await StoreBench(server: bench.server, redis: redis)
+                                    .write([try version(order, round)])
                                 #expect(outcomes == [.written])
                             }
                         }
@@ -110,7 +111,7 @@ import Testing
     @Test func aDeviceMayHaveMoreOrdersThanOnePage() async throws {
         try await StoreBench.with { bench in
             let orders = (0..<(2 * DeviceOrders.page + 1)).map { "o\($0)" }
-            _ = try await bench.store.write(try orders.map { try version($0, 1) })
+            _ = try await bench.write(try orders.map { try version($0, 1) })
             for order in orders {
                 _ = try await bench.registrations.register(registration("device", order), record("aa"))
             }

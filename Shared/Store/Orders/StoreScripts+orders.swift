@@ -6,7 +6,8 @@ extension StoreScripts {
     ///
     /// The comparison uses the revision, which changes with each write, and not the version, which a write of positions
     /// leaves unchanged: else a worker that lost its partition could take back the positions of its successor, and with
-    /// them a change without new content.
+    /// them a change without new content. It is a moment and not a count: a Redis that falls back to before a write must
+    /// not use the revision of that write again, since a stalled worker may have seen it.
     /// The stamp comes from the server's clock inside the script, where nothing else runs, and grows with each version:
     /// anything that becomes visible later has a higher one.
     /// KEYS: the order, the long-lived trace of a removed one. ARGV: expected revision (0: none), mode, seconds to keep
@@ -19,10 +20,11 @@ extension StoreScripts {
             local standing = redis.call('HMGET', KEYS[1], 'revision', 'stamp', 'unannounced', 'removed')
             local current = standing[1] or '0'
             if current ~= ARGV[1] then return 0 end
-            local fields = {'revision', string.format('%.0f', current + 1)}
+            local time = redis.call('TIME')
+            local now = time[1] * 1000000 + time[2]
+            local fields = {'revision', string.format('%.0f', math.max(now, current + 1))}
             if ARGV[2] ~= 'positions' then
-              local time = redis.call('TIME')
-              local stamp = math.max(time[1] * 1000000 + time[2], (tonumber(standing[2] or '') or 0) + 1)
+              local stamp = math.max(now, (tonumber(standing[2] or '') or 0) + 1)
               fields[3], fields[4] = 'stamp', string.format('%.0f', stamp)
             end
             return put(fields, 5, standing[3], standing[4] and ARGV[2] == 'version', ARGV[2] == 'removal' and ARGV[3])
