@@ -50,20 +50,23 @@ struct ChangeLog {
     /// A CloudEvent in structured mode.
     mutating func change(
         _ type: String, _ order: String, _ data: JSON?, id: String? = nil, subject: String? = nil,
-        orderType: String = BrandFixture.orderType, source: String = "/oms", isSilent: Bool = false
+        orderType: String = BrandFixture.orderType, source: String = "/oms", isSilent: Bool = false,
+        sequence: Int? = nil
     ) -> KafkaRecord {
         let key = "\(orderType)/\(order)"
         let id = id ?? "\(self.partition)-\(self.offset)"
         return self.record(
             key: key,
-            value: Self.event(type, subject: subject ?? key, id: id, data, source: source, isSilent: isSilent),
+            value: Self.event(
+                type, subject: subject ?? key, id: id, data, source: source, isSilent: isSilent, sequence: sequence),
             headers: [Self.contentType])
     }
 
     static let contentType = KafkaHeader(name: "content-type", text: "application/cloudevents+json")
 
     static func event(
-        _ type: String, subject: String, id: String, _ data: JSON?, source: String = "/oms", isSilent: Bool = false
+        _ type: String, subject: String, id: String, _ data: JSON?, source: String = "/oms", isSilent: Bool = false,
+        sequence: Int? = nil
     ) -> [UInt8] {
         var event: JSONObject = [
             "specversion": "1.0", "id": .string(id), "source": .string(source), "type": .string("waybill.\(type)"),
@@ -71,6 +74,7 @@ struct ChangeLog {
         ]
         if let data { event["data"] = data }
         if isSilent { event["silent"] = true }
+        if let sequence { event["sequence"] = .string("\(sequence)") }
         return JSON.object(event).serialized
     }
 }

@@ -141,7 +141,24 @@ import Testing
             #expect(versions[0].value == versions[1].value)
             #expect(versions[0].key == versions[1].key)
             #expect(scene.counter("waybill_packages_built_total") == 1)
-            #expect(scene.counter("waybill_changes_skipped_total") == 1)
+            #expect(scene.counter("waybill_changes_skipped_total", reason: "redelivered") == 1)
+        }
+    }
+
+    @Test func skippedChangesAreCountedByReason() async throws {
+        try await PackagerScene.run { scene in
+            var log = ChangeLog()
+            let processor = try scene.processor()
+            let changes: [(String, Int?, String)] = [("a", 7, "1"), ("a", nil, "2"), ("b", 1, "3")]
+            try await processor.process([log.change("order.replaced", "o", ChangeLog.document())])
+            try await processor.process(
+                changes.map { id, sequence, number in
+                    log.change("order.patched", "o", ["orderNumber": .string(number)], id: id, sequence: sequence)
+                })
+            #expect(scene.counter("waybill_changes_skipped_total", reason: "redelivered") == 0)
+            #expect(scene.counter("waybill_changes_skipped_total", reason: "duplicate") == 1)
+            #expect(scene.counter("waybill_changes_skipped_total", reason: "out_of_sequence") == 1)
+            #expect(try await scene.state("o")?.document.members["orderNumber"] == "1")
         }
     }
 

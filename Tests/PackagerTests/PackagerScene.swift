@@ -105,6 +105,8 @@ struct PackagerScene: Sendable {
 
     /// The value of a counter.
     func counter(_ name: String) -> Int64 { self.metrics.counter(name) }
+
+    func counter(_ name: String, reason: String) -> Int64 { self.metrics.counter("\(name){reason=\"\(reason)\"}") }
 }
 
 extension MetricsRegistry {

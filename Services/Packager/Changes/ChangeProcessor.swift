@@ -299,7 +299,7 @@ struct ChangeProcessor: Sendable {
             switch outcome {
             case .applied: self.metrics.changesApplied.increment()
             case .unchanged: self.metrics.changesUnchanged.increment()
-            case .skipped: self.metrics.changesSkipped.increment()
+            case .skipped(let reason): self.metrics.changesSkipped[reason]?.increment()
             case .refused: break
             }
         }

@@ -10,7 +10,7 @@ struct PackagerMetrics: Sendable {
     /// Changes that said nothing new.
     let changesUnchanged: Counter
     /// Changes that were seen before or came out of sequence.
-    let changesSkipped: Counter
+    let changesSkipped: [ChangeOutcome.Skip: Counter]
     /// Changes that shared a signature with a later one of their order.
     let changesConflated: Counter
     /// Records that became dead letters.
@@ -36,7 +36,12 @@ struct PackagerMetrics: Sendable {
         self.changesConsumed = Counter(label: "waybill_changes_consumed_total", factory: factory)
         self.changesApplied = Counter(label: "waybill_changes_applied_total", factory: factory)
         self.changesUnchanged = Counter(label: "waybill_changes_unchanged_total", factory: factory)
-        self.changesSkipped = Counter(label: "waybill_changes_skipped_total", factory: factory)
+        self.changesSkipped = Dictionary(
+            uniqueKeysWithValues: ChangeOutcome.Skip.allCases.map { reason in
+                let dimensions = [("reason", reason.rawValue)]
+                let label = "waybill_changes_skipped_total"
+                return (reason, Counter(label: label, dimensions: dimensions, factory: factory))
+            })
         self.changesConflated = Counter(label: "waybill_changes_conflated_total", factory: factory)
         self.deadLetters = Counter(label: "waybill_dead_letters_total", factory: factory)
         self.packagesBuilt = Counter(label: "waybill_packages_built_total", factory: factory)

@@ -34,13 +34,13 @@ public struct FoldResult: Hashable, Sendable {
 /// The outcome of one change.
 public enum ChangeOutcome: Hashable, Sendable {
     /// The reason why a change was skipped.
-    public enum Skip: Hashable, Sendable {
+    public enum Skip: String, CaseIterable, Hashable, Sendable {
         /// Its position was dealt with before.
         case redelivered
         /// Its `source` and `id` were applied before.
         case duplicate
         /// A later one of its source was applied before.
-        case outOfSequence
+        case outOfSequence = "out_of_sequence"
     }
 
     case applied

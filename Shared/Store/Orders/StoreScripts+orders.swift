@@ -6,8 +6,8 @@ extension StoreScripts {
     ///
     /// The comparison uses the revision, which changes with each write, and not the version, which a write of positions
     /// leaves unchanged: else a worker that lost its partition could take back the positions of its successor, and with
-    /// them a change without new content. It is a moment and not a count: a Redis that falls back to before a write must
-    /// not use the revision of that write again, since a stalled worker may have seen it.
+    /// them a change without new content. It is a moment and not a count: a Redis that falls back to before a write
+    /// must not use the revision of that write again, since a stalled worker may have seen it.
     /// The stamp comes from the server's clock inside the script, where nothing else runs, and grows with each version:
     /// anything that becomes visible later has a higher one.
     /// KEYS: the order, the long-lived trace of a removed one. ARGV: expected revision (0: none), mode, seconds to keep
