@@ -90,13 +90,14 @@ struct CredentialQueue {
         if case .probes = self.health.permission(now: now) { true } else { false }
     }
 
-    /// True if APNs may not know the token of a device, so that few such are sent to at once.
+    /// True if APNs may not know the token of a device: while the credential's tokens are suspicious, few such are sent
+    /// to at once.
     ///
     /// - Parameter device: hash of the push token.
-    func isSuspect(_ device: Int) -> Bool { self.health.isSuspicious && !self.known.contains(device) }
+    func isSuspect(_ device: Int) -> Bool { !self.known.contains(device) }
 
     /// True if one more suspicious token may be sent to.
-    var hasSuspectRoom: Bool { !self.health.isSuspicious || self.suspectsInFlight < Self.mostSuspects }
+    var hasSuspectRoom: Bool { self.suspectsInFlight < Self.mostSuspects }
 
     /// The suitability of a target as a probe of the credential; the higher, the better.
     func probeRank(_ device: Int) -> Int {

@@ -38,6 +38,8 @@ extension PushStateMachine {
         var due: [Due] = []
         due.reserveCapacity(min(most, self.queues[queue].ready.count))
         let isProbing = self.queues[queue].isProbing(now: now)
+        // Read once, since each call to a queue copies all of it.
+        let isSuspicious = self.queues[queue].health.isSuspicious
         while due.count < most, let slot = isProbing ? self.nextProbe(queue) : self.nextReady(queue) {
             if self.targets[slot].tries.isFirst, let pause = self.hourPause(slot, now: now) {
                 self.queues[queue].counts.limited += 1
@@ -50,7 +52,7 @@ extension PushStateMachine {
             self.targets[slot].tries.sentEpochMilliseconds = epochMilliseconds
             self.targets[slot].place = .inFlight
             if isProbing { self.queues[queue].probes(self.targets[slot].key.hash) }
-            if self.queues[queue].isSuspect(self.targets[slot].key.hash) {
+            if isSuspicious, self.queues[queue].isSuspect(self.targets[slot].key.hash) {
                 self.targets[slot].tries.isSuspect = true
                 self.queues[queue].sentSuspect()
             }
@@ -68,13 +70,17 @@ extension PushStateMachine {
     /// The next target that is ready; one that has moved on is skipped. Tokens that APNs may not know come a few at a
     /// time, and do not keep others waiting.
     mutating func nextReady(_ queue: Int) -> Int? {
-        while self.queues[queue].hasSuspectRoom, let entry = self.queues[queue].suspects.popFirst() {
+        let isSuspicious = self.queues[queue].health.isSuspicious
+        while !isSuspicious || self.queues[queue].hasSuspectRoom,
+            let entry = self.queues[queue].suspects.popFirst()
+        {
             if self.isReady(entry) { return Int(entry.slot) }
         }
         while let entry = self.queues[queue].ready.popFirst() {
             guard self.isReady(entry) else { continue }
-            let isSuspect = self.queues[queue].isSuspect(self.targets[Int(entry.slot)].key.hash)
-            if !isSuspect || self.queues[queue].hasSuspectRoom { return Int(entry.slot) }
+            guard isSuspicious, self.queues[queue].isSuspect(self.targets[Int(entry.slot)].key.hash),
+                !self.queues[queue].hasSuspectRoom
+            else { return Int(entry.slot) }
             self.queues[queue].suspects.append(entry)
         }
         return nil

@@ -1,13 +1,9 @@
 extension RedisClient {
-    /// The most repetitions of runs that were refused because the script was not known.
-    private static let loadLimit = 3
-
     /// Runs scripts, all in one pipeline, and returns their answers in order. Error replies are elements of the array.
     ///
-    /// A script that Redis does not know (first use, SCRIPT FLUSH, another server) is loaded, and only the runs that
-    /// were refused for that are repeated, and so after the others; so runs of one call must not depend on their order.
-    /// In a cluster it is loaded on the masters of the refused runs' keys, and if they are refused again (the slot is
-    /// being moved elsewhere) on all masters.
+    /// Runs of a script that their server does not know (SCRIPT FLUSH, a new master, one to which a redirection leads)
+    /// are repeated with the source, and only those, and so after the others: runs of one call must not depend on their
+    /// order.
     public func evaluate(_ invocations: [RedisInvocation]) async throws(RedisError) -> [RedisValue] {
         try await self.evaluate(invocations, checkedBy: [])
     }
@@ -18,45 +14,36 @@ extension RedisClient {
     public func evaluate(
         _ invocations: [RedisInvocation], checkedBy checks: [RedisCommand]
     ) async throws(RedisError) -> [RedisValue] {
-        try await self.load(invocations.filter { $0.script.knownDigest == nil }, onAll: false)
-        var answers = try await self.run(invocations, checks)
-        for round in 0..<Self.loadLimit {
-            let unknown = invocations.indices.filter { answers[$0].serverError?.serverPrefix == "NOSCRIPT" }
-            guard !unknown.isEmpty else { break }
-            try await self.load(unknown.map { invocations[$0] }, onAll: round > 0)
-            let again = try await self.run(unknown.map { invocations[$0] }, checks)
-            for (index, answer) in zip(unknown, again) { answers[index] = answer }
-            answers.replaceSubrange(invocations.count..., with: again.suffix(checks.count))
-        }
+        try await self.load(invocations)
+        var answers = try await self.pipeline(invocations.map(\.command), checkedBy: checks)
+        let unknown = invocations.indices.filter { answers[$0].serverError?.serverPrefix == "NOSCRIPT" }
+        if unknown.isEmpty { return answers }
+        let again = try await self.pipeline(unknown.map { invocations[$0].commandWithSource }, checkedBy: checks)
+        for (index, answer) in zip(unknown, again) { answers[index] = answer }
+        answers.replaceSubrange(invocations.count..., with: again.suffix(checks.count))
         return answers
     }
 
-    private func run(
-        _ invocations: [RedisInvocation], _ checks: [RedisCommand]
-    ) async throws(RedisError) -> [RedisValue] {
-        // `load` was called for each script, and a digest is never forgotten.
-        try await self.pipeline(invocations.map { $0.command(digest: $0.script.knownDigest ?? "") }, checkedBy: checks)
-    }
-
-    /// Loads each script once, in a cluster once per master that serves a key of its runs.
+    /// Loads each script that was never loaded, at the master of its first run's key.
+    ///
     /// - Throws: `RedisError` with code `.server` if Redis cannot compile one.
-    private func load(_ invocations: [RedisInvocation], onAll: Bool) async throws(RedisError) {
-        guard !invocations.isEmpty else { return }
-        let topology = self.known.topology
-        var loads: [(script: RedisScript, master: RedisMaster?, place: RedisPlace)] = []
-        for invocation in invocations {
-            let key = onAll ? nil : invocation.keys.first
-            let master = key.flatMap { topology?.master(of: $0) }
-            guard !loads.contains(where: { $0.script === invocation.script && $0.master == master }) else { continue }
-            loads.append((invocation.script, master, key.map { .key($0) } ?? .everyMaster))
+    private func load(_ invocations: [RedisInvocation]) async throws(RedisError) {
+        var new: [RedisInvocation] = []
+        for run in invocations where run.script.knownDigest == nil && !new.contains(where: { $0.script === run.script })
+        {
+            new.append(run)
         }
-        let commands = loads.map { RedisCommand("SCRIPT", "LOAD", .string($0.script.source), .place($0.place)) }
-        for (load, answer) in zip(loads, try await self.pipeline(commands)) {
+        if new.isEmpty { return }
+        let commands = new.map { run in
+            let place = run.keys.first.map { [RedisArgument.place(.key($0))] } ?? []
+            return RedisCommand(["SCRIPT", "LOAD", .string(run.script.source)] + place)
+        }
+        for (run, answer) in zip(new, try await self.pipeline(commands)) {
             if let error = answer.serverError { throw error }
             guard let digest = answer.text else {
                 throw RedisError(.protocol, "loading a script: the answer is not a digest")
             }
-            load.script.learn(digest)
+            run.script.learn(digest)
         }
     }
 }

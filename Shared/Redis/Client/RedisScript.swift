@@ -32,9 +32,14 @@ public struct RedisInvocation: Sendable {
         self.arguments = arguments
     }
 
-    /// EVALSHA with the given digest.
-    func command(digest: String) -> RedisCommand {
-        var arguments: [RedisArgument] = ["EVALSHA", .string(digest), .integer(Int64(self.keys.count))]
+    /// EVALSHA. Redis does not know the script until it has been loaded once.
+    var command: RedisCommand { self.command("EVALSHA", self.script.knownDigest ?? "") }
+
+    /// EVAL: runs, and loads, the script also on a server that does not know it.
+    var commandWithSource: RedisCommand { self.command("EVAL", self.script.source) }
+
+    private func command(_ name: String, _ script: String) -> RedisCommand {
+        var arguments: [RedisArgument] = [.string(name), .string(script), .integer(Int64(self.keys.count))]
         arguments.reserveCapacity(3 + self.keys.count + self.arguments.count)
         for key in self.keys { arguments.append(.string(key)) }
         arguments += self.arguments

@@ -34,7 +34,6 @@ extension CommandRoute {
             switch place {
             case .key(let key): self = .slot(HashSlot.of(key.utf8))
             case .master(let master): self = .node(master.address)
-            case .everyMaster: self = .everyMaster(.anyMaySucceed)
             }
             return
         }

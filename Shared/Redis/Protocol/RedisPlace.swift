@@ -4,8 +4,6 @@ public enum RedisPlace: Hashable, Sendable {
     case key(String)
     /// To a master of `RedisTopology`.
     case master(RedisMaster)
-    /// To all masters that can be reached; the answer is the first one that is not an error.
-    case everyMaster
 }
 
 /// A master of a cluster.

@@ -142,6 +142,26 @@ import Testing
         await cluster.stop()
     }
 
+    /// While its first slot is being moved to a master, redirections lead there and no map names it.
+    @Test func scriptsRunOnAMasterThatHasNoSlotYet() async throws {
+        let cluster = try await RedisCluster.start()
+        let script = RedisScript("return redis.call('INCRBY', KEYS[1], ARGV[1])")
+        try await withClient(self.configuration(cluster.url)) { client in
+            let run = RedisInvocation(script, keys: ["key"], arguments: ["2"])
+            #expect(try await client.evaluate([run]) == [.integer(2)])
+            let (slot, target) = (HashSlot.of("key".utf8), try await cluster.addMaster())
+            let source = cluster.masters[slot / 5462]
+            let names = (try await source.command("cluster", "myid"), try await target.command("cluster", "myid"))
+            try await target.command("cluster", "setslot", "\(slot)", "importing", names.0)
+            try await source.command("cluster", "setslot", "\(slot)", "migrating", names.1)
+            try await source.command("migrate", "127.0.0.1", "\(target.port)", "key", "0", "5000")
+            #expect(try await client.evaluate([run, run]) == [.integer(4), .integer(6)])
+            #expect(try await target.command("info", "commandstats").contains("cmdstat_asking"))
+            await target.stop()
+        }
+        await cluster.stop()
+    }
+
     /// An epoch that was read before the order proves nothing for it.
     @Test func whatIsCheckedHasNoAnswerWhileItsSlotMoves() async throws {
         let cluster = try await RedisCluster.start()
