@@ -175,8 +175,9 @@ struct GatewayBench: Sendable {
         try await store.putAssets(Self.assets)
         let package = OrderStore.StoredPackage(
             head: Self.head, assets: Self.assets.map(\.digest), tail: Self.tail, entityTag: "tag-\(version)")
+        let revision = try await store.orders([state.key])[0].get()?.revision ?? 0
         let outcomes = try await store.write([
-            .init(state: state, expectedRevision: version - 1, content: isRemoved ? .removal : .version(package))
+            .init(state: state, expectedRevision: revision, content: isRemoved ? .removal : .version(package))
         ])
         #expect(outcomes == [.written])
     }
