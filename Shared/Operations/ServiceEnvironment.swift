@@ -65,10 +65,11 @@ public struct ServiceEnvironment: Sendable {
         var configuration = self.kafka
         let log = configuration.onEvent
         configuration.onEvent = { [readiness] event in
+            // First the log, where readiness' reason is looked for.
+            log?(event)
             if event.kind == .assigned { readiness.met(WorkerCondition.joined) }
             // A broker's refusal says nothing about the other brokers, which may admit us.
             if event.kind == .denied { readiness.explain(WorkerCondition.joined, event.message) }
-            log?(event)
         }
         return configuration
     }

@@ -47,9 +47,8 @@ struct KafkaConsumerTests {
     @Test func aQueueThatWasFullIsFilledAgainAtOnce() async throws {
         let broker = try await KafkaBroker.shared(topics: [.init("orders", partitions: 1)])
         let orders = broker.topics[0].name
-        for round in 0..<40 { try await fill(broker, orders, 20, partition: 0, value: 1000, from: round * 20) }
-        let small = ["queued.min.messages": "10", "max.partition.fetch.bytes": "20000"]
-        let consumer = try KafkaConsumer(configuration(broker, small), group: broker.group, topics: [orders])
+        try await fill(broker, orders, batches: 40)
+        let consumer = try KafkaConsumer(configuration(broker, smallQueue), group: broker.group, topics: [orders])
         var records = try await read(consumer, 1)
         let began = ContinuousClock.now
         records += try await read(consumer, 800 - records.count)

@@ -60,9 +60,8 @@ struct KafkaReaderTests {
     @Test func aQueueThatWasFullIsFilledAgainAtOnce() async throws {
         let broker = try await KafkaBroker.shared(topics: [.init("letters", partitions: 1)])
         let letters = broker.topics[0].name
-        for round in 0..<40 { try await fill(broker, letters, 20, partition: 0, value: 1000, from: round * 20) }
-        let small = ["queued.min.messages": "10", "max.partition.fetch.bytes": "20000"]
-        let reader = try KafkaReader(configuration(broker, small))
+        try await fill(broker, letters, batches: 40)
+        let reader = try KafkaReader(configuration(broker, smallQueue))
         let began = ContinuousClock.now
         #expect(try await self.read(reader, letters, to: 800).map(\.offset) == Array(0..<800))
         #expect(ContinuousClock.now - began < .seconds(8))
@@ -73,9 +72,8 @@ struct KafkaReaderTests {
     @Test func aReadAfterAnotherOneOfThePartitionBeginsAtOnce() async throws {
         let broker = try await KafkaBroker.shared(topics: [.init("letters", partitions: 1)])
         let letters = broker.topics[0].name
-        for round in 0..<5 { try await fill(broker, letters, 20, partition: 0, value: 1000, from: round * 20) }
-        let small = ["queued.min.messages": "10", "max.partition.fetch.bytes": "20000"]
-        let reader = try KafkaReader(configuration(broker, small))
+        try await fill(broker, letters, batches: 5)
+        let reader = try KafkaReader(configuration(broker, smallQueue))
         let began = ContinuousClock.now
         for first in 0..<Int64(60) {
             #expect(try await self.read(reader, letters, from: first, to: first + 2).count == 2)

@@ -50,6 +50,15 @@ func fill(
     await producer.close()
 }
 
+/// Batches of 20 messages of 1 kB each, as `fill` makes them, in partition 0: a fetch returns one of them.
+func fill(_ broker: KafkaBroker, _ topic: String, batches: Int) async throws {
+    for batch in 0..<batches { try await fill(broker, topic, 20, partition: 0, value: 1000, from: batch * 20) }
+}
+
+/// With these each batch of `fill(_:_:batches:)` fills librdkafka's queue, whereupon it stops fetching for up to a
+/// second.
+let smallQueue = ["queued.min.messages": "10", "max.partition.fetch.bytes": "20000"]
+
 extension KafkaRecord {
     var keyText: String { String(decoding: self.key ?? [], as: UTF8.self) }
 }

@@ -1,5 +1,6 @@
 import CoreMetrics
 import Model
+import Operations
 
 /// The packager's metrics, named once.
 struct PackagerMetrics: Sendable {
@@ -36,12 +37,7 @@ struct PackagerMetrics: Sendable {
         self.changesConsumed = Counter(label: "waybill_changes_consumed_total", factory: factory)
         self.changesApplied = Counter(label: "waybill_changes_applied_total", factory: factory)
         self.changesUnchanged = Counter(label: "waybill_changes_unchanged_total", factory: factory)
-        self.changesSkipped = Dictionary(
-            uniqueKeysWithValues: ChangeOutcome.Skip.allCases.map { reason in
-                let dimensions = [("reason", reason.rawValue)]
-                let label = "waybill_changes_skipped_total"
-                return (reason, Counter(label: label, dimensions: dimensions, factory: factory))
-            })
+        self.changesSkipped = Dictionary(label: "waybill_changes_skipped_total", by: "reason", factory: factory)
         self.changesConflated = Counter(label: "waybill_changes_conflated_total", factory: factory)
         self.deadLetters = Counter(label: "waybill_dead_letters_total", factory: factory)
         self.packagesBuilt = Counter(label: "waybill_packages_built_total", factory: factory)

@@ -1,4 +1,5 @@
 import CoreMetrics
+import Operations
 
 /// The metrics of pictures from URLs.
 struct PictureMetrics: Sendable {
@@ -20,13 +21,7 @@ struct PictureMetrics: Sendable {
         self.unnoted = Counter(label: "waybill_pictures_unnoted_total", factory: factory)
         self.waiting = Gauge(label: "waybill_pictures_waiting", factory: factory)
         self.time = Timer(label: "waybill_picture_fetch_seconds", factory: factory)
-        self.failures = Dictionary(
-            uniqueKeysWithValues: PictureFailure.allCases.map { reason in
-                let dimensions = [("reason", reason.rawValue)]
-                return (
-                    reason, Counter(label: "waybill_picture_failures_total", dimensions: dimensions, factory: factory)
-                )
-            })
+        self.failures = Dictionary(label: "waybill_picture_failures_total", by: "reason", factory: factory)
     }
 
     func failed(_ reason: PictureFailure) { self.failures[reason]?.increment() }

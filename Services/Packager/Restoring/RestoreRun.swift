@@ -40,6 +40,7 @@ struct RestoreRun: Sendable {
     var order: OrderKey?
     /// Jobs in hand at once.
     var concurrency = RestoreRun.concurrency
+    /// Learned from the ranges of orders that were read.
     let sizes: RangeSizes
     /// Called every second with how far it is.
     let report: @Sendable (RestoreProgress) -> Void

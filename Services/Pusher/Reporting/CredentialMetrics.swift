@@ -58,11 +58,7 @@ final class CredentialMetrics: Sendable {
         let accepted = CredentialSeries(status: 200, reason: nil)
         self.accepted = Counter(label: accepted.name, dimensions: dimensions + accepted.dimensions, factory: factory)
         self.outcomes = Dictionary(
-            uniqueKeysWithValues: Outcome.allCases.map { outcome in
-                let label = [("outcome", outcome.rawValue)]
-                let counter = Counter(label: "waybill_pushes_total", dimensions: dimensions + label, factory: factory)
-                return (outcome, counter)
-            })
+            label: "waybill_pushes_total", by: "outcome", dimensions: dimensions, factory: factory)
         self.retiredTokens = Counter(
             label: "waybill_push_tokens_retired_total", dimensions: dimensions, factory: factory)
         self.ages = factory.durations("waybill_push_age_seconds", dimensions: dimensions, bounds: Self.ageBounds)

@@ -8,11 +8,9 @@ import CRDKafka
 struct FetchWakeup {
     /// The sizes at which a queue is full.
     private let limits: (records: Int, bytes: Int)
-    /// What came since the queue was empty: at least what it has held since then.
+    /// Records and bytes that came since the queue was empty: at least as many as it has held since then.
     private var records = 0
     private var bytes = 0
-    /// The queue may hold what was read ahead of partitions that were left.
-    private var isBeginning = false
 
     /// - Parameter properties: of the client; librdkafka's defaults where they do not name its limits.
     init(_ properties: [(String, String)]) {
@@ -23,12 +21,10 @@ struct FetchWakeup {
     }
 
     /// True if the queue may have been full: when it is empty, the thread must be woken.
-    var isDue: Bool {
-        self.isBeginning || self.records >= self.limits.records || self.bytes >= self.limits.bytes
-    }
+    var isDue: Bool { self.records >= self.limits.records || self.bytes >= self.limits.bytes }
 
-    /// Partitions are read from here on.
-    mutating func begin() { self.isBeginning = true }
+    /// Partitions are read from here on: the queue may be full of what was read ahead of them before.
+    mutating func begin() { self.records = self.limits.records }
 
     /// A record came from the queue.
     mutating func note(_ record: KafkaRecord) {
@@ -36,8 +32,13 @@ struct FetchWakeup {
         self.bytes += record.size
     }
 
-    /// The queue was found empty.
-    mutating func reset() { (self.records, self.bytes, self.isBeginning) = (0, 0, false) }
+    /// The queue is empty.
+    ///
+    /// - Returns: true if the thread must be woken.
+    mutating func foundEmptyQueue() -> Bool {
+        defer { (self.records, self.bytes) = (0, 0) }
+        return self.isDue
+    }
 
     /// Wakes the threads of the brokers that lead these partitions.
     ///

@@ -101,8 +101,7 @@ struct ConsumerState {
     ///
     /// - Returns: the partitions whose brokers' threads must be woken to fetch again.
     mutating func foundEmptyQueue() -> [KafkaPartition] {
-        defer { self.wakeup.reset() }
-        return self.wakeup.isDue ? self.ledger.partitions : []
+        self.wakeup.foundEmptyQueue() ? self.ledger.partitions : []
     }
 
     mutating func assign(_ partitions: [KafkaPartition]) {

@@ -87,10 +87,9 @@ final class PartitionFetch: @unchecked Sendable {  // tidy: the pointer is const
             _ = unsafe rd_kafka_poll(raw, 0)
             while records.count < limit, size < bytes, !progress.isDone {
                 guard let message = unsafe rd_kafka_consume(self.raw, self.partition, wait) else {
-                    if wakeup.isDue {
+                    if wakeup.foundEmptyQueue() {
                         unsafe FetchWakeup.wake(raw, [KafkaPartition(topic: self.topic, partition: self.partition)])
                     }
-                    wakeup.reset()
                     break
                 }
                 defer { unsafe rd_kafka_message_destroy(message) }
