@@ -175,6 +175,14 @@ import Testing
         #expect(parking.count == 1)
     }
 
+    @Test func theSearchForWhatIsTooOldIsSharedOut() throws {
+        var parking = self.parking(.init(keys: 0, records: 0, pending: 10_000))
+        for number in 0..<10_000 { _ = parking.park(try self.pending("o\(number)", 5), now: self.start) }
+        let found = (0..<3).map { _ in parking.takeStale(before: 50).count }
+        #expect(found.reduce(0, +) == 10_000)
+        #expect(found.allSatisfy { $0 < 5000 }, "\(found)")
+    }
+
     @Test func bothKindsHaveBoundsOfTheirOwn() throws {
         var parking = self.parking(.init(keys: 2, records: 3, pending: 2))
         _ = parking.park(try self.pending("a", 0), now: self.start)

@@ -1,9 +1,9 @@
 import Foundation
+import Operations
 
 /// Does something with each item, spread over all cores; the results are in order.
 ///
-/// Many items are worked off on threads of a lower priority, which other work need not wait for: the kernel shares the
-/// cores among them.
+/// Many items are worked off on other threads than the rest of the work, which need not wait for them.
 /// - Throws: the error of the first item that has one, after all were tried.
 func onAllCores<Item: Sendable, Value: Sendable, Failure: Error>(
     _ items: [Item], _ body: @escaping @Sendable (Item) throws(Failure) -> Value
@@ -12,7 +12,7 @@ func onAllCores<Item: Sendable, Value: Sendable, Failure: Error>(
     let tasks = min(ProcessInfo.processInfo.activeProcessorCount, items.count)
     let results = await withTaskGroup(of: [(Int, Result<Value, Failure>)].self) { group in
         for first in 0..<tasks {
-            group.addTask(priority: items.count > few ? .utility : nil) {
+            group.addTask(executorPreference: items.count > few ? BackgroundExecutor.shared : nil) {
                 var results: [(Int, Result<Value, Failure>)] = []
                 for index in stride(from: first, to: items.count, by: tasks) {
                     results.append((index, Result { () throws(Failure) in try body(items[index]) }))

@@ -42,10 +42,15 @@ struct Parking {
         var count = 0
     }
 
+    /// The number of slots examined at once.
+    private static let staleStep = 4096
+
     private let limits: Limits
     let pendingTopic: String
     private var entries: [Entry] = []
     private var free: [Int32] = []
+    /// The slot where the search for what is too old continues.
+    private var staleCursor = 0
     private var slots: [PendingPushKey: Int32] = [:]
     private var queues: [OrderTypeIdentifier: TypeQueue] = [:]
     /// Those whose lookup failed, until they may be looked up again.
@@ -74,6 +79,9 @@ struct Parking {
     init(_ limits: Limits, pendingTopic: String) {
         self.limits = limits
         self.pendingTopic = pendingTopic
+        // A table that grows holds everybody up while it moves; memory that is not written to costs nothing.
+        self.slots.reserveCapacity(limits.keys + limits.pending)
+        self.entries.reserveCapacity(limits.keys + limits.pending)
     }
 
     var isEmpty: Bool { self.slots.isEmpty }
@@ -190,15 +198,16 @@ struct Parking {
         return dropped
     }
 
-    /// Takes out everything that is too old to be notified.
+    /// Takes out what is too old to be notified, of the next part of the slots.
     ///
     /// - Parameter moment: milliseconds since 1970.
     mutating func takeStale(before moment: Int64) -> [ParkedPush] {
-        self.entries.indices.compactMap { slot in
-            let entry = self.entries[slot]
-            guard entry.isUsed, !entry.isWriting, (0..<moment).contains(entry.push.epochMilliseconds) else {
-                return nil
-            }
+        (0..<min(Self.staleStep, self.entries.count)).compactMap { _ in
+            self.staleCursor = self.staleCursor + 1 < self.entries.count ? self.staleCursor + 1 : 0
+            let slot = self.staleCursor
+            guard self.entries[slot].isUsed, !self.entries[slot].isWriting,
+                (0..<moment).contains(self.entries[slot].push.epochMilliseconds)
+            else { return nil }
             return self.takeOut(slot)
         }
     }

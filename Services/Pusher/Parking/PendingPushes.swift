@@ -1,4 +1,5 @@
 import CoreMetrics
+import DequeModule
 import Kafka
 import Model
 import Operations
@@ -13,8 +14,6 @@ import Synchronization
 final class PendingPushes: Sendable {
     /// The time between two searches for keys that have waited too long.
     static let pause = Duration.milliseconds(250)
-    /// The time between two searches for changes that have become too old to be notified.
-    static let stalePause = Duration.seconds(30)
     /// Most records that are read at once, or notes that are written.
     static let batchRecords = 1000
     /// Most overdue keys that are written at once: many, since the producer has them all on their way to the brokers
@@ -31,7 +30,7 @@ final class PendingPushes: Sendable {
     private let hold: Duration
     private let wallClock: @Sendable () -> Int64
     /// Records that are done, and whose notes must be written.
-    private let told = Mutex<[(key: PendingPushKey, receipt: KafkaReceipt)]>([])
+    private let told = Mutex<Deque<(key: PendingPushKey, receipt: KafkaReceipt)>>([])
 
     /// - Parameters:
     ///   - consumer: that of the pending topic.
@@ -107,7 +106,10 @@ final class PendingPushes: Sendable {
                     failure = error
                 }
             }
-            self.told.withLock { $0.replaceSubrange(0..<batch.count, with: failed) }
+            self.told.withLock { told in
+                told.removeFirst(batch.count)
+                told.prepend(contentsOf: failed)
+            }
             self.consumer.finished(done)
             self.metrics.pendingTold.increment(by: done.count)
             attempt = await self.rest(after: failure, attempt: attempt)
@@ -125,15 +127,11 @@ final class PendingPushes: Sendable {
     /// Writes overdue keys, until the task is cancelled; changes that are too old are done without a notification.
     func write() async throws {
         var attempt = 0
-        var sweepAt = ContinuousClock.now + Self.stalePause
         while true {
-            if sweepAt <= .now {
-                sweepAt = .now + Self.stalePause
-                let moment = self.scheduler.staleBefore
-                let stale = self.parking.with { $0.takeStale(before: moment) }.flatMap(\.receipts)
-                self.metrics.recordsStale.increment(by: stale.count)
-                if !stale.isEmpty { self.finished(stale) }
-            }
+            let moment = self.scheduler.staleBefore
+            let stale = self.parking.with { $0.takeStale(before: moment) }.flatMap(\.receipts)
+            self.metrics.recordsStale.increment(by: stale.count)
+            if !stale.isEmpty { self.finished(stale) }
             let (now, hold) = (ContinuousClock.now, self.hold)
             let batch =
                 self.scheduler.isSuspending

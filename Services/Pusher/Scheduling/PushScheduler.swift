@@ -41,7 +41,7 @@ final class PushScheduler: Sendable {
     private static let suspensionLimit = 2048
     /// Changes are notified for a week even if APNs keeps notifications for less: they may have waited for us.
     static let leastKeptSeconds: Int64 = 7 * 24 * 3600
-    /// The number of found devices added under one lock: replies wait for it on their loop.
+    /// The number of devices added, or moved to the pending topic, under one lock: replies wait for it on their loop.
     private static let chunk = 256
 
     private let state: Mutex<State>
@@ -229,14 +229,16 @@ final class PushScheduler: Sendable {
         let work = self.change { state, work in
             guard !state.isStopped else { return }
             self.giveOut(&state, &work, now: now)
+            next = state.machine.due.first
             if state.machine.pendingTopic != nil {
-                work.effects += state.machine.suspendStuck(now: now, most: Self.suspensionLimit - openEffects)
+                let most = min(Self.chunk, Self.suspensionLimit - openEffects)
+                work.effects += state.machine.suspendStuck(now: now, most: most)
+                if work.effects.count == most { next = now }
             } else if openEffects < Self.letterLimit {
                 let most = Self.letterLimit - openEffects
                 work.effects += state.machine.giveUpBrandless(now: now, most: most)
                 work.effects += state.machine.giveUpStuck(now: now, most: most)
             }
-            next = state.machine.due.first
         }
         return (next, work)
     }

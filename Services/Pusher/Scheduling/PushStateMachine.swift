@@ -127,6 +127,10 @@ struct PushStateMachine {
     init(limits: PushLimits, now: ContinuousClock.Instant) {
         self.limits = limits
         self.hourly = HourlyLimit(perHour: limits.hourlyLimit, now: now)
+        // A table that grows holds everybody up while it moves; memory that is not written to costs nothing.
+        self.slots.reserveCapacity(limits.targets)
+        self.targets.reserveCapacity(limits.targets)
+        self.records.reserveCapacity(limits.records)
     }
 
     var recordCount: Int { self.records.count - self.freeRecords.count }

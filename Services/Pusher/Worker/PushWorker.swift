@@ -84,17 +84,20 @@ final class PushWorker: Service {
     func run() async throws {
         var failure: KafkaError?
         await withTaskGroup { group in
-            for _ in 0..<FollowUpQueue.concurrency { group.addTask { await self.followUps.work() } }
+            // No device waits for this work.
+            for _ in 0..<FollowUpQueue.concurrency {
+                group.addTask(executorPreference: BackgroundExecutor.shared) { await self.followUps.work() }
+            }
+            group.addTask(executorPreference: BackgroundExecutor.shared) { await self.pending.writeNotes() }
             group.addTask { await self.watch() }
-            group.addTask { await self.pending.writeNotes() }
             group.addTask { await self.noteTold() }
             do {
                 // Only fetching ends with a graceful shutdown.
                 try await cancelWhenGracefulShutdown {
                     try await withThrowingTaskGroup(of: Void.self) { group in
+                        group.addTask(executorPreference: BackgroundExecutor.shared) { try await self.pending.read() }
+                        group.addTask(executorPreference: BackgroundExecutor.shared) { try await self.pending.write() }
                         group.addTask { try await self.drain() }
-                        group.addTask { try await self.pending.read() }
-                        group.addTask { try await self.pending.write() }
                         group.addTask {
                             try await self.learnTold()
                             try await self.fetch()

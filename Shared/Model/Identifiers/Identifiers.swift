@@ -65,12 +65,12 @@ public struct OrderKey: Hashable, Sendable, CustomStringConvertible {
 
     /// - Parameter text: `<orderTypeIdentifier>/<orderIdentifier>`.
     public init(_ text: String) throws(IdentifierError) {
-        guard let slash = text.firstIndex(of: "/") else {
+        guard let slash = text.utf8.firstIndex(of: UInt8(ascii: "/")) else {
             throw IdentifierError(
                 description: "\"\(clipped(text))\" is not an order key, which looks like order.com.example.shop/1234")
         }
         self.orderType = try OrderTypeIdentifier(String(text[..<slash]))
-        self.order = try OrderIdentifier(String(text[text.index(after: slash)...]))
+        self.order = try OrderIdentifier(String(text[text.utf8.index(after: slash)...]))
     }
 
     /// `<orderTypeIdentifier>/<orderIdentifier>`
@@ -149,12 +149,12 @@ public struct RegistrationKey: Hashable, Sendable {
 
     /// - Parameter text: `<device>/<type>/<id>`; the device may itself contain slashes, type and id cannot.
     public init(_ text: String) throws(IdentifierError) {
-        let parts = text.split(separator: "/", omittingEmptySubsequences: false)
-        guard parts.count >= 3 else {
+        let slash = UInt8(ascii: "/")
+        guard let last = text.utf8.lastIndex(of: slash), let middle = text.utf8[..<last].lastIndex(of: slash) else {
             throw IdentifierError(description: "a registration key looks like <device>/<order type>/<order>")
         }
-        self.device = try DeviceIdentifier(parts.dropLast(2).joined(separator: "/"))
-        self.order = try OrderKey("\(parts[parts.count - 2])/\(parts[parts.count - 1])")
+        self.device = try DeviceIdentifier(String(text[..<middle]))
+        self.order = try OrderKey(String(text[text.utf8.index(after: middle)...]))
     }
 
     /// `<device>/<type>/<id>`, with the device in clear.
