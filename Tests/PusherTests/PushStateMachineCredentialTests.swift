@@ -1,6 +1,7 @@
 import APNS
 import Kafka
 import Model
+import Synchronization
 import Testing
 
 @testable import Pusher
@@ -265,6 +266,39 @@ import Testing
         #expect(pushes.map(\.key.device?.rawValue) == ["d"])
         scene.done(effects[0])
         #expect(scene.scheduler.takeFinished() == [receipt])
+    }
+
+    @Test func whatMovesToThePendingTopicMovesInParts() throws {
+        let time = Mutex(ContinuousClock.now)
+        let scheduler = PushScheduler(
+            limits: PushLimits(), clock: { time.withLock { $0 } }, wallClock: { SchedulerScene.noon })
+        scheduler.suspend(to: "pending")
+        var scene = try SchedulerScene()
+        let record = (scene.take().receipt, SchedulerScene.noon)
+        let found = try (0..<600).map { number in
+            PushLookup.Found(
+                orderType: try OrderTypeIdentifier("order.example.none"), order: try OrderIdentifier("o"),
+                device: try DeviceIdentifier("d\(number)"),
+                registration: RegistrationRecord(
+                    pushToken: try SchedulerScene.token(number), registeredEpochMilliseconds: 0),
+                records: [0])
+        }
+        _ = scheduler.add(found, scheduler.receive([record]))
+        let later = time.withLock { time in
+            time += .seconds(60)
+            return time
+        }
+        let full = scheduler.look(openEffects: PushScheduler.suspensionLimit)
+        #expect(full.work.effects.isEmpty)
+        #expect(full.next != later, "it waits until some of these are performed")
+        var counts: [Int] = []
+        while counts.count < 10 {
+            let (next, work) = scheduler.look(openEffects: 0)
+            counts.append(work.effects.count)
+            if next != later { break }
+        }
+        #expect(counts.reduce(0, +) == 600)
+        #expect(counts.allSatisfy { $0 <= 256 }, "\(counts)")
     }
 
     @Test func orderTypesWithoutABrandAreBounded() throws {

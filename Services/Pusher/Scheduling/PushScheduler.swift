@@ -38,7 +38,7 @@ final class PushScheduler: Sendable {
     /// Letters that may be in progress before more is given up for a credential that is stopped.
     private static let letterLimit = 256
     /// The same for devices that move to the pending topic.
-    private static let suspensionLimit = 2048
+    static let suspensionLimit = 2048
     /// Changes are notified for a week even if APNs keeps notifications for less: they may have waited for us.
     static let leastKeptSeconds: Int64 = 7 * 24 * 3600
     /// The number of devices added, or moved to the pending topic, under one lock: replies wait for it on their loop.
@@ -233,7 +233,7 @@ final class PushScheduler: Sendable {
             if state.machine.pendingTopic != nil {
                 let most = min(Self.chunk, Self.suspensionLimit - openEffects)
                 work.effects += state.machine.suspendStuck(now: now, most: most)
-                if work.effects.count == most { next = now }
+                if most > 0, work.effects.count == most { next = now }
             } else if openEffects < Self.letterLimit {
                 let most = Self.letterLimit - openEffects
                 work.effects += state.machine.giveUpBrandless(now: now, most: most)
