@@ -68,7 +68,7 @@ import Testing
             let bulk = try self.orders(PusherFixture.otherType, 3000)
             try await scene.register(well, devices: well.count, tokens: 0)
             try await scene.register(bulk, devices: 1000, tokens: 1000)
-            try await scene.apns.add(APNSSimulatorFault(.delay(milliseconds: 200)))
+            try await scene.apns.add(APNSSimulatorFault(.delay(milliseconds: 1000)))
             try await scene.publish(changed: bulk)
             let limits = { (limits: inout PushLimits) in
                 (limits.records, limits.targets, limits.links, limits.inFlight) = (400, 400, 400, 20)

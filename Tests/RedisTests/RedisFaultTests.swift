@@ -46,7 +46,9 @@ private struct StubbornServer {
         let information = "redis_version:6.2.14\r\nrun_id:a\r\nrole:master\r\n"
         let server = try await StubbornServer(
             saying: "+PONG\r\n$\(information.utf8.count)\r\n\(information)\r\n-ERR no cluster\r\n")
-        try await withClient(self.configuration(server.url)) { client in
+        var configuration = try self.configuration(server.url)
+        configuration.connectDeadline = .seconds(10)
+        try await withClient(configuration) { client in
             let error = await #expect(throws: RedisError.self) { _ = try await client.information() }
             #expect(error?.code == .unsupported)
             #expect(error?.message.contains("Redis 6.2.14, version 7.0 or later") == true, "\(error?.message ?? "")")
