@@ -85,6 +85,7 @@ let package = Package(
                 .embedInCode("Files/waybill.mjs"), .embedInCode("Files/waybill.css"), .embedInCode("Files/polyfill.js"),
             ],
             swiftSettings: house),
+        shared("Tokens", ["Model", "Cryptography"], exclude: ["README.md"]),
         shared("Packaging", ["Model", "Cryptography", "CDeflate"], exclude: ["README.md"]),
         shared("Store", ["Model", "Redis", "Cryptography", .nioCore], exclude: ["README.md"]),
         shared(
@@ -92,29 +93,35 @@ let package = Package(
         shared(
             "Operations",
             [
-                "Model", "Kafka", "Redis", "Packaging", .nioCore, .nioPosix, .nioHTTP1, .logging, .coreMetrics,
+                "Model", "Kafka", "Redis", .nioCore, .nioPosix, .nioHTTP1, .logging, .coreMetrics, .serviceLifecycle,
+                .unixSignals, .configuration,
+            ], exclude: ["README.md"]),
+        shared(
+            "Brands",
+            [
+                "Model", "Cryptography", "Packaging", "Tokens", "Operations", .nioPosix, .logging, .coreMetrics,
                 .serviceLifecycle, .unixSignals,
-                .configuration,
             ], exclude: ["README.md"]),
 
         service(
             "Gateway",
             [
-                "Model", "Kafka", "Redis", "Cryptography", "Fetch", "Browser", "Packaging", "Store", "Operations",
-                .nioCore,
-                .nioPosix, .nioHTTP1, .nioHTTP2, .nioHPACK, .nioSSL, .nioTLS, .logging, .coreMetrics,
+                "Model", "Kafka", "Redis", "Cryptography", "Fetch", "Browser", "Tokens", "Brands", "Store",
+                "Operations", .nioCore, .nioPosix, .nioHTTP1, .nioHTTP2, .nioHPACK, .nioSSL, .nioTLS, .logging,
+                .coreMetrics,
                 .serviceLifecycle, .unixSignals, .argumentParser,
             ]),
         service(
             "Packager",
             [
-                "Model", "Kafka", "Redis", "Cryptography", "Fetch", "Packaging", "Store", "Operations", .nioCore,
-                .nioPosix, .logging, .coreMetrics, .serviceLifecycle, .unixSignals, .argumentParser,
+                "Model", "Kafka", "Redis", "Cryptography", "Fetch", "Tokens", "Packaging", "Brands", "Store",
+                "Operations", .nioCore, .nioPosix, .logging, .coreMetrics, .serviceLifecycle, .unixSignals,
+                .argumentParser,
             ]),
         service(
             "Pusher",
             [
-                "Model", "Kafka", "Redis", "Cryptography", "Packaging", "Store", "APNS", "Operations", .nioCore,
+                "Model", "Kafka", "Redis", "Cryptography", "Brands", "Store", "APNS", "Operations", .nioCore,
                 .nioPosix, .logging, .coreMetrics, .serviceLifecycle, .argumentParser, .heap,
             ]),
 
@@ -148,7 +155,14 @@ let package = Package(
         tests("CryptographyTests", ["Cryptography", "TestKit", "TestTraits"]),
         tests("HTTP2Tests", ["HTTP2", "TestKit", "TestTraits", .nioCore]),
         tests("FetchTests", ["Fetch", "TestKit", "TestTraits"]),
-        tests("PackagingTests", ["Packaging", "Model", "Cryptography", "TestKit", "TestTraits"]),
+        tests("TokensTests", ["Tokens", "Model", "TestKit", "TestTraits"]),
+        tests("PackagingTests", ["Packaging", "Brands", "Model", "Cryptography", "TestKit", "TestTraits"]),
+        tests(
+            "BrandsTests",
+            [
+                "Brands", "Tokens", "Packaging", "Operations", "Model", "Cryptography", "TestKit", "TestTraits",
+                .coreMetrics,
+            ]),
         tests("StoreTests", ["Store", "Model", "Redis", "TestKit", "TestTraits", .nioCore, .nioPosix]),
         tests(
             "APNSTests",
@@ -159,37 +173,35 @@ let package = Package(
         tests(
             "OperationsTests",
             [
-                "Operations", "Kafka", "Redis", "Model", "Packaging", "TestKit", "TestTraits", .configuration,
-                .coreMetrics, .logging,
-                .serviceLifecycle, .serviceLifecycleTestKit, .nioCore, .nioPosix, .nioEmbedded, .nioHTTP1,
+                "Operations", "Kafka", "Redis", "Model", "TestKit", "TestTraits", .configuration, .coreMetrics,
+                .logging, .serviceLifecycle, .serviceLifecycleTestKit, .nioCore, .nioPosix, .nioEmbedded, .nioHTTP1,
             ]),
         tests(
             "GatewayTests",
             [
-                "Gateway", "Model", "Store", "Redis", "Kafka", "Cryptography", "Packaging", "Operations", "TestKit",
-                "TestTraits",
-                .logging,
-                .serviceLifecycle, .serviceLifecycleTestKit, .nioCore, .nioPosix, .nioEmbedded, .nioHTTP1, .nioHTTP2,
+                "Gateway", "Model", "Store", "Redis", "Kafka", "Cryptography", "Tokens", "Brands", "Operations",
+                "TestKit", "TestTraits", .logging, .serviceLifecycle, .serviceLifecycleTestKit, .nioCore, .nioPosix,
+                .nioEmbedded, .nioHTTP1, .nioHTTP2,
                 .nioHPACK, .nioSSL, .coreMetrics, .configuration,
             ]),
         tests(
             "PackagerTests",
             [
-                "Packager", "Model", "Store", "Redis", "Kafka", "Fetch", "Packaging", "Operations", "Cryptography",
-                "TestKit", "TestTraits", .nioCore, .nioPosix, .logging, .coreMetrics, .configuration, .serviceLifecycle,
+                "Packager", "Model", "Store", "Redis", "Kafka", "Fetch", "Tokens", "Packaging", "Brands", "Operations",
+                "Cryptography", "TestKit", "TestTraits", .nioCore, .nioPosix, .logging, .coreMetrics, .configuration,
+                .serviceLifecycle,
                 .serviceLifecycleTestKit,
             ]),
         tests(
             "PusherTests",
             [
-                "Pusher", "Model", "Store", "Redis", "Kafka", "APNS", "Packaging", "Operations", "TestKit",
-                "TestTraits",
+                "Pusher", "Model", "Store", "Redis", "Kafka", "APNS", "Brands", "Operations", "TestKit", "TestTraits",
                 .nioCore, .nioPosix, .logging, .coreMetrics, .configuration, .serviceLifecycle,
             ]),
         tests("BrowserTests", ["Browser"]),
         tests(
             "DevkitTests",
-            ["Devkit", "Model", "Kafka", "Cryptography", "Packaging", "TestKit", "TestTraits", .nioHTTP1]),
+            ["Devkit", "Model", "Kafka", "Cryptography", "Packaging", "Brands", "TestKit", "TestTraits", .nioHTTP1]),
         tests("TidyTests"),
     ]
 )

@@ -1,3 +1,4 @@
+import Brands
 import Fetch
 import Kafka
 import Model

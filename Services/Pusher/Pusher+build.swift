@@ -1,11 +1,11 @@
 import APNS
+import Brands
 import Foundation
 import Kafka
 import Logging
 import Model
 import NIOCore
 import Operations
-import Packaging
 import Redis
 import ServiceLifecycle
 import Store

@@ -1,3 +1,4 @@
+import Brands
 import Cryptography
 import Foundation
 import Model

@@ -2,11 +2,11 @@ import Foundation
 import Kafka
 import Model
 import NIOPosix
-import Packaging
 import Redis
 import Store
 import TestKit
 import Testing
+import Tokens
 
 @testable import Gateway
 

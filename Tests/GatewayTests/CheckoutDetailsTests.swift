@@ -1,10 +1,10 @@
 import Foundation
 import Kafka
 import Model
-import Packaging
 import TestKit
 import TestTraits
 import Testing
+import Tokens
 
 @testable import Gateway
 

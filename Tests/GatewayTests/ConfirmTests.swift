@@ -2,11 +2,11 @@ import Cryptography
 import Foundation
 import Kafka
 import Model
-import Packaging
 import Redis
 import TestKit
 import TestTraits
 import Testing
+import Tokens
 
 @testable import Gateway
 

@@ -1,3 +1,4 @@
+import Brands
 import Foundation
 import Kafka
 import Logging
@@ -5,13 +6,13 @@ import Model
 import NIOCore
 import NIOPosix
 import Operations
-import Packaging
 import Redis
 import ServiceLifecycle
 import ServiceLifecycleTestKit
 import Store
 import TestKit
 import Testing
+import Tokens
 
 @testable import Gateway
 
@@ -35,7 +36,9 @@ struct GatewayBench: Sendable {
         let certificates = try DevelopmentCertificates.make(in: directory.path("certificates"), orderType: orderType)
         try DevelopmentBrand.make(
             in: directory.path("brands/shop"), orderType: orderType, certificates: certificates)
-        return try Brands.load(directory: directory.path("brands"), webServiceURL: "https://wallet.example/apple")
+        return try BrandLibrary(
+            directory: directory.path("brands"), webServiceURL: "https://wallet.example/apple"
+        ).brands
     }
 
     struct Options: Sendable {

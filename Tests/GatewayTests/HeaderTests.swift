@@ -1,8 +1,8 @@
 import Foundation
 import Model
 import NIOHTTP1
-import Packaging
 import Testing
+import Tokens
 
 @testable import Gateway
 @testable import Store

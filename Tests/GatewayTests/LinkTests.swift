@@ -1,10 +1,10 @@
 import Foundation
 import Model
 import NIOCore
-import Packaging
 import TestKit
 import TestTraits
 import Testing
+import Tokens
 
 @testable import Gateway
 

@@ -1,9 +1,9 @@
 import Model
 import NIOCore
-import Packaging
 import TestKit
 import TestTraits
 import Testing
+import Tokens
 
 @testable import Gateway
 

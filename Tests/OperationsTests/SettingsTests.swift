@@ -2,7 +2,6 @@ import Foundation
 import Kafka
 import Logging
 import Model
-import Packaging
 import TestKit
 import Testing
 
@@ -121,7 +120,6 @@ import Testing
 
     @Test func requiredKeysAreNamedWithTheirMeaning() throws {
         let settings = try Settings(environment: [:])
-        #expect(throws: SettingsError.self) { _ = try settings.tokens(BrandLibrary(Brands([]))) }
         let error = #expect(throws: SettingsError.self) { _ = try settings.webServiceURL() }
         #expect(error?.description == "WAYBILL_WEB_SERVICE_URL: is required: https://… as Wallet will call the gateway")
         for url in ["http://a.example", "https://", "https://a example"] {
@@ -170,42 +168,6 @@ import Testing
             _ = try settings.redis()
             #expect(settings.warnings.isEmpty == isSafe, "\(String(mode, radix: 8))")
             #expect(settings.warnings.allSatisfy { $0.hasPrefix("\(path): ") && !$0.contains("hunter2") })
-        }
-        let secrets = try directory.write("secrets", String(repeating: "0123456789abcdef", count: 4))
-        try FileManager.default.setAttributes([.posixPermissions: 0o644], ofItemAtPath: secrets)
-        let settings = try Settings(environment: ["WAYBILL_TOKEN_SECRETS": secrets])
-        _ = try settings.tokens(BrandLibrary(Brands([])))
-        #expect(settings.warnings.count == 1)
-    }
-
-    @Test func aSecretThatAPersonMadeUpIsWarnedOf() throws {
-        let directory = try TemporaryDirectory("settings")
-        let secrets = try directory.write(
-            "secrets", "\(String(repeating: "0123456789abcdef", count: 4))\nhunter2hunter2hunter2\n")
-        try FileManager.default.setAttributes([.posixPermissions: 0o600], ofItemAtPath: secrets)
-        let settings = try Settings(environment: ["WAYBILL_TOKEN_SECRETS": secrets])
-        _ = try settings.tokens(BrandLibrary(Brands([])))
-        #expect(settings.warnings.count == 1)
-        #expect(settings.warnings.allSatisfy { $0.contains("line 2") })
-        #expect(settings.warnings.allSatisfy { $0.contains("openssl rand -hex 32") && !$0.contains("hunter2") })
-    }
-
-    @Test func keysOfBrandsThatEverybodyCanReadAreWarnedOf() throws {
-        let directory = try TemporaryDirectory("settings")
-        let type = "order.com.example.shop"
-        let certificates = try DevelopmentCertificates.make(in: directory.path("certificates"), orderType: type)
-        let folder = directory.path("brands/shop")
-        try DevelopmentBrand.make(in: folder, orderType: type, certificates: certificates)
-        let keys = BrandLibrary.keyFiles(in: directory.path("brands"))
-        #expect(!keys.isEmpty)
-        #expect(keys.allSatisfy { $0.hasPrefix("\(folder)/") })
-        for (mode, count) in [(0o600, 0), (0o644, keys.count)] {
-            for key in keys {
-                try FileManager.default.setAttributes([.posixPermissions: mode], ofItemAtPath: key)
-            }
-            let settings = try Settings(environment: [:])
-            _ = try settings.brands(in: directory.path("brands"), webServiceURL: "https://wallet.example")
-            #expect(settings.warnings.count == count)
         }
     }
 

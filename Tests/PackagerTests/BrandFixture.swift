@@ -1,7 +1,8 @@
+import Brands
 import Foundation
 import Model
-import Packaging
 import TestKit
+import Tokens
 
 @testable import Packager
 

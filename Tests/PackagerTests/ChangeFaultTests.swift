@@ -6,6 +6,7 @@ import TestKit
 import TestTraits
 import Testing
 
+@testable import Brands
 @testable import Packager
 @testable import Packaging
 

@@ -1,7 +1,7 @@
+import Brands
 import Kafka
 import Logging
 import Model
-import Packaging
 import Redis
 import Store
 import TestKit

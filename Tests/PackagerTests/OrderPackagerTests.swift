@@ -5,6 +5,7 @@ import Synchronization
 import TestKit
 import Testing
 
+@testable import Brands
 @testable import Packager
 @testable import Packaging
 @testable import Store

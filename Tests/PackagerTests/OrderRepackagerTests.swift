@@ -1,6 +1,6 @@
+import Brands
 import Kafka
 import Model
-import Packaging
 import Redis
 import Store
 import TestKit

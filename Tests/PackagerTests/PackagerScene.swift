@@ -1,10 +1,10 @@
+import Brands
 import Foundation
 import Kafka
 import Logging
 import Model
 import NIOPosix
 import Operations
-import Packaging
 import Redis
 import Store
 import TestKit

@@ -1,9 +1,9 @@
+import Brands
 import CoreMetrics
 import Fetch
 import Foundation
 import Logging
 import Model
-import Packaging
 import Redis
 import Store
 import Synchronization

@@ -1,7 +1,6 @@
 import Kafka
 import Model
 import Operations
-import Packaging
 import Redis
 import Store
 import Synchronization

@@ -1,9 +1,9 @@
+import Brands
 import Kafka
 import Logging
 import Model
 import NIOPosix
 import Operations
-import Packaging
 import Redis
 import Store
 import Synchronization

@@ -1,6 +1,6 @@
+import Brands
 import Foundation
 import Model
-import Packaging
 import TestKit
 
 /// A brand's directory under one authority, whose certificate and files tests renew.

@@ -1,7 +1,7 @@
+import Brands
 import Foundation
 import Kafka
 import Model
-import Packaging
 import Redis
 import Store
 import TestKit

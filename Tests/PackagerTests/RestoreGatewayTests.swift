@@ -1,12 +1,13 @@
+import Brands
 import Foundation
 import Model
-import Packaging
 import Redis
 import Store
 import Synchronization
 import TestKit
 import TestTraits
 import Testing
+import Tokens
 
 @testable import Packager
 

@@ -1,3 +1,4 @@
+import Brands
 import CoreMetrics
 import Kafka
 import Logging

@@ -1,9 +1,9 @@
 import Foundation
 import Model
-import Packaging
 import TestKit
 import TestTraits
 import Testing
+import Tokens
 
 @testable import Packager
 

@@ -1,10 +1,11 @@
+import Brands
 import Kafka
 import Model
-import Packaging
 import Store
 import TestKit
 import TestTraits
 import Testing
+import Tokens
 
 @testable import Packager
 

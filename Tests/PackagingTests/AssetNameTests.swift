@@ -1,3 +1,4 @@
+import Brands
 import Model
 import Packaging
 import TestKit

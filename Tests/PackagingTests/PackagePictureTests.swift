@@ -2,6 +2,7 @@ import Model
 import TestKit
 import Testing
 
+@testable import Brands
 @testable import Packaging
 
 @Suite struct PackagePictureTests {

@@ -1,3 +1,4 @@
+import Brands
 import Foundation
 import Model
 import Packaging

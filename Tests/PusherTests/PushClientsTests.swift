@@ -1,9 +1,9 @@
 import APNS
+import Brands
 import Foundation
 import Kafka
 import Model
 import NIOPosix
-import Packaging
 import Synchronization
 import TestKit
 import TestTraits

@@ -1,6 +1,6 @@
 import APNS
+import Brands
 import Model
-import Packaging
 import Testing
 
 @testable import Pusher

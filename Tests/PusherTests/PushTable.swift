@@ -1,10 +1,10 @@
 import APNS
+import Brands
 import Kafka
 import Logging
 import Model
 import NIOPosix
 import Operations
-import Packaging
 import Store
 import Synchronization
 import TestKit

@@ -44,19 +44,20 @@ import Testing
             "Settings": [],
             "Worker": ["FollowUps", "Parking", "Records", "Reporting", "Scheduling", "Settings"],
         ],
+        "Shared/Brands": [
+            "Assets": ["Brand"],
+            "Brand": [],
+            "Library": ["Brand", "Loading"],
+            "Loading": ["Assets", "Brand"],
+            "Watching": ["Brand", "Library"],
+        ],
         "Shared/Packaging": [
             "Archive": [],
-            "Assets": ["Archive", "Errors", "Images", "Strings"],
-            "Brands": ["Archive", "Assets", "Errors", "Packages", "Pictures", "Secrets"],
-            "Building": ["Archive", "Assets", "Brands", "Errors", "Packages", "Pictures"],
-            "Errors": [],
+            "Assets": ["Archive", "Images"],
+            "Building": ["Archive", "Assets", "Packages", "Pictures"],
             "Images": [],
             "Packages": ["Archive", "Assets"],
             "Pictures": ["Archive", "Assets", "Images"],
-            "Secrets": [],
-            "Strings": [],
-            // A brand may have token secrets of its own.
-            "Tokens": ["Brands", "Errors", "Secrets"],
         ],
         "Shared/Redis": [
             "Client": ["Cluster", "Configuration", "Connection", "Protocol", "Topology"],

@@ -6,10 +6,12 @@ import Testing
     /// The arrows of the house: what each room may import of ours. A module that is not named here is a package's.
     static let arrows: [String: Set<String>] = [
         "Services/Gateway": [
-            "Model", "Kafka", "Redis", "Cryptography", "Fetch", "Browser", "Packaging", "Store", "Operations",
+            "Model", "Kafka", "Redis", "Cryptography", "Fetch", "Browser", "Tokens", "Brands", "Store", "Operations",
         ],
-        "Services/Packager": ["Model", "Kafka", "Redis", "Cryptography", "Fetch", "Packaging", "Store", "Operations"],
-        "Services/Pusher": ["Model", "Kafka", "Redis", "Cryptography", "Packaging", "Store", "APNS", "Operations"],
+        "Services/Packager": [
+            "Model", "Kafka", "Redis", "Cryptography", "Fetch", "Tokens", "Packaging", "Brands", "Store", "Operations",
+        ],
+        "Services/Pusher": ["Model", "Kafka", "Redis", "Cryptography", "Brands", "Store", "APNS", "Operations"],
         "Shared/Model": [],
         "Shared/Kafka": ["CRDKafka"],
         "Shared/Redis": ["CHiredis", "Cryptography"],
@@ -17,11 +19,13 @@ import Testing
         "Shared/Cryptography": ["CCrypto"],
         "Shared/HTTP2": ["CNGHTTP2"],
         "Shared/Fetch": ["CCurl"],
+        "Shared/Tokens": ["Model", "Cryptography"],
         "Shared/Packaging": ["Model", "Cryptography", "CDeflate"],
+        "Shared/Brands": ["Model", "Cryptography", "Tokens", "Packaging", "Operations"],
         // Keys name devices by a digest.
         "Shared/Store": ["Model", "Redis", "Cryptography"],
         "Shared/APNS": ["Model", "HTTP2", "Cryptography"],
-        "Shared/Operations": ["Model", "Kafka", "Redis", "Packaging"],
+        "Shared/Operations": ["Model", "Kafka", "Redis"],
         "Tests/TestKit": ["CBindPort", "CRDKafkaMock", "Model", "Kafka", "Redis", "Store", "Cryptography"],
     ]
 

@@ -28,7 +28,7 @@ GROUPS = (
     ("copying", r" _*mem(cpy|move|set|cmp|chr)"),
     ("Redis, NIO", r"^libhiredis| .*(5Redis|5Store|3NIO|7NIOCore|8NIOPosix|ByteBuffer)"),
     ("JSON, model", r" .*(5Model|JSON)"),
-    ("packaging", r" .*(9Packaging|12Cryptography)"),
+    ("packaging", r" .*(9Packaging|6Brands|6Tokens|12Cryptography)"),
     ("Swift's runtime", r"^libswift| (swift_|\$s[Ss])"),
     ("C library", r"^(libc|ld-)"),
 )

@@ -1,8 +1,8 @@
+import Brands
 import Fetch
 import Kafka
 import Model
 import Operations
-import Packaging
 import Redis
 import ServiceLifecycle
 import Store

@@ -1,7 +1,8 @@
+import Brands
 import Fetch
 import Logging
 import Operations
-import Packaging
+import Tokens
 
 /// The settings of the checkout role besides `CommonSettings`.
 struct CheckoutSettings {

@@ -1,9 +1,9 @@
+import Brands
 import Kafka
 import Logging
 import Model
 import NIOCore
 import NIOHTTP1
-import Packaging
 import Redis
 import Store
 

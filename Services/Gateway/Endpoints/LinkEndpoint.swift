@@ -2,7 +2,7 @@ import FoundationEssentials
 import Model
 import NIOCore
 import NIOHTTP1
-import Packaging
+import Tokens
 
 /// `GET /v1/orders/{type}/{id}/package?expires=…&signature=…`: the package for a browser, by a signed link.
 ///

@@ -3,9 +3,9 @@ import Logging
 import Model
 import NIOCore
 import NIOHTTP1
-import Packaging
 import Store
 import Synchronization
+import Tokens
 
 /// `GET /v1/orders/{type}/{id}`: the newest package.
 ///

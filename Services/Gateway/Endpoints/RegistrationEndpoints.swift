@@ -3,8 +3,8 @@ import Kafka
 import Model
 import NIOCore
 import NIOHTTP1
-import Packaging
 import Store
+import Tokens
 
 /// Registering, unregistering, and listing changes.
 ///

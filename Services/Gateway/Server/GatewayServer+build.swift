@@ -1,3 +1,4 @@
+import Brands
 import Cryptography
 import Fetch
 import Kafka

@@ -1,6 +1,7 @@
+import Brands
 import Operations
-import Packaging
 import Store
+import Tokens
 
 /// The settings that the gateway reads besides `CommonSettings`.
 struct GatewaySettings {

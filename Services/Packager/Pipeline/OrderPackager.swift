@@ -1,7 +1,9 @@
+import Brands
 import Kafka
 import Model
 import Packaging
 import Store
+import Tokens
 
 /// Makes packages of one brand's orders, on any number of threads at once.
 struct OrderPackager: Sendable {

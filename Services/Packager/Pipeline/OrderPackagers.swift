@@ -1,6 +1,7 @@
+import Brands
 import Model
-import Packaging
 import Synchronization
+import Tokens
 
 /// The packagers of all brands, kept in step with them.
 ///

@@ -1,5 +1,5 @@
 import Model
-import Packaging
+import Tokens
 
 /// Decides which stored orders get a new token: those whose token was minted under another secret than the one that
 /// mints, and on demand those that brought one.

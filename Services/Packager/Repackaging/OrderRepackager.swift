@@ -1,7 +1,6 @@
 import Foundation
 import Kafka
 import Model
-import Packaging
 import Store
 
 /// Packages stored orders anew with their brands as they are now, without a change from upstream.

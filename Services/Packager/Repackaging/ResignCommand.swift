@@ -1,14 +1,15 @@
 import ArgumentParser
+import Brands
 import Foundation
 import Kafka
 import Logging
 import Model
 import NIOPosix
 import Operations
-import Packaging
 import Redis
 import ServiceLifecycle
 import Store
+import Tokens
 import UnixSignals
 
 /// `waybill-packager resign`: packages what is stored anew after a brand's certificate or files changed.

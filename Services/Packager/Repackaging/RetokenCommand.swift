@@ -1,7 +1,7 @@
 import ArgumentParser
 import Foundation
 import Model
-import Packaging
+import Tokens
 
 /// `waybill-packager retoken`: gives the stored orders of a brand new tokens.
 struct RetokenCommand: AsyncParsableCommand {

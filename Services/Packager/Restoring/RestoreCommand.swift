@@ -1,14 +1,15 @@
 import ArgumentParser
+import Brands
 import Foundation
 import Kafka
 import Logging
 import Model
 import NIOPosix
 import Operations
-import Packaging
 import Redis
 import Store
 import Synchronization
+import Tokens
 
 /// `waybill-packager restore`: puts orders back that Kafka has and Redis lacks.
 struct RestoreCommand: AsyncParsableCommand {

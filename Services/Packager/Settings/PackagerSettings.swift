@@ -1,6 +1,7 @@
+import Brands
 import Fetch
 import Operations
-import Packaging
+import Tokens
 
 /// The settings of the packager besides `CommonSettings`.
 struct PackagerSettings {

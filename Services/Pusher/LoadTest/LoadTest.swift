@@ -1,11 +1,11 @@
 import APNS
+import Brands
 import Foundation
 import Glibc
 import Model
 import NIOCore
 import NIOPosix
 import Operations
-import Packaging
 
 /// Sends generated records from their creation to their verdicts: through scheduler, client and metrics as in the
 /// service, without Kafka, Redis and letters.

@@ -1,6 +1,6 @@
 import APNS
+import Brands
 import Model
-import Packaging
 
 extension PushNotification {
     /// A notification with its brand's options.

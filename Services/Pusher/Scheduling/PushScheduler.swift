@@ -1,7 +1,7 @@
 import APNS
+import Brands
 import Kafka
 import Model
-import Packaging
 import Synchronization
 
 /// The state machine behind its lock, with the clients that send its notifications. It calls nobody: what must be done

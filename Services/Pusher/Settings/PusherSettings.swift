@@ -1,6 +1,6 @@
 import APNS
+import Brands
 import Operations
-import Packaging
 
 /// The settings that the pusher reads besides `CommonSettings`.
 struct PusherSettings {

@@ -1,6 +1,6 @@
 import APNS
+import Brands
 import Model
-import Packaging
 import Synchronization
 
 /// One client for each brand's credential, kept up to date with the brands.

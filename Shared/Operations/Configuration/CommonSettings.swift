@@ -17,7 +17,7 @@ public struct CommonSettings: Sendable {
     /// Directory with one sub-directory per brand.
     public let brands: String
     /// The interval at which that directory is checked.
-    let brandsReload: Duration
+    public let brandsReload: Duration
     let operationsListen: ListenAddress
     public let logLevel: Logger.Level
     let logFormat: LogFormat

@@ -16,7 +16,7 @@ public struct Asset: Hashable, Sendable {
     /// - Parameters:
     ///   - name: 1 to 255 bytes; the caller has checked that it is a plain relative path.
     ///   - content: less than 4 GiB; the caller's limit is far below.
-    init(name: String, content: [UInt8]) {
+    public init(name: String, content: [UInt8]) {
         let deflated = Self.isCompressed(content) ? nil : Deflater(level: 12).deflate(content)
         let data = deflated ?? content
         let header = ZIPEntry(
@@ -37,6 +37,16 @@ public struct Asset: Hashable, Sendable {
     private static func isCompressed(_ content: [UInt8]) -> Bool {
         let starts: [[UInt8]] = [[0x89, 0x50, 0x4E, 0x47], [0xFF, 0xD8, 0xFF], [0x25, 0x50, 0x44, 0x46]]
         return starts.contains { content.starts(with: $0) }
+    }
+
+    /// `logo.png` for `logo@2x.png` and `logo@3x.png`.
+    ///
+    /// Source: Wallet Orders §2.6
+    public static func withoutScale(_ name: String) -> String {
+        let dot = name.lastIndex(of: ".") ?? name.endIndex
+        let stem = name[..<dot]
+        guard stem.hasSuffix("@2x") || stem.hasSuffix("@3x") else { return name }
+        return String(stem.dropLast(3)) + name[dot...]
     }
 }
 

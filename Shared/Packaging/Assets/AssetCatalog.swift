@@ -28,7 +28,7 @@ final class AssetCatalog: Sendable {
         self.always = sorted.indices.filter { sorted[$0].name.hasSuffix(".lproj/order.strings") }
         var families: [String: [Int]] = [:]
         for (index, asset) in sorted.enumerated() {
-            let plain = Self.withoutScale(asset.name)
+            let plain = Asset.withoutScale(asset.name)
             // A picture in a language's folder is named as if it were at the root.
             if let slash = plain.firstIndex(of: "/"), plain[..<slash].hasSuffix(LanguageFolder.suffix) {
                 families[String(plain[plain.index(after: slash)...]), default: []].append(index)
@@ -50,7 +50,7 @@ final class AssetCatalog: Sendable {
         var stems: [String: [String]] = [:]
         for name in self.pictureNames {
             // A variant is never meant by an order, with or without its suffix.
-            if Self.withoutScale(name) == name, let dot = name.lastIndex(of: ".") {
+            if Asset.withoutScale(name) == name, let dot = name.lastIndex(of: ".") {
                 stems[String(name[..<dot]), default: []].append(name)
             }
         }
@@ -112,15 +112,5 @@ final class AssetCatalog: Sendable {
         for index in unique where !self.companions[index].allSatisfy(unique.contains) { return nil }
         guard self.always.allSatisfy(unique.contains) else { return nil }
         return self.set(Array(unique))
-    }
-
-    /// `logo.png` for `logo@2x.png` and `logo@3x.png`.
-    ///
-    /// Source: Wallet Orders §2.6
-    static func withoutScale(_ name: String) -> String {
-        let dot = name.lastIndex(of: ".") ?? name.endIndex
-        let stem = name[..<dot]
-        guard stem.hasSuffix("@2x") || stem.hasSuffix("@3x") else { return name }
-        return String(stem.dropLast(3)) + name[dot...]
     }
 }

@@ -1,13 +1,13 @@
 /// The kind of a file in a package, by its suffix: Wallet shows nothing else.
 ///
 /// Source: Wallet Orders §2.6, §2.7
-enum AssetKind: Hashable {
+public enum AssetKind: Hashable, Sendable {
     case picture(Picture.Format)
     case pdf
 
     /// - Parameter name: a file's name; the case of the suffix does not matter.
     /// - Returns: nil for any other suffix.
-    init?(name: String) {
+    public init?(name: String) {
         guard let dot = name.lastIndex(of: "."), name[dot...].firstIndex(of: "/") == nil else { return nil }
         switch name[dot...].dropFirst().lowercased() {
         case "png": self = .picture(.png)
@@ -21,7 +21,7 @@ enum AssetKind: Hashable {
 
     /// Checks that a file's content matches its suffix.
     /// - Throws: `PictureFault`, whose message ends the sentence "it …".
-    func check(_ content: [UInt8]) throws(PictureFault) {
+    public func check(_ content: [UInt8]) throws(PictureFault) {
         switch self {
         case .picture(let format):
             let picture = try Picture.inspect(content)

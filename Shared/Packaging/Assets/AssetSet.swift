@@ -55,4 +55,4 @@ final class AssetSet: Sendable {
 }
 
 /// True if a name precedes another one in manifest and archive: by bytes, which is the same everywhere.
-func precedes(_ left: String, _ right: String) -> Bool { left.utf8.lexicographicallyPrecedes(right.utf8) }
+public func precedes(_ left: String, _ right: String) -> Bool { left.utf8.lexicographicallyPrecedes(right.utf8) }

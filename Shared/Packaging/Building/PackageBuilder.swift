@@ -1,4 +1,4 @@
-import Cryptography
+public import Cryptography
 import Glibc
 public import Model
 import Synchronization
@@ -15,12 +15,20 @@ public struct PackageBuilder: Sendable {
     private let finder: PackageFileFinder
     private let deflaters: [DeflaterSlot]
 
-    public init(_ brand: Brand) {
-        self.signing = brand.signing
-        self.signer = brand.signer
-        self.signerBytes = Hexadecimal.bytes(brand.signer) ?? []
-        self.finder = PackageFileFinder(brand)
+    /// - Parameters:
+    ///   - assets: the brand's files by their name in packages.
+    ///   - pictureHosts: the hosts that pictures named by URL in orders may come from.
+    public init(signing: SigningIdentity, assets: [String: Asset], pictureHosts: PictureHosts) {
+        self.signing = signing
+        self.signer = Self.signer(of: signing)
+        self.signerBytes = Hexadecimal.bytes(self.signer) ?? []
+        self.finder = PackageFileFinder(assets, pictureHosts)
         self.deflaters = (0..<max(1, Int(sysconf(Int32(_SC_NPROCESSORS_ONLN))))).map { _ in DeflaterSlot() }
+    }
+
+    /// Identifies the certificates that are inside each signature: 32 hexadecimal digits.
+    public static func signer(of signing: SigningIdentity) -> String {
+        String(SHA256.hex(signing.certificate.der + signing.intermediate.der).prefix(32))
     }
 
     /// Packages one order.

@@ -20,9 +20,9 @@ struct PackageFileFinder: Sendable {
     private static let overhead = 16_384
     private static let overheadPerAsset = 512
 
-    init(_ brand: Brand) {
-        self.catalog = AssetCatalog(brand.assets)
-        self.hosts = brand.pictureHosts
+    init(_ assets: [String: Asset], _ hosts: PictureHosts) {
+        self.catalog = AssetCatalog(assets)
+        self.hosts = hosts
     }
 
     /// The files of an earlier package, as `AssetCatalog.set(of:)`.

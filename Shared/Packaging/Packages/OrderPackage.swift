@@ -13,7 +13,7 @@ public final class OrderPackage: Sendable {
     public let tail: [UInt8]
     /// Changes with every byte of the archive. 32 hexadecimal digits, without quotes.
     public let entityTag: String
-    /// The signer, as `Brand.signer`.
+    /// The signer, as `PackageBuilder.signer(of:)`.
     public let signer: String
     /// Identifies order.json and all files: packages that differ only in the signature have the same one. 32
     /// hexadecimal digits.

@@ -6,7 +6,7 @@ public struct PackageSeal: Hashable, Sendable {
     /// Bytes of the signer's identifier and of the content's digest.
     static let digestSize = 16
 
-    /// The bytes of `Brand.signer`.
+    /// The bytes of `PackageBuilder.signer(of:)`.
     let signer: [UInt8]
     /// The bytes of `OrderPackage.contentDigest`, which identifies the manifest.
     let content: [UInt8]

@@ -32,7 +32,7 @@ public struct PictureHosts: Hashable, Sendable {
     }
 
     /// - Throws: `PictureHostFault` about the first text that is not a host.
-    init(_ texts: [String], ignoring ignoredQuery: IgnoredQuery = .none) throws(PictureHostFault) {
+    public init(_ texts: [String], ignoring ignoredQuery: IgnoredQuery = .none) throws(PictureHostFault) {
         guard texts.count <= Self.countLimit else {
             throw PictureHostFault(message: "more than \(Self.countLimit) hosts")
         }
@@ -122,6 +122,6 @@ public struct PictureHosts: Hashable, Sendable {
 }
 
 /// An error in a list of hosts.
-struct PictureHostFault: Error {
-    let message: String
+public struct PictureHostFault: Error {
+    public let message: String
 }

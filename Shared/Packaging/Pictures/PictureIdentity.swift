@@ -1,6 +1,6 @@
 /// The query parameters of a picture's URL that do not distinguish it from others: for example those of a signature,
 /// which differ in each order.
-enum IgnoredQuery: Hashable, Sendable {
+public enum IgnoredQuery: Hashable, Sendable {
     /// The whole URL counts.
     case none
     /// The URL counts up to its query.
@@ -9,7 +9,7 @@ enum IgnoredQuery: Hashable, Sendable {
     case names(Set<String>)
 
     /// Most names.
-    static let countLimit = 100
+    public static let countLimit = 100
 }
 
 extension PictureHosts {

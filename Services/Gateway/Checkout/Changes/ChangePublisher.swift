@@ -1,9 +1,10 @@
+import Brands
 import Foundation
 import Kafka
 import Logging
 import Model
 import NIOCore
-import Packaging
+import Tokens
 
 /// Checks changes of orders as the packager will, and publishes them to Kafka.
 ///

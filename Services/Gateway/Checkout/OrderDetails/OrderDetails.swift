@@ -1,5 +1,5 @@
 import Model
-import Packaging
+import Tokens
 
 /// The four members that hand an order over to Wallet at the end of a payment, as Apple Pay JS, Payment Request and
 /// PassKit take them.

@@ -2,7 +2,7 @@ import Cryptography
 import Foundation
 import Model
 import NIOHTTP1
-import Packaging
+import Tokens
 
 /// Order details, grants and links, for servers with a key and for pages with a grant.
 struct OrderDetailsEndpoints: Sendable {

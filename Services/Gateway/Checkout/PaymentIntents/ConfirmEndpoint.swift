@@ -5,8 +5,8 @@ import Logging
 import Model
 import NIOCore
 import NIOHTTP1
-import Packaging
 import Store
+import Tokens
 
 /// `POST /v1/payment_intents/{id}/confirm`: a payment's confirmation in the dialect of payment providers, with order
 /// details.

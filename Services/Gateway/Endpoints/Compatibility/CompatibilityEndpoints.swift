@@ -1,8 +1,8 @@
+import Brands
 import Cryptography
 import Model
 import NIOCore
 import NIOHTTP1
-import Packaging
 import Store
 
 /// Two routes that Wallet never calls, for clients of payment providers' services: an order as JSON or as a package,

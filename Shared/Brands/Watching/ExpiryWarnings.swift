@@ -1,0 +1,22 @@
+/// Decides when to warn that a certificate expires soon: below 30 days, once a day for each.
+///
+/// Source: Wallet Orders §7
+struct ExpiryWarnings {
+    /// Days before the expiry from which on there are warnings.
+    static let days = 30.0
+    static let intervalSeconds: Int64 = 86_400
+
+    /// The time of the last warning for each. Certificates that are gone, or have been renewed, are forgotten.
+    private var told: [BrandCertificate: Int64] = [:]
+
+    /// The certificates to warn of at this time.
+    mutating func due(_ certificates: [BrandCertificate], nowEpochSeconds now: Int64) -> [BrandCertificate] {
+        self.told = self.told.filter { certificates.contains($0.key) }
+        let due = certificates.filter { certificate in
+            guard certificate.days(fromEpochSeconds: now) < Self.days else { return false }
+            return self.told[certificate].map { now - $0 >= Self.intervalSeconds || now < $0 } ?? true
+        }
+        for certificate in due { self.told[certificate] = now }
+        return due
+    }
+}

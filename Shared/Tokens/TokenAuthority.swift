@@ -1,0 +1,141 @@
+import Cryptography
+public import Model
+import Synchronization
+
+/// Mints and judges the authentication tokens of orders: the one place that knows which secrets are whose.
+///
+/// A brand may have secrets of its own, so whoever mints for one brand cannot mint for another. All other brands share
+/// the secrets of one file. Both may change while a service runs; each call takes them as they are then.
+public final class TokenAuthority: Sendable {
+    /// The result of a look at the shared file.
+    public enum Event: Hashable, Sendable {
+        /// Other secrets are in use.
+        case loaded
+        /// The file cannot be used, for this reason; the secrets stay as they were. Told once for each reason.
+        case failed(String)
+    }
+
+    private struct Current {
+        var shared: TokenSecrets
+        var file: SecretsFile
+    }
+
+    /// Reads the file of shared secrets.
+    public typealias Reading = @Sendable () throws(TokenSecrets.Failure) -> [UInt8]
+    /// The secrets that an order type has to itself; nil if it shares them.
+    public typealias OwnSecrets = @Sendable (OrderTypeIdentifier) -> TokenSecrets?
+
+    /// Nil for secrets that never change.
+    private let read: Reading?
+    private let ownSecrets: OwnSecrets
+    private let current: Mutex<Current>
+
+    /// - Parameters:
+    ///   - content: that of the file of shared secrets, as it was read a moment ago.
+    ///   - read: reads the file again; may block.
+    ///   - ownSecrets: called for each token.
+    /// - Throws: `TokenSecrets.Failure`.
+    public init(
+        content: [UInt8], read: @escaping Reading, ownSecrets: @escaping OwnSecrets
+    ) throws(TokenSecrets.Failure) {
+        self.read = read
+        self.ownSecrets = ownSecrets
+        self.current = Mutex(Current(shared: try TokenSecrets(file: content), file: SecretsFile(taken: content)))
+    }
+
+    /// Secrets that all order types share and that never change.
+    public init(_ secrets: TokenSecrets) {
+        self.read = nil
+        self.ownSecrets = { _ in nil }
+        self.current = Mutex(Current(shared: secrets, file: SecretsFile(taken: [])))
+    }
+
+    /// The secrets of an order type as they are now.
+    public func secrets(for type: OrderTypeIdentifier) -> TokenSecrets {
+        self.ownSecrets(type) ?? self.current.withLock { $0.shared }
+    }
+
+    /// Mints the token of an order that does not bring its own. The same for every caller until the first secret
+    /// changes.
+    public func token(for key: OrderKey) -> AuthenticationToken { self.secrets(for: key.orderType).token(for: key) }
+
+    /// True for a token that was minted for an order under any of the present secrets.
+    public func isToken(_ text: String, of key: OrderKey) -> Bool {
+        self.secrets(for: key.orderType).isToken(text, of: key)
+    }
+
+    /// True if a token that somebody shows opens an order.
+    ///
+    /// It is the stored one, or both were minted under present secrets: then the order was packaged under another
+    /// secret than the one that the checkout minted with. A token that an order brought is good by itself alone.
+    /// - Parameter stored: the token of the order as it was packaged.
+    public func opens(_ shown: String, _ key: OrderKey, stored: AuthenticationToken) -> Bool {
+        if constantTimeEqual(Array(shown.utf8), Array(stored.rawValue.utf8)) { return true }
+        let secrets = self.secrets(for: key.orderType)
+        return secrets.isToken(shown, of: key) && secrets.isToken(stored.rawValue, of: key)
+    }
+
+    /// Reads the shared file and takes its secrets if they changed. Those of brands come with their brands.
+    ///
+    /// Blocks: it reads a file. For a thread that may wait.
+    /// - Parameter isForced: also what changed only just now.
+    public func look(isForced: Bool) -> Event? {
+        guard let read = self.read else { return nil }
+        let content = Result { () throws(TokenSecrets.Failure) in try read() }
+        return self.current.withLock { current in
+            switch current.file.look(content, isForced: isForced) {
+            case .take(let secrets):
+                current.shared = secrets
+                return .loaded
+            case .tell(let reason): return .failed(reason)
+            case .nothing: return nil
+            }
+        }
+    }
+}
+
+/// Decides when the content of a file of secrets is taken.
+///
+/// A change counts once it was seen twice alike: a file that is just being written is given until the next look.
+struct SecretsFile {
+    enum Decision {
+        case nothing
+        case take(TokenSecrets)
+        case tell(String)
+    }
+
+    private var taken: [UInt8]
+    private var seen: [UInt8]
+    /// The reason that was told last.
+    private var told: String?
+
+    init(taken: [UInt8]) {
+        self.taken = taken
+        self.seen = taken
+    }
+
+    mutating func look(_ content: Result<[UInt8], TokenSecrets.Failure>, isForced: Bool) -> Decision {
+        switch content {
+        case .failure(let error): return self.tell(error.message)
+        case .success(let bytes):
+            defer { self.seen = bytes }
+            // The same file after a failure is taken once more, which ends the alarm.
+            guard bytes != self.taken || self.told != nil else { return .nothing }
+            guard isForced || bytes == self.seen else { return .nothing }
+            do {
+                let secrets = try TokenSecrets(file: bytes)
+                self.taken = bytes
+                self.told = nil
+                return .take(secrets)
+            } catch {
+                return self.tell(error.message)
+            }
+        }
+    }
+
+    private mutating func tell(_ reason: String) -> Decision {
+        guard self.told != reason else { return .nothing }
+        self.told = reason
+        return .tell(reason)
+    }
+}

@@ -1,0 +1,58 @@
+import CoreMetrics
+import Model
+import Operations
+import Testing
+
+@testable import Brands
+
+@Suite struct BrandMetricsTests {
+    private static let noon: Int64 = 1_767_268_800
+    private static let day: Int64 = 86_400
+
+    private func certificate(
+        _ use: BrandCertificate.Use, _ days: Int64, of type: String = "order.com.example.shop"
+    ) throws -> BrandCertificate {
+        BrandCertificate(
+            orderType: try OrderTypeIdentifier(type), use: use, notAfterEpochSeconds: Self.noon + days * Self.day)
+    }
+
+    @Test func aWarningComesBelowThirtyDaysOnceADay() throws {
+        var warnings = ExpiryWarnings()
+        let soon = try self.certificate(.signing, 30)
+        let late = try self.certificate(.intermediate, 300)
+        #expect(warnings.due([soon, late], nowEpochSeconds: Self.noon) == [])
+        #expect(warnings.due([soon, late], nowEpochSeconds: Self.noon + 1) == [soon])
+        #expect(warnings.due([soon, late], nowEpochSeconds: Self.noon + Self.day) == [])
+        #expect(warnings.due([soon, late], nowEpochSeconds: Self.noon + Self.day + 1) == [soon])
+        // Also behind its end, and at once again when the clock was set back.
+        #expect(warnings.due([soon, late], nowEpochSeconds: Self.noon + 40 * Self.day) == [soon])
+        #expect(warnings.due([soon, late], nowEpochSeconds: Self.noon + 39 * Self.day) == [soon])
+        // A renewed one is another one.
+        let renewed = try self.certificate(.signing, 400)
+        #expect(warnings.due([renewed, late], nowEpochSeconds: Self.noon + 40 * Self.day) == [])
+    }
+
+    @Test func theSeriesOfABrandThatIsGoneGoToo() throws {
+        let registry = MetricsRegistry()
+        let metrics = BrandMetrics(factory: registry)
+        let shop = try self.certificate(.push, 12)
+        let other = try self.certificate(.signing, -1, of: "order.com.example.other")
+        metrics.update([shop, other], failures: [], nowEpochSeconds: Self.noon)
+        #expect(
+            registry.text == """
+                # TYPE waybill_brand_load_failed gauge
+                waybill_brand_load_failed{brand="order.com.example.other"} 0.0
+                waybill_brand_load_failed{brand="order.com.example.shop"} 0.0
+                # TYPE waybill_certificate_expires_days gauge
+                waybill_certificate_expires_days{brand="order.com.example.other",certificate="signing"} -1.0
+                waybill_certificate_expires_days{brand="order.com.example.shop",certificate="push"} 12.0
+
+                """)
+        metrics.update([shop], failures: [], nowEpochSeconds: Self.noon + Self.day)
+        #expect(!registry.text.contains("example.other"))
+        #expect(registry.text.contains("certificate=\"push\"} 11.0"))
+        // One that comes again is counted again.
+        metrics.update([shop, other], failures: [], nowEpochSeconds: Self.noon)
+        #expect(registry.text.contains("certificate=\"signing\"} -1.0"))
+    }
+}
