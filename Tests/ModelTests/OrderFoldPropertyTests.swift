@@ -4,11 +4,11 @@ import Testing
 
 /// The fold, in all that can happen to a worker, against a reference that knows nothing of it.
 @Suite struct OrderFoldPropertyTests {
-    /// 1500 histories; a failure names its seed.
+    /// 600 histories; a failure names its seed.
     @Test(arguments: 0..<15)
     func anyBatchesCrashesAndRedeliveriesEndInTheSameOrder(_ part: Int) throws {
         let base = try Examples.order(4)
-        for seed in part * 100..<(part + 1) * 100 {
+        for seed in part * 40..<(part + 1) * 40 {
             var history = try FoldHistory(seed: UInt64(seed), base: base)
             while history.isUnfinished { try history.step() }
             guard history.faults.isEmpty else {
