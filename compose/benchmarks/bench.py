@@ -79,6 +79,7 @@ SUBJECTS = {
         "how long a brand's changes take to APNs, alone, beside a bulk change of another brand, beside its refused "
         "credential and beside its APNs that answers nothing for minutes; memory; that all is told in the end",
         {"waiting": number(200_000, "orders of the other brand (200000)", 10, 9_999_999), "seconds": seconds(15),
+         "rate": number(10_000, "changes a second of the other brand, as of five packagers (10000)"),
          "minutes": MINUTES}),
     "hostile": Subject(
         "hostile:HostileBench",

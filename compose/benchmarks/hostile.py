@@ -1,6 +1,7 @@
 """A well-behaved client among hostile ones."""
 
 import json
+import random
 import subprocess
 import sys
 import threading
@@ -23,7 +24,12 @@ WARM_UP_SECONDS = 5
 
 
 class Client(threading.Thread):
-    """Fetches orders at a rate on one connection, and opens new connections, which may be refused."""
+    """
+    Fetches orders on one connection, and opens new connections, which may be refused.
+
+    Its fetches come at moments that do not depend on each other: at equal intervals they would always, or never, meet
+    the floods' next batch.
+    """
 
     def __init__(self, port, paths, seconds):
         super().__init__(daemon=True)
@@ -31,9 +37,10 @@ class Client(threading.Thread):
         self.waits, self.failures, self.admitted, self.refused = [], [], 0, 0
 
     def run(self):
-        connection, began, next_newcomer = None, time.monotonic(), 0.0
+        connection, due, next_newcomer = None, time.monotonic(), 0.0
+        lot = random.Random(1)
         for number in range(int(self.seconds * RATE)):
-            due = began + number / RATE
+            due += lot.expovariate(RATE)
             time.sleep(max(0, due - time.monotonic()))
             started = time.perf_counter()
             try:

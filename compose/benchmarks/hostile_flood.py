@@ -1,8 +1,9 @@
 """
 Hostile clients of a gateway on this machine, until SIGTERM; then one line of JSON counts requests and answers.
 
-One thread, which writes batches of requests ten times a second and reads what comes, so that it costs less than what it
-asks for. It connects to 127.0.0.1 only, from twenty addresses, each in a network of its own.
+One thread, which writes batches of requests and reads what comes, so that it costs less than what it asks for. It
+connects to 127.0.0.1 only, from twenty addresses, each in a network of its own. All connections of an address write at
+the same moment, ten times a second; the addresses take turns, since machines of their own would not be in step.
 """
 
 import collections
@@ -19,7 +20,8 @@ import sys
 import time
 
 ADDRESSES = [f"127.{10 + number}.0.2" for number in range(20)]
-TICK = 0.1
+# Seconds between the turns of two addresses, and the number of ticks until an address has its next turn.
+TICK, TURNS = 0.01, 10
 # Requests of a batch on one connection, of which each address has one a kind.
 WRONG_TOKENS, LISTS, REGISTRATIONS = 10, 10, 3
 # Bodies of pipelined requests, and how many a batch has: 12 MB a second of all addresses.
@@ -27,15 +29,16 @@ BODY, BODIES = 60_000, 1
 # Connections of an address that send a byte of a head a second, and that send nothing.
 SLOW, IDLE = 50, 900
 # Connections that are opened in a tick, most of them again.
-OPENED = 40
+OPENED = 4
 STATUS = re.compile(rb"HTTP/1\.1 (\d\d\d) ")
 
 
 class Peer:
     """One hostile connection."""
 
-    def __init__(self, kind, address):
-        self.kind, self.address, self.socket, self.unsent = kind, address, None, b""
+    def __init__(self, kind, address, number):
+        # number: of the address's connections of this kind.
+        self.kind, self.address, self.number, self.socket, self.unsent = kind, address, number, None, b""
 
     def open(self, port):
         self.socket = socket.socket()
@@ -69,7 +72,11 @@ class Kind:
     def __init__(self, name, count, batch):
         # batch: gives the bytes for a connection in a tick and the number of requests in them.
         self.name, self.batch = name, batch
-        self.peers = [Peer(self, address) for address in ADDRESSES for _ in range(count)]
+        # Those that write in the same tick, of each TURNS.
+        self.turns = [
+            [Peer(self, address, number) for address in ADDRESSES[turn::TURNS] for number in range(count)]
+            for turn in range(TURNS)]
+        self.peers = [peer for peers in self.turns for peer in peers]
         self.sent, self.bytes, self.closed, self.answers = 0, 0, 0, {}
 
     def told(self):
@@ -131,9 +138,8 @@ class Flood:
         return self.pipelined * BODIES, BODIES
 
     def slow(self, peer):
-        if self.tick % 10:
-            return b"", 0
-        return b"y", 0
+        """A byte in each tenth turn."""
+        return (b"y" if self.tick // TURNS % 10 == peer.number % 10 else b""), 0
 
     # --- sockets ------------------------------------------------------------------------------------------------------
 
@@ -164,7 +170,7 @@ class Flood:
                 peer.unsent = b"GET /x HTTP/1.1\r\nhost: a\r\nx: "
 
     def write(self, kind):
-        for peer in kind.peers:
+        for peer in kind.turns[self.tick % TURNS]:
             # A connection that is not read from is not written to either: one batch at a time.
             if not peer.socket or (peer.unsent and len(peer.unsent) > BODY):
                 continue

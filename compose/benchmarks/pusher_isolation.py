@@ -15,8 +15,6 @@ from subject import Bench
 from topics import Producer
 
 RATE = 100
-# Changes a second of the brand in trouble: more than five packagers publish on a core each.
-BULK_RATE = 10_000
 TYPE = "order.com.example.troubled"
 TOPIC = "waybill.orders"
 # Devices of the brand in trouble: few, so that few faults are enough.
@@ -53,7 +51,7 @@ class PusherIsolationBench(Bench):
                 tell(self.apns, "/faults", "POST", fault | {"token": token})
             # A process of its own, which does not hold up the one that measures.
             bulk = multiprocessing.Process(
-                target=self.change, args=(TYPE, troubled, BULK_RATE), daemon=True)
+                target=self.change, args=(TYPE, troubled, self.arguments.rate), daemon=True)
             bulk.start()
             minutes = self.arguments.minutes if name == "a black hole" else 0
             waits, until = self.steady(well), time.monotonic() + 60 * minutes
@@ -75,7 +73,7 @@ class PusherIsolationBench(Bench):
         self.report.note(
             f"p99 from a change to its notification at {RATE} changes/s: {alone:.1f} ms alone; {text} of "
             f"{self.arguments.waiting:,} orders of another brand, all of which were told in the end; the black hole "
-            f"lasted {self.arguments.minutes:g} minutes. The others' changes came at {BULK_RATE:,} a second; with all "
+            f"lasted {self.arguments.minutes:g} minutes. The others' changes came at {self.arguments.rate:,} a second; with all "
             f"of them in the topic beforehand it is {percentile(backlog, 0.99):.1f} ms, at most {max(backlog):.1f} ms")
 
     def register(self, kind, orders):
