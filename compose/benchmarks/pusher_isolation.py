@@ -73,8 +73,9 @@ class PusherIsolationBench(Bench):
         self.report.note(
             f"p99 from a change to its notification at {RATE} changes/s: {alone:.1f} ms alone; {text} of "
             f"{self.arguments.waiting:,} orders of another brand, all of which were told in the end; the black hole "
-            f"lasted {self.arguments.minutes:g} minutes. The others' changes came at {self.arguments.rate:,} a second; with all "
-            f"of them in the topic beforehand it is {percentile(backlog, 0.99):.1f} ms, at most {max(backlog):.1f} ms")
+            f"lasted {self.arguments.minutes:g} minutes. The others' changes came at {self.arguments.rate:,} a second; "
+            f"with all of them in the topic beforehand it is {percentile(backlog, 0.99):.1f} ms, at most "
+            f"{max(backlog):.1f} ms")
 
     def register(self, kind, orders):
         """As the gateway does, but for the device's side, which the pusher does not read."""
