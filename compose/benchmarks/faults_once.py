@@ -103,12 +103,13 @@ class Once:
             else:
                 findings.add("told", f"{title(token)} was not told of its change: {trail(changed, requests)}")
             accepted = [request for request in requests if request[1] == 200]
-            heard = [request for request in accepted if request[0] not in self.unheard]
-            # One that was not read is the telling itself if it is the only one.
-            self.excuses["unheard"] += len(accepted) - max(len(heard), min(1, len(accepted)))
-            killed = sum(self.is_killed(changed, *pair, places) for pair in zip(heard, heard[1:]))
+            # An answer that was not read is that of the telling if there is no other.
+            tellings = [request for request in accepted if request[0] not in self.unheard] or accepted[:1]
+            repeated = list(zip(tellings, tellings[1:]))
+            killed = sum(self.is_killed(changed, *pair, places) for pair in repeated)
+            self.excuses["unheard"] += len(accepted) - len(tellings)
             self.excuses["killed"] += killed
-            doubles = max(0, len(heard) - 1) - killed + sum(request[3] < changed for request in accepted)
+            doubles = len(repeated) - killed + sum(request[3] < changed for request in accepted)
             if doubles:
                 findings.add("double", f"{title(token)} was told without a reason: {trail(changed, requests)}")
         kills = len(self.rebalances) // 2
