@@ -108,7 +108,7 @@ struct PlaygroundCheckout: Sendable {
             "keys": [
                 [
                     "name": "shop", "sha256": .string(hex(SHA256.digest(Array(key.utf8)))),
-                    "scopes": ["details", "links", "confirm", "notify", "read", "orders"],
+                    "scopes": ["details", "links", "confirm", "notify", "orders"],
                     "orderTypeIdentifiers": [type],
                 ]
             ],

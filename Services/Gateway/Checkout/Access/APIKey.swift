@@ -5,7 +5,9 @@ import Model
 struct APIKey: Sendable {
     /// The routes that a key opens.
     enum Scope: String, CaseIterable, Sendable {
-        case details, links, confirm, notify, read
+        case details, links, confirm, notify
+        /// Reserved, opens no route.
+        case read
         /// Publishing changes of orders.
         case orders
     }
