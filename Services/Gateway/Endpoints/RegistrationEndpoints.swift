@@ -8,7 +8,7 @@ import Tokens
 
 /// Registering, unregistering, and listing changes.
 ///
-/// Source: Wallet Orders §1.2b–d
+/// Source: Wallet Orders §1.2b, §1.2c, §1.2d
 struct RegistrationEndpoints: Sendable {
     let reader: PackageReader
     let views: StaleReadGuard

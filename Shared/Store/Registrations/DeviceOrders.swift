@@ -11,6 +11,7 @@ public import Redis
 /// An order that the device registered for after it got its tag counts as changed at that moment: it may have changed
 /// between its fetch and its registration, and an older stamp than the tag would hide that.
 /// Only a clock that is set back can hide a change, for those devices that asked in the time that then runs twice.
+/// Source: Wallet Orders §1.2d
 public struct DeviceOrders: Sendable {
     /// Most orders that are read at once.
     static let page = 500
