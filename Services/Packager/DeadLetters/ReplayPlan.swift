@@ -27,10 +27,10 @@ struct ReplayPlan: Sendable {
 
     /// Leaves out what would bring back an order that was removed.
     mutating func leaveOut(_ removals: RemovalLedger) {
-        let batchOutcomes = self.entries.map(removals.verdict)
-        self.removed = batchOutcomes.count { $0 == .removed }
-        self.unknown = batchOutcomes.count { $0 == .unknown }
-        self.entries = zip(self.entries, batchOutcomes).filter { $0.1 == .stands }.map(\.0)
+        let verdicts = self.entries.map(removals.verdict)
+        self.removed = verdicts.count { $0 == .removed }
+        self.unknown = verdicts.count { $0 == .unknown }
+        self.entries = zip(self.entries, verdicts).filter { $0.1 == .stands }.map(\.0)
     }
 
     /// Letters that are not put back though they were not before.
