@@ -82,7 +82,7 @@ import Testing
             try await processor.process([log.change("order.replaced", "o", ChangeLog.document())])
             let announced = log.change("order.announced", "o", nil)
             await #expect(throws: RetriableFailure.self) { try await dying.process([announced]) }
-            #expect(try await scene.stored("o")?.isTold == false)
+            #expect(try await scene.stored("o")?.isPublished == false)
             try await processor.process([announced])
             #expect(try await scene.count(scene.topics.orders) == 2)
             try await processor.process([announced])

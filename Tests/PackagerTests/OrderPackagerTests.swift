@@ -153,7 +153,7 @@ import Testing
         #expect(second.wasRedelivered)
         #expect(second.result.effect == .none)
         #expect(second.write == nil)
-        #expect(second.stands, "the seal of its package is in Redis alone")
+        #expect(second.isAlreadyStored, "the seal of its package is in Redis alone")
         #expect(second.record == nil, "the seal of its package is in Redis alone")
         #expect(bench.count == 1)
     }

@@ -167,14 +167,14 @@ import Testing
             try await grown.put(
                 scene.topics.orders, [(record.key ?? [], record.value ?? [])], partitions: Self.before)
             let before = try #require(try await scene.stored(name))
-            #expect(before.isTold)
+            #expect(before.isPublished)
             #expect(before.state.contributions?.isEmpty == false)
             #expect(try await grown.rekey().moved == 1)
             var wanted = before.state
             wanted.version += 2
             let after = try #require(try await scene.stored(name))
             #expect(after.state == wanted)
-            #expect(after.isTold)
+            #expect(after.isPublished)
             #expect(after.unannounced.isEmpty)
             try await processor.process(changes)
             #expect(try await scene.count(scene.topics.orders) == 1, "it counts as published")

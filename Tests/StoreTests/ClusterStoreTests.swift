@@ -91,10 +91,12 @@ import Testing
         try await bench.store.acknowledge([(try key("o1"), "2", 2)])
         let settled = try #require(try await bench.store.orders([key("o1")])[0].get())
         #expect(settled.unannounced == "")
-        #expect(settled.isTold)
-        #expect(try await bench.store.noteTold([(key("o2"), 7), (key("o3"), 1), (key("o4"), nil)]) == [1, 1, 1])
-        let told = try await bench.store.orders([key("o2"), key("o3"), key("o4")]).map { try $0.get()?.isTold }
-        #expect(told == [false, true, false])
+        #expect(settled.isPublished)
+        #expect(try await bench.store.notePublished([(key("o2"), 7), (key("o3"), 1), (key("o4"), nil)]) == [1, 1, 1])
+        let published = try await bench.store.orders([key("o2"), key("o3"), key("o4")]).map {
+            try $0.get()?.isPublished
+        }
+        #expect(published == [false, true, false])
         #expect(try await bench.write(removal("o2", 2)) == .written)
         #expect(try await bench.reader.standing(of: key("o2"), on: bench.loop).get().isRemoved)
         #expect(try await bench.reader.spans(of: key("o1"), on: bench.loop).get()?.head.readableBytes == 256)

@@ -227,27 +227,28 @@ struct ChangeProcessor: Sendable {
     /// Tells `waybill.orders` about each new version, and again about one whose telling may have been lost.
     private func publish(_ open: [OrderDraft], _ batchOutcomes: inout BatchOutcomes) async {
         var messages: [(place: Int, message: KafkaMessage)] = []
-        let told = open.filter { $0.isTold && !$0.stands }
-        for draft in told {
+        let unpublished = open.filter { $0.needsPublishing && !$0.isAlreadyStored }
+        for draft in unpublished {
             let message = KafkaMessage(
                 topic: self.topics.orders, key: Array(draft.key.description.utf8), value: draft.record,
                 headers: draft.headers)
             messages.append((draft.place, message))
         }
         let outcomes = await self.producer.produce(messages.map(\.message))
-        for (draft, outcome) in zip(told, outcomes) { self.learn(draft, outcome) }
+        for (draft, outcome) in zip(unpublished, outcomes) { self.learn(draft, outcome) }
         for (sent, outcome) in zip(messages, outcomes) {
             guard case .failure(let error) = outcome else { continue }
             batchOutcomes.postpone(sent.place, "publishing to \(sent.message.topic): \(error.message)")
         }
         CrashPoint.reached(.published)
-        await self.settle(told.filter { !batchOutcomes.isPostponed($0.place) }, &batchOutcomes)
-        await self.announce(open.filter(\.stands), &batchOutcomes)
+        let published = unpublished.filter { !batchOutcomes.isPostponed($0.place) }
+        await self.republishOvertaken(published, &batchOutcomes)
+        await self.announce(open.filter(\.isAlreadyStored), &batchOutcomes)
         // Last, since it may take longer than all else. A try that fails in between finds what is left of them.
         let endings = RegistrationCleanup(
             topics: self.topics, store: self.store, registrations: self.registrations, producer: self.producer)
         await endings.end(
-            ofRemoved: told.filter { !batchOutcomes.isPostponed($0.place) }, now: self.now(), &batchOutcomes)
+            ofRemoved: published.filter { !batchOutcomes.isPostponed($0.place) }, now: self.now(), &batchOutcomes)
         CrashPoint.reached(.unregistered)
     }
 
@@ -267,18 +268,18 @@ struct ChangeProcessor: Sendable {
     /// record then lies behind that of a later version, and a compacted topic would keep the wrong one. So what stands
     /// is read behind each acknowledgement, and published again where it is another version by now: whoever wrote it
     /// did the same, so the last to come leaves the right one.
-    private func settle(_ told: [OrderDraft], _ batchOutcomes: inout BatchOutcomes) async {
-        guard !told.isEmpty else { return }
+    private func republishOvertaken(_ published: [OrderDraft], _ batchOutcomes: inout BatchOutcomes) async {
+        guard !published.isEmpty else { return }
         do {
-            let standing = try await self.store.noteTold(
-                told.map { ($0.key, $0.settles ? $0.state?.version : nil) })
-            let overtaken = zip(told, standing).filter { $0.state?.version != $1 }.map(\.0.key)
+            let standing = try await self.store.notePublished(
+                published.map { ($0.key, $0.completesPublication ? $0.state?.version : nil) })
+            let overtaken = zip(published, standing).filter { $0.state?.version != $1 }.map(\.0.key)
             guard !overtaken.isEmpty else { return }
             self.metrics.overtaken.increment(by: overtaken.count)
             try await VersionPublisher(topics: self.topics, store: self.store, producer: self.producer)
                 .announce(overtaken)
         } catch {
-            batchOutcomes.postpone(told.map(\.place), "\(error)")
+            batchOutcomes.postpone(published.map(\.place), "\(error)")
         }
     }
 

@@ -47,11 +47,11 @@ struct RegistrationCleanup: Sendable {
     ///
     /// - Parameter now: milliseconds since 1970.
     func end(
-        ofRemoved told: [OrderDraft], now: Int64, within patience: Duration = patience,
+        ofRemoved published: [OrderDraft], now: Int64, within patience: Duration = patience,
         _ batchOutcomes: inout BatchOutcomes
     ) async {
         let deadline = ContinuousClock.now + patience
-        let removed = told.filter { $0.state?.isRemoved == true }.map {
+        let removed = published.filter { $0.state?.isRemoved == true }.map {
             Removed(place: $0.place, key: $0.key, version: $0.state?.version)
         }
         for start in stride(from: 0, to: removed.count, by: Self.ordersAtOnce) {

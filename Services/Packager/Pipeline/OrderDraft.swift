@@ -60,7 +60,7 @@ final class OrderDraft: Sendable {
             switch result.effect {
             case .none: nil
             // An order that has never been written cannot move on without its first version.
-            case .advanced: stored == nil ? nil : result.isAnnounced ? .positionsToTell : .positions
+            case .advanced: stored == nil ? nil : result.isAnnounced ? .positionsToPublish : .positions
             case .removed: .removal
             case .changed: package.map { .version(OrderStore.StoredPackage($0)) }
             }
@@ -111,21 +111,21 @@ extension OrderDraft {
     /// A change that was seen before and whose version is known to be published says nothing new, however many come
     /// again: a group whose offsets were reset makes nobody publish all orders. A tombstone reaches no device, and the
     /// registrations of its order may still have to be ended.
-    var isTold: Bool {
+    var needsPublishing: Bool {
         guard let state = self.state else { return false }
         let effect = self.result.effect
         if effect == .changed || effect == .removed || self.result.isAnnounced { return true }
-        return self.wasRedelivered && (state.isRemoved || !(self.stored?.isTold ?? false))
+        return self.wasRedelivered && (state.isRemoved || !(self.stored?.isPublished ?? false))
     }
 
     /// True if nothing that devices are to be told of is left once the version is published.
     ///
     /// A silent version says nothing of the one before it: if the record of that one is not known to be published, the
     /// change that comes again for its sake still has to be.
-    var settles: Bool { !self.result.isSilent || (self.stored?.isTold ?? true) }
+    var completesPublication: Bool { !self.result.isSilent || (self.stored?.isPublished ?? true) }
 
     /// True if the version to publish is already in Redis and was not packaged here, so that only Redis has its seal.
-    var stands: Bool { self.isTold && self.package == nil && self.state?.isRemoved == false }
+    var isAlreadyStored: Bool { self.needsPublishing && self.package == nil && self.state?.isRemoved == false }
 
     /// The headers of its record.
     var headers: [KafkaHeader] {

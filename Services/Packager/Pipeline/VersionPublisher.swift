@@ -29,18 +29,18 @@ struct VersionPublisher: Sendable {
             // A version that came meanwhile may be one to be told of.
             try await self.publish(open, silent: round == 0 ? silent : [])
             var moved: [OrderStore.StoredOrder] = []
-            var settled: [(key: OrderKey, mark: String, told: Int64?)] = []
+            var acknowledged: [(key: OrderKey, mark: String, published: Int64?)] = []
             for (published, standing) in zip(open, try await self.read(open.map(\.state.key))) {
                 let (key, version) = (standing.state.key, standing.state.version)
                 if version != published.state.version {
                     moved.append(standing)
                 } else {
                     // A silent record tells nobody of what may have been lost before it.
-                    let isTold = round > 0 || !silent.contains(key)
-                    settled.append((key, standing.unannounced, isTold ? version : nil))
+                    let isAnnounced = round > 0 || !silent.contains(key)
+                    acknowledged.append((key, standing.unannounced, isAnnounced ? version : nil))
                 }
             }
-            try await self.store.acknowledge(settled)
+            try await self.store.acknowledge(acknowledged)
             open = moved
         }
         throw RetriableFailure(description: "announcing \(open.count) orders: they change all the time")

@@ -53,7 +53,7 @@ struct OrderMove: Sendable {
                     writes.append(
                         OrderStore.Write(
                             state: next, expectedRevision: stored.revision,
-                            content: .renumbered(isTold: stored.isTold)))
+                            content: .renumbered(isPublished: stored.isPublished)))
                 case .success(let stored):
                     // Of one whose trace is gone the tombstone ends what the partition has, and no later order.
                     guard let last = stored?.state ?? old[key] else { continue }

@@ -117,7 +117,8 @@ extension OrderStore {
                 StoredOrder(
                     state: state, revision: revision, entityTag: values[6].text ?? "", assets: assets,
                     signer: values[9].text ?? "", content: values[10].text ?? "", unannounced: values[11].text ?? "",
-                    told: values[13].text ?? "", documentBytes: document.count + (values[12].bytes?.count ?? 0)))
+                    publishedVersion: values[13].text ?? "",
+                    documentBytes: document.count + (values[12].bytes?.count ?? 0)))
         } catch {
             return .failure(StoreError(.corrupt, "reading order \(key): \(error)"))
         }

@@ -31,18 +31,18 @@ extension OrderStore {
 
     /// Notes that the records of versions were acknowledged, each if it still stands.
     ///
-    /// - Parameter told: the version that was published; nil notes nothing.
+    /// - Parameter published: the version that was published; nil notes nothing.
     /// - Returns: as `versions(of:)`, the versions that stand.
     /// - Throws: as `versions(of:)`.
-    public func noteTold(_ orders: [(key: OrderKey, told: Int64?)]) async throws(StoreError) -> [Int64?] {
+    public func notePublished(_ orders: [(key: OrderKey, published: Int64?)]) async throws(StoreError) -> [Int64?] {
         let what = "noting versions that were told"
         let replies: [RedisValue]
         do {
             replies = try await self.redis.evaluate(
                 orders.map {
                     RedisInvocation(
-                        StoreScripts.told, keys: [StoreKeys.order($0.key)],
-                        arguments: [$0.told.map { .integer($0) } ?? ""])
+                        StoreScripts.notePublished, keys: [StoreKeys.order($0.key)],
+                        arguments: [$0.published.map { .integer($0) } ?? ""])
                 })
         } catch {
             throw StoreError(what, error)

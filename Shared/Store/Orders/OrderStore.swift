@@ -45,12 +45,12 @@ public struct OrderStore: Sendable {
         /// The version whose announcement is not known to be done, empty if there is none.
         public var unannounced = ""
         /// The version whose record was acknowledged last, empty if that is not known.
-        public var told = ""
+        public var publishedVersion = ""
         /// Bytes of its document in Redis.
         public var documentBytes = 0
 
         /// True if the version that stands is known to be published, and so is all that devices are to be told of it.
-        public var isTold: Bool { self.told == String(self.state.version) }
+        public var isPublished: Bool { self.publishedVersion == String(self.state.version) }
     }
 
     /// Reads some orders.
@@ -91,12 +91,12 @@ public struct OrderStore: Sendable {
             /// The same version in a package with a new signature. Devices need not be notified.
             case signature(StoredPackage)
             /// The same package under another version, marked as unannounced until `acknowledge`. Devices need not
-            /// know; it counts as told if the one before it did.
-            case renumbered(isTold: Bool)
+            /// know; it counts as published if the one before it did.
+            case renumbered(isPublished: Bool)
             /// The same version; only the applied positions advanced.
             case positions
-            /// The same as `positions`; the version does not count as told until it is published again.
-            case positionsToTell
+            /// The same as `positions`; the version does not count as published until it is published again.
+            case positionsToPublish
             /// The order is removed; only the data that idempotence needs stays, for a week.
             case removal
         }
@@ -191,16 +191,16 @@ public struct OrderStore: Sendable {
     }
 
     /// Removes the marks of announced versions, each unless another one was set meanwhile, and notes which versions
-    /// are told, each if it still stands.
+    /// are published, each if it still stands.
     ///
     /// - Parameter orders: each with its mark as read from `StoredOrder.unannounced`, empty if there is none, and with
     ///   the version that was published; nil if something before it may still have to be told of.
-    public func acknowledge(_ orders: [(key: OrderKey, mark: String, told: Int64?)]) async throws(StoreError) {
+    public func acknowledge(_ orders: [(key: OrderKey, mark: String, published: Int64?)]) async throws(StoreError) {
         guard !orders.isEmpty else { return }
         let invocations = orders.map {
             RedisInvocation(
                 StoreScripts.settle, keys: [StoreKeys.order($0.key)],
-                arguments: [.string($0.mark), $0.told.map { .integer($0) } ?? ""])
+                arguments: [.string($0.mark), $0.published.map { .integer($0) } ?? ""])
         }
         do {
             for case .error(let message) in try await self.redis.evaluate(invocations) {
@@ -294,7 +294,7 @@ extension OrderStore.Write {
     public var assets: [String] {
         switch self.content {
         case .version(let package), .unannouncedVersion(let package), .signature(let package): package.assets
-        case .positions, .positionsToTell, .renumbered, .removal: []
+        case .positions, .positionsToPublish, .renumbered, .removal: []
         }
     }
 
@@ -303,7 +303,7 @@ extension OrderStore.Write {
         switch self.content {
         case .version, .unannouncedVersion: "version"
         // They leave the rest of the hash, and the stamp, unchanged.
-        case .positions, .positionsToTell, .renumbered, .signature: "positions"
+        case .positions, .positionsToPublish, .renumbered, .signature: "positions"
         case .removal: "removal"
         }
     }
@@ -313,10 +313,11 @@ extension OrderStore.Write {
         let version = RedisArgument.integer(self.state.version)
         switch self.content {
         case .positions: return self.positions
-        case .positionsToTell: return self.positions + [(.told, "")]
-        case .renumbered(let isTold):
+        case .positionsToPublish: return self.positions + [(.told, "")]
+        case .renumbered(let isPublished):
             let parts = self.state.contributionsBytes.map { [(OrderField.contributions, RedisArgument.bytes($0))] }
-            return [(.version, version), (.unannounced, version)] + (parts ?? []) + (isTold ? [(.told, version)] : [])
+            return [(.version, version), (.unannounced, version)] + (parts ?? [])
+                + (isPublished ? [(.told, version)] : [])
         case .signature(let package): return package.fields
         case .removal: return OrderFields(self.state).written(with: nil)
         case .version(let package): return OrderFields(self.state).written(with: package)

@@ -118,7 +118,7 @@ extension StoreScripts {
     ///
     /// KEYS: the order. ARGV: the version or nothing.
     /// Returns the version that stands.
-    static let told = RedisScript(
+    static let notePublished = RedisScript(
         """
         local version = redis.call('HGET', KEYS[1], 'version')
         if version and version == ARGV[1] then redis.pcall('HSET', KEYS[1], 'told', version) end
