@@ -43,7 +43,7 @@ struct CommitScheduleTests {
         for expected in [100, 200, 400, 800, 1600, 3200, 5000, 5000, 5000] {
             let request = try #require(self.request(schedule.next(self.positions, in: 1, now: now)))
             _ = schedule.end(request, away, jitter: 1, now: now)
-            logged += schedule.isFailureTold ? 1 : 0
+            logged += schedule.isFailureLogged ? 1 : 0
             #expect(self.request(schedule.next(self.positions, in: 1, now: now + .milliseconds(expected - 1))) == nil)
             now += .milliseconds(expected + 1)
         }

@@ -11,7 +11,9 @@ struct CommitSchedule {
     }
 
     /// A waiter with its result.
-    typealias Told = (continuation: CheckedContinuation<Result<Void, KafkaError>, Never>, Result<Void, KafkaError>)
+    typealias Resumption = (
+        continuation: CheckedContinuation<Result<Void, KafkaError>, Never>, Result<Void, KafkaError>
+    )
 
     /// One commit.
     struct Request: Hashable {
@@ -26,7 +28,7 @@ struct CommitSchedule {
     enum Step {
         case commit(Request)
         /// Nothing to commit: answer these waiters, then check again after this long or when signalled.
-        case wait(milliseconds: Int, [Told])
+        case wait(milliseconds: Int, [Resumption])
         case end
     }
 
@@ -69,7 +71,7 @@ struct CommitSchedule {
     }
 
     /// The thread is to end; all waiters are answered that the consumer is closed.
-    mutating func finish() -> [Told] {
+    mutating func finish() -> [Resumption] {
         self.isEnding = true
         defer { self.waiters = [] }
         return self.waiters.map {
@@ -92,10 +94,12 @@ struct CommitSchedule {
                 return .commit(Request(positions: positions, assignment: assignment, ticket: self.lastTicket))
             }
         }
-        let told = self.tell(now: now)
+        let resumptions = self.takeResumptions(now: now)
         self.isAsleep = true
-        guard !positions.isEmpty, let notBefore = self.notBefore else { return .wait(milliseconds: Self.tick, told) }
-        return .wait(milliseconds: min(Self.tick, (notBefore - now).wholeMilliseconds), told)
+        guard !positions.isEmpty, let notBefore = self.notBefore else {
+            return .wait(milliseconds: Self.tick, resumptions)
+        }
+        return .wait(milliseconds: min(Self.tick, (notBefore - now).wholeMilliseconds), resumptions)
     }
 
     /// A commit came back.
@@ -104,7 +108,7 @@ struct CommitSchedule {
     /// - Returns: the waiters to answer.
     mutating func end(
         _ request: Request, _ error: KafkaError?, jitter: Double, now: ContinuousClock.Instant
-    ) -> [Told] {
+    ) -> [Resumption] {
         self.tried = max(self.tried, request.ticket)
         if let error {
             self.lastError = error
@@ -116,7 +120,7 @@ struct CommitSchedule {
             self.served = max(self.served, request.ticket)
             self.notBefore = now + self.pause
         }
-        return self.tell(now: now)
+        return self.takeResumptions(now: now)
     }
 
     /// True if waiting for a ticket is pointless: it was tried, and the group has moved on or will never accept it.
@@ -126,23 +130,23 @@ struct CommitSchedule {
     }
 
     /// True if a failure is worth a log line: the first, and then ever fewer.
-    var isFailureTold: Bool { self.attempt.nonzeroBitCount == 1 }
+    var isFailureLogged: Bool { self.attempt.nonzeroBitCount == 1 }
 
-    private mutating func tell(now: ContinuousClock.Instant) -> [Told] {
-        var told: [Told] = []
+    private mutating func takeResumptions(now: ContinuousClock.Instant) -> [Resumption] {
+        var resumptions: [Resumption] = []
         var left: [Waiter] = []
         for waiter in self.waiters {
             if waiter.ticket <= self.served {
-                told.append((waiter.continuation, .success(())))
+                resumptions.append((waiter.continuation, .success(())))
             } else if self.isHopeless(waiter.ticket) || waiter.deadline <= now {
                 // Waiters for which a retry is pointless or whose deadline has passed.
                 let late = KafkaError(.timedOut, "committing: no answer in time", isRetriable: true)
-                told.append((waiter.continuation, .failure(self.attempt > 0 ? self.lastError ?? late : late)))
+                resumptions.append((waiter.continuation, .failure(self.attempt > 0 ? self.lastError ?? late : late)))
             } else {
                 left.append(waiter)
             }
         }
         self.waiters = left
-        return told
+        return resumptions
     }
 }

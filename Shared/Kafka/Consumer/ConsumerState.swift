@@ -203,7 +203,7 @@ struct ConsumerState {
     /// - Returns: the waiters to answer, and true if the polling thread needs a signal.
     mutating func commitEnded(
         _ request: CommitSchedule.Request, _ error: KafkaError?, jitter: Double, now: ContinuousClock.Instant
-    ) -> (told: [CommitSchedule.Told], polls: Bool) {
+    ) -> (resumptions: [CommitSchedule.Resumption], polls: Bool) {
         if error == nil { self.ledger.acknowledge(request.positions, chosenIn: request.assignment) }
         return (self.commits.end(request, error, jitter: jitter, now: now), self.isAsleep)
     }

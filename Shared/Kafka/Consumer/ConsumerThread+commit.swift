@@ -14,8 +14,8 @@ extension ConsumerThread {
         while true {
             switch self.state.withLock({ $0.nextCommit(now: .now) }) {
             case .commit(let request): self.commit(request)
-            case .wait(let milliseconds, let told):
-                Self.tell(told)
+            case .wait(let milliseconds, let resumptions):
+                Self.answer(resumptions)
                 // The polling thread may wait for a ticket that is served because there is nothing to commit.
                 if self.state.withLock({ $0.isAsleep }) { self.wake.signal() }
                 _ = self.commitWake.wait(timeout: .now() + .milliseconds(milliseconds))
@@ -48,13 +48,13 @@ extension ConsumerThread {
     ///
     /// - Returns: false if it hangs in a request.
     func endCommits() -> Bool {
-        Self.tell(self.state.withLock { $0.commits.finish() })
+        Self.answer(self.state.withLock { $0.commits.finish() })
         self.commitWake.signal()
         return self.commitsEnded.wait(timeout: .now() + .seconds(3)) == .success
     }
 
-    static func tell(_ told: [CommitSchedule.Told]) {
-        for (continuation, result) in told { continuation.resume(returning: result) }
+    static func answer(_ resumptions: [CommitSchedule.Resumption]) {
+        for (continuation, result) in resumptions { continuation.resume(returning: result) }
     }
 
     private func commit(_ request: CommitSchedule.Request) {
@@ -66,15 +66,15 @@ extension ConsumerThread {
         } catch {
             failure = error
         }
-        let (told, polls, isLogged) = self.state.withLock { state in
-            let (told, polls) = state.commitEnded(
+        let (resumptions, polls, isLogged) = self.state.withLock { state in
+            let (resumptions, polls) = state.commitEnded(
                 request, failure, jitter: Double.random(in: 0.5...1), now: .now)
-            return (told, polls, state.commits.isFailureTold)
+            return (resumptions, polls, state.commits.isFailureLogged)
         }
         if let failure {
             if failure.isFatal { self.fail(failure) } else if isLogged { self.tell(failure) }
         }
-        Self.tell(told)
+        Self.answer(resumptions)
         if polls { self.wake.signal() }
     }
 
