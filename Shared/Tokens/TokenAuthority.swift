@@ -106,8 +106,8 @@ struct SecretsFile {
 
     private var taken: [UInt8]
     private var seen: [UInt8]
-    /// The reason that was told last.
-    private var told: String?
+    /// The reason that was logged last.
+    private var logged: String?
 
     init(taken: [UInt8]) {
         self.taken = taken
@@ -120,12 +120,12 @@ struct SecretsFile {
         case .success(let bytes):
             defer { self.seen = bytes }
             // The same file after a failure is taken once more, which ends the alarm.
-            guard bytes != self.taken || self.told != nil else { return .nothing }
+            guard bytes != self.taken || self.logged != nil else { return .nothing }
             guard isForced || bytes == self.seen else { return .nothing }
             do {
                 let secrets = try TokenSecrets(file: bytes)
                 self.taken = bytes
-                self.told = nil
+                self.logged = nil
                 return .take(secrets)
             } catch {
                 return self.tell(error.message)
@@ -134,8 +134,8 @@ struct SecretsFile {
     }
 
     private mutating func tell(_ reason: String) -> Decision {
-        guard self.told != reason else { return .nothing }
-        self.told = reason
+        guard self.logged != reason else { return .nothing }
+        self.logged = reason
         return .tell(reason)
     }
 }

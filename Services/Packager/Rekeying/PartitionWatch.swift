@@ -27,13 +27,13 @@ struct PartitionWatch: Service {
                 label: "waybill_topic_partitions_added", dimensions: [("topic", topic)],
                 factory: self.environment.metrics)
         }
-        var told: [String: Int] = [:]
+        var logged: [String: Int] = [:]
         while true {
             do {
                 for (topic, added) in try await self.look(admin) {
                     gauges[topic]?.record(added)
-                    if added != 0, told[topic] != added { self.tell(topic, added) }
-                    told[topic] = added
+                    if added != 0, logged[topic] != added { self.tell(topic, added) }
+                    logged[topic] = added
                 }
             } catch {
                 try Task.checkCancellation()

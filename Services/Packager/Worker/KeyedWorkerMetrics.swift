@@ -52,7 +52,7 @@ struct KeyedWorkerMetrics: Sendable {
 struct DeferralNotes {
     private var meters: [String: Meter] = [:]
     /// Groups whose waiting has been logged.
-    private var told: Set<String> = []
+    private var logged: Set<String> = []
     private var gone = 0
 
     mutating func report(
@@ -66,11 +66,11 @@ struct DeferralNotes {
                     label: "waybill_waiting_records", dimensions: [("brand", group.name)], factory: metrics.factory)
             self.meters[group.name] = meter
             meter.set(group.count)
-            if let reason = group.reason, group.count > 0, self.told.insert(group.name).inserted {
+            if let reason = group.reason, group.count > 0, self.logged.insert(group.name).inserted {
                 logger.warning(
                     "changes of a brand wait until it is loaded",
                     metadata: ["brand": "\(group.name)", "error": "\(reason)"])
-            } else if group.count == 0, self.told.remove(group.name) != nil {
+            } else if group.count == 0, self.logged.remove(group.name) != nil {
                 logger.info("no changes of a brand wait any more", metadata: ["brand": "\(group.name)"])
             }
         }

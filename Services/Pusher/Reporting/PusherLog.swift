@@ -20,8 +20,8 @@ final class PusherLog: Sendable {
 
     private struct Outage {
         let since: ContinuousClock.Instant
-        var toldAt: ContinuousClock.Instant
-        var isTold = false
+        var loggedAt: ContinuousClock.Instant
+        var isUnready = false
     }
 
     /// The time for which an upstream may fail before the service counts as unready.
@@ -38,7 +38,7 @@ final class PusherLog: Sendable {
     private let outages = Mutex<[Upstream: Outage]>([:])
     /// Brands for which APNs is away, with the reasons.
     private let away = Mutex<[String: String]>([:])
-    private let told = Mutex<[String: ContinuousClock.Instant]>([:])
+    private let logged = Mutex<[String: ContinuousClock.Instant]>([:])
     private let unsaid = Mutex<[String: Int]>([:])
 
     init(logger: Logger, readiness: Readiness) {
@@ -49,11 +49,11 @@ final class PusherLog: Sendable {
     /// An operation failed and is retried.
     func isAway(_ upstream: Upstream, _ reason: String, now: ContinuousClock.Instant = .now) {
         let isLogged = self.outages.withLock { outages in
-            var outage = outages[upstream] ?? Outage(since: now, toldAt: now - Self.pause)
+            var outage = outages[upstream] ?? Outage(since: now, loggedAt: now - Self.pause)
             let isUnready = now - outage.since >= Self.patience
-            let isLogged = now - outage.toldAt >= Self.pause
-            if isLogged { outage.toldAt = now }
-            outage.isTold = outage.isTold || isUnready
+            let isLogged = now - outage.loggedAt >= Self.pause
+            if isLogged { outage.loggedAt = now }
+            outage.isUnready = outage.isUnready || isUnready
             outages[upstream] = outage
             // Under the lock, so that the last report is the true one.
             if isUnready { self.readiness.unmet(WorkerCondition.upstreams, reason) }
@@ -66,8 +66,8 @@ final class PusherLog: Sendable {
     /// The upstream works again.
     func isBack(_ upstream: Upstream) {
         self.outages.withLock { outages in
-            guard outages.removeValue(forKey: upstream)?.isTold == true,
-                !outages.values.contains(where: { $0.isTold })
+            guard outages.removeValue(forKey: upstream)?.isUnready == true,
+                !outages.values.contains(where: { $0.isUnready })
             else { return }
             self.readiness.met(WorkerCondition.upstreams)
         }
@@ -77,11 +77,11 @@ final class PusherLog: Sendable {
     func dropped(_ counts: [String: Int], now: ContinuousClock.Instant = .now) {
         for (reason, count) in counts { self.unsaid.withLock { $0[reason, default: 0] += count } }
         let due = self.unsaid.withLock { unsaid in
-            let due = self.told.withLock { told in
-                let due = unsaid.filter { reason, _ in told[reason].map { now - $0 >= Self.pause } ?? true }
-                for reason in due.keys { told[reason] = now }
+            let due = self.logged.withLock { logged in
+                let due = unsaid.filter { reason, _ in logged[reason].map { now - $0 >= Self.pause } ?? true }
+                for reason in due.keys { logged[reason] = now }
                 // Some reasons come from APNs: they are forgotten when they are quiet.
-                told = told.filter { now - $0.value < Self.pause * 2 }
+                logged = logged.filter { now - $0.value < Self.pause * 2 }
                 return due
             }
             for reason in due.keys { unsaid[reason] = nil }

@@ -7,16 +7,16 @@ struct ExpiryWarnings {
     static let intervalSeconds: Int64 = 86_400
 
     /// The time of the last warning for each. Certificates that are gone, or have been renewed, are forgotten.
-    private var told: [BrandCertificate: Int64] = [:]
+    private var logged: [BrandCertificate: Int64] = [:]
 
     /// The certificates to warn of at this time.
     mutating func due(_ certificates: [BrandCertificate], nowEpochSeconds now: Int64) -> [BrandCertificate] {
-        self.told = self.told.filter { certificates.contains($0.key) }
+        self.logged = self.logged.filter { certificates.contains($0.key) }
         let due = certificates.filter { certificate in
             guard certificate.days(fromEpochSeconds: now) < Self.days else { return false }
-            return self.told[certificate].map { now - $0 >= Self.intervalSeconds || now < $0 } ?? true
+            return self.logged[certificate].map { now - $0 >= Self.intervalSeconds || now < $0 } ?? true
         }
-        for certificate in due { self.told[certificate] = now }
+        for certificate in due { self.logged[certificate] = now }
         return due
     }
 }

@@ -14,7 +14,7 @@ struct KafkaRefusals {
     private struct Entry {
         var text: String
         var seen: ContinuousClock.Instant
-        var told: ContinuousClock.Instant
+        var logged: ContinuousClock.Instant
     }
 
     private var entries: [KafkaDenial: Entry] = [:]
@@ -25,15 +25,15 @@ struct KafkaRefusals {
     mutating func denied(_ denial: KafkaDenial, _ text: String, now: ContinuousClock.Instant) -> Bool {
         self.forget(now: now)
         guard var entry = self.entries[denial] else {
-            self.entries[denial] = Entry(text: text, seen: now, told: now)
+            self.entries[denial] = Entry(text: text, seen: now, logged: now)
             return true
         }
         entry.seen = now
         entry.text = text
-        let isTold = now - entry.told >= Self.pause
-        if isTold { entry.told = now }
+        let isLogged = now - entry.logged >= Self.pause
+        if isLogged { entry.logged = now }
         self.entries[denial] = entry
-        return isTold
+        return isLogged
     }
 
     /// A refused operation works.

@@ -115,7 +115,7 @@ struct KafkaWatch: Service {
     /// Remembers what has been logged about the topics.
     private struct FaultLog {
         let logger: Logger
-        private var told: Set<KafkaFault> = []
+        private var logged: Set<KafkaFault> = []
         private var isHidden = false
         /// False for a broker without such a request: it will not get one later.
         private(set) var wantsSettings = true
@@ -125,14 +125,14 @@ struct KafkaWatch: Service {
         /// Logs each fault that is new and each that is over, once.
         mutating func update(_ faults: [KafkaFault], hidden: KafkaError?) {
             let now = Set(faults)
-            for fault in faults where !self.told.contains(fault) {
+            for fault in faults where !self.logged.contains(fault) {
                 let level: Logger.Level = fault.kind == .warning ? .warning : .error
                 self.logger.log(level: level, "kafka topic", metadata: ["text": "\(fault.text)"])
             }
-            for fault in self.told.subtracting(now) where fault.kind != .warning {
+            for fault in self.logged.subtracting(now) where fault.kind != .warning {
                 self.logger.notice("kafka topic mended", metadata: ["was": "\(fault.text)"])
             }
-            self.told = now
+            self.logged = now
             guard let hidden else { return }
             if hidden.code == .unsupported { self.wantsSettings = false }
             if self.isHidden { return }
