@@ -45,11 +45,11 @@ extension Pusher {
         let parking = PushParking(limits: limits, topics: common.topics)
         let scheduler = PushScheduler(limits: limits, wallClock: wallClock)
         let group = common.topics.group(of: Self.group)
-        let told = ToldLedger(topic: common.topics.orders)
+        let notified = NotifiedLedger(topic: common.topics.orders)
         let consumer = try KafkaConsumer(
             environment.joining, group: group, topics: [common.topics.orders, common.topics.registrations],
             instance: common.instance(of: group), onLeaving: { scheduler.drop($0) + parking.drop($0) },
-            onCommit: { moment in if case .acknowledged(let positions) = moment { told.committed(positions) } })
+            onCommit: { moment in if case .acknowledged(let positions) = moment { notified.committed(positions) } })
         let pendingGroup = common.topics.group(of: Self.pendingGroup)
         let pending = PendingPushes(
             parking: parking, scheduler: scheduler,
@@ -89,8 +89,8 @@ extension Pusher {
         let worker = PushWorker(
             PushWorker.Parts(
                 consumer: consumer, dispatcher: dispatcher, parking: parking, pending: pending,
-                lookup: PushLookup(registrations: registrations, view: view), told: told,
-                positions: ToldPositions(redis: redis), followUps: followUps, clients: clients,
+                lookup: PushLookup(registrations: registrations, view: view), notified: notified,
+                positions: NotifiedPositions(redis: redis), followUps: followUps, clients: clients,
                 metrics: metrics, log: log),
             limits: limits, environment: environment
         ) {

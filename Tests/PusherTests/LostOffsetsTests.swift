@@ -17,7 +17,7 @@ import Testing
             for number in 0..<3 { try await scene.register("d\(number)", for: "o\(number)", token: number) }
             try await scene.publish(["o0"])
             try await scene.publish(["o1"])
-            let positions = ToldPositions(redis: scene.redis)
+            let positions = NotifiedPositions(redis: scene.redis)
             var records: [KafkaRecord] = []
             let reader = try KafkaReader(KafkaConfiguration(bootstrap: scene.broker.bootstrap))
             for bounds in try await reader.bounds(of: scene.topics.orders) {
@@ -28,10 +28,10 @@ import Testing
             }
             await reader.close()
             // As a pusher noted it that had told both.
-            var marks: [String: ToldPositions.Mark] = [:]
+            var marks: [String: NotifiedPositions.Mark] = [:]
             for record in records {
-                let name = "\(ToldPositions.name(cluster: record.cluster, topic: record.topic))\(record.partition)"
-                marks[name] = ToldPositions.Mark(
+                let name = "\(NotifiedPositions.name(cluster: record.cluster, topic: record.topic))\(record.partition)"
+                marks[name] = NotifiedPositions.Mark(
                     offset: record.offset + 1, epochMilliseconds: record.timestampMilliseconds + 3_600_000)
             }
             try await positions.record(marks)

@@ -42,7 +42,7 @@ import Testing
             }
             #expect(scene.metrics.counter("waybill_push_devices_untold_total") >= 548_000)
             let told = try await Set(scene.delivered())
-            #expect(told.count <= Registrations.toldLimit + 5)
+            #expect(told.count <= Registrations.notifiedLimit + 5)
         }
     }
 

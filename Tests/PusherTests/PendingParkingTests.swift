@@ -101,11 +101,11 @@ import Testing
         }
         let none = try self.take(&parking)
         #expect(none.isEmpty, "notes may follow")
-        let told = parking.told(try self.key("a"), partition: 0, through: 0)
-        #expect(told?.offset == 0)
-        let earlier = parking.told(try self.key("b"), partition: 0, through: 0)
+        let notified = parking.notified(try self.key("a"), partition: 0, through: 0)
+        #expect(notified?.offset == 0)
+        let earlier = parking.notified(try self.key("b"), partition: 0, through: 0)
         #expect(earlier == nil, "of an earlier record")
-        let other = parking.told(try self.key("c"), partition: 1, through: 9)
+        let other = parking.notified(try self.key("c"), partition: 1, through: 9)
         #expect(other == nil, "of another partition")
         parking.advanceFold(0, to: 5, now: self.start)
         let taken = try self.take(&parking)
@@ -119,7 +119,7 @@ import Testing
             _ = parking.park(try self.pending("a", 0), now: self.start)
             _ = parking.park(try self.shared("a", 7), now: self.start)
             if isTold {
-                _ = parking.told(try self.key("a"), partition: 0, through: 0)
+                _ = parking.notified(try self.key("a"), partition: 0, through: 0)
             } else {
                 _ = parking.drop([KafkaPartition(topic: Self.topic, partition: 0)])
             }
@@ -244,7 +244,7 @@ import Testing
                 end(parking.written(writing.remove(at: index), Bool.random(using: &dice), now: now))
             case 18:
                 let through = Int64.random(in: 0...offset, using: &dice)
-                let done = parking.told(
+                let done = parking.notified(
                     try self.key(order), partition: Int32(order.utf8.count % 2), through: through)
                 if let done { end([done]) }
             default:

@@ -74,10 +74,10 @@ import Testing
             let keys = try ["family", "many", "some"].map { try key($0) }
             let found = try await bench.registrations.look(up: keys, in: view)
             let audiences = try found.audiences.map { try $0.get() }
-            #expect(audiences.map(\.devices.count) == [100, Registrations.toldLimit, 1500])
-            #expect(audiences.map(\.untold) == [0, 600_000 - Registrations.toldLimit, 0])
+            #expect(audiences.map(\.devices.count) == [100, Registrations.notifiedLimit, 1500])
+            #expect(audiences.map(\.untold) == [0, 600_000 - Registrations.notifiedLimit, 0])
             #expect(Set(audiences[2].devices).count == 1500)
-            #expect(Set(audiences[1].devices).count == Registrations.toldLimit)
+            #expect(Set(audiences[1].devices).count == Registrations.notifiedLimit)
             var (count, cursor): (Int, String?) = (0, nil)
             repeat {
                 let page = try await bench.registrations.pages(of: [(keys[2], cursor)])[0]
@@ -90,7 +90,7 @@ import Testing
 
     @Test func theNewestAreToldOfThoseThatAreTooMany() async throws {
         try await StoreBench.with { bench in
-            try await self.fill(bench, "o", Registrations.toldLimit + 500)
+            try await self.fill(bench, "o", Registrations.notifiedLimit + 500)
             let audience = try #require(
                 try await bench.registrations.look(up: [key("o")]).audiences.first
             ).get()

@@ -259,7 +259,7 @@ struct Parking {
     ///
     /// - Parameter offset: that of the record that is done, as are those of the key before it.
     /// - Returns: the parked record that is done.
-    mutating func told(_ key: PendingPushKey, partition: Int32, through offset: Int64) -> KafkaReceipt? {
+    mutating func notified(_ key: PendingPushKey, partition: Int32, through offset: Int64) -> KafkaReceipt? {
         guard let slot = self.slots[key].map(Int.init), let pending = self.entries[slot].pending,
             pending.partition == partition, pending.offset <= offset
         else { return nil }

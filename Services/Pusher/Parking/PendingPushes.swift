@@ -30,7 +30,7 @@ final class PendingPushes: Sendable {
     private let hold: Duration
     private let wallClock: @Sendable () -> Int64
     /// Records that are done, and whose notes must be written.
-    private let told = Mutex<Deque<(key: PendingPushKey, receipt: KafkaReceipt)>>([])
+    private let notified = Mutex<Deque<(key: PendingPushKey, receipt: KafkaReceipt)>>([])
 
     /// - Parameters:
     ///   - consumer: that of the pending topic.
@@ -73,7 +73,7 @@ final class PendingPushes: Sendable {
                 continue
             }
             if let (key, isReplaced) = self.parking.with({ $0.finish(receipt) }), !isReplaced {
-                self.told.withLock { $0.append((key, receipt)) }
+                self.notified.withLock { $0.append((key, receipt)) }
             } else {
                 replaced.append(receipt)
             }
@@ -83,13 +83,13 @@ final class PendingPushes: Sendable {
     }
 
     /// The number of notes that must be written.
-    var openNotes: Int { self.told.withLock { $0.count } }
+    var openNotes: Int { self.notified.withLock { $0.count } }
 
     /// Writes notes of the notified keys, until the task is cancelled.
     func writeNotes() async {
         var attempt = 0
         while !Task.isCancelled {
-            let batch = self.told.withLock { Array($0.prefix(Self.batchRecords)) }
+            let batch = self.notified.withLock { Array($0.prefix(Self.batchRecords)) }
             if batch.isEmpty {
                 attempt = await self.rest(after: nil, attempt: attempt)
                 try? await Task.sleep(for: Self.pause)
@@ -106,9 +106,9 @@ final class PendingPushes: Sendable {
                     failure = error
                 }
             }
-            self.told.withLock { told in
-                told.removeFirst(batch.count)
-                told.prepend(contentsOf: failed)
+            self.notified.withLock { notified in
+                notified.removeFirst(batch.count)
+                notified.prepend(contentsOf: failed)
             }
             self.consumer.finished(done)
             self.metrics.pendingTold.increment(by: done.count)
@@ -209,12 +209,12 @@ final class PendingPushes: Sendable {
         for record in records {
             switch PendingReading(record) {
             case .waits(let push): pushes.append(push)
-            case .told(let key, let offset):
+            case .notified(let key, let offset):
                 // Records that came before it in this batch must be parked first.
                 done += self.parking.park(pushes)
                 pushes = []
-                let told = self.parking.with { $0.told(key, partition: record.partition, through: offset) }
-                if let told { done.append(told) }
+                let notified = self.parking.with { $0.notified(key, partition: record.partition, through: offset) }
+                if let notified { done.append(notified) }
                 done.append(record.receipt)
             case .unreadable(let reason):
                 self.log.unreadable(origin: record.receipt.origin, reason: reason)
@@ -256,7 +256,7 @@ final class PendingPushes: Sendable {
 enum PendingReading {
     case waits(ParkedPush)
     /// Devices that wait for the key since this offset of the partition, or before, were notified.
-    case told(PendingPushKey, through: Int64)
+    case notified(PendingPushKey, through: Int64)
     case unreadable(String)
 
     init(_ record: KafkaRecord) {
@@ -272,7 +272,7 @@ enum PendingReading {
             } else {
                 let header = record.headers.first { $0.name == PendingPushHeader.told }?.value
                 let offset = header.flatMap { String(validating: $0, as: UTF8.self) }.flatMap { Int64($0) }
-                self = .told(key, through: offset ?? record.offset)
+                self = .notified(key, through: offset ?? record.offset)
             }
         } catch {
             self = .unreadable("\(error)")

@@ -19,11 +19,11 @@ extension PushWorker {
     /// Reads what was told before, until Redis answers: nobody could be looked up either.
     ///
     /// - Throws: only when the task is cancelled.
-    func learnTold() async throws {
+    func learnNotified() async throws {
         var attempt = 0
         while true {
             do {
-                self.told.learn(try await self.positions.all())
+                self.notified.learn(try await self.positions.all())
                 if attempt > 0 { self.log.isBack(.lookups) }
                 return
             } catch {
@@ -36,10 +36,10 @@ extension PushWorker {
     }
 
     /// Notes what is committed, until the task is cancelled and once more then.
-    func noteTold() async {
+    func noteNotified() async {
         while !Task.isCancelled {
             try? await Task.sleep(for: .seconds(1))
-            let marks = self.told.takeCommitted(nowMilliseconds: Int64(Date().timeIntervalSince1970 * 1000))
+            let marks = self.notified.takeCommitted(nowMilliseconds: Int64(Date().timeIntervalSince1970 * 1000))
             // Marks that Redis does not take are written with the next commit.
             if !marks.isEmpty { try? await self.positions.record(marks) }
         }
@@ -63,7 +63,7 @@ extension PushWorker {
                 let came = try await self.consumer.nextBatch(
                     records: room, bytes: Self.batchBytes, wait: .milliseconds(500))
                 if came.isEmpty { continue }
-                let (again, records) = self.told.sift(came)
+                let (again, records) = self.notified.sift(came)
                 if !again.isEmpty {
                     self.metrics.recordsAgain.increment(by: again.count)
                     self.consumer.finished(again)

@@ -24,8 +24,8 @@ final class PushWorker: Service {
     let parking: PushParking
     let pending: PendingPushes
     let lookup: PushLookup
-    let told: ToldLedger
-    let positions: ToldPositions
+    let notified: NotifiedLedger
+    let positions: NotifiedPositions
     private let followUps: FollowUps
     private let clients: PushClients
     let topics: Topics
@@ -47,8 +47,8 @@ final class PushWorker: Service {
         let parking: PushParking
         let pending: PendingPushes
         let lookup: PushLookup
-        let told: ToldLedger
-        let positions: ToldPositions
+        let notified: NotifiedLedger
+        let positions: NotifiedPositions
         let followUps: FollowUps
         let clients: PushClients
         let metrics: PusherMetrics
@@ -66,7 +66,7 @@ final class PushWorker: Service {
         self.parking = parts.parking
         self.pending = parts.pending
         self.lookup = parts.lookup
-        self.told = parts.told
+        self.notified = parts.notified
         self.positions = parts.positions
         self.followUps = parts.followUps
         self.clients = parts.clients
@@ -90,7 +90,7 @@ final class PushWorker: Service {
             }
             group.addTask(executorPreference: BackgroundExecutor.shared) { await self.pending.writeNotes() }
             group.addTask { await self.watch() }
-            group.addTask { await self.noteTold() }
+            group.addTask { await self.noteNotified() }
             do {
                 // Only fetching ends with a graceful shutdown.
                 try await cancelWhenGracefulShutdown {
@@ -99,7 +99,7 @@ final class PushWorker: Service {
                         group.addTask(executorPreference: BackgroundExecutor.shared) { try await self.pending.write() }
                         group.addTask { try await self.drain() }
                         group.addTask {
-                            try await self.learnTold()
+                            try await self.learnNotified()
                             try await self.fetch()
                         }
                         defer { group.cancelAll() }

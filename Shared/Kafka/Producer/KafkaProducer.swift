@@ -133,10 +133,10 @@ public final class KafkaProducer: Sendable {
 
     /// Reports the topics that we may not write to, once for all messages.
     private func tellRefusals(_ outcomes: [Result<KafkaPosition, KafkaError>], _ messages: [KafkaMessage]) {
-        var told: Set<String> = []
+        var reported: Set<String> = []
         for (index, outcome) in outcomes.enumerated() {
             guard case .failure(let error) = outcome, error.code == .authorization,
-                told.insert(messages[index].topic).inserted
+                reported.insert(messages[index].topic).inserted
             else { continue }
             self.onEvent?(KafkaEvent(.error, error, .producer(topics: self.topics), topic: messages[index].topic))
         }

@@ -67,8 +67,8 @@ enum StoreKeys {
     /// A request that may come again, under the digest of its name: see `RepeatedRequests`.
     static func repeated(_ name: String) -> String { "waybill:idempotency:{\(SHA256.hex(Array(name.utf8)))}" }
 
-    /// A hash: `<cluster>/<topic>/<partition>` -> `<offset>:<millisecond>`, see `ToldPositions`.
-    static let told = "waybill:{told}"
+    /// A hash: `<cluster>/<topic>/<partition>` -> `<offset>:<millisecond>`, see `NotifiedPositions`.
+    static let notifiedPositions = "waybill:{told}"
     /// A hash: topic -> its partitions when all its keys lay where they belong.
     static let partitions = "waybill:{partitions}"
 

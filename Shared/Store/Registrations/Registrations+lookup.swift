@@ -4,7 +4,7 @@ import Redis
 /// Looks up the devices that a change concerns, in pages of bounded size and each order separately.
 extension Registrations {
     /// Most devices of one order that are notified of a change: twice the highest limit that the gateway can be given.
-    public static let toldLimit = 2000
+    public static let notifiedLimit = 2000
     /// Devices of the first page: more than an order has by default.
     private static let firstPage: Int64 = 128
     /// Devices of a further page, below 300 kB.
@@ -16,8 +16,8 @@ extension Registrations {
 
     /// The devices that are notified of a change of an order.
     public struct Audience: Hashable, Sendable {
-        /// At most `toldLimit`: the newest registrations of the first 4,700 that Redis returns. Entries that cannot be
-        /// parsed are left out.
+        /// At most `notifiedLimit`: the newest registrations of the first 4,700 that Redis returns. Entries that cannot
+        /// be parsed are left out.
         public var devices: [Registered]
         /// The number of devices of the order that are not notified because it has too many.
         public var untold = 0
@@ -187,14 +187,14 @@ private struct Gathering {
     }
 
     var audience: Registrations.Audience {
-        guard self.devices.count > Registrations.toldLimit || self.total > 0 else {
+        guard self.devices.count > Registrations.notifiedLimit || self.total > 0 else {
             return Registrations.Audience(devices: self.devices)
         }
         let newest = self.devices.sorted {
             $0.registration.registeredEpochMilliseconds > $1.registration.registeredEpochMilliseconds
         }
-        let told = Array(newest.prefix(Registrations.toldLimit))
+        let notified = Array(newest.prefix(Registrations.notifiedLimit))
         let all = max(Int(clamping: self.total), self.devices.count)
-        return Registrations.Audience(devices: told, untold: all - told.count)
+        return Registrations.Audience(devices: notified, untold: all - notified.count)
     }
 }

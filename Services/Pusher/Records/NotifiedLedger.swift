@@ -9,14 +9,14 @@ import Synchronization
 /// covers are done at once. Marks follow the commits by a second or two, so a record may be told again, and none is
 /// passed over that was not.
 /// Threads: any. Bounded: a mark for each partition.
-final class ToldLedger: Sendable {
+final class NotifiedLedger: Sendable {
     private struct State {
         /// The marks of earlier processes, by name of the partition, until the cluster is known.
-        var learnt: [String: ToldPositions.Mark] = [:]
+        var learnt: [String: NotifiedPositions.Mark] = [:]
         /// The identifier of the cluster that records come from; nil before one came.
         var cluster: String?
         /// The marks of that cluster.
-        var known: [Int32: ToldPositions.Mark] = [:]
+        var known: [Int32: NotifiedPositions.Mark] = [:]
         /// Positions that were committed since they were noted last.
         var committed: [Int32: Int64] = [:]
 
@@ -32,7 +32,7 @@ final class ToldLedger: Sendable {
             self.known = [:]
             guard !cluster.isEmpty else { return }
             for (name, mark) in self.learnt {
-                let head = ToldPositions.name(cluster: cluster, topic: topic)
+                let head = NotifiedPositions.name(cluster: cluster, topic: topic)
                 guard name.hasPrefix(head), let partition = Int32(name.dropFirst(head.count)) else { continue }
                 self.known[partition] = mark
             }
@@ -46,7 +46,7 @@ final class ToldLedger: Sendable {
     init(topic: String) { self.topic = topic }
 
     /// Takes the marks of earlier processes, before the first record comes.
-    func learn(_ marks: [String: ToldPositions.Mark]) { self.state.withLock { $0.learnt = marks } }
+    func learn(_ marks: [String: NotifiedPositions.Mark]) { self.state.withLock { $0.learnt = marks } }
 
     /// Tells the records that were told of before from the others.
     func sift(_ records: [KafkaRecord]) -> (again: [KafkaRecord], open: [KafkaRecord]) {
@@ -70,14 +70,14 @@ final class ToldLedger: Sendable {
     }
 
     /// Returns the marks that are to be written, each once.
-    func takeCommitted(nowMilliseconds: Int64) -> [String: ToldPositions.Mark] {
+    func takeCommitted(nowMilliseconds: Int64) -> [String: NotifiedPositions.Mark] {
         self.state.withLock { state in
             guard let cluster = state.cluster, !cluster.isEmpty else { return [:] }
-            let head = ToldPositions.name(cluster: cluster, topic: self.topic)
-            var marks: [String: ToldPositions.Mark] = [:]
+            let head = NotifiedPositions.name(cluster: cluster, topic: self.topic)
+            var marks: [String: NotifiedPositions.Mark] = [:]
             // A group that begins anew commits what was told long ago.
             for (partition, offset) in state.committed where offset > state.known[partition]?.offset ?? -1 {
-                let mark = ToldPositions.Mark(offset: offset, epochMilliseconds: nowMilliseconds)
+                let mark = NotifiedPositions.Mark(offset: offset, epochMilliseconds: nowMilliseconds)
                 state.known[partition] = mark
                 marks["\(head)\(partition)"] = mark
             }

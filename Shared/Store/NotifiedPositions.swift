@@ -4,7 +4,7 @@ public import Redis
 /// their group has committed: they survive a group that loses its offsets.
 ///
 /// Bounded: an entry for each partition of each cluster that there ever was.
-public struct ToldPositions: Sendable {
+public struct NotifiedPositions: Sendable {
     /// A position, and when it was noted.
     public struct Mark: Hashable, Sendable {
         /// The next offset that is to be told of.
@@ -38,7 +38,7 @@ public struct ToldPositions: Sendable {
     /// By name of the partition.
     public func all() async throws(StoreError) -> [String: Mark] {
         let what = "reading what was told"
-        let reply = try await self.redis.reply(to: RedisCommand("HGETALL", .string(StoreKeys.told)), what)
+        let reply = try await self.redis.reply(to: RedisCommand("HGETALL", .string(StoreKeys.notifiedPositions)), what)
         guard let pairs = reply.array else { throw StoreError(.unavailable, "\(what): an unexpected reply") }
         var marks: [String: Mark] = [:]
         for index in stride(from: 0, to: pairs.count - 1, by: 2) {
@@ -56,7 +56,7 @@ public struct ToldPositions: Sendable {
             [.string(name), .string("\(mark.offset):\(mark.epochMilliseconds)")]
         }
         _ = try await self.redis.reply(
-            to: RedisCommand("HSET", .string(StoreKeys.told), .encoded(RedisEncodedArguments(fields))),
+            to: RedisCommand("HSET", .string(StoreKeys.notifiedPositions), .encoded(RedisEncodedArguments(fields))),
             "noting what was told")
     }
 }

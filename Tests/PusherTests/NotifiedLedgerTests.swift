@@ -5,7 +5,7 @@ import Testing
 @testable import Pusher
 
 /// The records that a group gets again after it lost its offsets.
-@Suite struct ToldLedgerTests {
+@Suite struct NotifiedLedgerTests {
     private static let topic = "waybill.orders"
 
     private func record(
@@ -17,9 +17,9 @@ import Testing
             key: [], value: [])
     }
 
-    private func ledger() -> ToldLedger {
-        let ledger = ToldLedger(topic: Self.topic)
-        ledger.learn(["east/waybill.orders/3": ToldPositions.Mark(offset: 50, epochMilliseconds: 61_000)])
+    private func ledger() -> NotifiedLedger {
+        let ledger = NotifiedLedger(topic: Self.topic)
+        ledger.learn(["east/waybill.orders/3": NotifiedPositions.Mark(offset: 50, epochMilliseconds: 61_000)])
         return ledger
     }
 
@@ -35,8 +35,8 @@ import Testing
     }
 
     @Test func aClusterWithoutANameIsNeverTakenForAnother() {
-        let ledger = ToldLedger(topic: Self.topic)
-        ledger.learn(["/waybill.orders/3": ToldPositions.Mark(offset: 50, epochMilliseconds: 61_000)])
+        let ledger = NotifiedLedger(topic: Self.topic)
+        ledger.learn(["/waybill.orders/3": NotifiedPositions.Mark(offset: 50, epochMilliseconds: 61_000)])
         #expect(ledger.sift([self.record(0, cluster: "")]).again.isEmpty)
         ledger.committed([KafkaPosition(topic: Self.topic, partition: 3, offset: 60)])
         #expect(ledger.takeCommitted(nowMilliseconds: 62_000).isEmpty)
@@ -58,8 +58,8 @@ import Testing
         commit(80, topic: "waybill.registrations")
         #expect(
             ledger.takeCommitted(nowMilliseconds: 62_000) == [
-                "east/waybill.orders/3": ToldPositions.Mark(offset: 70, epochMilliseconds: 62_000),
-                "east/waybill.orders/4": ToldPositions.Mark(offset: 9, epochMilliseconds: 62_000),
+                "east/waybill.orders/3": NotifiedPositions.Mark(offset: 70, epochMilliseconds: 62_000),
+                "east/waybill.orders/4": NotifiedPositions.Mark(offset: 9, epochMilliseconds: 62_000),
             ])
         #expect(ledger.takeCommitted(nowMilliseconds: 63_000).isEmpty, "each once")
         #expect(ledger.sift([self.record(69, at: 1500)]).again.count == 1)
