@@ -103,7 +103,7 @@ final class PackageEndpoint: Sendable {
         if let generation = self.views.generation {
             return self.answer(fetch, under: generation, on: eventLoop, completion)
         }
-        self.views.settled(on: eventLoop).whenComplete { result in
+        self.views.currentGeneration(on: eventLoop).whenComplete { result in
             switch result {
             case .success(let generation?): self.answer(fetch, under: generation, on: eventLoop, completion)
             case .success(nil): completion(.success(.restoring))

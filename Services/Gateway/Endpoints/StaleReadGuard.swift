@@ -42,7 +42,7 @@ final class StaleReadGuard: Sendable {
     ///
     /// - Returns: the generation to answer under, nil if the view is still in doubt; fails with `StoreError` while
     ///   Redis is away.
-    func settled(on eventLoop: any EventLoop) -> EventLoopFuture<UInt64?> {
+    func currentGeneration(on eventLoop: any EventLoop) -> EventLoopFuture<UInt64?> {
         if let generation = self.generation { return eventLoop.makeSucceededFuture(generation) }
         let promise = eventLoop.makePromise(of: UInt64?.self)
         let want = self.inquiry.withLock { inquiry in
@@ -64,7 +64,7 @@ final class StaleReadGuard: Sendable {
     func answer(
         on eventLoop: any EventLoop, _ act: @escaping @Sendable (UInt64) -> EventLoopFuture<Answer>
     ) -> EventLoopFuture<Answer> {
-        self.settled(on: eventLoop).flatMap { generation in
+        self.currentGeneration(on: eventLoop).flatMap { generation in
             guard let generation else { return eventLoop.makeSucceededFuture(.restoring) }
             return act(generation).map { self.holds(generation) ? $0 : .restoring }
         }

@@ -21,7 +21,7 @@ extension RequestHead {
             cursor = try self.readField(bytes, from: cursor, &fields)
             if isExtended { self.noteOther(bytes, start..<cursor) }
         }
-        try self.settle(fields)
+        try self.decideFraming(fields)
     }
 
     /// The facts about fields that are judged once all are known.
@@ -170,7 +170,8 @@ extension RequestHead {
         self.others.append((name, start..<end))
     }
 
-    private mutating func settle(_ seen: FieldsSeen) throws(RequestFault) {
+    /// Decides framing and persistence from the fields that concern them.
+    private mutating func decideFraming(_ seen: FieldsSeen) throws(RequestFault) {
         // Source: RFC 9112 §3.2
         guard seen.hosts == 1 || (seen.hosts == 0 && !self.isVersion11) else {
             throw .malformed("HTTP/1.1 wants exactly one Host")

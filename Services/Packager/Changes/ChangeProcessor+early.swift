@@ -48,7 +48,7 @@ extension ChangeProcessor {
     ///
     /// - Parameter open: loses those that wait.
     /// - Returns: the places of the orders that came into being meanwhile.
-    func settleEarly(_ open: inout [OrderDraft], _ batchOutcomes: inout BatchOutcomes) async -> Set<Int> {
+    func deferEarly(_ open: inout [OrderDraft], _ batchOutcomes: inout BatchOutcomes) async -> Set<Int> {
         var late: [(place: Int, key: OrderKey, records: [KafkaRecord])] = []
         let now = ContinuousClock.now
         for draft in open {

@@ -137,7 +137,7 @@ struct ChangeProcessor: Sendable {
         CrashPoint.reached(.statesRead)
         var open = await self.package(readable, &batchOutcomes)
         CrashPoint.reached(.signed)
-        let come = await self.settleEarly(&open, &batchOutcomes)
+        let come = await self.deferEarly(&open, &batchOutcomes)
         // Before the write, which moves orders past these changes: a letter that failed behind it would be lost,
         // since the next try takes its change for a redelivery.
         await self.deadLetters.send(corrupt + open.flatMap(\.refused), &batchOutcomes)

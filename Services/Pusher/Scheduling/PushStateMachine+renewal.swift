@@ -34,8 +34,8 @@ extension PushStateMachine {
             self.finish(slot)
             return nil
         }
-        self.targets[slot].sent = self.settled(self.targets[slot].sent, slot, dead, standing, now: now)
-        self.targets[slot].waiting = self.settled(self.targets[slot].waiting, slot, dead, standing, now: now)
+        self.targets[slot].sent = self.keptLinks(self.targets[slot].sent, slot, dead, standing, now: now)
+        self.targets[slot].waiting = self.keptLinks(self.targets[slot].waiting, slot, dead, standing, now: now)
         guard !self.targets[slot].sent.isEmpty else {
             self.finish(slot)
             return nil
@@ -53,7 +53,7 @@ extension PushStateMachine {
     }
 
     /// - Returns: the links that still want this push token; others are over, or continue with the present token.
-    private mutating func settled(
+    private mutating func keptLinks(
         _ links: [Link], _ slot: Int, _ dead: InvalidToken, _ standing: [RegistrationKey: RegistrationRecord],
         now: ContinuousClock.Instant
     ) -> [Link] {

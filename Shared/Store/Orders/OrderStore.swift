@@ -199,7 +199,7 @@ public struct OrderStore: Sendable {
         guard !orders.isEmpty else { return }
         let invocations = orders.map {
             RedisInvocation(
-                StoreScripts.settle, keys: [StoreKeys.order($0.key)],
+                StoreScripts.acknowledge, keys: [StoreKeys.order($0.key)],
                 arguments: [.string($0.mark), $0.published.map { .integer($0) } ?? ""])
         }
         do {

@@ -106,7 +106,7 @@ extension StoreScripts {
     /// the record of a version is acknowledged, if that version stands. A Redis that is full may do without the note.
     ///
     /// KEYS: the order. ARGV: the mark or nothing, the version or nothing.
-    static let settle = RedisScript(
+    static let acknowledge = RedisScript(
         """
         local standing = redis.call('HMGET', KEYS[1], 'unannounced', 'version')
         if standing[1] and standing[1] == ARGV[1] then redis.call('HDEL', KEYS[1], 'unannounced') end

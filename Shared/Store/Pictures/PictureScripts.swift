@@ -76,7 +76,7 @@ enum PictureScripts {
     /// Removes orders that have the picture they waited for. One that was noted again meanwhile stays.
     ///
     /// KEYS: waiting. ARGV: order, its waiting record, …
-    static let settle = RedisScript(
+    static let removeWaiting = RedisScript(
         """
         for index = 1, #ARGV, 2 do
           if redis.call('HGET', KEYS[1], ARGV[index]) == ARGV[index + 1] then

@@ -183,7 +183,7 @@ public struct Pictures: Sendable {
         guard !orders.isEmpty else { return }
         _ = try await self.run(
             RedisInvocation(
-                PictureScripts.settle, keys: [StoreKeys.waitingOrders(key.description)],
+                PictureScripts.removeWaiting, keys: [StoreKeys.waitingOrders(key.description)],
                 arguments: orders.flatMap { [.string($0.order.description), .string($0.text)] }), "ending a wait")
     }
 

@@ -14,7 +14,7 @@ struct StandingOrders: Sendable {
     func state(of key: OrderKey) async throws(CheckoutFailure) -> OrderState? {
         let found: Result<OrderStore.StoredOrder?, StoreError>?
         do {
-            guard let generation = try await self.views.settled(on: self.group.next()).get() else {
+            guard let generation = try await self.views.currentGeneration(on: self.group.next()).get() else {
                 throw CheckoutFailure.unavailable("what is stored here is being restored", retryAfterSeconds: 10)
             }
             found = try await self.store.orders([key]).first
