@@ -123,9 +123,9 @@ import Testing
             _ = try await fleet.redis.send(RedisCommand("FLUSHALL"))
             try await stale.announce()
             #expect(stale.knows(two), "an emptied Redis knows of nobody")
-            stale.take(["whole": [one]], at: .now)
+            stale.record(["whole": [one]], at: .now)
             #expect(!stale.knows(two), "the brand was taken away")
-            stale.take(["whole": [one, two]], at: .now - .seconds(MaterializedView.brandsLife + 1))
+            stale.record(["whole": [one, two]], at: .now - .seconds(MaterializedView.brandsLife + 1))
             #expect(!stale.knows(two), "nothing was heard for a minute")
         }
     }

@@ -46,15 +46,15 @@ import Testing
         let start = ContinuousClock.now
         let first = [self.place("one")]
         #expect(samples.isDue(at: start))
-        #expect(samples.take(["t/0": 1], in: first, at: start) == nil)
+        #expect(samples.add(["t/0": 1], in: first, at: start) == nil)
         #expect(!samples.isDue(at: start + .seconds(4)))
         #expect(samples.isDue(at: start + .seconds(5)))
         for second in [5, 10, 15, 20, 25] {
-            #expect(samples.take(["t/0": Int64(second)], in: first, at: start + .seconds(second)) == nil)
+            #expect(samples.add(["t/0": Int64(second)], in: first, at: start + .seconds(second)) == nil)
         }
-        #expect(samples.take(["t/0": 30], in: first, at: start + .seconds(30)) == ["t/0": 1])
-        #expect(samples.take(["t/0": 41], in: first, at: start + .seconds(41)) == ["t/0": 10])
-        #expect(samples.take(["t/0": 80], in: [self.place("two")], at: start + .seconds(80)) == nil, "another view")
+        #expect(samples.add(["t/0": 30], in: first, at: start + .seconds(30)) == ["t/0": 1])
+        #expect(samples.add(["t/0": 41], in: first, at: start + .seconds(41)) == ["t/0": 10])
+        #expect(samples.add(["t/0": 80], in: [self.place("two")], at: start + .seconds(80)) == nil, "another view")
     }
 
     @Test func progressSaysHowMuchHowFastAndHowLong() {
@@ -63,17 +63,17 @@ import Testing
         var jobs = [
             RestoreJobQueue.Job(name: "a/0", from: 100, to: 1100), RestoreJobQueue.Job(name: "a/1", from: 0, to: 1000),
         ]
-        progress.take(jobs, at: start)
+        progress.update(jobs, at: start)
         #expect(progress.percent == 0)
         #expect(progress.rate == 0)
         #expect(progress.secondsLeft == nil)
         jobs[0].isDone = true
-        progress.take(jobs, at: start + .seconds(10))
+        progress.update(jobs, at: start + .seconds(10))
         #expect(progress.percent == 50)
         #expect(progress.rate == 100)
         #expect(progress.secondsLeft == 10)
         #expect(progress.remaining == 1000)
-        progress.take([], at: start + .seconds(11))
+        progress.update([], at: start + .seconds(11))
         #expect(progress.percent == 100)
     }
 

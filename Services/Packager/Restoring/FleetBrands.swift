@@ -32,11 +32,11 @@ final class FleetBrands: Sendable {
     /// Tells and asks.
     func announce() async throws(StoreError) {
         let found = try await self.view.announce(self.own(), as: self.name)
-        self.take(found, at: .now)
+        self.record(found, at: .now)
     }
 
     /// Takes in what packagers announced.
-    func take(_ found: [String: Set<OrderTypeIdentifier>], at now: ContinuousClock.Instant) {
+    func record(_ found: [String: Set<OrderTypeIdentifier>], at now: ContinuousClock.Instant) {
         self.heard.withLock { heard in
             for (name, types) in found { heard[name] = Heard(types: types, at: now) }
             heard = heard.filter { now - $0.value.at <= .seconds(MaterializedView.brandsLife) }

@@ -15,7 +15,7 @@ struct RestoreProgress {
     private(set) var awaitedBrands: [String] = []
 
     /// Takes in how the jobs stand.
-    mutating func take(_ jobs: [RestoreJobQueue.Job], at now: ContinuousClock.Instant) {
+    mutating func update(_ jobs: [RestoreJobQueue.Job], at now: ContinuousClock.Instant) {
         self.awaitedBrands = Set(jobs.flatMap { $0.awaited?.types ?? [] }).map(\.rawValue).sorted()
         self.total = jobs.reduce(0) { $0 &+ ($1.to - $1.from) }
         self.done = jobs.reduce(0) { $0 &+ ($1.isDone ? $1.to - $1.from : $1.done) }

@@ -72,7 +72,7 @@ struct RestoreRun: Sendable {
         var progress = RestoreProgress()
         while !Task.isCancelled {
             if let jobs = try? await self.queue.jobs(of: self.plan) {
-                progress.take(jobs, at: .now)
+                progress.update(jobs, at: .now)
                 if !progress.awaitedBrands.isEmpty { self.metrics.waiting.record(1) }
                 self.metrics.remaining.record(progress.remaining)
                 self.report(progress)

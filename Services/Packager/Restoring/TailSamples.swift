@@ -27,7 +27,7 @@ struct TailSamples {
     ///
     /// - Parameter places: of the view, complete.
     /// - Returns: offsets that have become certain, if there are new ones.
-    mutating func take(
+    mutating func add(
         _ ends: [String: Int64], in places: [MaterializedView.Place], at now: ContinuousClock.Instant
     ) -> [String: Int64]? {
         let epochs = places.map(\.epoch)

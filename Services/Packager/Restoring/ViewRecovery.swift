@@ -347,7 +347,7 @@ final class ViewRecovery: Service {
         let ends = bounds.flatMap { topic, bounds in
             bounds.map { (RestorePlan.tail(RestorePlan.name(topic, $0.partition), in: cluster), $0.end) }
         }
-        if let tails = samples.take(Dictionary(ends) { first, _ in first }, in: places, at: now) {
+        if let tails = samples.add(Dictionary(ends) { first, _ in first }, in: places, at: now) {
             let held =
                 Self.awaited(places).isEmpty
                 ? tails
