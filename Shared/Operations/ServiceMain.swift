@@ -21,7 +21,7 @@ public enum ServiceMain {
     ///   - build: makes the services in the order of dependence; they are stopped in reverse.
     public static func run<Own>(
         name: String, version: ProgramVersion, checkOnly: Bool, conditions: [String], refusesEviction: Bool = false,
-        dependence: KafkaStanding.Dependence = .whole, needs: (Topics) -> [KafkaTopicNeed],
+        dependence: KafkaReadiness.Dependence = .whole, needs: (Topics) -> [KafkaTopicNeed],
         read: (Settings, CommonSettings) throws -> Own,
         build: (Own, ServiceEnvironment) async throws -> [any Service]
     ) async throws {

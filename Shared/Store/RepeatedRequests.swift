@@ -11,7 +11,7 @@ public struct RepeatedRequests: Sendable {
     static let keptSeconds: Int64 = 86_400
 
     /// The state of a request when it comes.
-    public enum Standing: Hashable, Sendable {
+    public enum RequestState: Hashable, Sendable {
         /// It is the first; `finish` or `forget` follows.
         case first
         /// The same one is being worked on.
@@ -31,7 +31,7 @@ public struct RepeatedRequests: Sendable {
     /// - Parameters:
     ///   - name: of the request, with all that it belongs to. Only its digest is kept.
     ///   - content: of the request. Only its digest is kept.
-    public func begin(_ name: String, content: [UInt8]) async throws(StoreError) -> Standing {
+    public func begin(_ name: String, content: [UInt8]) async throws(StoreError) -> RequestState {
         let key = StoreKeys.repeated(name)
         let digest = SHA256.hex(content)
         let reply = try await self.send(

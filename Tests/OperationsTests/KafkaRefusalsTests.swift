@@ -104,7 +104,7 @@ import Testing
     private let passing = KafkaFault(kind: .passing, text: "brokers are away")
 
     @Test func aWorkerIsUnreadyAsLongAsKafkaKeepsItFromItsWork() {
-        var standing = KafkaStanding(.whole)
+        var standing = KafkaReadiness(.whole)
         #expect(standing.judge(.init(silence: "no broker"), age: .seconds(60)) == .unready("no broker"))
         #expect(standing.judge(.init(faults: [self.refused]), age: .seconds(61)) == .unready("no topic"))
         #expect(standing.judge(.init(), age: .seconds(62)) == .unready("no topic"), "until it is looked at again")
@@ -117,7 +117,7 @@ import Testing
     }
 
     @Test func aGatewayDoesNotBecomeReadyWhileKafkaRefusesIt() {
-        var standing = KafkaStanding(.part)
+        var standing = KafkaReadiness(.part)
         #expect(standing.judge(.init(faults: [self.refused]), age: .seconds(2)) == .unready("no topic"))
         #expect(standing.judge(.init(faults: [], refusals: ["no right"]), age: .seconds(3)) == .unready("no right"))
         #expect(standing.judge(.init(), age: .seconds(9)) == .ready)
@@ -125,17 +125,17 @@ import Testing
 
     /// Packages come from Redis all the same.
     @Test func nothingThatKafkaDoesTakesAGatewayOutOfService() {
-        var standing = KafkaStanding(.part)
+        var standing = KafkaReadiness(.part)
         #expect(standing.judge(.init(faults: []), age: .milliseconds(10)) == .open, "refusals may be on their way")
-        #expect(standing.judge(.init(), age: KafkaStanding.settling) == .ready)
+        #expect(standing.judge(.init(), age: KafkaReadiness.settling) == .ready)
         #expect(standing.judge(.init(faults: [self.refused], refusals: ["no"]), age: .seconds(9)) == .open)
     }
 
     @Test func aGatewayStartsWhileKafkaIsAway() {
-        var standing = KafkaStanding(.part)
+        var standing = KafkaReadiness(.part)
         #expect(standing.judge(.init(silence: "no broker"), age: .seconds(1)) == .unready("no broker"))
-        #expect(standing.judge(.init(silence: "no broker"), age: KafkaStanding.patience) == .ready)
-        var halved = KafkaStanding(.part)
+        #expect(standing.judge(.init(silence: "no broker"), age: KafkaReadiness.patience) == .ready)
+        var halved = KafkaReadiness(.part)
         #expect(halved.judge(.init(faults: [self.passing]), age: .seconds(2)) == .ready)
     }
 }

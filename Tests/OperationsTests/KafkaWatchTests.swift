@@ -39,7 +39,7 @@ import Testing
 
     /// Watches until `body` returns.
     private static func watching(
-        _ environment: ServiceEnvironment, _ dependence: KafkaStanding.Dependence = .whole,
+        _ environment: ServiceEnvironment, _ dependence: KafkaReadiness.Dependence = .whole,
         _ body: @escaping @Sendable () async throws -> Void
     ) async throws {
         let watch = KafkaWatch(needs: [Self.need], dependence: dependence, environment: environment)
@@ -68,8 +68,8 @@ import Testing
         await server.stop()
     }
 
-    @Test(arguments: [KafkaStanding.Dependence.whole, .part])
-    func whatMustBeCompactedAndIsNotStopsTheStart(dependence: KafkaStanding.Dependence) async throws {
+    @Test(arguments: [KafkaReadiness.Dependence.whole, .part])
+    func whatMustBeCompactedAndIsNotStopsTheStart(dependence: KafkaReadiness.Dependence) async throws {
         let server = try await ScriptedKafka.start(["orders": .init(settings: ["cleanup.policy": "delete"])])
         let watch = KafkaWatch(
             needs: [Self.need], dependence: dependence, environment: try Self.environment(server.bootstrap))

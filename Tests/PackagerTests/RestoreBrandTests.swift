@@ -42,7 +42,7 @@ import Testing
     }
 
     private func standing(_ fleet: Fleet, _ keys: [OrderKey]) async throws -> Int {
-        try await OrderStore(redis: fleet.redis).standing(keys).compactMap(\.self).count
+        try await OrderStore(redis: fleet.redis).storedVersions(keys).compactMap(\.self).count
     }
 
     /// Which types the view awaits; nil while it is not complete.
@@ -53,7 +53,7 @@ import Testing
     }
 
     private func versions(_ fleet: Fleet, _ keys: [OrderKey]) async throws -> [Int64] {
-        try await OrderStore(redis: fleet.redis).standing(keys).compactMap { $0?.version.ordinal }
+        try await OrderStore(redis: fleet.redis).storedVersions(keys).compactMap { $0?.version.ordinal }
     }
 
     /// The second brand, which can be broken and mended.
@@ -121,8 +121,8 @@ import Testing
                 let reader = PackageReader(redis: fleet.redis)
                 let loop = MultiThreadedEventLoopGroup.singleton.next()
                 for _ in 0..<2 {
-                    #expect(try await reader.standing(of: ChangeLog.key("never"), on: loop).get().isComplete)
-                    #expect(try await !reader.standing(of: theirs[0], on: loop).get().isComplete)
+                    #expect(try await reader.lookup(of: ChangeLog.key("never"), on: loop).get().isComplete)
+                    #expect(try await !reader.lookup(of: theirs[0], on: loop).get().isComplete)
                 }
                 // Changes of all others are packaged, those of the brand wait.
                 try await self.changed(fleet, Self.second, names, "late")

@@ -52,7 +52,7 @@ import Testing
         var wasLost = false
         try await eventually("lost and restored") {
             for key in orders {
-                let standing = try await reader.standing(of: key, on: loop).get()
+                let standing = try await reader.lookup(of: key, on: loop).get()
                 if standing.isComplete {
                     #expect(standing.stamp != nil, "\(key) would be refused")
                 } else {

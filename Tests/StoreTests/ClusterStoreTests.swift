@@ -98,7 +98,7 @@ import Testing
         }
         #expect(published == [false, true, false])
         #expect(try await bench.write(removal("o2", 2)) == .written)
-        #expect(try await bench.reader.standing(of: key("o2"), on: bench.loop).get().isRemoved)
+        #expect(try await bench.reader.lookup(of: key("o2"), on: bench.loop).get().isRemoved)
         #expect(try await bench.reader.spans(of: key("o1"), on: bench.loop).get()?.head.readableBytes == 256)
         let assets = (0..<20).map { (digest: "digest-\($0)", entry: [UInt8($0)]) }
         for _ in 0..<2 { try await bench.store.putAssets(assets) }

@@ -201,9 +201,9 @@ import Testing
                 // Twice: with a look at the history, and with what is remembered of it.
                 for _ in 0..<2 {
                     #expect(
-                        try await reader.standing(of: key("1"), on: bench.loop).get().isComplete
+                        try await reader.lookup(of: key("1"), on: bench.loop).get().isComplete
                             != awaited.contains(type))
-                    #expect(try await reader.standing(of: elsewhere, on: bench.loop).get().isComplete)
+                    #expect(try await reader.lookup(of: elsewhere, on: bench.loop).get().isComplete)
                     let list = try await lists.listing(of: device, type: type, since: "", on: bench.loop).get()
                     #expect(list == (awaited.contains(type) ? .uncertain : .unknown))
                     let brief = try await lists.listing(
@@ -227,7 +227,7 @@ import Testing
             let doubted = try await view.look()
             #expect(doubted.allSatisfy { !$0.isHere })
             #expect(doubted.allSatisfy { $0.awaited == [type] })
-            #expect(try await !reader.standing(of: elsewhere, on: bench.loop).get().isComplete)
+            #expect(try await !reader.lookup(of: elsewhere, on: bench.loop).get().isComplete)
             try await view.confirm(doubted, epoch: "three")
             await #expect(throws: StoreError.self) { _ = try await store.orders([elsewhere]) }
             try await expect(awaited: [type])
@@ -242,8 +242,8 @@ import Testing
             let view = MaterializedView(redis: bench.redis)
             // Until the masters of a cluster are known no read has a check.
             try await view.awaitPlaces()
-            func standing() async throws -> PackageReader.Standing {
-                try await bench.reader.standing(of: try key("1"), on: bench.loop).get()
+            func standing() async throws -> PackageReader.LookupResult {
+                try await bench.reader.lookup(of: try key("1"), on: bench.loop).get()
             }
             #expect(try await !standing().isComplete)
             try await self.complete(view)

@@ -95,8 +95,8 @@ import Testing
             let loop = bench.loop
             #expect(try await bench.reader.stamp(of: key("1"), on: loop).get() == nil)
             #expect(try await bench.reader.spans(of: key("1"), on: loop).get() == nil)
-            #expect(try await bench.reader.standing(of: key("1"), on: loop).get().isRemoved)
-            #expect(try await !bench.reader.standing(of: key("none"), on: loop).get().isRemoved)
+            #expect(try await bench.reader.lookup(of: key("1"), on: loop).get().isRemoved)
+            #expect(try await !bench.reader.lookup(of: key("none"), on: loop).get().isRemoved)
             #expect(try await bench.registrations.modified([key("1")]) == [nil])
             let gone = try #require(try await bench.raw("TTL", StoreKeys.gone(try key("1"))).integer)
             #expect((OrderStore.removedSeconds + 1...OrderStore.goneSeconds).contains(gone))

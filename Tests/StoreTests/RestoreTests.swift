@@ -127,7 +127,7 @@ import Testing
             other.modifiedEpochSeconds += 5
             #expect(try await store.restore([.version(other, somePackage)]) == 1, "of two of one version the later")
             #expect(
-                try await store.standing([try key("1"), try key("2")]) == [
+                try await store.storedVersions([try key("1"), try key("2")]) == [
                     .init(version: 4, modifiedEpochSeconds: other.modifiedEpochSeconds, isRemoved: false), nil,
                 ])
         }

@@ -208,7 +208,7 @@ final class PackageEndpoint: Sendable {
     private func judge(
         _ fetch: Fetch, under generation: UInt64, on eventLoop: any EventLoop, _ completion: @escaping Completion
     ) {
-        self.reader.standing(of: fetch.key, on: eventLoop).whenComplete { result in
+        self.reader.lookup(of: fetch.key, on: eventLoop).whenComplete { result in
             switch result {
             case .failure(let error): completion(.failure(error))
             case .success(let standing):
@@ -220,7 +220,7 @@ final class PackageEndpoint: Sendable {
     }
 
     private func decide(
-        _ fetch: Fetch, _ standing: PackageReader.Standing, on eventLoop: any EventLoop,
+        _ fetch: Fetch, _ standing: PackageReader.LookupResult, on eventLoop: any EventLoop,
         _ completion: @escaping Completion
     ) {
         if let stamp = standing.stamp, self.opens(fetch, stamp.token) {

@@ -144,7 +144,7 @@ struct RegistrationEndpoints: Sendable {
             return self.reader.stamp(of: key, on: eventLoop).flatMap { stamp in
                 if let stamp, self.tokens.opens(token, key, stored: stamp.token) { return allowed() }
                 // The same as for a package: no client is refused for an order that may only be missing here.
-                return self.reader.standing(of: key, on: eventLoop).flatMap { standing in
+                return self.reader.lookup(of: key, on: eventLoop).flatMap { standing in
                     if let stamp = standing.stamp, self.tokens.opens(token, key, stored: stamp.token) {
                         return allowed()
                     }
@@ -154,7 +154,7 @@ struct RegistrationEndpoints: Sendable {
         }
     }
 
-    private func refusal(of token: String, for key: OrderKey, _ standing: PackageReader.Standing) -> Answer {
+    private func refusal(of token: String, for key: OrderKey, _ standing: PackageReader.LookupResult) -> Answer {
         guard standing.isComplete else { return .restoring }
         // A client that has the right token of an order that does not exist is not guessing.
         let isRight =

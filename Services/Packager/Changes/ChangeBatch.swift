@@ -4,8 +4,8 @@ import Operations
 
 /// The work of one batch, decoded: one order for each key.
 struct ChangeBatch {
-    /// The state of an order type's brand.
-    enum Standing: Hashable, Sendable {
+    /// The availability of an order type's brand.
+    enum BrandAvailability: Hashable, Sendable {
         /// Its brand is loaded.
         case served
         /// There is a brand that cannot be loaded now, for this reason.
@@ -19,8 +19,8 @@ struct ChangeBatch {
     /// Work that must wait for a brand, and why.
     private(set) var awaiting: [(place: Int, reason: String)] = []
 
-    /// - Parameter standing: of an order type, the same during the call.
-    init(_ works: [KeyedWork], standing: (OrderTypeIdentifier) -> Standing) {
+    /// - Parameter availability: of the brand of an order type, the same during the call.
+    init(_ works: [KeyedWork], availability: (OrderTypeIdentifier) -> BrandAvailability) {
         for (place, work) in works.enumerated() {
             // One key names one order: a change is refused whose subject is another than its key.
             var changes: [BatchOrder.Change] = []
@@ -29,7 +29,7 @@ struct ChangeBatch {
                 do throws(ChangeFault) {
                     let change = try OrderChange.decode(
                         key: record.key, value: record.value, headers: record.headers.map { ($0.name, $0.value) })
-                    switch standing(change.key.orderType) {
+                    switch availability(change.key.orderType) {
                     case .served: changes.append((record, change))
                     case .awaited(let why): reason = why
                     case .unknown:

@@ -49,7 +49,7 @@ struct OrderRestorer: Sendable {
     func stand(_ records: [KafkaRecord], but awaited: Set<OrderTypeIdentifier> = []) async throws -> Bool {
         let items = OrderReplay(records).items.map(\.item).filter { !awaited.contains($0.key.orderType) }
         let packagers = self.packagers()
-        for (item, standing) in zip(items, try await self.store.standing(items.map(\.key))) {
+        for (item, standing) in zip(items, try await self.store.storedVersions(items.map(\.key))) {
             // An order that would not be put back may be missing.
             guard packagers[item.key.orderType] != nil || self.isAwaited(item.key.orderType) else { continue }
             if !Self.stands(item, standing) { return false }
@@ -57,7 +57,7 @@ struct OrderRestorer: Sendable {
         return true
     }
 
-    private static func stands(_ item: OrderReplay.Item, _ standing: OrderStore.Standing?) -> Bool {
+    private static func stands(_ item: OrderReplay.Item, _ standing: OrderStore.StoredVersion?) -> Bool {
         switch item {
         case .version(_, let record):
             standing?.isAsNew(asVersion: record.version, modifiedEpochSeconds: record.modifiedEpochSeconds) ?? false
@@ -140,11 +140,11 @@ struct OrderRestorer: Sendable {
     ///
     /// If none of the first ones stands, Redis was emptied, and the others are not looked up: any that stands is
     /// packaged in vain, since writing compares the versions.
-    private func standing(_ keys: [OrderKey]) async throws -> [OrderStore.Standing?] {
-        let first = try await self.store.standing(Array(keys.prefix(Self.firstLooks)))
+    private func standing(_ keys: [OrderKey]) async throws -> [OrderStore.StoredVersion?] {
+        let first = try await self.store.storedVersions(Array(keys.prefix(Self.firstLooks)))
         let others = keys.dropFirst(Self.firstLooks)
         if first.allSatisfy({ $0 == nil }) { return first + others.map { _ in nil } }
-        return first + (try await self.store.standing(Array(others)))
+        return first + (try await self.store.storedVersions(Array(others)))
     }
 
     /// Makes packages from the texts of records, where that gives what was published.

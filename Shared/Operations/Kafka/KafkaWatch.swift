@@ -16,7 +16,7 @@ struct KafkaWatch: Service {
     static let tick = Duration.milliseconds(250)
 
     let needs: [KafkaTopicNeed]
-    let dependence: KafkaStanding.Dependence
+    let dependence: KafkaReadiness.Dependence
     let environment: ServiceEnvironment
 
     /// The result of one check.
@@ -44,12 +44,12 @@ struct KafkaWatch: Service {
 
     private func watch(_ admin: KafkaAdmin) async throws {
         let began = ContinuousClock.now
-        var standing = KafkaStanding(self.dependence)
+        var standing = KafkaReadiness(self.dependence)
         var log = FaultLog(logger: self.environment.logger)
         var lookAt = began
         var isChecked = false
         while true {
-            var look = KafkaStanding.Look()
+            var look = KafkaReadiness.Look()
             if .now >= lookAt {
                 let found = await self.look(admin, wantsSettings: log.wantsSettings)
                 (look.faults, look.silence) = (found.faults, found.silence)

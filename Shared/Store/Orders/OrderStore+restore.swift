@@ -4,7 +4,7 @@ import Redis
 /// Operations for restoring: comparing by versions, and writing orders that are newer than the stored ones.
 extension OrderStore {
     /// The facts that decide if an order is newer than another state of it.
-    public struct Standing: Hashable, Sendable {
+    public struct StoredVersion: Hashable, Sendable {
         public let version: Int64
         public let modifiedEpochSeconds: Int64
         public let isRemoved: Bool
@@ -16,7 +16,7 @@ extension OrderStore {
     }
 
     /// The stored states of some orders, with a complete view or not; nil for an unknown or damaged one.
-    public func standing(_ keys: [OrderKey]) async throws(StoreError) -> [Standing?] {
+    public func storedVersions(_ keys: [OrderKey]) async throws(StoreError) -> [StoredVersion?] {
         let replies: [RedisValue]
         do {
             replies = try await self.redis.pipeline(
@@ -24,7 +24,7 @@ extension OrderStore {
         } catch {
             throw StoreError("comparing orders", error)
         }
-        var standing: [Standing?] = []
+        var versions: [StoredVersion?] = []
         for reply in replies {
             if case .error(let message) = reply {
                 let error = StoreError("comparing orders", reply: message)
@@ -33,13 +33,13 @@ extension OrderStore {
             guard let values = reply.array, values.count == 3, let version = values[0].integer,
                 let modified = values[1].integer
             else {
-                standing.append(nil)
+                versions.append(nil)
                 continue
             }
-            standing.append(
-                Standing(version: version, modifiedEpochSeconds: modified, isRemoved: values[2].text == "1"))
+            versions.append(
+                StoredVersion(version: version, modifiedEpochSeconds: modified, isRemoved: values[2].text == "1"))
         }
-        return standing
+        return versions
     }
 
     /// The state of one order to restore.

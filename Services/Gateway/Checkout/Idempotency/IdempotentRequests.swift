@@ -91,7 +91,9 @@ struct IdempotentRequests: Sendable {
         }
     }
 
-    private func begin(_ name: String, _ content: [UInt8]) async throws(CheckoutFailure) -> RepeatedRequests.Standing {
+    private func begin(_ name: String, _ content: [UInt8]) async throws(CheckoutFailure)
+        -> RepeatedRequests.RequestState
+    {
         do throws(StoreError) {
             return try await self.store.begin(name, content: content)
         } catch {

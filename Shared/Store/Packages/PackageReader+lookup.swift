@@ -5,7 +5,7 @@ import Redis
 /// The reads before a client is refused.
 extension PackageReader {
     /// The facts about an order that is about to be refused.
-    public struct Standing: Sendable, Hashable {
+    public struct LookupResult: Sendable, Hashable {
         /// True if the view was complete when the order was looked up, and its type was not awaited. If not, a missing
         /// order may exist, and a present one may be old.
         public let isComplete: Bool
@@ -38,8 +38,8 @@ extension PackageReader {
     ///
     /// Two small commands in one pipeline as long as the view is known to be complete, see `ViewMemory`.
     /// - Returns: fails with `RedisError` or `StoreError`.
-    public func standing(of key: OrderKey, on eventLoop: any EventLoop) -> EventLoopFuture<Standing> {
-        guard let known = self.memory.known() else { return self.certainStanding(of: key, on: eventLoop) }
+    public func lookup(of key: OrderKey, on eventLoop: any EventLoop) -> EventLoopFuture<LookupResult> {
+        guard let known = self.memory.known() else { return self.certainLookup(of: key, on: eventLoop) }
         let name = StoreKeys.order(key)
         let (anchors, checks) = self.memory.checks(known, of: [name])
         let order = RedisCommand("HMGET", .string(name), Self.stampFields)
@@ -49,9 +49,9 @@ extension PackageReader {
                 switch try self.memory.judge(replies.dropFirst(), of: anchors, against: known) {
                 case .complete:
                     let isComplete = !known.awaited.contains(key.orderType)
-                    return eventLoop.makeSucceededFuture(try Standing(isComplete: isComplete, values))
-                case .incomplete: return eventLoop.makeSucceededFuture(try Standing(isComplete: false, values))
-                case .another: return self.certainStanding(of: key, on: eventLoop)
+                    return eventLoop.makeSucceededFuture(try LookupResult(isComplete: isComplete, values))
+                case .incomplete: return eventLoop.makeSucceededFuture(try LookupResult(isComplete: false, values))
+                case .another: return self.certainLookup(of: key, on: eventLoop)
                 }
             } catch {
                 return eventLoop.makeFailedFuture(error)
@@ -76,7 +76,7 @@ extension PackageReader {
     ///
     /// An order could be missing, then be restored, and then the view be complete: that is why the epoch is read before
     /// and after it.
-    private func certainStanding(of key: OrderKey, on eventLoop: any EventLoop) -> EventLoopFuture<Standing> {
+    private func certainLookup(of key: OrderKey, on eventLoop: any EventLoop) -> EventLoopFuture<LookupResult> {
         let (generation, now) = (self.redis.generation, NIODeadline.now())
         let (anchors, epochs) = self.memory.view.epochReads
         let order = RedisCommand("HMGET", .string(StoreKeys.order(key)), Self.stampFields)
@@ -90,7 +90,7 @@ extension PackageReader {
             let isComplete = try before != nil && before == MaterializedView.epochs(replies.suffix(count))
             self.memory.remember(isComplete ? before : nil, of: anchors, generation, now)
             let isAwaited = before?.awaited.contains(key.orderType) ?? false
-            return try Standing(isComplete: isComplete && !isAwaited, values)
+            return try LookupResult(isComplete: isComplete && !isAwaited, values)
         }
     }
 }

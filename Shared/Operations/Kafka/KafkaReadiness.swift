@@ -1,7 +1,7 @@
 import Kafka
 
 /// The verdict on a service's readiness, as far as Kafka is concerned. No clock.
-public struct KafkaStanding {
+public struct KafkaReadiness {
     /// The extent to which a service depends on Kafka.
     public enum Dependence: Sendable {
         /// It can do nothing without Kafka: it is unready as long as Kafka prevents its work.
