@@ -76,11 +76,11 @@ struct PlaygroundCommand: AsyncParsableCommand {
         let http = try HTTPClient()
         let journal = APNSJournal(admin: stack.apnsAdmin, http: http)
         try await journal.start()
-        let world = try PlaygroundWorld(
+        let environment = try PlaygroundEnvironment(
             stack: stack, webServiceURL: webServiceURL, checkout: checkout, journal: journal, http: http,
             page: PlaygroundPage(
                 folder: self.page, checkout: checkout.url, schemas: self.root + "/Shared/Model/Schemas"))
-        try await world.run(port: port) { _ in
+        try await environment.run(port: port) { _ in
             Console.line("playground: \(own[0])/playground")
             Console.line("checkout: \(checkout.url)")
         }
@@ -110,7 +110,7 @@ struct PlaygroundCommand: AsyncParsableCommand {
 }
 
 /// The parts of a running playground.
-struct PlaygroundWorld: Sendable {
+struct PlaygroundEnvironment: Sendable {
     private let server: PlaygroundServer
     private let shop: PlaygroundShop
     private let journal: APNSJournal
@@ -123,9 +123,9 @@ struct PlaygroundWorld: Sendable {
         http: HTTPClient, page: PlaygroundPage
     ) throws {
         let roots = try readFile(stack.roots)
-        let board = PlaygroundBoard()
+        let sessions = PlaygroundSessions()
         let makeDevice: @Sendable (String) throws -> PlaygroundDevice = { session in
-            let note: @Sendable (PlaygroundEntry) -> Void = { board.note($0, in: session) }
+            let note: @Sendable (PlaygroundEntry) -> Void = { sessions.note($0, in: session) }
             let http = try HTTPClient { request, response, duration in
                 var entry = PlaygroundEntry(from: "device", to: "gateway", title: Self.title(of: request, response))
                 entry.exchange = PlaygroundEntry.Exchange(request: request, response: response, duration: duration)
@@ -139,7 +139,7 @@ struct PlaygroundWorld: Sendable {
         }
         let configuration = try stack.kafkaConfiguration()
         self.shop = PlaygroundShop(
-            board: board, producer: try KafkaProducer(configuration), checkout: checkout, http: http,
+            sessions: sessions, producer: try KafkaProducer(configuration), checkout: checkout, http: http,
             tokens: try DerivedTokens(file: stack.tokenSecrets), orderType: stack.orderType,
             webServiceURL: webServiceURL)
         let topics = Topics()
@@ -147,7 +147,7 @@ struct PlaygroundWorld: Sendable {
             configuration, group: "playground-\(randomHex(bytes: 8))", topics: [topics.orders, topics.deadLetters])
         (self.devices, self.addDevice) = AsyncStream.makeStream(of: PlaygroundDevice.self)
         self.server = PlaygroundServer(
-            board: board, shop: self.shop, page: page, makeDevice: makeDevice,
+            sessions: sessions, shop: self.shop, page: page, makeDevice: makeDevice,
             run: { [addDevice] in addDevice.yield($0) })
         self.journal = journal
     }
@@ -194,7 +194,7 @@ struct PlaygroundWorld: Sendable {
             let end = await group.nextResult()
             group.cancelAll()
             // Their requests that wait are answered.
-            ended = self.server.board.closeAll()
+            ended = self.server.sessions.closeAll()
             await listener.stop()
             try end?.get()
         }

@@ -4,7 +4,7 @@ import TestKit
 
 /// The routes of the playground. All writes need the session's cookie and the page's own origin.
 struct PlaygroundServer: Sendable {
-    let board: PlaygroundBoard
+    let sessions: PlaygroundSessions
     let shop: PlaygroundShop
     let page: PlaygroundPage
     let makeDevice: @Sendable (_ session: String) throws -> PlaygroundDevice
@@ -28,7 +28,7 @@ struct PlaygroundServer: Sendable {
             return PlaygroundMerchant.failure(404, "not_found", "there is nothing here")
         }
         if request.path == "/playground/session", request.method == "GET" { return await self.session(request) }
-        guard let session = Self.session(of: request), self.board.touch(session) else {
+        guard let session = Self.session(of: request), self.sessions.touch(session) else {
             return PlaygroundMerchant.failure(401, "session_missing", "load the page again: its session has ended")
         }
         let parts = request.path.split(separator: "/").map(String.init)
@@ -61,19 +61,19 @@ struct PlaygroundServer: Sendable {
     private func session(_ request: FakeServer.Request) async -> FakeServer.Response {
         var headers: [(String, String)] = [("content-type", "application/json"), ("cache-control", "no-store")]
         var name = Self.session(of: request) ?? ""
-        if !self.board.touch(name) {
+        if !self.sessions.touch(name) {
             name = randomHex(bytes: 16)
             guard let device = try? self.makeDevice(name) else {
                 return PlaygroundMerchant.failure(503, "unavailable", "no session can be made now")
             }
-            let ended = self.board.open(name, device: device)
+            let ended = self.sessions.open(name, device: device)
             self.run(device)
             for identifier in ended { try? await self.shop.remove(self.shop.key(identifier), in: name) }
             headers.append(("set-cookie", "\(Self.cookie)=\(name); HttpOnly; SameSite=Strict; Path=/playground"))
         }
         // One prepared order for each of the two blocks.
         let next: [JSON] = (0..<2).compactMap { index in
-            self.board.nextIdentifier(of: name, at: index).flatMap { try? self.shop.key($0) }
+            self.sessions.nextIdentifier(of: name, at: index).flatMap { try? self.shop.key($0) }
                 .map { self.shop.orderDetails($0) }
         }
         let answer: JSON = [
@@ -118,20 +118,20 @@ struct PlaygroundServer: Sendable {
         let (document, refusal) = self.document(object)
         guard let document else { return refusal ?? .json(400, "{}") }
         guard let identifier = object?["orderIdentifier"]?.string, let key = try? self.shop.key(identifier),
-            self.board.mayUpdate(session)
+            self.sessions.mayUpdate(session)
         else { return PlaygroundMerchant.failure(429, "rate_limited", "two orders a second are the limit") }
-        let order = PlaygroundBoard.Order(
+        let order = PlaygroundSessions.Order(
             identifier: identifier, isReceipt: object?["isReceipt"]?.bool == true, document: document)
-        guard self.board.add(order, to: session) else {
+        guard self.sessions.add(order, to: session) else {
+            let limit = PlaygroundSessions.orderLimit
             return PlaygroundMerchant.failure(
-                409, "order_refused",
-                "the identifier is used, or the session has \(PlaygroundBoard.orderLimit) orders: load the page again")
+                409, "order_refused", "the identifier is used, or the session has \(limit) orders: load the page again")
         }
         let details: JSON
         do {
             details = try await self.shop.create(order, of: key, in: session)
         } catch {
-            self.board.drop(identifier, of: session)
+            self.sessions.drop(identifier, of: session)
             return PlaygroundMerchant.failure(503, "unavailable", "\(error)")
         }
         let answer: JSON = [
@@ -141,7 +141,7 @@ struct PlaygroundServer: Sendable {
     }
 
     private func show(_ identifier: String, _ session: String) -> FakeServer.Response {
-        guard let order = self.board.order(identifier, of: session) else { return Self.unknown }
+        guard let order = self.sessions.order(identifier, of: session) else { return Self.unknown }
         return .json(200, Self.json(order, document: true).text)
     }
 
@@ -149,7 +149,7 @@ struct PlaygroundServer: Sendable {
         _ identifier: String, _ request: FakeServer.Request, _ session: String
     ) async -> FakeServer.Response {
         let object = (try? JSON(parsing: request.body))?.object
-        guard let order = self.board.order(identifier, of: session), !order.isRemoved,
+        guard let order = self.sessions.order(identifier, of: session), !order.isRemoved,
             let key = try? self.shop.key(identifier)
         else { return Self.unknown }
         let (document, refusal) = self.document(object)
@@ -160,10 +160,10 @@ struct PlaygroundServer: Sendable {
         if OrderFile.document(document) == OrderFile.document(order.document) {
             return .json(200, JSON.object(["unchanged": true, "version": .integer(order.version)]).text)
         }
-        guard self.board.mayUpdate(session) else {
+        guard self.sessions.mayUpdate(session) else {
             return PlaygroundMerchant.failure(429, "rate_limited", "two updates a second are the limit")
         }
-        self.board.change(identifier) { $0.fault = nil }
+        self.sessions.change(identifier) { $0.fault = nil }
         do {
             try await self.shop.replace(document, of: key, in: session)
         } catch {
@@ -171,11 +171,11 @@ struct PlaygroundServer: Sendable {
         }
         let end = ContinuousClock.now + .seconds(5)
         while .now < end {
-            guard let now = self.board.order(identifier, of: session) else { break }
+            guard let now = self.sessions.order(identifier, of: session) else { break }
             if let fault = now.fault { return PlaygroundMerchant.failure(422, "order_invalid", fault) }
             if now.version > order.version { return .json(200, Self.json(now).text) }
-            await self.board.wait(for: session, within: end - .now) { [board] in
-                let standing = board.order(identifier, of: session)
+            await self.sessions.wait(for: session, within: end - .now) { [sessions] in
+                let standing = sessions.order(identifier, of: session)
                 return standing?.version ?? 0 > order.version || standing?.fault != nil
             }
         }
@@ -183,10 +183,10 @@ struct PlaygroundServer: Sendable {
     }
 
     private func announce(_ identifier: String, _ session: String) async -> FakeServer.Response {
-        guard let order = self.board.order(identifier, of: session), !order.isRemoved,
+        guard let order = self.sessions.order(identifier, of: session), !order.isRemoved,
             let key = try? self.shop.key(identifier)
         else { return Self.unknown }
-        guard self.board.mayUpdate(session) else {
+        guard self.sessions.mayUpdate(session) else {
             return PlaygroundMerchant.failure(429, "rate_limited", "two updates a second are the limit")
         }
         do {
@@ -198,7 +198,7 @@ struct PlaygroundServer: Sendable {
     }
 
     private func remove(_ identifier: String, _ session: String) async -> FakeServer.Response {
-        guard self.board.order(identifier, of: session) != nil, let key = try? self.shop.key(identifier) else {
+        guard self.sessions.order(identifier, of: session) != nil, let key = try? self.shop.key(identifier) else {
             return Self.unknown
         }
         do {
@@ -206,7 +206,7 @@ struct PlaygroundServer: Sendable {
         } catch {
             return PlaygroundMerchant.failure(503, "unavailable", "Kafka does not acknowledge the removal")
         }
-        self.board.change(identifier) { $0.isRemoved = true }
+        self.sessions.change(identifier) { $0.isRemoved = true }
         return .json(202, "{}")
     }
 
@@ -215,11 +215,11 @@ struct PlaygroundServer: Sendable {
     private func handOver(_ request: FakeServer.Request, _ session: String) -> FakeServer.Response {
         let details = (try? JSON(parsing: request.body))?.object?["orderDetails"]?.object
         guard let details, let order = details["orderIdentifier"]?.string,
-            let token = details["authenticationToken"]?.string, self.board.order(order, of: session) != nil
+            let token = details["authenticationToken"]?.string, self.sessions.order(order, of: session) != nil
         else {
             return PlaygroundMerchant.failure(400, "malformed_body", "orderDetails of an order of this page are wanted")
         }
-        self.board.device(of: session)?.take(order: order, token: token)
+        self.sessions.device(of: session)?.take(order: order, token: token)
         return .json(202, "{}")
     }
 
@@ -227,27 +227,27 @@ struct PlaygroundServer: Sendable {
         let after =
             request.query.split(separator: "&").first { $0.hasPrefix("after=") }
             .flatMap { Int($0.dropFirst("after=".count)) } ?? 0
-        if self.board.entries(of: session, after: after).isEmpty {
-            await self.board.wait(for: session, within: .seconds(20)) { [board] in
-                !board.entries(of: session, after: after).isEmpty
+        if self.sessions.entries(of: session, after: after).isEmpty {
+            await self.sessions.wait(for: session, within: .seconds(20)) { [sessions] in
+                !sessions.entries(of: session, after: after).isEmpty
             }
         }
-        let registrations = self.board.device(of: session)?.registrations ?? []
-        let orders = self.board.orders(of: session).map { order in
+        let registrations = self.sessions.device(of: session)?.registrations ?? []
+        let orders = self.sessions.orders(of: session).map { order in
             var members = Self.json(order).object ?? JSONObject()
             members["devices"] = .integer(registrations.contains(order.identifier) ? 1 : 0)
             return JSON.object(members)
         }
         let answer: JSON = [
-            "entries": .array(self.board.entries(of: session, after: after).map(\.json)), "orders": .array(orders),
-            "device": await self.board.device(of: session)?.shown() ?? [],
+            "entries": .array(self.sessions.entries(of: session, after: after).map(\.json)), "orders": .array(orders),
+            "device": await self.sessions.device(of: session)?.shown() ?? [],
         ]
         return .json(200, answer.text)
     }
 
     private static let unknown = PlaygroundMerchant.failure(404, "not_found", "this page has no such order")
 
-    private static func json(_ order: PlaygroundBoard.Order, document: Bool = false) -> JSON {
+    private static func json(_ order: PlaygroundSessions.Order, document: Bool = false) -> JSON {
         var object: JSONObject = [
             "orderIdentifier": .string(order.identifier), "version": .integer(order.version),
             "ordinal": .integer(order.version.ordinal),

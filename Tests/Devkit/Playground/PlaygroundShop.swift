@@ -6,7 +6,7 @@ import TestKit
 
 /// The shop's side of the playground: mints order details, publishes changes, waits for what becomes of them.
 struct PlaygroundShop: Sendable {
-    let board: PlaygroundBoard
+    let sessions: PlaygroundSessions
     let producer: KafkaProducer
     let checkout: PlaygroundCheckout
     let http: HTTPClient
@@ -31,7 +31,7 @@ struct PlaygroundShop: Sendable {
     /// Publishes a new order and gets its details, in one call of the checkout role.
     ///
     /// A receipt is a static order: its order.json names no web service. Source: Wallet Orders §3.6
-    func create(_ order: PlaygroundBoard.Order, of key: OrderKey, in session: String) async throws -> JSON {
+    func create(_ order: PlaygroundSessions.Order, of key: OrderKey, in session: String) async throws -> JSON {
         var document = OrderFile.document(order.document)
         if order.isReceipt { document["webServiceURL"] = .null }
         let answer = try await self.ask(
@@ -69,7 +69,7 @@ struct PlaygroundShop: Sendable {
         var entry = PlaygroundEntry(
             from: "shop", to: "checkout", title: "\(title): \(response.status)", order: key.order.rawValue)
         entry.exchange = PlaygroundEntry.Exchange(request: request, response: response, duration: .now - start)
-        self.board.note(entry, in: session)
+        self.sessions.note(entry, in: session)
         let answer = try? JSON(parsing: response.body).object
         guard (200...202).contains(response.status), let answer else {
             let message = answer?["error"]?.object?["message"]?.string ?? "status \(response.status)"
@@ -105,7 +105,7 @@ struct PlaygroundShop: Sendable {
             "offset": .integer(position.offset), "key": .string(key.description), "id": .string(event.id),
             "acknowledged": "by all replicas that are in sync",
         ]
-        self.board.note(entry, in: session)
+        self.sessions.note(entry, in: session)
     }
 
     /// Takes what the packager said about orders of sessions.
@@ -123,11 +123,11 @@ struct PlaygroundShop: Sendable {
         if record.topic == Topics().deadLetters {
             let reason = record.headers.first { $0.name == "waybill-reason" }?.value
             let text = String(decoding: reason ?? [], as: UTF8.self)
-            session = self.board.change(identifier) { $0.fault = text }
+            session = self.sessions.change(identifier) { $0.fault = text }
             entry = PlaygroundEntry(from: "packager", to: "Kafka", title: "Dead letter", order: identifier)
             detail["reason"] = .string(text)
         } else if let value = record.value, let told = try? OrderRecord.decode(value) {
-            session = self.board.change(identifier) { order in
+            session = self.sessions.change(identifier) { order in
                 guard told.version >= order.version else { return }
                 order.version = told.version
                 order.updatedAtEpochSeconds = told.modifiedEpochSeconds
@@ -139,10 +139,10 @@ struct PlaygroundShop: Sendable {
             detail["version"] = .integer(told.version)
             detail["updatedAt"] = .string(RFC3339.format(epochSeconds: told.modifiedEpochSeconds))
         } else {
-            session = self.board.change(identifier) { $0.isRemoved = true }
+            session = self.sessions.change(identifier) { $0.isRemoved = true }
             entry = PlaygroundEntry(from: "packager", to: "Kafka", title: "Removed", order: identifier)
         }
         entry.detail = .object(detail)
-        if let session { self.board.note(entry, in: session) }
+        if let session { self.sessions.note(entry, in: session) }
     }
 }

@@ -5,7 +5,7 @@ import Synchronization
 /// The sessions of the playground, their orders and transcripts, in memory.
 ///
 /// Bounded: 100 sessions, of which the one that was idle longest ends for a new one; 20 orders and 500 entries each.
-final class PlaygroundBoard: Sendable {
+final class PlaygroundSessions: Sendable {
     static let sessionLimit = 100
     static let orderLimit = 20
     static let entryLimit = 500
