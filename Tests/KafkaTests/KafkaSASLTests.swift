@@ -9,49 +9,49 @@ import Testing
     private static let mechanisms = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 
     private func configuration(
-        _ doorkeeper: KafkaDoorkeeper, _ text: String, _ directory: TemporaryDirectory, _ events: EventLog
+        _ server: KafkaAuthenticationServer, _ text: String, _ directory: TemporaryDirectory, _ events: EventLog
     ) throws -> KafkaConfiguration {
         let file = try directory.write("kafka.properties", text)
         return KafkaConfiguration(
-            bootstrap: doorkeeper.bootstrap, properties: try KafkaConfiguration.properties(file: file), file: file,
+            bootstrap: server.bootstrap, properties: try KafkaConfiguration.properties(file: file), file: file,
             onEvent: events.record)
     }
 
     @Test(.server, arguments: Self.mechanisms)
     func thePropertiesFileSaysWhoWeAre(mechanism: String) async throws {
-        let doorkeeper = try await KafkaDoorkeeper.start()
+        let server = try await KafkaAuthenticationServer.start()
         let (directory, events) = (try TemporaryDirectory("sasl"), EventLog())
         let producer = try KafkaProducer(
-            self.configuration(doorkeeper, doorkeeper.properties(mechanism: mechanism), directory, events))
-        try await doorkeeper.until("admitted \(mechanism) \(KafkaDoorkeeper.user)")
-        try await doorkeeper.until("asked 3")
+            self.configuration(server, server.properties(mechanism: mechanism), directory, events))
+        try await server.until("admitted \(mechanism) \(KafkaAuthenticationServer.user)")
+        try await server.until("asked 3")
         #expect(!events.contains(.denied), "\(events.all)")
         await producer.close()
-        await doorkeeper.stop()
+        await server.stop()
     }
 
     @Test(.server, arguments: Self.mechanisms)
     func aWrongPasswordIsToldWithoutShowingIt(mechanism: String) async throws {
-        let doorkeeper = try await KafkaDoorkeeper.start()
+        let server = try await KafkaAuthenticationServer.start()
         let (directory, events) = (try TemporaryDirectory("sasl"), EventLog())
-        let text = doorkeeper.properties(mechanism: mechanism, password: "hunter2")
-        let producer = try KafkaProducer(self.configuration(doorkeeper, text, directory, events))
-        try await doorkeeper.until("refused \(mechanism) \(KafkaDoorkeeper.user)")
+        let text = server.properties(mechanism: mechanism, password: "hunter2")
+        let producer = try KafkaProducer(self.configuration(server, text, directory, events))
+        try await server.until("refused \(mechanism) \(KafkaAuthenticationServer.user)")
         try await eventually("told") { events.contains(.denied, "no such user or password") }
         #expect(!events.all.contains { $0.message.contains("hunter2") })
         await producer.close()
-        await doorkeeper.stop()
+        await server.stop()
     }
 
     @Test(.server) func aServerThatIsNotTrustedIsTold() async throws {
-        let doorkeeper = try await KafkaDoorkeeper.start()
+        let server = try await KafkaAuthenticationServer.start()
         let (directory, events) = (try TemporaryDirectory("sasl"), EventLog())
         let other = try await ServerCertificate()
-        let text = doorkeeper.properties(mechanism: "PLAIN") + "ssl.ca.location=\(other.file)\n"
-        let producer = try KafkaProducer(self.configuration(doorkeeper, text, directory, events))
+        let text = server.properties(mechanism: "PLAIN") + "ssl.ca.location=\(other.file)\n"
+        let producer = try KafkaProducer(self.configuration(server, text, directory, events))
         try await eventually("told") { events.contains(.denied, "certificate") }
         await producer.close()
-        await doorkeeper.stop()
+        await server.stop()
     }
 
     @Test(arguments: [

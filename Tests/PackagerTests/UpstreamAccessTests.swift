@@ -33,13 +33,13 @@ import Testing
     }
 
     @Test(.server) func aPasswordThatKafkaRefusesIsToldInLogAndReadiness() async throws {
-        let doorkeeper = try await KafkaDoorkeeper.start()
+        let server = try await KafkaAuthenticationServer.start()
         let directory = try TemporaryDirectory("access")
         let file =
             try directory
-            .write("kafka.properties", doorkeeper.properties(mechanism: "SCRAM-SHA-256", password: "hunter2"))
+            .write("kafka.properties", server.properties(mechanism: "SCRAM-SHA-256", password: "hunter2"))
         let settings = try Settings(environment: [
-            "WAYBILL_KAFKA_BOOTSTRAP": doorkeeper.bootstrap, "WAYBILL_KAFKA_PROPERTIES": file,
+            "WAYBILL_KAFKA_BOOTSTRAP": server.bootstrap, "WAYBILL_KAFKA_PROPERTIES": file,
         ])
         let lines = Lines()
         let environment = ServiceEnvironment(
@@ -66,7 +66,7 @@ import Testing
                 try await group.waitForAll()
             }
         }
-        await doorkeeper.stop()
+        await server.stop()
     }
 
     @Test(.server) func redisWithTLSUserAndPasswordFile() async throws {

@@ -4,7 +4,7 @@
 /// It prints its observations, one line each: `admitted MECHANISM USER`, `refused MECHANISM USER`, and `asked NUMBER`
 /// for the first request of an admitted client, which shows that the client accepts the server as well.
 /// Source: Kafka protocol guide, "SASL authentication sequence"; RFC 4616; RFC 5802 §3
-public final class KafkaDoorkeeper: Sendable {
+public final class KafkaAuthenticationServer: Sendable {
     /// The only user.
     public static let user = "waybill"
     /// That user's password.
@@ -23,17 +23,17 @@ public final class KafkaDoorkeeper: Sendable {
     }
 
     /// Starts it and returns when it listens.
-    public static func start() async throws -> KafkaDoorkeeper {
+    public static func start() async throws -> KafkaAuthenticationServer {
         let certificate = try await ServerCertificate()
         let child = try ChildProcess(
             "python3", ["-u", "-c", Self.program, certificate.file, certificate.key, Self.user, Self.password])
         let line = try await child.line(containing: "listening")
-        return KafkaDoorkeeper(
+        return KafkaAuthenticationServer(
             bootstrap: "localhost:\(line.split(separator: " ").last ?? "")", certificate: certificate, child: child)
     }
 
     /// Lines of a properties file for this server.
-    public func properties(mechanism: String, password: String = KafkaDoorkeeper.password) -> String {
+    public func properties(mechanism: String, password: String = KafkaAuthenticationServer.password) -> String {
         """
         security.protocol=sasl_ssl
         ssl.ca.location=\(self.certificate.file)
