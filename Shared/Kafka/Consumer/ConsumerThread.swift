@@ -53,23 +53,23 @@ final class ConsumerThread: Sendable {
         self.onCommit = onCommit
         self.onEvent = onEvent
         self.role = .member(group: properties.first { $0.0 == "group.id" }?.1 ?? "", topics: topics)
-        let relay = ConsumerRelay()
+        let reference = ConsumerThreadReference()
         self.handle = try unsafe KafkaHandle(
             RD_KAFKA_CONSUMER, properties: properties,
             callbacks: KafkaCallbacks(
-                onEvent: onEvent, role: self.role, onRebalance: { unsafe relay.thread?.rebalance($0, $1, $2) },
-                onFatal: { relay.thread?.fail($0) }))
+                onEvent: onEvent, role: self.role, onRebalance: { unsafe reference.thread?.rebalance($0, $1, $2) },
+                onFatal: { reference.thread?.fail($0) }))
         do throws(KafkaError) {
             try self.subscribe()
             try KafkaThread.start("kafka-commit") { self.runCommits() }
-            // From here on the thread keeps itself alive; it clears the relay when it ends.
-            relay.set(self)
+            // From here on the thread keeps itself alive; it clears the reference when it ends.
+            reference.set(self)
             try KafkaThread.start("kafka-consumer") {
                 self.run()
-                relay.set(nil)
+                reference.set(nil)
             }
         } catch {
-            relay.set(nil)
+            reference.set(nil)
             self.state.withLock { _ = $0.commits.finish() }
             self.commitWake.signal()
             throw error
@@ -304,7 +304,7 @@ final class ConsumerThread: Sendable {
 }
 
 /// Breaks the reference cycle handle -> callbacks -> thread -> handle when the thread ends.
-private final class ConsumerRelay: Sendable {
+private final class ConsumerThreadReference: Sendable {
     private let held = Mutex<ConsumerThread?>(nil)
 
     var thread: ConsumerThread? { self.held.withLock { $0 } }
