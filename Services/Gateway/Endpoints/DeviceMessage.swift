@@ -12,7 +12,7 @@ enum DeviceMessage {
     /// Letters alone count as words up to this length, such as names of classes, unless they are hexadecimal digits.
     private static let wordLimit = 40
     /// A word after one of these is hidden, also if words of `fillers` are in between.
-    private static let heralds: Set<String> = [
+    private static let identifierLabels: Set<String> = [
         "appleorder", "device", "devices", "devicelibraryidentifier", "authorization",
     ]
     private static let fillers: Set<String> = ["identifier", "id", "library", "token", "is", "with"]
@@ -39,7 +39,7 @@ enum DeviceMessage {
         var isAwaited = false
         let shown = Self.replacing(scalars, where: Self.isOfWord) { word in
             let text = String(String.UnicodeScalarView(word)).lowercased()
-            if Self.heralds.contains(text) {
+            if Self.identifierLabels.contains(text) {
                 isAwaited = true
                 return false
             }
