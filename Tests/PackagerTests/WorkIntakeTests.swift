@@ -118,7 +118,7 @@ struct WorkIntakeTests {
         var intake = self.intake()
         for number in 0..<5000 { _ = intake.add([self.record("made.up.\(number)/1", Int64(number))]) }
         #expect(intake.queue.records == 30)
-        #expect(intake.deferred.counts == [KeyGroups.strangers: 4970])
+        #expect(intake.deferred.counts == [KeyGroups.unknown: 4970])
         #expect(intake.groups.names.count == 4)
         #expect(intake.add([self.record("a/1", 5000)]).isEmpty)
         // One of them becomes known: what comes of it stays behind what came before.

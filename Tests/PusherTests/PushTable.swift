@@ -120,7 +120,7 @@ final class PushTable: Sendable {
 
     private func count() {
         for (type, counts) in self.scheduler.takeTallies() {
-            (type.map { self.metrics[$0.rawValue] } ?? self.metrics.strangers).count(counts)
+            (type.map { self.metrics[$0.rawValue] } ?? self.metrics.unknownTypes).count(counts)
         }
     }
 

@@ -29,7 +29,7 @@ import Testing
     }
 
     /// The metrics that a text names and no service has.
-    private static func strangers(in text: String, known: Set<String>) -> Set<String> {
+    private static func unknownNames(in text: String, known: Set<String>) -> Set<String> {
         Self.names(in: text).filter { name in
             // A histogram has three series. Source: Prometheus text exposition format 0.0.4
             let base = name.replacing(/_(?:bucket|sum|count)$/, with: "")
@@ -44,7 +44,7 @@ import Testing
         #expect(readers.contains("compose/alerts/pusher.yaml"))
         #expect(readers.contains("compose/dashboards/pusher.json"))
         for path in readers {
-            #expect(Self.strangers(in: try DocumentTests.text(path), known: known).isEmpty, "\(path)")
+            #expect(Self.unknownNames(in: try DocumentTests.text(path), known: known).isEmpty, "\(path)")
         }
     }
 
@@ -59,6 +59,8 @@ import Testing
     @Test func aMisspeltMetricIsNoticed() {
         let text = "rate(waybill_pushes_total[5m]) / waybill_age_seconds_bucket + waybill_push_total"
         #expect(
-            Self.strangers(in: text, known: ["waybill_pushes_total", "waybill_age_seconds"]) == ["waybill_push_total"])
+            Self.unknownNames(in: text, known: ["waybill_pushes_total", "waybill_age_seconds"]) == [
+                "waybill_push_total"
+            ])
     }
 }

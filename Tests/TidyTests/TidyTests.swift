@@ -32,7 +32,9 @@ import Testing
     static let ours = Set(arrows.keys.map { String($0.split(separator: "/")[1]) }).union(arrows.values.joined())
 
     /// Modules that must not come in anywhere: a second way to do what a room does already.
-    static let strangers: Set<String> = ["Crypto", "AsyncHTTPClient", "Hummingbird", "Vapor", "FoundationNetworking"]
+    static let foreignModules: Set<String> = [
+        "Crypto", "AsyncHTTPClient", "Hummingbird", "Vapor", "FoundationNetworking",
+    ]
 
     /// Text that needs a reason, a word of it (most files have none, and expressions are slow), and what to use instead.
     static var banned: [(text: Regex<Substring>, words: [String], instead: String)] {
@@ -109,7 +111,7 @@ import Testing
         file.lines.enumerated().compactMap { index, line in
             guard let module = Self.imported(line) else { return nil }
             let place = "\(file.path):\(index + 1)"
-            if Self.strangers.contains(module) { return "\(place): \(module) is not part of the house" }
+            if Self.foreignModules.contains(module) { return "\(place): \(module) is not part of the house" }
             guard Self.ours.contains(module), module != file.folder.split(separator: "/").last.map(String.init),
                 !Self.arrows[file.folder, default: []].contains(module)
             else { return nil }

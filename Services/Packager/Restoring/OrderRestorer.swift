@@ -121,7 +121,7 @@ struct OrderRestorer: Sendable {
                 } else {
                     // Another packager may have the brand. Whoever completes the view knows.
                     awaited = AwaitedOrders(offset: offset, types: [key.orderType]).merging(awaited)
-                    if !self.isAwaited(key.orderType) { self.metrics.strangers.increment() }
+                    if !self.isAwaited(key.orderType) { self.metrics.unknownTypes.increment() }
                 }
             }
         }

@@ -15,7 +15,7 @@ struct RestoreMetrics: Sendable {
     /// Registrations, and ends of them, that were written.
     let registrations: Counter
     /// Orders of which no brand is there.
-    let strangers: Counter
+    let unknownTypes: Counter
     /// Records that cannot be understood and orders that cannot be packaged.
     let refused: Counter
     /// Orders that wait for their brand to load.
@@ -30,7 +30,7 @@ struct RestoreMetrics: Sendable {
         self.orders = Counter(label: "waybill_restore_orders_total", factory: factory)
         self.signatures = Counter(label: "waybill_restore_signatures_total", factory: factory)
         self.registrations = Counter(label: "waybill_restore_registrations_total", factory: factory)
-        self.strangers = Counter(label: "waybill_restore_strangers_total", factory: factory)
+        self.unknownTypes = Counter(label: "waybill_restore_strangers_total", factory: factory)
         self.refused = Counter(label: "waybill_restore_refused_total", factory: factory)
         self.waiting = Gauge(label: "waybill_restore_waiting", factory: factory)
         self.restores = Counter(label: "waybill_restores_total", factory: factory)

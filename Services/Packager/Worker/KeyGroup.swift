@@ -8,18 +8,18 @@ struct KeyGroup: Hashable, Sendable {
 
 /// The groups that a worker knows, by number.
 ///
-/// Bounded by the number of groups ever named: all other keys, whatever they are, are strangers and form one group.
+/// Bounded by the number of groups ever named: all other keys, whatever they are, form one group, `unknown`.
 struct KeyGroups: Sendable {
     /// The group of keys that belong to no known group.
-    static let strangers = 0
+    static let unknown = 0
 
     private(set) var names = ["other"]
     private var numbers: [ArraySlice<UInt8>: Int] = [:]
     private var awaited: [Int: String] = [:]
-    /// Groups that became known while records of strangers, some of them theirs, were deferred: they remain strangers
+    /// Groups that became known while records of `unknown`, some of them theirs, were deferred: their keys remain there
     /// until all of those are resumed, so that each key keeps its order.
     private var latecomers: Set<Int> = []
-    /// The number of present groups, strangers apart.
+    /// The number of present groups, `unknown` apart.
     private(set) var count = 0
     /// The group of the last key, since consecutive keys often belong to one.
     private var last: (name: ArraySlice<UInt8>, number: Int)?
@@ -29,10 +29,10 @@ struct KeyGroups: Sendable {
 
     /// Sets the present groups.
     ///
-    /// - Parameter strangersWait: true if records of strangers are deferred.
-    mutating func update(_ groups: [KeyGroup], strangersWait: Bool) {
+    /// - Parameter unknownWait: true if records of `unknown` are deferred.
+    mutating func update(_ groups: [KeyGroup], unknownWait: Bool) {
         self.last = nil
-        if !strangersWait { self.latecomers = [] }
+        if !unknownWait { self.latecomers = [] }
         self.awaited = [:]
         var current: Set<Int> = []
         for group in groups {
@@ -41,7 +41,7 @@ struct KeyGroups: Sendable {
             if number == self.names.count {
                 self.names.append(group.name)
                 self.numbers[name] = number
-                if strangersWait { self.latecomers.insert(number) }
+                if unknownWait { self.latecomers.insert(number) }
             }
             current.insert(number)
             if let reason = group.awaits { self.awaited[number] = reason }
@@ -51,12 +51,12 @@ struct KeyGroups: Sendable {
 
     mutating func number(of key: [UInt8]?) -> Int {
         guard !self.numbers.isEmpty, let key, let end = key.firstIndex(of: UInt8(ascii: "/")) else {
-            return Self.strangers
+            return Self.unknown
         }
         let name = key[..<end]
         if let last = self.last, last.name == name { return last.number }
-        var number = self.numbers[name] ?? Self.strangers
-        if self.latecomers.contains(number) { number = Self.strangers }
+        var number = self.numbers[name] ?? Self.unknown
+        if self.latecomers.contains(number) { number = Self.unknown }
         self.last = (name, number)
         return number
     }

@@ -20,7 +20,7 @@ struct WorkIntake: Sendable {
 
     /// Sets the present groups, and which of them wait.
     mutating func update(_ groups: [KeyGroup]) {
-        self.groups.update(groups, strangersWait: self.deferred.counts[KeyGroups.strangers] != nil)
+        self.groups.update(groups, unknownWait: self.deferred.counts[KeyGroups.unknown] != nil)
     }
 
     /// Adds records, or defers them; those of one partition in order.

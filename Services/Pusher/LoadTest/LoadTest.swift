@@ -130,7 +130,7 @@ struct LoadTest: Sendable {
             ticks += 1
             guard ticks % 10 == 0 || Task.isCancelled else { continue }
             for (type, tally) in dispatcher.scheduler.takeTallies() {
-                (type.map { metrics[$0.rawValue] } ?? metrics.strangers).count(tally)
+                (type.map { metrics[$0.rawValue] } ?? metrics.unknownTypes).count(tally)
                 verdicts["delivered", default: 0] += tally.delivered
                 verdicts["retried", default: 0] += tally.retried
                 verdicts["merged", default: 0] += tally.coalesced

@@ -75,12 +75,12 @@ final class PusherMetrics: Sendable {
 
     /// The metrics of notifications without a brand, and so without a credential: one name for all, since any publisher
     /// may name order types.
-    var strangers: CredentialMetrics { self[Self.stranger] }
-    static let stranger = "none"
+    var unknownTypes: CredentialMetrics { self[Self.unknownType] }
+    static let unknownType = "none"
 
     /// The metrics that a letter belongs to.
     func of(_ letter: PushDeadLetter) -> CredentialMetrics {
-        letter.code == .brandMissing ? self.strangers : self[letter.registration.order.orderType.rawValue]
+        letter.code == .brandMissing ? self.unknownTypes : self[letter.registration.order.orderType.rawValue]
     }
 
     /// Sets the gauges of the scheduler.

@@ -168,7 +168,7 @@ final class PushScheduler: Sendable {
         _ found: PushLookup.Found, _ numbers: [Int32], _ machine: inout PushStateMachine, now: ContinuousClock.Instant
     ) {
         guard let queue = machine.queue(of: found.orderType, now: now) else {
-            return machine.strangers.drop(PushStateMachine.brandless)
+            return machine.unknownTypes.drop(PushStateMachine.brandless)
         }
         for record in found.records {
             let link = PushStateMachine.Link(
@@ -262,8 +262,8 @@ final class PushScheduler: Sendable {
     /// The events since the last call, of each order type; nil: of those without a brand.
     func takeTallies() -> [(type: OrderTypeIdentifier?, counts: PushCounts)] {
         self.state.withLock { state in
-            var counts: [(type: OrderTypeIdentifier?, counts: PushCounts)] = [(nil, state.machine.strangers)]
-            state.machine.strangers = PushCounts()
+            var counts: [(type: OrderTypeIdentifier?, counts: PushCounts)] = [(nil, state.machine.unknownTypes)]
+            state.machine.unknownTypes = PushCounts()
             for queue in state.machine.queues.indices {
                 // Order types come with the records' keys: those without a brand must not become names of metrics.
                 let type = state.machine.queues[queue].isOpen ? state.machine.queues[queue].orderType : nil

@@ -117,8 +117,8 @@ struct PushStateMachine {
     private var finished: [KafkaReceipt] = []
     /// Receipts of records that were let go outside `drop`.
     var lateDrops: [KafkaReceipt] = []
-    /// The counts of those that have no queue.
-    var strangers = PushCounts()
+    /// The counts of notifications of order types without a brand, which have no queue.
+    var unknownTypes = PushCounts()
     private(set) var linkCount = 0
     var settlingCount = 0
     private var lastSerial: UInt64 = 0

@@ -29,7 +29,7 @@ struct CredentialGauges: Service {
             self.metrics[type.rawValue].pending(pending.removeValue(forKey: type) ?? 0)
         }
         // Order types come with the records' keys: those without a brand must not become names of metrics.
-        self.metrics.strangers.pending(pending.values.reduce(0, +))
-        self.metrics.keep(Set(clients.keys.map(\.rawValue)).union([PusherMetrics.stranger]))
+        self.metrics.unknownTypes.pending(pending.values.reduce(0, +))
+        self.metrics.keep(Set(clients.keys.map(\.rawValue)).union([PusherMetrics.unknownType]))
     }
 }

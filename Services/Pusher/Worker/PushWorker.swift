@@ -157,7 +157,7 @@ final class PushWorker: Service {
 
     private func report() {
         for (type, counts) in self.scheduler.takeTallies() {
-            (type.map { self.metrics[$0.rawValue] } ?? self.metrics.strangers).count(counts)
+            (type.map { self.metrics[$0.rawValue] } ?? self.metrics.unknownTypes).count(counts)
             self.log.dropped(counts.dropped)
         }
         self.metrics.report(self.scheduler.gauges, quiet: self.consumer.quietTime)

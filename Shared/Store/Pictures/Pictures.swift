@@ -112,9 +112,9 @@ public struct Pictures: Sendable {
         else { throw StoreError(.corrupt, "claiming pictures: an unexpected reply") }
         let texts = members.compactMap(\.text)
         // Keys written by others would come up again and again.
-        let strangers = texts.filter { PictureKey($0) == nil }
+        let unreadable = texts.filter { PictureKey($0) == nil }
         _ = try await self.pipeline(
-            strangers.map { RedisCommand("ZREM", .string(StoreKeys.picturesDue), .string($0)) }, "removing pictures")
+            unreadable.map { RedisCommand("ZREM", .string(StoreKeys.picturesDue), .string($0)) }, "removing pictures")
         return (texts.compactMap { PictureKey($0) }.map { Claim(key: $0, lease: lease) }, total)
     }
 
