@@ -115,14 +115,14 @@ import Testing
 
     @Test func aRestoredOrderIsKnownToBePublished() async throws {
         try await PackagerScene.run { scene in
-            let packager = OrderPackager(scene.fixture.brand, tokens: try BrandFixture.tokens())
+            let packager = OrderPackager(scene.brandFixture.brand, tokens: try BrandFixture.tokens())
             let processor = try scene.processor(packager: packager)
             var log = ChangeLog()
             let change = log.change("order.replaced", "o", ChangeLog.document("1"))
             try await processor.process([change])
             let records = try await scene.read(scene.topics.orders, 1)
             _ = try await scene.redis.send(RedisCommand("FLUSHALL"))
-            let type = scene.fixture.brand.orderType
+            let type = scene.brandFixture.brand.orderType
             let restorer = OrderRestorer(
                 store: OrderStore(redis: scene.redis), packagers: { [type: packager] }, isAwaited: { _ in false },
                 pictureIndex: nil, metrics: RestoreMetrics(factory: scene.metrics), logger: processor.logger)

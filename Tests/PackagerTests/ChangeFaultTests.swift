@@ -147,8 +147,8 @@ import Testing
     /// One signature that fails is one order that waits.
     @Test func whatFailsForOneOrderKeepsNoOtherWaiting() async throws {
         try await PackagerScene.run { scene in
-            let builder = PackageBuilder(scene.fixture.brand)
-            let packager = OrderPackager(scene.fixture.brand, tokens: try BrandFixture.tokens()) {
+            let builder = PackageBuilder(scene.brandFixture.brand)
+            let packager = OrderPackager(scene.brandFixture.brand, tokens: try BrandFixture.tokens()) {
                 (order, pictures, now) throws(PackagingError) in
                 if order.object?["orderNumber"] == "unsigned" { throw PackagingError(.signing, "no entropy") }
                 return try builder.build(order, pictures: pictures, signingEpochSeconds: now)

@@ -62,7 +62,7 @@ import Tokens
             #expect(order["authenticationToken"] == .string(token.rawValue))
             #expect(fields[3].text == token.rawValue)
             #expect(fields[4].integer == ChangeLog.noon)
-            let root = try directory.write("root.pem", scene.fixture.rootPEM)
+            let root = try directory.write("root.pem", scene.brandFixture.rootPEM)
             try OpenSSLProgram.run([
                 "cms", "-verify", "-binary", "-inform", "DER", "-in", directory.path("signature"), "-content",
                 directory.path("manifest.json"), "-CAfile", root, "-purpose", "any", "-out", "/dev/null",

@@ -20,7 +20,7 @@ struct Fleet: Sendable {
     let producer: KafkaProducer
     let admin: KafkaAdmin
     let directory: TemporaryDirectory
-    let fixture: BrandFixture
+    let brandFixture: BrandFixture
     let topics = Topics()
     let partitions: Int
 
@@ -41,7 +41,8 @@ struct Fleet: Sendable {
             redis: RedisClient(
                 try RedisConfiguration(url: server.url), eventLoopGroup: MultiThreadedEventLoopGroup.singleton),
             broker: broker, producer: try KafkaProducer(kafka), admin: try KafkaAdmin(kafka),
-            directory: try TemporaryDirectory("fleet"), fixture: try BrandFixture.shared.get(), partitions: partitions)
+            directory: try TemporaryDirectory("fleet"), brandFixture: try BrandFixture.shared.get(),
+            partitions: partitions)
         let result: Result<Void, any Error>
         do { result = .success(try await body(fleet)) } catch { result = .failure(error) }
         await fleet.redis.close()
@@ -66,7 +67,7 @@ struct Fleet: Sendable {
         return [
             "WAYBILL_KAFKA_BOOTSTRAP": self.broker.bootstrap, "WAYBILL_REDIS_URL": self.server.url,
             "WAYBILL_KAFKA_PROPERTIES": try self.directory.write("kafka.properties", quick),
-            "WAYBILL_BRANDS": try self.fixture.write(into: self.directory),
+            "WAYBILL_BRANDS": try self.brandFixture.write(into: self.directory),
             "WAYBILL_TOKEN_SECRETS": try self.directory.write("secrets", BrandFixture.secretsFile),
             "WAYBILL_WEB_SERVICE_URL": BrandFixture.webServiceURL,
         ].merging(more) { $1 }
@@ -181,7 +182,7 @@ struct Fleet: Sendable {
 
     /// Has unzip and openssl check some packages as they would be served.
     func verify(_ orders: [OrderKey]) async throws {
-        let root = try self.directory.write("root.pem", self.fixture.rootPEM)
+        let root = try self.directory.write("root.pem", self.brandFixture.rootPEM)
         for key in orders {
             let archive = try #require(try await StoredArchive.read(key, from: self.redis), "\(key)")
             _ = try archive.verify(root: root)

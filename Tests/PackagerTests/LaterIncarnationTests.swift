@@ -17,7 +17,7 @@ import Testing
     @Test(arguments: [false, true])
     func theLaterOrderIsRestoredInWhateverOrderRecordsAreRead(isBackwards: Bool) async throws {
         try await PackagerScene.run { scene in
-            let packager = OrderPackager(scene.fixture.brand, tokens: try BrandFixture.tokens())
+            let packager = OrderPackager(scene.brandFixture.brand, tokens: try BrandFixture.tokens())
             var processor = try scene.processor(packager: packager)
             var log = ChangeLog()
             for round in 0..<5 {
@@ -28,7 +28,7 @@ import Testing
             }
             try await processor.process([log.change("order.removed", "removed", nil)])
             // The trace of a removed order ends after a week; a damaged order is taken out by hand.
-            let type = scene.fixture.brand.orderType
+            let type = scene.brandFixture.brand.orderType
             for order in ["removed", "damaged"] {
                 _ = try await scene.redis.send(RedisCommand("DEL", .string("waybill:order:{\(type)/\(order)}")))
             }

@@ -37,7 +37,7 @@ import Testing
 
     @Test func whatIsCurrentIsLeftAlone() async throws {
         try await PackagerScene.run { scene in
-            let brand = scene.fixture.brand
+            let brand = scene.brandFixture.brand
             try await self.fill(scene, brand, ["a"])
             let before = try await scene.stored("a")
             let keys = [try ChangeLog.key("a"), try ChangeLog.key("unknown")]

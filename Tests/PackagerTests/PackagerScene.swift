@@ -19,7 +19,7 @@ struct PackagerScene: Sendable {
     let broker: KafkaBroker
     let producer: KafkaProducer
     let admin: KafkaAdmin
-    let fixture: BrandFixture
+    let brandFixture: BrandFixture
     let metrics = MetricsRegistry()
     let topics = Topics()
 
@@ -39,7 +39,7 @@ struct PackagerScene: Sendable {
                 try RedisConfiguration(url: server.url), eventLoopGroup: MultiThreadedEventLoopGroup.singleton),
             broker: broker, producer: try KafkaProducer(kafka),
             admin: try KafkaAdmin(KafkaConfiguration(bootstrap: broker.bootstrap)),
-            fixture: try BrandFixture.shared.get())
+            brandFixture: try BrandFixture.shared.get())
         let result: Result<Void, any Error>
         do { result = .success(try await body(scene)) } catch { result = .failure(error) }
         server.signal(SIGCONT)
@@ -61,9 +61,9 @@ struct PackagerScene: Sendable {
 
     /// A processor whose clock stands at noon.
     func processor(packager: OrderPackager? = nil) throws -> ChangeProcessor {
-        let packager = try packager ?? OrderPackager(self.fixture.brand, tokens: try BrandFixture.tokens())
+        let packager = try packager ?? OrderPackager(self.brandFixture.brand, tokens: try BrandFixture.tokens())
         var processor = ChangeProcessor(
-            topics: self.topics, packagers: [self.fixture.brand.orderType: packager],
+            topics: self.topics, packagers: [self.brandFixture.brand.orderType: packager],
             store: OrderStore(redis: self.redis), registrations: Registrations(redis: self.redis),
             producer: self.producer, metrics: PackagerMetrics(factory: self.metrics),
             logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })

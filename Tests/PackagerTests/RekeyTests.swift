@@ -73,8 +73,8 @@ import Testing
     }
 
     private func restorer(_ scene: PackagerScene) throws -> OrderRestorer {
-        let packager = OrderPackager(scene.fixture.brand, tokens: try BrandFixture.tokens())
-        let type = scene.fixture.brand.orderType
+        let packager = OrderPackager(scene.brandFixture.brand, tokens: try BrandFixture.tokens())
+        let type = scene.brandFixture.brand.orderType
         return OrderRestorer(
             store: OrderStore(redis: scene.redis), packagers: { [type: packager] }, isAwaited: { _ in false },
             pictureIndex: nil, metrics: RestoreMetrics(factory: scene.metrics), logger: Self.logger)

@@ -44,17 +44,17 @@ import Testing
     @Test func whatWasLostComesBackByteByByteWithoutASignature() async throws {
         try await PackagerScene.run { scene in
             let names = (0..<20).map { "o\($0)" }
-            try await self.fill(scene, scene.fixture.brand, names)
+            try await self.fill(scene, scene.brandFixture.brand, names)
             let before = try await self.archives(scene, names)
             let records = try await scene.read(scene.topics.orders, 20)
             _ = try await scene.redis.send(RedisCommand("FLUSHALL"))
 
-            #expect(try await self.restorer(scene, scene.fixture.brand).restore(records) == nil)
+            #expect(try await self.restorer(scene, scene.brandFixture.brand).restore(records) == nil)
             #expect(try await self.archives(scene, names) == before)
             #expect(scene.counter("waybill_restore_orders_total") == 20)
             #expect(scene.counter("waybill_restore_signatures_total") == 0)
             let directory = try TemporaryDirectory("seal")
-            let root = try directory.write("root.pem", scene.fixture.rootPEM)
+            let root = try directory.write("root.pem", scene.brandFixture.rootPEM)
             let archive = try #require(try await StoredArchive.read(try ChangeLog.key("o7"), from: scene.redis))
             _ = try archive.verify(root: root)
             let record = try OrderRecord.decode(try #require(records.first?.value))
@@ -66,9 +66,9 @@ import Testing
 
     @Test func theTextOfARecordIsEnoughForWhatWasPublished() async throws {
         try await PackagerScene.run { scene in
-            try await self.fill(scene, scene.fixture.brand, ["a"])
+            try await self.fill(scene, scene.brandFixture.brand, ["a"])
             let value = try #require(try await scene.read(scene.topics.orders, 1).first?.value)
-            let packager = OrderPackager(scene.fixture.brand, tokens: try BrandFixture.tokens())
+            let packager = OrderPackager(scene.brandFixture.brand, tokens: try BrandFixture.tokens())
             let key = try ChangeLog.key("a")
             let package = try #require(packager.remade(try OrderRecordText(value), of: key))
             #expect(package.head == (try await OrderStore(redis: scene.redis).heads(of: [key]))[0])
@@ -83,14 +83,14 @@ import Testing
     @Test func onlyWhatWasLostIsWritten() async throws {
         try await PackagerScene.run { scene in
             let names = (0..<40).map { "o\($0)" }
-            try await self.fill(scene, scene.fixture.brand, names)
+            try await self.fill(scene, scene.brandFixture.brand, names)
             let before = try await self.archives(scene, names)
             var records = try await scene.read(scene.topics.orders, 40)
             let keys = records.compactMap { $0.key.map { "waybill:order:{\(String(decoding: $0, as: UTF8.self))}" } }
             for lost in [keys.prefix(20), keys.suffix(20), keys[10..<30]] {
                 for key in lost { _ = try await scene.redis.send(RedisCommand("DEL", .string(key))) }
                 let written = scene.counter("waybill_restore_orders_total")
-                _ = try await self.restorer(scene, scene.fixture.brand).restore(records)
+                _ = try await self.restorer(scene, scene.brandFixture.brand).restore(records)
                 #expect(scene.counter("waybill_restore_orders_total") == written + 20)
                 #expect(try await self.archives(scene, names) == before)
             }
@@ -102,7 +102,7 @@ import Testing
                 topic: records[0].topic, partition: 0, offset: 0, timestampMilliseconds: 0, key: records[0].key,
                 value: value[...place] + Array("tru,".utf8) + value[(place + 1)...])
             for key in keys.prefix(20) { _ = try await scene.redis.send(RedisCommand("DEL", .string(key))) }
-            _ = try await self.restorer(scene, scene.fixture.brand).restore(records)
+            _ = try await self.restorer(scene, scene.brandFixture.brand).restore(records)
             #expect(scene.counter("waybill_restore_refused_total") == 1)
             #expect(try await scene.redis.send(RedisCommand("EXISTS", .string(keys[0]))).integer == 0)
             #expect(try await scene.redis.send(RedisCommand("EXISTS", .string(keys[1]))).integer == 1)
@@ -113,7 +113,7 @@ import Testing
     @Test func aRecordWithoutItsOwnSealIsSigned() async throws {
         try await PackagerScene.run { scene in
             let names = (0..<5).map { "o\($0)" }
-            try await self.fill(scene, scene.fixture.brand, names)
+            try await self.fill(scene, scene.brandFixture.brand, names)
             let before = try await self.archives(scene, names)
             let published = try await scene.read(scene.topics.orders, 5)
             let other = try OrderRecord.decode(try #require(published[4].value)).seal
@@ -128,12 +128,12 @@ import Testing
             }
             _ = try await scene.redis.send(RedisCommand("FLUSHALL"))
 
-            _ = try await self.restorer(scene, scene.fixture.brand).restore(records)
+            _ = try await self.restorer(scene, scene.brandFixture.brand).restore(records)
             #expect(scene.counter("waybill_restore_signatures_total") == 4)
             let after = try await self.archives(scene, names)
             #expect(zip(after, before).map { $0 == $1 } == [false, false, false, false, true])
             let directory = try TemporaryDirectory("seal")
-            let root = try directory.write("root.pem", scene.fixture.rootPEM)
+            let root = try directory.write("root.pem", scene.brandFixture.rootPEM)
             for name in names {
                 let archive = try #require(try await StoredArchive.read(try ChangeLog.key(name), from: scene.redis))
                 _ = try archive.verify(root: root)

@@ -33,7 +33,7 @@ import Testing
     @Test func whatStandsIsComparedAndNotSignedAgain() async throws {
         try await PackagerScene.run { scene in
             let signatures = Signatures()
-            let packager = try signatures.packager(scene.fixture.brand)
+            let packager = try signatures.packager(scene.brandFixture.brand)
             let processor = try scene.processor(packager: packager)
             var log = ChangeLog()
             let names = (0..<20).map { "o\($0)" }
@@ -45,7 +45,7 @@ import Testing
             let records = try await scene.read(scene.topics.orders, 41)
             #expect(signatures.count == 40)
             let metrics = RestoreMetrics(factory: scene.metrics)
-            let type = scene.fixture.brand.orderType
+            let type = scene.brandFixture.brand.orderType
             let restorer = OrderRestorer(
                 store: OrderStore(redis: scene.redis), packagers: { [type: packager] }, isAwaited: { _ in false },
                 pictureIndex: nil, metrics: metrics, logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })

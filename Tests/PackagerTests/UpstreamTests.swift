@@ -119,7 +119,7 @@ import Testing
 
     @Test func aSignatureThatFailsIsTriedAgainAndRefusesNothing() async throws {
         try await PackagerScene.run { scene in
-            let packager = OrderPackager(scene.fixture.brand, tokens: try BrandFixture.tokens()) {
+            let packager = OrderPackager(scene.brandFixture.brand, tokens: try BrandFixture.tokens()) {
                 (_, _, _) throws(PackagingError) in
                 throw PackagingError(.signing, "no entropy")
             }

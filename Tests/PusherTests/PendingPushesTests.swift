@@ -34,7 +34,7 @@ import Testing
     @Test func ofAStoppedCredentialOffsetsMoveAndEverybodyIsToldOnceWhenItHeals() async throws {
         try await PusherScene.run { scene in
             let directory = try TemporaryDirectory("pusher-pending")
-            let troubled = try self.orders(PusherFixture.otherType, 100)
+            let troubled = try self.orders(PusherBrandFixture.otherType, 100)
             try await scene.register(troubled, devices: 100, tokens: 1000)
             try await scene.hit(tokens: 1000..<1100, Self.refused)
             try await scene.publish(changed: troubled)
@@ -45,7 +45,7 @@ import Testing
                 #expect(try await scene.pendingLag() > 0)
                 #expect(try await scene.delivered().isEmpty)
                 try await scene.apns.clearFaults()
-                _ = try PusherFixture.shared.get().write(["renewed"], into: directory)
+                _ = try PusherBrandFixture.shared.get().write(["renewed"], into: directory)
                 try await eventually("nobody waits any more", within: .seconds(60)) {
                     try await scene.pendingLag() == 0
                 }
@@ -58,10 +58,10 @@ import Testing
     @Test func moreThanFitsDoesNotKeepOutTheRecordsThatComeAfterIt() async throws {
         try await PusherScene.run { scene in
             let directory = try TemporaryDirectory("pusher-pending")
-            let well = try self.orders(PusherFixture.orderType, 10)
+            let well = try self.orders(PusherBrandFixture.orderType, 10)
             try await scene.register(well, devices: 10, tokens: 5000)
             // Of a type without a brand, so none of them leaves the parking to be sent.
-            let troubled = try self.orders(PusherFixture.otherType, 1000)
+            let troubled = try self.orders(PusherBrandFixture.otherType, 1000)
             try await scene.register(troubled, devices: 1000, tokens: 10_000)
             try await scene.publish(changed: troubled)
             try await scene.publish(changed: well)
@@ -81,7 +81,7 @@ import Testing
     @Test func anOrderTypeWhoseBrandComesLaterIsToldThen() async throws {
         try await PusherScene.run { scene in
             let directory = try TemporaryDirectory("pusher-pending")
-            let early = try self.orders(PusherFixture.otherType, 30)
+            let early = try self.orders(PusherBrandFixture.otherType, 30)
             try await scene.register(early, devices: 30, tokens: 1000)
             try await scene.publish(changed: early)
             try await scene.serve(directory, settings: Self.reload, limits: self.quickly) {
@@ -89,7 +89,7 @@ import Testing
                     let pending = try await scene.pendingLag()
                     return try await scene.lag() == 0 && pending >= 30
                 }
-                _ = try PusherFixture.shared.get().write(["market"], into: directory)
+                _ = try PusherBrandFixture.shared.get().write(["market"], into: directory)
                 try await eventually("nobody waits any more", within: .seconds(60)) {
                     try await scene.pendingLag() == 0
                 }
@@ -101,8 +101,8 @@ import Testing
     @Test func whoWasToldIsNotToldAgainByTheNextPusherThoughOthersStillWait() async throws {
         try await PusherScene.run { scene in
             let directory = try TemporaryDirectory("pusher-pending")
-            let stuck = try self.orders(PusherFixture.orderType, 20)
-            let healing = try self.orders(PusherFixture.otherType, 20)
+            let stuck = try self.orders(PusherBrandFixture.orderType, 20)
+            let healing = try self.orders(PusherBrandFixture.otherType, 20)
             try await scene.register(stuck, devices: 20, tokens: 0)
             try await scene.register(healing, devices: 20, tokens: 1000)
             for tokens in [0..<20, 1000..<1020] { try await scene.hit(tokens: tokens, Self.refused) }
@@ -113,7 +113,7 @@ import Testing
                 try await eventually("offsets move", within: .seconds(60)) { try await scene.lag() == 0 }
                 try await scene.apns.clearFaults()
                 try await scene.hit(tokens: 0..<20, Self.refused)
-                _ = try PusherFixture.shared.get().write(["renewed"], into: directory)
+                _ = try PusherBrandFixture.shared.get().write(["renewed"], into: directory)
                 try await eventually("one brand is told", within: .seconds(60)) {
                     try await self.timesTold(scene, 1000..<1020).allSatisfy { $0 > 0 }
                 }
@@ -136,7 +136,7 @@ import Testing
     @Test func whoWaitsForATurnInTheHourHoldsNoOffset() async throws {
         try await PusherScene.run { scene in
             let directory = try TemporaryDirectory("pusher-pending")
-            let orders = try self.orders(PusherFixture.orderType, 20)
+            let orders = try self.orders(PusherBrandFixture.orderType, 20)
             try await scene.register(orders, devices: 20, tokens: 0)
             let limits: (inout PushLimits) -> Void = { limits in
                 limits.parkedHold = .milliseconds(500)
@@ -170,7 +170,7 @@ import Testing
     @Test func whatWaitsSurvivesAKillAndIsToldOnce() async throws {
         try await PusherScene.run { scene in
             let directory = try TemporaryDirectory("pusher-pending")
-            let troubled = try self.orders(PusherFixture.otherType, 100)
+            let troubled = try self.orders(PusherBrandFixture.otherType, 100)
             try await scene.redis.completeView()
             try await scene.register(troubled, devices: 100, tokens: 1000)
             try await scene.hit(tokens: 1000..<1100, Self.refused)

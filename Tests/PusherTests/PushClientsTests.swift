@@ -33,7 +33,7 @@ import Testing
             let folder = self.directory.path("renewed-\(UUID().uuidString.prefix(8))")
             let renewed = try DevelopmentCertificates.make(
                 in: folder,
-                .init(orderType: PusherFixture.orderType, authority: self.directory.path("certificates")))
+                .init(orderType: PusherBrandFixture.orderType, authority: self.directory.path("certificates")))
             for (from, to) in [(renewed.certificate, "certificate.pem"), (renewed.key, "key.pem")] {
                 try Data(contentsOf: URL(filePath: from)).write(
                     to: URL(filePath: self.directory.path("brands/shop/\(to)")))
@@ -65,9 +65,9 @@ import Testing
     ) async throws {
         let directory = try TemporaryDirectory("push-clients")
         let certificates = try DevelopmentCertificates.make(
-            in: directory.path("certificates"), orderType: PusherFixture.orderType)
+            in: directory.path("certificates"), orderType: PusherBrandFixture.orderType)
         try DevelopmentBrand.make(
-            in: directory.path("brands/shop"), orderType: PusherFixture.orderType, certificates: certificates)
+            in: directory.path("brands/shop"), orderType: PusherBrandFixture.orderType, certificates: certificates)
         let apns = try await APNSSimulator.start(
             APNSSimulatorConfiguration(certificates: directory.path("certificates")))
         let roots = try directory.read("certificates/root.pem")
@@ -90,7 +90,8 @@ import Testing
         }
         let scene = Scene(
             directory: directory, apns: apns, library: library, clients: clients,
-            dispatcher: dispatcher, done: done, renewed: renewed, type: try OrderTypeIdentifier(PusherFixture.orderType)
+            dispatcher: dispatcher, done: done, renewed: renewed,
+            type: try OrderTypeIdentifier(PusherBrandFixture.orderType)
         )
         let result: Result<Void, any Error>
         do {

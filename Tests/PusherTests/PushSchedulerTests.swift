@@ -29,7 +29,7 @@ import Testing
             try await scene.register("d", for: "o", token: 1)
             try await PushTable.process(scene, [try scene.changed("o")])
             let delivery = try #require(try await scene.apns.deliveries().deliveries.first)
-            #expect(delivery.topic == PusherFixture.orderType)
+            #expect(delivery.topic == PusherBrandFixture.orderType)
             #expect(delivery.pushType == "background")
             #expect(delivery.priority == 5)
             #expect(delivery.expirationEpochSeconds == PusherScene.noon + 7 * 24 * 3600)

@@ -56,7 +56,7 @@ final class PushTable: Sendable {
         set.window = .zero
         limits(&set)
         let table = PushTable(scene, limits: set, view: view, clock: clock, now: now)
-        let type = try OrderTypeIdentifier(PusherFixture.orderType)
+        let type = try OrderTypeIdentifier(PusherBrandFixture.orderType)
         let client = try scene.client(kind) { [dispatcher = table.dispatcher] in
             dispatcher.receive($0, of: type, generation: 1)
         }

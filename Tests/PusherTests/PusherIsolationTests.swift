@@ -34,8 +34,8 @@ import Testing
     func aBrandThatCannotBeToldFillsNobodysShare(effect: APNSSimulatorFault.Effect) async throws {
         try await PusherScene.run { scene in
             let directory = try TemporaryDirectory("pusher-isolation")
-            let well = try self.orders(PusherFixture.orderType, 5)
-            let troubled = try self.orders(PusherFixture.otherType, 1500)
+            let well = try self.orders(PusherBrandFixture.orderType, 5)
+            let troubled = try self.orders(PusherBrandFixture.otherType, 1500)
             try await scene.register(well, devices: well.count, tokens: 0)
             try await scene.register(troubled, devices: Self.troubled.count, tokens: Self.troubled.lowerBound)
             try await scene.hit(tokens: Self.troubled, effect)
@@ -50,7 +50,7 @@ import Testing
                 #expect(scene.gauge("waybill_records_in_hand") <= 400)
                 try await scene.apns.clearFaults()
                 // A refused credential is probed once a minute, a renewed one at once.
-                _ = try PusherFixture.shared.get().write(["renewed"], into: directory)
+                _ = try PusherBrandFixture.shared.get().write(["renewed"], into: directory)
                 try await eventually("all are told", within: .seconds(120)) {
                     let told = Set(try await scene.delivered())
                     return Self.troubled.allSatisfy { told.contains(PusherScene.token($0)) }
@@ -64,8 +64,8 @@ import Testing
     @Test func aBulkChangeOfOneBrandLeavesRoomForTheOther() async throws {
         try await PusherScene.run { scene in
             let directory = try TemporaryDirectory("pusher-isolation")
-            let well = try self.orders(PusherFixture.orderType, 5)
-            let bulk = try self.orders(PusherFixture.otherType, 3000)
+            let well = try self.orders(PusherBrandFixture.orderType, 5)
+            let bulk = try self.orders(PusherBrandFixture.otherType, 3000)
             try await scene.register(well, devices: well.count, tokens: 0)
             try await scene.register(bulk, devices: 1000, tokens: 1000)
             try await scene.apns.add(APNSSimulatorFault(.delay(milliseconds: 1000)))

@@ -123,15 +123,15 @@ extension PusherScene {
     func child(
         _ directory: TemporaryDirectory, _ settings: [String: String] = [:], brands: [String] = ["shop"]
     ) throws -> ChildProcess {
-        let fixture = try PusherFixture.shared.get()
+        let brandFixture = try PusherBrandFixture.shared.get()
         let tests = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
         let program = URL(filePath: tests).deletingLastPathComponent().appending(path: "waybill-pusher").path()
         let quick = KafkaBroker.quick.map { "\($0)=\($1)\n" }.joined()
         let environment = [
             "WAYBILL_KAFKA_BOOTSTRAP": self.broker.bootstrap, "WAYBILL_REDIS_URL": self.server.url,
             "WAYBILL_KAFKA_PROPERTIES": try directory.write("kafka.properties", quick),
-            "WAYBILL_BRANDS": try fixture.write(brands, into: directory), "WAYBILL_APNS_URL": self.apns.url,
-            "WAYBILL_APNS_ROOTS": try directory.write("roots.pem", fixture.rootPEM),
+            "WAYBILL_BRANDS": try brandFixture.write(brands, into: directory), "WAYBILL_APNS_URL": self.apns.url,
+            "WAYBILL_APNS_ROOTS": try directory.write("roots.pem", brandFixture.rootPEM),
             "WAYBILL_PUSH_WINDOW_MILLISECONDS": "50", "WAYBILL_OPERATIONS_LISTEN": "127.0.0.1:0",
         ]
         return try ChildProcess(program, environment: environment.merging(settings) { $1 })

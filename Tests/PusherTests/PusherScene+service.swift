@@ -19,14 +19,14 @@ extension PusherScene {
         _ directory: TemporaryDirectory, settings others: [String: String] = [:],
         brands: [String] = ["shop"], limits change: ((inout PushLimits) -> Void)? = nil, _ body: () async throws -> Void
     ) async throws {
-        let fixture = try PusherFixture.shared.get()
+        let brandFixture = try PusherBrandFixture.shared.get()
         let quick = KafkaBroker.quick.map { "\($0)=\($1)\n" }.joined()
         let environment = [
             "WAYBILL_KAFKA_BOOTSTRAP": self.broker.bootstrap, "WAYBILL_REDIS_URL": self.server.url,
             "WAYBILL_KAFKA_PROPERTIES": try directory.write("kafka.properties", quick),
-            "WAYBILL_BRANDS": try fixture.write(brands, into: directory),
+            "WAYBILL_BRANDS": try brandFixture.write(brands, into: directory),
             "WAYBILL_APNS_URL": self.apns.url, "WAYBILL_PUSH_WINDOW_MILLISECONDS": "50",
-            "WAYBILL_APNS_ROOTS": try directory.write("roots.pem", fixture.rootPEM),
+            "WAYBILL_APNS_ROOTS": try directory.write("roots.pem", brandFixture.rootPEM),
         ]
         let settings = try Settings(environment: environment.merging(others) { $1 })
         try await self.redis.completeView()

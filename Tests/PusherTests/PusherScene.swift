@@ -34,21 +34,21 @@ struct PusherScene: Sendable {
         on redis: RedisServer? = nil, producer properties: [String: String] = [:], partitions: Int = 1,
         _ body: @Sendable (PusherScene) async throws -> Void
     ) async throws {
-        let fixture = try PusherFixture.shared.get()
+        let brandFixture = try PusherBrandFixture.shared.get()
         let topics = Topics()
         let names = [topics.orders, topics.registrations, topics.deadLetters, topics.pushPending]
         let broker = try KafkaBroker(topics: names.map { .init($0, partitions: partitions) })
         let kafka = KafkaConfiguration(bootstrap: broker.bootstrap)
         let server: RedisServer
         if let redis { server = redis } else { server = try await Self.redis() }
-        let apns = try await APNSSimulator.start(fixture.simulator)
+        let apns = try await APNSSimulator.start(brandFixture.simulator)
         let scene = PusherScene(
             server: server,
             redis: RedisClient(
                 try RedisConfiguration(url: server.url), eventLoopGroup: MultiThreadedEventLoopGroup.singleton),
             broker: broker,
             producer: try KafkaProducer(KafkaConfiguration(bootstrap: broker.bootstrap, properties: properties)),
-            admin: try KafkaAdmin(kafka), apns: apns, credential: fixture.credential, roots: fixture.rootPEM)
+            admin: try KafkaAdmin(kafka), apns: apns, credential: brandFixture.credential, roots: brandFixture.rootPEM)
         let result: Result<Void, any Error>
         do { result = .success(try await body(scene)) } catch { result = .failure(error) }
         await apns.stop()
@@ -94,7 +94,7 @@ struct PusherScene: Sendable {
         case .production(.token):
             credential = .token(
                 try ProviderTokenSources().source(
-                    privateKeyPEM: try PusherFixture.shared.get().providerKey, keyIdentifier: "KEY1234567",
+                    privateKeyPEM: try PusherBrandFixture.shared.get().providerKey, keyIdentifier: "KEY1234567",
                     teamIdentifier: "TEAM123456"))
         }
         return try APNSClient(
@@ -102,7 +102,7 @@ struct PusherScene: Sendable {
             eventLoopGroup: MultiThreadedEventLoopGroup.singleton, configuration: configuration, onReplies: onReplies)
     }
 
-    static func order(_ name: String) throws -> OrderKey { try OrderKey("\(PusherFixture.orderType)/\(name)") }
+    static func order(_ name: String) throws -> OrderKey { try OrderKey("\(PusherBrandFixture.orderType)/\(name)") }
 
     static func token(_ number: Int) -> String {
         let digits = String(number, radix: 16)
@@ -174,7 +174,7 @@ struct PusherScene: Sendable {
 
     /// A counter of the brand's credential.
     func count(_ name: String, _ labels: String) -> Int64 {
-        let credential = "credential=\"\(PusherFixture.orderType)\",host=\"\(self.host)\""
+        let credential = "credential=\"\(PusherBrandFixture.orderType)\",host=\"\(self.host)\""
         return self.metrics.counter("\(name){\(credential)\(labels.isEmpty ? "" : ",")\(labels)}")
     }
 }

@@ -16,13 +16,13 @@ import Testing
     private func serve(
         _ scene: PusherScene, _ directory: TemporaryDirectory, _ body: (Int) async throws -> Void
     ) async throws {
-        let fixture = try PusherFixture.shared.get()
+        let brandFixture = try PusherBrandFixture.shared.get()
         let quick = KafkaBroker.quick.map { "\($0)=\($1)\n" }.joined()
         let settings = try Settings(environment: [
             "WAYBILL_KAFKA_BOOTSTRAP": scene.broker.bootstrap, "WAYBILL_REDIS_URL": scene.server.url,
             "WAYBILL_KAFKA_PROPERTIES": try directory.write("kafka.properties", quick),
-            "WAYBILL_BRANDS": try fixture.write(into: directory), "WAYBILL_APNS_URL": scene.apns.url,
-            "WAYBILL_APNS_ROOTS": try directory.write("roots.pem", fixture.rootPEM),
+            "WAYBILL_BRANDS": try brandFixture.write(into: directory), "WAYBILL_APNS_URL": scene.apns.url,
+            "WAYBILL_APNS_ROOTS": try directory.write("roots.pem", brandFixture.rootPEM),
             "WAYBILL_PUSH_WINDOW_MILLISECONDS": "0",
         ])
         try await scene.redis.completeView()
@@ -84,7 +84,7 @@ import Testing
                         }
                     ) { first, _ in first }
                 }
-                let credential = "credential=\"\(PusherFixture.orderType)\",host=\"\(scene.host)\""
+                let credential = "credential=\"\(PusherBrandFixture.orderType)\",host=\"\(scene.host)\""
                 try await self.publish(scene, "o")
                 try await eventually("three verdicts") {
                     let series = try await scrape()

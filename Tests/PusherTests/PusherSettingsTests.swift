@@ -9,7 +9,7 @@ import Testing
     /// The settings with these values, and a brand.
     private func settings(_ environment: [String: String]) throws -> (PusherSettings, Settings) {
         let directory = try TemporaryDirectory("pusher-settings")
-        let brands = try PusherFixture.shared.get().write(into: directory)
+        let brands = try PusherBrandFixture.shared.get().write(into: directory)
         let settings = try Settings(environment: environment.merging(["WAYBILL_BRANDS": brands]) { first, _ in first })
         return (try PusherSettings(settings, common: try CommonSettings(settings)), settings)
     }

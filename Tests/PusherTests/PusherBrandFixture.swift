@@ -3,11 +3,11 @@ import Foundation
 import TestKit
 
 /// Certificates and the brand of the pusher's tests, made once by the openssl program and kept in memory.
-struct PusherFixture: Sendable {
+struct PusherBrandFixture: Sendable {
     static let orderType = "order.com.example.shop"
     /// The order type of a second brand.
     static let otherType = "order.com.example.market"
-    static let shared = Result { try PusherFixture() }
+    static let shared = Result { try PusherBrandFixture() }
 
     let rootPEM: [UInt8]
     let credential: APNSCredential
