@@ -7,9 +7,9 @@ import Testing
 @testable import TestKit
 
 /// Every fault as seen by third-party clients, and by the pusher's client if many streams are needed.
-@Suite(.server, .serialized, APNSSimulatorScene.Once()) struct APNSSimulatorFaultWireTests {
+@Suite(.server, .serialized, APNSSimulatorFixture.Once()) struct APNSSimulatorFaultWireTests {
     @Test func aPairOfGoAwaysNamesFirstEveryStreamAndThenTheLast() async throws {
-        try await APNSSimulatorScene.run { scene in
+        try await APNSSimulatorFixture.run { scene in
             try await scene.simulator.add(APNSSimulatorFault(.delay(milliseconds: 1000)))
             async let said = scene.nghttp(["-m2"])
             _ = try await scene.simulator.deliveries(after: 1, wait: .seconds(5))
@@ -23,7 +23,7 @@ import Testing
     }
 
     @Test func aGoAwayMayLieAndHaveAnyCodeAndData() async throws {
-        try await APNSSimulatorScene.run { scene in
+        try await APNSSimulatorFixture.run { scene in
             let goAway = APNSSimulatorGoAway(debug: "{", errorCode: 11, last: .behind(1))
             try await scene.simulator.add(APNSSimulatorFault(.farewell(goAway), count: 1))
             let text = try await scene.nghttp(["-m3"])
@@ -40,7 +40,7 @@ import Testing
             (#"{"status":200,"body":"unfinished"}"#, "curl: (28)"), (#"{"cut":"fin"}"#, "curl: ("),
         ])
     func aFaultEndsARequestAndIsOverWhenCleared(_ fault: String, _ complaint: String) async throws {
-        try await APNSSimulatorScene.run { scene in
+        try await APNSSimulatorFixture.run { scene in
             #expect(try await scene.admin("faults", ["-d", fault]).status == 201)
             let answer = try await scene.push(["-m", "2"])
             #expect(answer.text.contains(complaint), "\(answer.text)")
@@ -58,7 +58,7 @@ import Testing
         #"{"trickle":{"bytes":4,"everyMilliseconds":30}}"#, #"{"delayMilliseconds":[300,310]}"#,
     ])
     func whatIsSlowComesLate(_ fault: String) async throws {
-        try await APNSSimulatorScene.run { scene in
+        try await APNSSimulatorFixture.run { scene in
             #expect(try await scene.admin("faults", ["-d", fault]).status == 201)
             let began = ContinuousClock.now
             let answer = try await scene.push(["-m", "20"])
@@ -77,7 +77,7 @@ import Testing
             (#"{"status":500,"body":"huge","bodyBytes":200000}"#, String(repeating: "x", count: 200_000)),
         ])
     func anAnswerMayHaveAnyForm(_ fault: String, _ part: String) async throws {
-        try await APNSSimulatorScene.run { scene in
+        try await APNSSimulatorFixture.run { scene in
             #expect(try await scene.admin("faults", ["-d", fault]).status == 201)
             let said = try await scene.push(["-i"])
             let isThere = said.text.contains(part)
@@ -87,7 +87,7 @@ import Testing
     }
 
     @Test func anAnswerMayLackIdentifierAndBody() async throws {
-        try await APNSSimulatorScene.run { scene in
+        try await APNSSimulatorFixture.run { scene in
             let fault = #"{"status":400,"reason":"BadTopic","identifier":false,"body":"none"}"#
             #expect(try await scene.admin("faults", ["-d", fault]).status == 201)
             let said = try await scene.push(["-i"])
@@ -98,7 +98,7 @@ import Testing
     }
 
     @Test func aLimitThatFallsMayRefuseTheStreamsAboveIt() async throws {
-        try await APNSSimulatorScene.run { scene in
+        try await APNSSimulatorFixture.run { scene in
             try await scene.simulator.add(APNSSimulatorFault(.delay(milliseconds: 1000)))
             async let said = scene.nghttp(["-m3"])
             _ = try await scene.simulator.deliveries(after: 2, wait: .seconds(5))
@@ -111,7 +111,7 @@ import Testing
     }
 
     @Test func whoOpensManyStreamsBeforeTheSettingsIsNoted() async throws {
-        try await APNSSimulatorScene.run { scene in
+        try await APNSSimulatorFixture.run { scene in
             // Delayed, since nghttp is sometimes slower than the SETTINGS.
             try await scene.simulator.add(APNSSimulatorFault(.connect(.lateSettings(milliseconds: 500))))
             _ = try await scene.nghttp(["-m3"])
@@ -127,9 +127,9 @@ import Testing
     }
 
     @Test func aTokenGrowsOldWithTheClock() async throws {
-        try await APNSSimulatorScene.run { scene in
+        try await APNSSimulatorFixture.run { scene in
             let token = try scene.providerToken(issuedEpochSeconds: Int64(Date().timeIntervalSince1970))
-            let headers = ["-H", "authorization: bearer \(token)", "-H", "apns-topic: \(APNSSimulatorScene.topic)"]
+            let headers = ["-H", "authorization: bearer \(token)", "-H", "apns-topic: \(APNSSimulatorFixture.topic)"]
             #expect(try await scene.push(headers, identity: nil).status == 200)
             #expect(try await scene.admin("faults", ["-d", #"{"clockSeconds":3700}"#]).status == 201)
             let old = try await scene.push(headers, identity: nil)
@@ -139,7 +139,7 @@ import Testing
     }
 
     @Test func aScenarioPlaysByItself() async throws {
-        try await APNSSimulatorScene.run { scene in
+        try await APNSSimulatorFixture.run { scene in
             let scenario = """
                 {"seed":1,"steps":[{"at":0,"fault":{"status":500,"reason":"InternalServerError","count":1}},
                 {"afterRequests":2,"fault":{"status":503,"reason":"Shutdown","count":1}},
@@ -173,7 +173,7 @@ import Testing
     ]
 
     @Test func everyReasonReachesThePusher() async throws {
-        try await APNSSimulatorScene.run { scene in
+        try await APNSSimulatorFixture.run { scene in
             let notifications = try makeNotifications(Self.reasons.count)
             for (notification, row) in zip(notifications, Self.reasons) {
                 let answer = APNSSimulatorAnswer(row.status, row.reason)
@@ -192,7 +192,7 @@ import Testing
 
     /// The two check each other: the limit moves up and down while the pusher's client sends.
     @Test func thePusherKeepsAMovingLimit() async throws {
-        try await APNSSimulatorScene.run { scene in
+        try await APNSSimulatorFixture.run { scene in
             try await scene.simulator.run(
                 APNSSimulatorScenario(
                     seed: 3,
@@ -212,7 +212,7 @@ import Testing
     }
 
     @Test func manyDeliveriesAreReadInPages() async throws {
-        try await APNSSimulatorScene.run { scene in
+        try await APNSSimulatorFixture.run { scene in
             try await scene.withClient { client in _ = await client.send(try makeNotifications(2_500)) }
             var (after, count, pages) = (0, 0, 0)
             repeat {

@@ -5,17 +5,17 @@ import Testing
 @testable import TestKit
 
 /// The simulator as seen by third-party clients: curl and nghttp.
-@Suite(.server, .serialized, APNSSimulatorScene.Once()) struct APNSSimulatorTests {
+@Suite(.server, .serialized, APNSSimulatorFixture.Once()) struct APNSSimulatorTests {
     @Test func aCertificateIsEnoughAndTheAnswerCarriesTheIdentifier() async throws {
-        try await APNSSimulatorScene.run { scene in
+        try await APNSSimulatorFixture.run { scene in
             let identifier = "0a1b2c3d-0000-4000-8000-00000000000f"
             let answer = try await scene.push(["-i", "-H", "apns-id: \(identifier)", "-H", "apns-expiration: 12"])
             #expect(answer.status == 200)
             #expect(answer.text.contains("apns-id: \(identifier)"))
             let journal = try await scene.simulator.deliveries()
             let delivery = try #require(journal.deliveries.first)
-            #expect(delivery.token == APNSSimulatorScene.token)
-            #expect(delivery.topic == APNSSimulatorScene.topic)
+            #expect(delivery.token == APNSSimulatorFixture.token)
+            #expect(delivery.topic == APNSSimulatorFixture.topic)
             #expect(delivery.apnsID.description == identifier)
             #expect(delivery.expirationEpochSeconds == 12)
             #expect(delivery.status == 200)
@@ -32,7 +32,7 @@ import Testing
             (["-H", "apns-collapse-id: \(String(repeating: "c", count: 65))"], 400, "BadCollapseId"),
         ] as [([String], Int, String)])
     func aViolatedRuleIsAnswered(_ arguments: [String], _ status: Int, _ reason: String) async throws {
-        try await APNSSimulatorScene.run { scene in
+        try await APNSSimulatorFixture.run { scene in
             let answer = try await scene.push(arguments)
             #expect(answer.status == status)
             #expect(answer.text.contains(#"{"reason":"\#(reason)"}"#))
@@ -41,7 +41,7 @@ import Testing
 
     @Test(arguments: [4097, 90_000])
     func aBodyThatIsTooLargeIsReadAndRefused(_ bytes: Int) async throws {
-        try await APNSSimulatorScene.run { scene in
+        try await APNSSimulatorFixture.run { scene in
             let answer = try await scene.push(["-d", String(repeating: "x", count: bytes)])
             let said = String(answer.text.suffix(200))
             #expect(said.contains(#"{"reason":"PayloadTooLarge"}"#))
@@ -50,7 +50,7 @@ import Testing
     }
 
     @Test func whoShowsNothingIsRefused() async throws {
-        try await APNSSimulatorScene.run { scene in
+        try await APNSSimulatorFixture.run { scene in
             let answer = try await scene.push(identity: nil)
             #expect(answer.status == 403)
             #expect(answer.text.contains("MissingProviderToken"))
@@ -58,9 +58,9 @@ import Testing
     }
 
     @Test func aSignedTokenIsTakenAndAForgedOneIsNot() async throws {
-        try await APNSSimulatorScene.run { scene in
+        try await APNSSimulatorFixture.run { scene in
             let token = try scene.providerToken(issuedEpochSeconds: Int64(Date().timeIntervalSince1970))
-            let topic = "apns-topic: \(APNSSimulatorScene.topic)"
+            let topic = "apns-topic: \(APNSSimulatorFixture.topic)"
             let good = try await scene.push(["-H", "authorization: bearer \(token)", "-H", topic], identity: nil)
             #expect(good.status == 200)
             let flipped = token.dropLast(10) + (token.hasSuffix("A") ? "BBBBBBBBBB" : "AAAAAAAAAA")
@@ -73,12 +73,12 @@ import Testing
     }
 
     @Test func withATokenOneStreamIsAllowedUntilItIsProven() async throws {
-        try await APNSSimulatorScene.run { scene in
+        try await APNSSimulatorFixture.run { scene in
             let token = try scene.providerToken(issuedEpochSeconds: Int64(Date().timeIntervalSince1970))
             // Delayed, so that nghttp is still there when the new limit comes.
             try await scene.simulator.add(APNSSimulatorFault(.delay(milliseconds: 300)))
             let said = try await scene.nghttp(
-                ["-m3", "-H", "authorization: bearer \(token)", "-H", "apns-topic: \(APNSSimulatorScene.topic)"],
+                ["-m3", "-H", "authorization: bearer \(token)", "-H", "apns-topic: \(APNSSimulatorFixture.topic)"],
                 identity: nil)
             #expect(said.contains("[SETTINGS_MAX_CONCURRENT_STREAMS(0x03):1]"))
             // nghttp opens three at once, or one by one if the limit reached it before.
@@ -89,7 +89,7 @@ import Testing
     }
 
     @Test func aCertificateOfAnotherRootEndsTheHandshake() async throws {
-        try await APNSSimulatorScene.run { scene in
+        try await APNSSimulatorFixture.run { scene in
             // A server certificate is not a client certificate, according to its key usage.
             let answer = try await scene.push(identity: "server-certificate.pem", key: "server-key.pem")
             #expect(answer.status == 0)
@@ -98,7 +98,7 @@ import Testing
     }
 
     @Test func faultsOverTheAdminPortDecideTheAnswers() async throws {
-        try await APNSSimulatorScene.run { scene in
+        try await APNSSimulatorFixture.run { scene in
             let body = #"{"status":410,"reason":"Unregistered","timestampEpochMilliseconds":5,"count":1}"#
             #expect(try await scene.admin("faults", ["-d", body]).status == 201)
             let gone = try await scene.push()
@@ -117,7 +117,7 @@ import Testing
     }
 
     @Test func goAwayNamesTheLastStreamThatCounts() async throws {
-        try await APNSSimulatorScene.run { scene in
+        try await APNSSimulatorFixture.run { scene in
             try await scene.simulator.add(APNSSimulatorFault(.goAway(reason: "Shutdown", processed: true), count: 1))
             let processed = try await scene.nghttp(["-m3"])
             #expect(processed.contains(#"opaque_data(21)=[{"reason":"Shutdown"}]"#))
@@ -131,7 +131,7 @@ import Testing
     }
 
     @Test func aStreamLimitMovesAndComesBack() async throws {
-        try await APNSSimulatorScene.run { scene in
+        try await APNSSimulatorFixture.run { scene in
             try await scene.simulator.add(APNSSimulatorFault(.maxConcurrentStreams(2)))
             let said = try await scene.nghttp(["-m3"])
             #expect(said.contains("[SETTINGS_MAX_CONCURRENT_STREAMS(0x03):2]"))
@@ -146,13 +146,13 @@ import Testing
         APNSSimulatorFault.Effect.cut, .goAway(reason: "Shutdown", processed: false), .silence,
     ])
     func aConnectionInUseCanBeHitAtOnce(_ effect: APNSSimulatorFault.Effect) async throws {
-        try await APNSSimulatorScene.run { scene in
+        try await APNSSimulatorFixture.run { scene in
             try await scene.simulator.add(APNSSimulatorFault(.delay(milliseconds: 3000), count: 1))
             async let pushed = scene.push(["-m", "5"])
             _ = try await scene.simulator.deliveries(after: 0, wait: .seconds(5))
             let connections = try await scene.simulator.connections()
             #expect(connections.map(\.openStreams) == [1])
-            #expect(connections.map(\.certificateTopic) == [APNSSimulatorScene.topic])
+            #expect(connections.map(\.certificateTopic) == [APNSSimulatorFixture.topic])
             #expect(try await scene.simulator.add(APNSSimulatorFault(effect, isImmediate: true)) == 1)
             let status = try await pushed.status
             // After GOAWAY the request in the journal may end; the other two are never answered.
@@ -161,14 +161,14 @@ import Testing
     }
 
     @Test func whoWaitsIsWokenByADelivery() async throws {
-        try await APNSSimulatorScene.run { scene in
+        try await APNSSimulatorFixture.run { scene in
             async let waited = scene.admin("deliveries?after=0&wait=20")
             async let pushed = scene.push()
             #expect(try await pushed.status == 200)
             let began = ContinuousClock.now
             let answer = try await waited
             #expect(ContinuousClock.now - began < .seconds(5))
-            #expect(answer.text.contains(#""sequence":1,"token":"\#(APNSSimulatorScene.token)""#))
+            #expect(answer.text.contains(#""sequence":1,"token":"\#(APNSSimulatorFixture.token)""#))
             let nothing = try await scene.admin("deliveries?after=1&wait=0.1")
             #expect(nothing.text.contains(#"{"deliveries":[],"last":1,"dropped":0}"#))
         }

@@ -4,7 +4,7 @@ import Testing
 @testable import TestKit
 
 /// The answers that count as possibly unread when a connection ends.
-@Suite(APNSSimulatorScene.Once()) struct APNSSimulatorUnheardTests {
+@Suite(APNSSimulatorFixture.Once()) struct APNSSimulatorUnheardTests {
     @Test func anAnswerCountsAsReadASecondAfterItWasWritten() {
         var unheard = APNSSimulatorUnheard()
         for stream in 1...3 { unheard.decided(UInt64(stream), stream: stream) }
@@ -30,7 +30,7 @@ import Testing
     }
 
     @Test(.server) func anAnswerThatIsHeldBackUntilTheConnectionEndsIsListed() async throws {
-        try await APNSSimulatorScene.run { scene in
+        try await APNSSimulatorFixture.run { scene in
             #expect(try await scene.push().status == 200)
             try await scene.simulator.add(APNSSimulatorFault(.delay(milliseconds: 20_000), count: 1))
             #expect(try await scene.push(["-m", "1"]).text.contains("curl: (28)"))

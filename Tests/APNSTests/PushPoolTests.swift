@@ -8,7 +8,7 @@ private func at(_ milliseconds: Int64) -> NIODeadline {
 }
 
 /// A pool with a part of its driver's state: the loads of the connections.
-private struct PoolScene {
+private struct PoolFixture {
     var pool: PushPool
     var loads: [Int: ConnectionLoad] = [:]
 
@@ -67,13 +67,13 @@ private struct PoolScene {
     }
 
     @Test func theFirstIsOpenedAtOnceAndTheWarmOnesSpaced() {
-        var scene = PoolScene(3...4)
+        var scene = PoolFixture(3...4)
         #expect(scene.opens(0...10_000, succeed: true) == [0, 1_000, 2_000])
         #expect(scene.pool.liveCount == 3)
     }
 
     @Test func theNextTurnSaysWhenTheNextIsOpened() {
-        var scene = PoolScene()
+        var scene = PoolFixture()
         _ = scene.turn(0)
         #expect(scene.pool.nextTurn == at(1_000))
         #expect(scene.turn(999).isEmpty)
@@ -81,12 +81,12 @@ private struct PoolScene {
     }
 
     @Test func aRangeThatIsNoneIsMadeOne() {
-        var scene = PoolScene(0...0)
+        var scene = PoolFixture(0...0)
         #expect(scene.opens(0...5_000, succeed: true) == [0])
     }
 
     @Test func failuresWaitTwiceAsLongEachTimeAndOneAtATime() {
-        var scene = PoolScene(2...4)
+        var scene = PoolFixture(2...4)
         let opens = scene.opens(0...200_000, succeed: false)
         let waits = zip(opens.dropFirst(), opens).map { $0 - $1 }
         #expect(waits.prefix(7) == [1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000])
@@ -94,7 +94,7 @@ private struct PoolScene {
     }
 
     @Test func whileAttemptsFailNoSecondIsMadeBesideOneThatHangs() {
-        var scene = PoolScene(2...4)
+        var scene = PoolFixture(2...4)
         #expect(scene.turn(0) == [.open(0)])
         scene.ended(0, 100)
         #expect(scene.turn(1_100) == [.open(1)])
@@ -104,7 +104,7 @@ private struct PoolScene {
     }
 
     @Test func aHandshakeAloneProvesNothing() {
-        var scene = PoolScene(1...4)
+        var scene = PoolFixture(1...4)
         var opens: [Int64] = []
         for now in stride(from: Int64(0), through: 20_000, by: 10) {
             for case .open(let id) in scene.turn(now) {
@@ -117,7 +117,7 @@ private struct PoolScene {
     }
 
     @Test func onlyAConnectionMadeAfterTheFailureForgivesIt() {
-        var scene = PoolScene(2...4)
+        var scene = PoolFixture(2...4)
         _ = scene.turn(0)
         scene.opened(0, proven: false)
         _ = scene.turn(1_000)
@@ -131,7 +131,7 @@ private struct PoolScene {
     }
 
     @Test func aRetiredConnectionIsReplacedAtOnceAndDrainsBeside() {
-        var scene = PoolScene(1...4)
+        var scene = PoolFixture(1...4)
         _ = scene.opens(0...10, succeed: true)
         scene.pool.retired(0, now: at(5_000), jitter: 1)
         scene.pool.retired(0, now: at(5_001), jitter: 1)
@@ -143,7 +143,7 @@ private struct PoolScene {
     }
 
     @Test func aPeerThatSaysGoAwayToEverythingIsNotStormed() {
-        var scene = PoolScene(2...4)
+        var scene = PoolFixture(2...4)
         var opens: [Int64] = []
         for now in stride(from: Int64(0), through: 30_000, by: 10) {
             for case .open(let id) in scene.turn(now) {
@@ -157,7 +157,7 @@ private struct PoolScene {
     }
 
     @Test func aConnectionThatWorkedIsReplacedAfterAShortRandomWait() {
-        var scene = PoolScene(1...4)
+        var scene = PoolFixture(1...4)
         _ = scene.opens(0...10, succeed: true)
         scene.ended(0, 5_000)
         #expect(scene.pool.nextTurn == at(5_100))
@@ -167,7 +167,7 @@ private struct PoolScene {
     }
 
     @Test func aConnectionThatStoodForLongUnusedDidNotFail() {
-        var scene = PoolScene(1...4)
+        var scene = PoolFixture(1...4)
         _ = scene.turn(0)
         scene.opened(0, proven: false)
         scene.ended(0, 3_600_000)
@@ -175,7 +175,7 @@ private struct PoolScene {
     }
 
     @Test func itGrowsOnlyWhenRequestsWaitForLongAndAllAreFull() {
-        var scene = PoolScene(1...3)
+        var scene = PoolFixture(1...3)
         _ = scene.opens(0...10, succeed: true)
         #expect(scene.turn(5_000, oldest: 1_000).isEmpty, "there is room")
         scene.fill(0)
@@ -198,7 +198,7 @@ private struct PoolScene {
     }
 
     @Test func itDoesNotGrowWhileAttemptsFail() {
-        var scene = PoolScene(2...4)
+        var scene = PoolFixture(2...4)
         _ = scene.turn(0)
         scene.opened(0)
         scene.fill(0)
@@ -211,7 +211,7 @@ private struct PoolScene {
     }
 
     @Test func itShrinksByOneAfterEachWindowInWhichFewerHadBeenEnough() {
-        var scene = PoolScene(1...3) { $0.growSustain = .zero }
+        var scene = PoolFixture(1...3) { $0.growSustain = .zero }
         _ = scene.opens(0...10, succeed: true)
         scene.fill(0)
         for case .open(let id) in scene.turn(2_000, oldest: 0) { scene.opened(id) }
@@ -233,7 +233,7 @@ private struct PoolScene {
     }
 
     @Test func itDoesNotShrinkBelowWhatThePeakNeeds() {
-        var scene = PoolScene(1...2) { $0.growSustain = .zero }
+        var scene = PoolFixture(1...2) { $0.growSustain = .zero }
         _ = scene.opens(0...10, succeed: true)
         scene.fill(0)
         for case .open(let id) in scene.turn(2_000, oldest: 0) { scene.opened(id) }
@@ -247,7 +247,7 @@ private struct PoolScene {
     }
 
     @Test func aConnectionThatFailsOftenIsReplacedOnlyIfAnotherIsWell() {
-        var scene = PoolScene(2...4)
+        var scene = PoolFixture(2...4)
         _ = scene.opens(0...2_000, succeed: true)
         scene.loads[0]?.failureShare = 300
         scene.loads[0]?.failingSince = at(3_000)
@@ -287,7 +287,7 @@ private struct PoolScene {
     }
 
     @Test func connectionsThatWorkAndEndSoonOneAfterTheOtherAreOpenedSlower() {
-        var scene = PoolScene(1...4)
+        var scene = PoolFixture(1...4)
         var opens: [Int64] = []
         for now in stride(from: Int64(0), through: 59_000, by: 10) {
             for case .open(let id) in scene.turn(now) {
@@ -307,14 +307,14 @@ private struct PoolScene {
     }
 
     @Test func connectionsThatEndAtTheSameTimeEndForOneReason() {
-        var scene = PoolScene(4...4)
+        var scene = PoolFixture(4...4)
         _ = scene.opens(0...3_000, succeed: true)
         for id in 0..<4 { scene.ended(id, 4_000) }
         #expect(scene.pool.nextTurn == at(4_100))
     }
 
     @Test func whoIsToldOfAFaultWaitsHoweverLongTheConnectionLived() {
-        var scene = PoolScene(1...4)
+        var scene = PoolFixture(1...4)
         _ = scene.opens(0...10, succeed: true)
         scene.pool.retired(0, isFault: true, now: at(100_000), jitter: 1)
         #expect(scene.pool.nextTurn == at(101_000))
@@ -325,7 +325,7 @@ private struct PoolScene {
     }
 
     @Test func whileSomethingIsQueuedNoWaitIsLongerThanAQuarterOfAMinute() {
-        var scene = PoolScene(1...4)
+        var scene = PoolFixture(1...4)
         var opens: [Int64] = []
         for now in stride(from: Int64(0), through: 300_000, by: 10) {
             for case .open(let id) in scene.turn(now, oldest: now) {
@@ -338,7 +338,7 @@ private struct PoolScene {
     }
 
     @Test func unknownNumbersChangeNothing() {
-        var scene = PoolScene()
+        var scene = PoolFixture()
         scene.pool.opened(7)
         scene.pool.proven(7)
         scene.pool.retired(7, now: at(0), jitter: 1)

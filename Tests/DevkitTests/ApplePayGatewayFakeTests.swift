@@ -14,7 +14,7 @@ import Testing
     private static let merchant = "merchant.com.example.shop"
     private static let path = "/paymentservices/paymentSession"
 
-    private struct Scene {
+    private struct Fixture {
         let directory: TemporaryDirectory
         let fake: ApplePayGatewayFake
         let certificates: DevelopmentMerchant
@@ -54,7 +54,7 @@ import Testing
     }
 
     @Test func sessionsBelongToTheEnvironmentThatMadeThem() async throws {
-        let scene = try await Scene()
+        let scene = try await Fixture()
         let http = try scene.client()
         for environment in ApplePayGatewayFake.Environment.allCases {
             let response = try await http.send(Self.request(environment))
@@ -68,7 +68,7 @@ import Testing
     }
 
     @Test func nothingIsAnsweredWithoutACertificate() async throws {
-        let scene = try await Scene()
+        let scene = try await Fixture()
         let http = try scene.client(certificate: false)
         await #expect(throws: ToolError.self) { _ = try await http.send(Self.request()) }
         await http.close()
@@ -76,7 +76,7 @@ import Testing
     }
 
     @Test func everyRefusalOfAppleIsOneHere() async throws {
-        let scene = try await Scene()
+        let scene = try await Fixture()
         let http = try scene.client()
         let hash = try JSON(parsing: try await http.send(Self.request()).body).object?["merchantIdentifier"]?.string
         let cases: [(HTTPRequest, Int)] = [
@@ -97,7 +97,7 @@ import Testing
     }
 
     @Test func itFailsAsItIsTold() async throws {
-        let scene = try await Scene()
+        let scene = try await Fixture()
         let http = try scene.client()
         for (fault, status) in [
             (ApplePayGatewayFake.Fault.malformed, 400), (.unregistered, 417), (.broken, 500), (.redirect, 302),

@@ -82,10 +82,10 @@ extension BrokenPackage {
             draft["en.lproj/order.strings"]?.append(contentsOf: Array("\n\"WAITS\" = \"again\";\n".utf8))
         },
         BrokenPackage("umlauts in UTF-8", .localizationEncoding, mention: "UTF-16 with a byte order mark") { draft, _ in
-            draft["de.lproj/order.strings"] = Array(PackageStage.germanStrings.utf8)
+            draft["de.lproj/order.strings"] = Array(PackageFixture.germanStrings.utf8)
         },
         BrokenPackage("umlauts in Latin-1", .localizationEncoding, mention: "neither") { draft, _ in
-            draft["de.lproj/order.strings"] = PackageStage.germanStrings.unicodeScalars.map {
+            draft["de.lproj/order.strings"] = PackageFixture.germanStrings.unicodeScalars.map {
                 UInt8(truncatingIfNeeded: $0.value)
             }
         },

@@ -16,7 +16,7 @@ extension BrokenPackage {
     /// A case with a good signature by another certificate.
     private static func certificate(
         _ name: String, _ code: ViolationCode, mention: String,
-        _ pem: @escaping @Sendable (PackageStage) -> [String: [UInt8]]
+        _ pem: @escaping @Sendable (PackageFixture) -> [String: [UInt8]]
     ) -> BrokenPackage {
         BrokenPackage(name, code, mention: mention, seal: .nothing) { draft, stage in try draft.sign(stage, pem(stage))
         }

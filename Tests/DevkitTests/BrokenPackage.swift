@@ -13,14 +13,14 @@ struct BrokenPackage: Sendable, CustomTestStringConvertible {
     /// The text that the place or the sentence of one of them must contain.
     let mention: String
     let seal: Seal
-    let change: @Sendable (inout PackageDraft, PackageStage) throws -> Void
+    let change: @Sendable (inout PackageDraft, PackageFixture) throws -> Void
     let spoil: @Sendable (inout ArchiveDraft) throws -> Void
 
     var testDescription: String { self.name }
 
     init(
         _ name: String, _ codes: ViolationCode..., mention: String, seal: Seal = .all,
-        _ change: @escaping @Sendable (inout PackageDraft, PackageStage) throws -> Void
+        _ change: @escaping @Sendable (inout PackageDraft, PackageFixture) throws -> Void
     ) {
         self.name = name
         self.codes = codes
@@ -43,7 +43,7 @@ struct BrokenPackage: Sendable, CustomTestStringConvertible {
         self.spoil = spoil
     }
 
-    func package(_ stage: PackageStage) throws -> [UInt8] {
+    func package(_ stage: PackageFixture) throws -> [UInt8] {
         var draft = PackageDraft(files: stage.files)
         try self.change(&draft, stage)
         if self.seal == .all { draft.remakeManifest() }

@@ -6,9 +6,9 @@ import Testing
 /// Packages with one thing wrong are refused for that and for nothing else.
 @Suite(.timeLimit(.minutes(5)))
 struct BrokenPackageTests {
-    let stage: PackageStage
+    let stage: PackageFixture
 
-    init() throws { self.stage = try PackageStage.shared.get() }
+    init() throws { self.stage = try PackageFixture.shared.get() }
 
     @Test(arguments: BrokenPackage.archives + BrokenPackage.manifests)
     func aBrokenContainerOrManifestIsRefusedForItsReason(_ broken: BrokenPackage) async throws {

@@ -19,7 +19,7 @@ import Testing
     /// Model's validator is stricter in what is the house's own; it must never let through what the judge refuses.
     @Test(arguments: examples)
     func whatTheJudgeRefusesModelRefusesToo(_ name: String) throws {
-        var order = JSON.object(try PackageStage.example(name).document)
+        var order = JSON.object(try PackageFixture.example(name).document)
         let owned: [(String, JSON)] = [
             ("schemaVersion", name.hasPrefix("05") ? 2 : 1), ("orderType", "ecommerce"),
             ("orderTypeIdentifier", "order.com.example.shop"), ("orderIdentifier", "o-1"),
@@ -106,7 +106,7 @@ import Testing
     }
 
     @Test func utf16IsReadInBothByteOrders() throws {
-        let units = Array(PackageStage.germanStrings.utf16)
+        let units = Array(PackageFixture.germanStrings.utf16)
         let big: [UInt8] = [0xFE, 0xFF] + units.flatMap { [UInt8($0 >> 8), UInt8(truncatingIfNeeded: $0)] }
         let small: [UInt8] = [0xFF, 0xFE] + units.flatMap { [UInt8(truncatingIfNeeded: $0), UInt8($0 >> 8)] }
         for bytes in [big, small] {
@@ -114,7 +114,7 @@ import Testing
             #expect(file.keys == ["CONTAINS_NUTS", "WAITS"])
             #expect(!file.isWronglyEncoded)
         }
-        #expect(try StringsFile(Array(PackageStage.germanStrings.utf8)).isWronglyEncoded)
+        #expect(try StringsFile(Array(PackageFixture.germanStrings.utf8)).isWronglyEncoded)
     }
 
     @Test(arguments: [

@@ -40,7 +40,7 @@ struct PackageDraft {
     }
 
     /// Makes the signature anew, if it is there.
-    mutating func sign(_ stage: PackageStage, _ pem: [String: [UInt8]]? = nil, later: Int64 = 0) throws {
+    mutating func sign(_ stage: PackageFixture, _ pem: [String: [UInt8]]? = nil, later: Int64 = 0) throws {
         guard self["signature"] != nil else { return }
         self["signature"] = try stage.identity(pem ?? stage.pem).sign(
             self["manifest.json"] ?? [], signingEpochSeconds: stage.nowEpochSeconds + later)

@@ -8,9 +8,9 @@ import Testing
 /// Signatures and certificates beyond the cases of `BrokenPackage`.
 @Suite(.timeLimit(.minutes(2)))
 struct PackageSignatureTests {
-    let stage: PackageStage
+    let stage: PackageFixture
 
-    init() throws { self.stage = try PackageStage.shared.get() }
+    init() throws { self.stage = try PackageFixture.shared.get() }
 
     /// Returns the violations that another signature causes, and expects the same ones from our check and from openssl.
     private func codes(

@@ -9,9 +9,9 @@ import Testing
 @Suite(.timeLimit(.minutes(2)))
 struct PackageVerifierTests {
     static let checks = [SignatureCheck.cryptography, .openssl]
-    let stage: PackageStage
+    let stage: PackageFixture
 
-    init() throws { self.stage = try PackageStage.shared.get() }
+    init() throws { self.stage = try PackageFixture.shared.get() }
 
     @Test(.server, arguments: checks)
     func thePackagesOfTheBuilderPass(_ check: SignatureCheck) async throws {

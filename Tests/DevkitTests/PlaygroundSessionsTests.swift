@@ -10,7 +10,7 @@ import Testing
         let http = try HTTPClient()
         let wallet = WalletDevice(
             gateway: "http://127.0.0.1:1", orderType: try OrderTypeIdentifier("order.com.example.waybill"), http: http,
-            verifier: try PackageVerifier(rootsPEM: PackageStage.shared.get().pem["root"] ?? []))
+            verifier: try PackageVerifier(rootsPEM: PackageFixture.shared.get().pem["root"] ?? []))
         return PlaygroundDevice(
             wallet: wallet, journal: APNSJournal(admin: "http://127.0.0.1:1", http: http), note: { _ in })
     }

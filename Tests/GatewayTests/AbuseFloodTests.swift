@@ -8,16 +8,16 @@ import Testing
 
 /// Clients that are slow, greedy or gone. A well-behaved client beside them notices nothing.
 @Suite(.server, .serialized, .timeLimit(.minutes(4))) struct AbuseFloodTests {
-    typealias Bench = GatewayBench
+    typealias Fixture = GatewayFixture
 
     /// Longest wait of a well-behaved client. Generous for a machine that does other things too, and far below the
     /// limits that a slow client would otherwise hold it up by.
     static let patience = Duration.seconds(5)
 
     /// Fetches an order again and again while `abuse` goes on.
-    func besideAGoodClient(_ bench: Bench, _ abuse: @escaping @Sendable () async throws -> Void) async throws {
+    func besideAGoodClient(_ bench: Fixture, _ abuse: @escaping @Sendable () async throws -> Void) async throws {
         try await bench.put("good")
-        let request = bench.request("GET", bench.package("good"), token: Bench.ownToken, ["If-None-Match: \"tag-1\""])
+        let request = bench.request("GET", bench.package("good"), token: Fixture.ownToken, ["If-None-Match: \"tag-1\""])
         let isOver = Flag()
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask {
@@ -44,7 +44,7 @@ import Testing
         }
     }
 
-    func packages(_ bench: Bench) -> Int {
+    func packages(_ bench: Fixture) -> Int {
         let line = bench.metricsText.split(separator: "\n").first {
             $0.hasPrefix("waybill_responses_total{endpoint=\"package\",status=\"200\"}")
         }
@@ -52,9 +52,9 @@ import Testing
     }
 
     @Test func noAnswersAreMadeForAClientThatDoesNotReadThem() async throws {
-        try await Bench.with { bench in
+        try await Fixture.with { bench in
             try await bench.put("1")
-            let request = bench.request("GET", bench.package("1"), token: Bench.ownToken)
+            let request = bench.request("GET", bench.package("1"), token: Fixture.ownToken)
             // 3 GB of answers, if they were made.
             let flood = try await RawConnection.open(port: bench.port, reads: false)
             try await self.besideAGoodClient(bench) {
@@ -66,13 +66,13 @@ import Testing
             #expect(made < 100, "\(made) answers of 300 kB for nobody")
             // The requests made are answered when the client reads again.
             try await flood.startReading()
-            for _ in 0..<(made + 20) { #expect(try await flood.response().body.count == Bench.package.count) }
+            for _ in 0..<(made + 20) { #expect(try await flood.response().body.count == Fixture.package.count) }
             await flood.close()
         }
     }
 
     @Test func tenThousandPipelinedRequestsAreAnsweredInOrder() async throws {
-        try await Bench.with { bench in
+        try await Fixture.with { bench in
             let flood = try await RawConnection.open(port: bench.port)
             try await self.besideAGoodClient(bench) {
                 let pair = bench.request("POST", "/v1/log", body: "[]") + bench.request("GET", "/nothing")
@@ -92,9 +92,9 @@ import Testing
         "POST /v1/log HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1000\r\n",
     ])
     func whatDripsInIsGivenUpInTime(start: String) async throws {
-        var options = Bench.Options()
+        var options = Fixture.Options()
         options.idleLimit = .milliseconds(1500)
-        try await Bench.with(options) { bench in
+        try await Fixture.with(options) { bench in
             try await self.besideAGoodClient(bench) {
                 let slow = try await RawConnection.open(port: bench.port)
                 try await slow.send(start)
@@ -111,9 +111,9 @@ import Testing
     }
 
     @Test func aConnectionWithoutARequestIsClosedWithoutAWord() async throws {
-        var options = Bench.Options()
+        var options = Fixture.Options()
         options.idleLimit = .milliseconds(300)
-        try await Bench.with(options) { bench in
+        try await Fixture.with(options) { bench in
             let silent = try await RawConnection.open(port: bench.port)
             #expect(try await silent.isClosedByServer())
             await silent.close()
@@ -121,14 +121,14 @@ import Testing
     }
 
     @Test func whoClosesItsHalfStillGetsItsAnswers() async throws {
-        try await Bench.with { bench in
+        try await Fixture.with { bench in
             try await bench.put("1")
             try await bench.connected { connection in
-                let request = bench.request("GET", bench.package("1"), token: Bench.ownToken)
+                let request = bench.request("GET", bench.package("1"), token: Fixture.ownToken)
                 try await connection.send(request + request)
                 try await connection.closeOutput()
-                #expect(try await connection.response().body == Bench.package)
-                #expect(try await connection.response().body == Bench.package)
+                #expect(try await connection.response().body == Fixture.package)
+                #expect(try await connection.response().body == Fixture.package)
                 #expect(try await connection.isClosedByServer())
             }
             try await bench.connected { connection in
@@ -140,13 +140,13 @@ import Testing
     }
 
     @Test func connectionsAboveTheLimitsAreClosedAndCounted() async throws {
-        var options = Bench.Options()
+        var options = Fixture.Options()
         options.edge = { edge in
             edge.limits = ConnectionLimits(total: 100, perAddress: 5)
             // None gives way.
             edge.idleGrace = .hours(1)
         }
-        try await Bench.with(options) { bench in
+        try await Fixture.with(options) { bench in
             var open: [RawConnection] = []
             for _ in 0..<5 {
                 let connection = try await RawConnection.open(port: bench.port)
@@ -170,13 +170,13 @@ import Testing
     }
 
     @Test func aTrustedProxyHasNoLimitOfItsOwnButTheTotal() async throws {
-        var options = Bench.Options()
+        var options = Fixture.Options()
         options.edge = { edge in
             edge.limits = ConnectionLimits(total: 4, perAddress: 1)
             edge.idleGrace = .hours(1)
             edge.proxies = TrustedProxies("127.0.0.0/8") ?? .none
         }
-        try await Bench.with(options) { bench in
+        try await Fixture.with(options) { bench in
             var open: [RawConnection] = []
             for _ in 0..<4 {
                 let connection = try await RawConnection.open(port: bench.port)
@@ -192,7 +192,7 @@ import Testing
     }
 
     @Test func clientsThatComeAndGoLeaveNothing() async throws {
-        try await Bench.with { bench in
+        try await Fixture.with { bench in
             try await self.besideAGoodClient(bench) {
                 for number in 0..<300 {
                     let connection = try await RawConnection.open(port: bench.port)

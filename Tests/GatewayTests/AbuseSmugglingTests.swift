@@ -6,7 +6,7 @@ import Testing
 
 /// Requests that two servers could take differently, and paths that lead elsewhere.
 @Suite(.server, .serialized, .timeLimit(.minutes(3))) struct AbuseSmugglingTests {
-    typealias Bench = GatewayBench
+    typealias Fixture = GatewayFixture
 
     private static let head = "POST /v1/log HTTP/1.1\r\nHost: a\r\n"
     private static let chunked = head + "Transfer-Encoding: chunked\r\n\r\n"
@@ -79,7 +79,7 @@ import Testing
     ]
 
     @Test func whatTwoServersCouldTakeDifferentlyIsRefused() async throws {
-        try await Bench.with { bench in
+        try await Fixture.with { bench in
             for (what, request, status) in Self.tricks {
                 try await bench.connected { connection in
                     try await connection.send(request + Self.smuggled)
@@ -94,9 +94,9 @@ import Testing
     }
 
     @Test func unusualButRightRequestsAreTaken() async throws {
-        try await Bench.with { bench in
+        try await Fixture.with { bench in
             try await bench.put("1")
-            let token = "Authorization: AppleOrder \(Bench.ownToken)\r\n\r\n"
+            let token = "Authorization: AppleOrder \(Fixture.ownToken)\r\n\r\n"
             let path = bench.package("1")
             let requests: [(String, Int)] = [
                 ("GET \(path) HTTP/1.0\r\n" + token, 200), ("GET \(path) HTTP/1.9\r\nHost: a\r\n" + token, 200),
@@ -111,16 +111,16 @@ import Testing
             for (request, status) in requests {
                 let answer = try await RawConnection.once(port: bench.port, request)
                 #expect(answer.status == status, "\(request.prefix(80))")
-                #expect(status != 200 || request.hasPrefix("POST") || answer.body == Bench.package)
+                #expect(status != 200 || request.hasPrefix("POST") || answer.body == Fixture.package)
             }
         }
     }
 
     /// No spelling leads to the order but the one that names it, and none leads out of the paths.
     @Test func noPathTrickLeadsToAnOrder() async throws {
-        try await Bench.with { bench in
+        try await Fixture.with { bench in
             try await bench.put("1")
-            let type = Bench.orderType
+            let type = Fixture.orderType
             let paths: [(String, Set<Int>)] = [
                 ("/v1/orders/x/../\(type)/1", [404]), ("/v1/orders/%2e%2e/orders/\(type)/1", [404]),
                 ("/v1/orders/\(type)/x/../1", [404]), ("/v1/orders/\(type)/./1", [404]),
@@ -149,13 +149,13 @@ import Testing
             ]
             try await bench.connected { connection in
                 for (path, statuses) in paths {
-                    let answer = try await connection.exchange(bench.request("GET", path, token: Bench.ownToken))
+                    let answer = try await connection.exchange(bench.request("GET", path, token: Fixture.ownToken))
                     #expect(statuses.contains(answer.status), "\(path): \(answer.status)")
                     if answer["connection"] == "close" { break }
                 }
             }
             for (path, statuses) in paths {
-                let answer = try await bench.once("GET", path, token: Bench.ownToken)
+                let answer = try await bench.once("GET", path, token: Fixture.ownToken)
                 #expect(statuses.contains(answer.status), "\(path): \(answer.status)")
             }
         }

@@ -9,18 +9,18 @@ import Testing
 
 /// Changes of orders by HTTP over the real process. One after the other: each has servers of its own.
 @Suite(.server, .serialized, .timeLimit(.minutes(3))) struct CheckoutChangesTests {
-    typealias Bench = CheckoutBench
+    typealias Fixture = CheckoutFixture
 
     static var document: JSONObject {
         get throws { try JSON(parsing: Array(CheckoutDetailsTests.document.utf8)).object ?? [:] }
     }
 
-    static func order(_ order: String) -> String { "/v1/checkout/orders/\(Bench.orderType)/\(order)" }
+    static func order(_ order: String) -> String { "/v1/checkout/orders/\(Fixture.orderType)/\(order)" }
 
     @Test func eachChangeThatKafkaTakesComesByHTTP() async throws {
-        var options = Bench.Options()
+        var options = Fixture.Options()
         options.hasRedis = true
-        try await Bench.with(options) { bench in
+        try await Fixture.with(options) { bench in
             try await bench.put("1", try Self.document)
             let path = Self.order("1")
             let fulfillment = #"{"fulfillmentType":"shipping","status":"open"}"#
@@ -64,9 +64,9 @@ import Testing
     }
 
     @Test func whatWouldBecomeADeadLetterIsRefused() async throws {
-        var options = Bench.Options()
+        var options = Fixture.Options()
         options.hasRedis = true
-        try await Bench.with(options) { bench in
+        try await Fixture.with(options) { bench in
             try await bench.put("1", try Self.document)
             let wrong = CheckoutDetailsTests.document.replacing("\"open\"", with: "\"opened\"")
             let answer = try await bench.call("PUT", Self.order("1"), body: wrong)
@@ -82,7 +82,7 @@ import Testing
             #expect(
                 try await bench.call("PUT", Self.order("1"), key: "sk_test_links-only", body: wrong).code
                     == "scope_missing")
-            let type = "/v1/checkout/orders/\(Bench.otherType)/1"
+            let type = "/v1/checkout/orders/\(Fixture.otherType)/1"
             #expect(try await bench.call("PUT", type, body: CheckoutDetailsTests.document).status == 403)
             let refusals: [(String, String?, Int)] = [
                 ("/merge", #"{"owns":"status."}"#, 400), ("/merge", #"{"status":"opened"}"#, 422),
@@ -102,9 +102,9 @@ import Testing
     }
 
     @Test func aPatchWaitsForTheOrderThatWasAcknowledgedAMomentAgo() async throws {
-        var options = Bench.Options()
+        var options = Fixture.Options()
         options.hasRedis = true
-        try await Bench.with(options) { bench in
+        try await Fixture.with(options) { bench in
             async let answer = bench.call("PATCH", Self.order("1"), body: #"{"status":"completed"}"#)
             try await Task.sleep(for: .milliseconds(300))
             try await bench.put("1", try Self.document)
@@ -113,7 +113,7 @@ import Testing
     }
 
     @Test func theIdempotencyKeyNamesTheEvent() async throws {
-        try await Bench.with { bench in
+        try await Fixture.with { bench in
             for key in ["a-key", "a-key"] {
                 let answer = try await bench.call(
                     "PUT", Self.order("1"), ["Idempotency-Key: \(key)"], body: CheckoutDetailsTests.document)

@@ -10,7 +10,7 @@ import Tokens
 
 /// Order details, grants and links over the real process. One after the other: each has servers of its own.
 @Suite(.server, .serialized, .timeLimit(.minutes(3))) struct CheckoutDetailsTests {
-    typealias Bench = CheckoutBench
+    typealias Fixture = CheckoutFixture
 
     static let document =
         #"{"createdAt":"2026-01-02T03:04:05Z","merchant":{"merchantIdentifier":"m","displayName":"Shop","#
@@ -19,16 +19,16 @@ import Tokens
     static let ownToken = #""authenticationToken":"a-token-of-the-shop","createdAt""#
 
     @Test func detailsAreMintedAsTheOfflineFormulaSays() async throws {
-        try await Bench.with { bench in
+        try await Fixture.with { bench in
             let path = "/v1/checkout/order-details"
-            let body = #"{"orderTypeIdentifier":"\#(Bench.orderType)","orderIdentifier":"1234"}"#
+            let body = #"{"orderTypeIdentifier":"\#(Fixture.orderType)","orderIdentifier":"1234"}"#
             let answer = try await bench.call("POST", path, body: body)
             #expect(answer.status == 200)
             #expect(answer["cache-control"] == "no-store")
             #expect(answer["x-request-id"] != nil)
-            let token = bench.secrets.token(for: try Bench.orderKey("1234")).rawValue
+            let token = bench.secrets.token(for: try Fixture.orderKey("1234")).rawValue
             let details: JSON = [
-                "orderTypeIdentifier": .string(Bench.orderType), "orderIdentifier": "1234",
+                "orderTypeIdentifier": .string(Fixture.orderType), "orderIdentifier": "1234",
                 "webServiceURL": "https://wallet.example/apple", "authenticationToken": .string(token),
             ]
             #expect(answer.json == ["orderDetails": details, "published": false])
@@ -37,12 +37,12 @@ import Tokens
             let random = try await bench.call("POST", path, body: "{}").json.object?["orderDetails"]?.object
             let identifier = try #require(random?["orderIdentifier"]?.string)
             #expect(identifier.utf8.count == 22)
-            #expect(random?["orderTypeIdentifier"]?.string == Bench.orderType)
+            #expect(random?["orderTypeIdentifier"]?.string == Fixture.orderType)
             #expect(try await bench.published() == 0)
             for headers in [
-                ["Authorization: Basic \(Data("\(Bench.key):".utf8).base64EncodedString())"],
-                ["X-Api-Key: \(Bench.key)"],
-                ["Authorization: bearer \(Bench.key)", "X-Api-Key: \(Bench.key)"],
+                ["Authorization: Basic \(Data("\(Fixture.key):".utf8).base64EncodedString())"],
+                ["X-Api-Key: \(Fixture.key)"],
+                ["Authorization: bearer \(Fixture.key)", "X-Api-Key: \(Fixture.key)"],
             ] {
                 #expect(try await bench.once("POST", path, headers, body: body).status == 200)
             }
@@ -50,7 +50,7 @@ import Tokens
     }
 
     @Test func whoeverMayNotMintIsToldWhy() async throws {
-        try await Bench.with { bench in
+        try await Fixture.with { bench in
             let path = "/v1/checkout/order-details"
             let unknown = try await bench.call("POST", path, key: "sk_test_nobody", body: "{}")
             let missing = try await bench.once("POST", path, body: "{}")
@@ -59,7 +59,7 @@ import Tokens
                 #expect(answer.code == "key_refused")
                 #expect(answer["www-authenticate"] == "Basic realm=\"waybill\"")
             }
-            func refusal(_ headers: [String] = [], key: String = Bench.key, body: String) async throws -> String {
+            func refusal(_ headers: [String] = [], key: String = Fixture.key, body: String) async throws -> String {
                 let answer = try await bench.call("POST", path, headers, key: key, body: body)
                 return "\(answer.status) \(answer.code ?? "")"
             }
@@ -73,7 +73,7 @@ import Tokens
                 (#"{"orderIdentifier":"a:b"}"#, "422 order_details_refused"),
                 (#"{"orderIdentifier":""}"#, "422 order_details_refused"),
                 (#"{"orderTypeIdentifier":"nonsense"}"#, "404 not_found"),
-                (#"{"orderTypeIdentifier":"\#(Bench.otherType)"}"#, "403 scope_missing"),
+                (#"{"orderTypeIdentifier":"\#(Fixture.otherType)"}"#, "403 scope_missing"),
                 (#"{"orderIdentifier":"1","order":{}}"#, "422 order_invalid"),
                 (#"{"orderIdentifier":"1","order":[]}"#, "400 invalid_parameter"),
             ]
@@ -85,19 +85,19 @@ import Tokens
             #expect(get.code == "method_not_allowed")
             #expect(try await bench.call("OPTIONS", path).status == 405)
             #expect(try await bench.call("POST", "/v1/checkout/nothing", body: "{}").code == "not_found")
-            #expect(try await bench.call("POST", "/v1/orders/\(Bench.orderType)/1", body: "{}").status == 404)
+            #expect(try await bench.call("POST", "/v1/orders/\(Fixture.orderType)/1", body: "{}").status == 404)
         }
     }
 
     @Test func anOrderThatComesAlongIsInKafkaWithItsTokenBeforeTheAnswer() async throws {
-        try await Bench.with { bench in
+        try await Fixture.with { bench in
             let path = "/v1/checkout/order-details"
             let body = #"{"orderIdentifier":"1234","order":\#(Self.document)}"#
             let answer = try await bench.call("POST", path, body: body)
             #expect(answer.status == 200)
             #expect(answer.json.object?["published"] == true)
             #expect(try await bench.published() == 1, "acknowledged before the answer")
-            let token = bench.secrets.token(for: try Bench.orderKey("1234")).rawValue
+            let token = bench.secrets.token(for: try Fixture.orderKey("1234")).rawValue
             let owning = try await bench.call(
                 "POST", path, body: body.replacing("\"createdAt\"", with: Self.ownToken).replacing("1234", with: "2"))
             #expect(
@@ -114,9 +114,9 @@ import Tokens
     }
 
     @Test func aMadeUpOrderIsTheSameForTheSameIdempotencyKey() async throws {
-        var options = Bench.Options()
+        var options = Fixture.Options()
         options.hasRedis = true
-        try await Bench.with(options) { bench in
+        try await Fixture.with(options) { bench in
             func mint(_ key: String?, _ body: String = "{}") async throws -> RawConnection.Response {
                 try await bench.call(
                     "POST", "/v1/checkout/order-details", key.map { ["Idempotency-Key: \($0)"] } ?? [], body: body)
@@ -140,9 +140,9 @@ import Tokens
     }
 
     @Test func withoutKafkaNothingIsMintedForAnOrderThatComesAlong() async throws {
-        var options = Bench.Options()
+        var options = Fixture.Options()
         options.hasKafka = false
-        try await Bench.with(options) { bench in
+        try await Fixture.with(options) { bench in
             let body = #"{"orderIdentifier":"1234","order":\#(Self.document)}"#
             let answer = try await bench.call("POST", "/v1/checkout/order-details", body: body)
             #expect(answer.status == 503)
@@ -155,8 +155,8 @@ import Tokens
     }
 
     @Test func aGrantOpensItsOrderToPagesOfItsOriginAlone() async throws {
-        try await Bench.with { bench in
-            let body = #"{"orderIdentifier":"7","origin":"\#(Bench.origin)","seconds":60}"#
+        try await Fixture.with { bench in
+            let body = #"{"orderIdentifier":"7","origin":"\#(Fixture.origin)","seconds":60}"#
             let granted = try await bench.call("POST", "/v1/checkout/grants", body: body)
             let grant = try #require(granted.json.object?["grant"]?.string)
             let redeem = { (grant: String, origin: String?) in
@@ -164,29 +164,29 @@ import Tokens
                     "POST", "/applepay/order-details", origin.map { ["Origin: \($0)"] } ?? [],
                     body: #"{"grant":"\#(grant)"}"#)
             }
-            let answer = try await redeem(grant, Bench.origin)
+            let answer = try await redeem(grant, Fixture.origin)
             #expect(answer.status == 200)
-            #expect(answer["access-control-allow-origin"] == Bench.origin)
+            #expect(answer["access-control-allow-origin"] == Fixture.origin)
             #expect(answer["vary"] == "Origin")
             #expect(answer["access-control-allow-credentials"] == nil)
-            let token = bench.secrets.token(for: try Bench.orderKey("7")).rawValue
+            let token = bench.secrets.token(for: try Fixture.orderKey("7")).rawValue
             #expect(answer.json.object?["orderDetails"]?.object?["authenticationToken"]?.string == token)
             let elsewhere = try await redeem(grant, "https://other.example.com:8443")
             #expect(elsewhere.status == 403)
             #expect(elsewhere.code == "grant_refused")
             #expect(elsewhere["access-control-allow-origin"] == "https://other.example.com:8443")
-            for origin in [nil, "null", "https://evil.example", "http://shop.example.com", Bench.origin + ":8443"] {
+            for origin in [nil, "null", "https://evil.example", "http://shop.example.com", Fixture.origin + ":8443"] {
                 let refused = try await redeem(grant, origin)
                 #expect(refused.status == 403, "\(origin ?? "none")")
                 #expect(refused.code == "origin_refused", "\(origin ?? "none")")
                 #expect(refused["access-control-allow-origin"] == nil)
             }
-            #expect(try await redeem("x" + grant, Bench.origin).code == "grant_refused")
+            #expect(try await redeem("x" + grant, Fixture.origin).code == "grant_refused")
             let stranger = #"{"orderIdentifier":"7","origin":"https://evil.example"}"#
             #expect(try await bench.call("POST", "/v1/checkout/grants", body: stranger).code == "invalid_parameter")
             let preflight = try await bench.once(
                 "OPTIONS", "/applepay/order-details",
-                ["Origin: \(Bench.origin)", "Access-Control-Request-Method: POST"])
+                ["Origin: \(Fixture.origin)", "Access-Control-Request-Method: POST"])
             #expect(preflight.status == 204)
             #expect(preflight["access-control-allow-methods"] == "POST, OPTIONS")
             #expect(preflight["access-control-max-age"] == "7200")
@@ -195,15 +195,15 @@ import Tokens
     }
 
     @Test func aLinkIsWhatTheGatewayTakes() async throws {
-        try await Bench.with { bench in
+        try await Fixture.with { bench in
             let body = #"{"orderIdentifier":"7","seconds":90}"#
             let answer = try await bench.call("POST", "/v1/checkout/links", key: "sk_test_links-only", body: body)
             let url = try #require(answer.json.object?["url"]?.string)
             let expires = try #require(answer.json.object?["expires"]?.integer)
-            let link = PackageLink(key: try Bench.orderKey("7"), expiresEpochSeconds: expires)
+            let link = PackageLink(key: try Fixture.orderKey("7"), expiresEpochSeconds: expires)
             #expect(
                 url
-                    == "https://wallet.example/apple/v1/orders/\(Bench.orderType)/7/package?expires=\(expires)&signature="
+                    == "https://wallet.example/apple/v1/orders/\(Fixture.orderType)/7/package?expires=\(expires)&signature="
                     + link.signature(bench.secrets))
             #expect(abs(expires - Int64(Date().timeIntervalSince1970) - 90) <= 20)
             let long = #"{"orderIdentifier":"7","seconds":86401}"#
@@ -212,7 +212,7 @@ import Tokens
     }
 
     @Test func theRoleIsReadyAndCounts() async throws {
-        try await Bench.with { bench in
+        try await Fixture.with { bench in
             _ = try await bench.call("POST", "/v1/checkout/order-details", body: "{}")
             let deadline = ContinuousClock.now + .seconds(20)
             var ready = try await RawConnection.once(
@@ -231,7 +231,7 @@ import Tokens
     }
 
     @Test func aBodyThatIsTooLargeOrTooSlowIsRefusedInTheShapeOfTheRole() async throws {
-        try await Bench.with { bench in
+        try await Fixture.with { bench in
             let connection = try await RawConnection.open(port: bench.port)
             try await connection.send(
                 bench.request(

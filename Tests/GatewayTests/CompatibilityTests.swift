@@ -9,29 +9,29 @@ import Testing
 
 /// The routes of the compatible dialect. One after the other: each has servers of its own.
 @Suite(.serialized, .timeLimit(.minutes(2))) struct CompatibilityTests {
-    typealias Bench = GatewayBench
+    typealias Fixture = GatewayFixture
 
-    static var options: Bench.Options {
-        var options = Bench.Options()
+    static var options: Fixture.Options {
+        var options = Fixture.Options()
         options.isCompatible = true
         return options
     }
 
-    static let path = "/apple/v1/packages/\(Bench.orderType)/1"
+    static let path = "/apple/v1/packages/\(Fixture.orderType)/1"
 
     @Test(.server) func withoutTheSwitchThereIsNothing() async throws {
-        try await Bench.with { bench in
-            let package = try await bench.once("GET", Self.path, token: Bench.ownToken)
+        try await Fixture.with { bench in
+            let package = try await bench.once("GET", Self.path, token: Fixture.ownToken)
             #expect(package.status == 404)
-            #expect(try await bench.once("POST", "/apple/v1/push", token: Bench.ownToken, body: "{}").status == 404)
+            #expect(try await bench.once("POST", "/apple/v1/push", token: Fixture.ownToken, body: "{}").status == 404)
         }
     }
 
     @Test(.server) func anOrderComesAsJSONOrAsAPackage() async throws {
-        try await Bench.with(Self.options) { bench in
+        try await Fixture.with(Self.options) { bench in
             try await bench.put("1")
             for headers in [
-                ["Authorization: AppleOrder \(Bench.ownToken)"], ["Authorization: Bearer \(Bench.ownToken)"],
+                ["Authorization: AppleOrder \(Fixture.ownToken)"], ["Authorization: Bearer \(Fixture.ownToken)"],
             ] {
                 let answer = try await bench.once("GET", Self.path, headers)
                 #expect(answer.status == 200, "\(answer.text)")
@@ -46,7 +46,7 @@ import Testing
                 let package = try await bench.once(
                     "GET", Self.path, headers + ["Accept: application/vnd.apple.finance.order"])
                 #expect(package.status == 200)
-                #expect(package.body == Bench.package)
+                #expect(package.body == Fixture.package)
             }
             let wrong = try await bench.once("GET", Self.path, ["Authorization: Bearer nobody-s-token-here"])
             let unknown = try await bench.once(
@@ -54,29 +54,29 @@ import Testing
             #expect(wrong.status == 401)
             #expect(unknown.status == 401)
             #expect(wrong.body == unknown.body)
-            #expect(try await bench.once("POST", Self.path, token: Bench.ownToken).status == 405)
+            #expect(try await bench.once("POST", Self.path, token: Fixture.ownToken).status == 405)
         }
     }
 
     @Test(.server) func aPushTokenIsRegisteredForTheOrderOfItsToken() async throws {
-        try await Bench.with(Self.options) { bench in
+        try await Fixture.with(Self.options) { bench in
             try await bench.put("1")
             let path = "/apple/v1/push"
-            func push(_ body: String, token: String = Bench.ownToken) async throws -> Int {
+            func push(_ body: String, token: String = Fixture.ownToken) async throws -> Int {
                 try await bench.once("POST", path, token: token, body: body).status
             }
             #expect(try await push(#"{"pushToken":"aa11"}"#) == 401, "nobody knows whose token it is")
             try await TokenIndex(redis: bench.redis).remember(
-                try AuthenticationToken(Bench.ownToken), of: try Bench.key("1"))
+                try AuthenticationToken(Fixture.ownToken), of: try Fixture.key("1"))
             #expect(try await push(#"{"pushToken":"aa11"}"#) == 201)
             #expect(try await push(#"{"pushToken":"aa11"}"#) == 200)
             let named =
-                #"{"push_token":"x","pushToken":"bb22","order_type_identifier":"\#(Bench.orderType)","#
+                #"{"push_token":"x","pushToken":"bb22","order_type_identifier":"\#(Fixture.orderType)","#
                 + #""orderIdentifier":"1","deviceIdentifier":"mine"}"#
             #expect(try await push(named) == 201)
             #expect(try await push(#"{"pushToken":"abc123devicepushtoken"}"#) == 400, "not hexadecimal")
             #expect(try await push(named, token: "a-token-of-somebody") == 401)
-            let devices = try await Registrations(redis: bench.redis).devices(of: [try Bench.key("1")])[0]
+            let devices = try await Registrations(redis: bench.redis).devices(of: [try Fixture.key("1")])[0]
             #expect(Set(devices.map(\.device.rawValue)) == ["mine", "compat-" + Self.digest("aa11")])
         }
     }

@@ -12,36 +12,36 @@ import Tokens
 
 /// The dialect of payment providers over the real process. One after the other: each has servers of its own.
 @Suite(.server, .serialized, .timeLimit(.minutes(4))) struct ConfirmTests {
-    typealias Bench = CheckoutBench
+    typealias Fixture = CheckoutFixture
     static let path = "/v1/payment_intents/pi_123/confirm"
     static let form = "Content-Type: application/x-www-form-urlencoded"
 
-    static var options: Bench.Options {
-        var options = Bench.Options()
+    static var options: Fixture.Options {
+        var options = Fixture.Options()
         options.hasRedis = true
         return options
     }
 
     static func details(_ more: String = "") -> String {
-        "payment_method=\(Bench.marker)&apple_pay_order_details[order_type_identifier]=\(Bench.orderType)"
+        "payment_method=\(Fixture.marker)&apple_pay_order_details[order_type_identifier]=\(Fixture.orderType)"
             + "&apple_pay_order_details[order_identifier]=1234" + more
     }
 
     @Test func theRequestOfTheProvidersPageIsAnsweredWithTheDetails() async throws {
-        try await Bench.with(Self.options) { bench in
-            let token = bench.secrets.token(for: try Bench.orderKey("1234")).rawValue
+        try await Fixture.with(Self.options) { bench in
+            let token = bench.secrets.token(for: try Fixture.orderKey("1234")).rawValue
             // As curl sends it: -u "$key:" -d "…" with all four members.
             let body = Self.details(
                 "&apple_pay_order_details[web_service_url]=https%3A%2F%2Fwallet.example%2Fapple%2F"
                     + "&apple_pay_order_details[authentication_token]=\(token)")
-            let basic = "Authorization: Basic \(Data("\(Bench.key):".utf8).base64EncodedString())"
+            let basic = "Authorization: Basic \(Data("\(Fixture.key):".utf8).base64EncodedString())"
             let answer = try await bench.once("POST", Self.path, [basic, Self.form], body: body)
             let snake: JSON = [
-                "order_type_identifier": .string(Bench.orderType), "order_identifier": "1234",
+                "order_type_identifier": .string(Fixture.orderType), "order_identifier": "1234",
                 "web_service_url": "https://wallet.example/apple", "authentication_token": .string(token),
             ]
             let camel: JSON = [
-                "orderTypeIdentifier": .string(Bench.orderType), "orderIdentifier": "1234",
+                "orderTypeIdentifier": .string(Fixture.orderType), "orderIdentifier": "1234",
                 "webServiceURL": "https://wallet.example/apple", "authenticationToken": .string(token),
             ]
             #expect(
@@ -49,16 +49,16 @@ import Tokens
                     "id": "pi_123", "object": "payment_intent", "forwarded": false, "apple_pay_order_details": snake,
                     "order_details": camel,
                 ])
-            let json = JSON.object(["payment_method": .string(Bench.marker), "applePayOrderDetails": camel])
+            let json = JSON.object(["payment_method": .string(Fixture.marker), "applePayOrderDetails": camel])
             let other = try await bench.call("POST", Self.path, body: json.text)
             #expect(other.json == answer.json, "\(other.text)")
-            let bare = try await bench.call("POST", Self.path, [Self.form], body: "payment_method=\(Bench.marker)")
+            let bare = try await bench.call("POST", Self.path, [Self.form], body: "payment_method=\(Fixture.marker)")
             #expect(bare.json == ["id": "pi_123", "object": "payment_intent", "forwarded": false])
         }
     }
 
     @Test func wrongDetailsAreRefusedWithTheirParameter() async throws {
-        try await Bench.with(Self.options) { bench in
+        try await Fixture.with(Self.options) { bench in
             let document = try #require(try JSON(parsing: Array(CheckoutDetailsTests.document.utf8)).object)
             try await bench.put("own", document, token: "a-token-of-the-shop")
             func refusal(_ body: String) async throws -> String {
@@ -96,7 +96,7 @@ import Tokens
     }
 
     @Test func theSameKeyGivesTheSameAnswerAndKeepsNoToken() async throws {
-        try await Bench.with(Self.options) { bench in
+        try await Fixture.with(Self.options) { bench in
             let headers = [Self.form, "Idempotency-Key: key-1"]
             let first = try await bench.call("POST", Self.path, headers, body: Self.details())
             let again = try await bench.call("POST", Self.path, headers, body: Self.details())
@@ -108,9 +108,9 @@ import Tokens
             let elsewhere = try await bench.call(
                 "POST", "/v1/payment_intents/pi_2/confirm", headers, body: Self.details("&x=1"))
             #expect(elsewhere.status == 200, "another path is another request")
-            let token = bench.secrets.token(for: try Bench.orderKey("1234")).rawValue
+            let token = bench.secrets.token(for: try Fixture.orderKey("1234")).rawValue
             let redis = try #require(bench.redis)
-            try await Bench.withClient(redis) { redis in
+            try await Fixture.withClient(redis) { redis in
                 let keys = try await redis.send(RedisCommand("KEYS", "*")).array ?? []
                 #expect(keys.contains { $0.text?.hasPrefix("waybill:idempotency:") == true })
                 for key in keys.compactMap(\.text) {
@@ -131,7 +131,7 @@ import Tokens
     }
 
     @Test func withoutRedisNoKeyIsForgotten() async throws {
-        try await Bench.with { bench in
+        try await Fixture.with { bench in
             let answer = try await bench.call(
                 "POST", Self.path, [Self.form, "Idempotency-Key: k"], body: Self.details())
             #expect(answer.status == 503)
@@ -154,7 +154,7 @@ import Tokens
             ]
         ]
         do {
-            try await Bench.with(options) { bench in
+            try await Fixture.with(options) { bench in
                 func confirm(_ headers: [String] = [Self.form]) async throws -> RawConnection.Response {
                     try await bench.call("POST", Self.path, headers, body: Self.details("&amount=1%2B1"))
                 }
@@ -167,7 +167,7 @@ import Tokens
                 #expect(again.body == good.body)
                 #expect(provider.seen.count == 1)
                 let seen = try #require(provider.seen.first)
-                #expect(seen.body == "payment_method=\(Bench.marker)&amount=1%2B1")
+                #expect(seen.body == "payment_method=\(Fixture.marker)&amount=1%2B1")
                 #expect(seen.method == "POST")
                 #expect(seen.headers["authorization"] == "Basic c2tfdGVzdF9wcm92aWRlcjo=")
                 #expect(seen.headers["content-type"] == "application/x-www-form-urlencoded")
@@ -205,13 +205,13 @@ import Tokens
     }
 
     @Test func notifyPublishesWhatComesAlong() async throws {
-        try await Bench.with(Self.options) { bench in
+        try await Fixture.with(Self.options) { bench in
             let document = try #require(try JSON(parsing: Array(CheckoutDetailsTests.document.utf8)).object)
             try await bench.put("1", document)
             let path = "/v1/apple_pay/order_tracking/notify"
             func notify(_ members: JSONObject) async throws -> RawConnection.Response {
                 let base: JSONObject = [
-                    "order_identifier": "1", "order_type_identifier": .string(Bench.orderType),
+                    "order_identifier": "1", "order_type_identifier": .string(Fixture.orderType),
                 ]
                 return try await bench.call("POST", path, body: JSON.object(base.merging(members)).text)
             }

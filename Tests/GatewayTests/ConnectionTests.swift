@@ -7,10 +7,10 @@ import Testing
 
 /// Clients that do what no Wallet would. Serialized: each test has servers of its own.
 @Suite(.server, .serialized, .timeLimit(.minutes(2))) struct ConnectionTests {
-    typealias Bench = GatewayBench
+    typealias Fixture = GatewayFixture
 
     @Test func pipelinedRequestsAreAnsweredInOrder() async throws {
-        try await Bench.with { bench in
+        try await Fixture.with { bench in
             let token = try bench.derived("1")
             try await bench.connected { connection in
                 // The first one is held, the others could be answered at once.
@@ -20,7 +20,7 @@ import Testing
                 try await Task.sleep(for: .milliseconds(100))
                 #expect(connection.isQuiet)
                 try await bench.put("1", token: token)
-                #expect(try await connection.response().body == Bench.package)
+                #expect(try await connection.response().body == Fixture.package)
                 #expect(try await connection.response().status == 200)
                 #expect(try await connection.response().status == 404)
             }
@@ -28,7 +28,7 @@ import Testing
     }
 
     @Test func manyRequestsOnManyConnectionsGetOneAnswerEach() async throws {
-        try await Bench.with { bench in
+        try await Fixture.with { bench in
             try await bench.put("1")
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for number in 0..<12 {
@@ -37,7 +37,7 @@ import Testing
                             let requests = (0..<10).map { index in
                                 index % 3 == number % 3
                                     ? bench.request(
-                                        "GET", bench.package("1"), token: Bench.ownToken, ["If-None-Match: *"])
+                                        "GET", bench.package("1"), token: Fixture.ownToken, ["If-None-Match: *"])
                                     : bench.request("GET", bench.list("device-\(index)"))
                             }
                             try await connection.send(requests.joined())
@@ -55,7 +55,7 @@ import Testing
     }
 
     @Test func aBodyThatIsTooLargeIsRefusedAndTheConnectionClosed() async throws {
-        try await Bench.with { bench in
+        try await Fixture.with { bench in
             let limit = RequestLimits.body
             let exact = "[" + String(repeating: " ", count: limit - 2) + "]"
             #expect(try await bench.once("POST", "/v1/log", body: exact).status == 200)
@@ -108,7 +108,7 @@ import Testing
     private static let post = "POST /v1/log HTTP/1.1\r\nHost: a\r\n"
 
     @Test func malformedHTTPIsRefusedAndHurtsNobody() async throws {
-        try await Bench.with { bench in
+        try await Fixture.with { bench in
             for (request, status) in Self.malformed {
                 try await bench.connected { connection in
                     try await connection.send(request)
@@ -125,12 +125,12 @@ import Testing
     }
 
     @Test func aRequestMayComeInPiecesOfAnySize() async throws {
-        try await Bench.with { bench in
+        try await Fixture.with { bench in
             try await bench.put("1")
             let chunked =
                 bench.request("POST", "/v1/log", ["Transfer-Encoding: chunked"])
                 + "1\r\n[\r\n1;x=y\r\n]\r\n0\r\nt: u\r\n\r\n"
-            let get = bench.request("GET", bench.package("1"), token: Bench.ownToken)
+            let get = bench.request("GET", bench.package("1"), token: Fixture.ownToken)
             let stream = Array(
                 ("\r\n" + get + bench.request("POST", "/v1/log", body: "[]") + "\r\n" + chunked + get).utf8)
             for size in [1, 2, 3, 7, 100] {
@@ -138,22 +138,22 @@ import Testing
                     for start in stride(from: 0, to: stream.count, by: size) {
                         try await connection.send(Array(stream[start..<min(start + size, stream.count)]))
                     }
-                    #expect(try await connection.response().body == Bench.package)
+                    #expect(try await connection.response().body == Fixture.package)
                     #expect(try await connection.response().status == 200)
                     #expect(try await connection.response().status == 200)
-                    #expect(try await connection.response().body == Bench.package)
+                    #expect(try await connection.response().body == Fixture.package)
                 }
             }
         }
     }
 
     @Test func junkBehindARequestDoesNotCostItsAnswer() async throws {
-        try await Bench.with { bench in
+        try await Fixture.with { bench in
             let token = try bench.derived("1")
             try await bench.connected { connection in
                 try await connection.send(bench.request("GET", bench.package("1"), token: token) + "\u{1}junk\r\n\r\n")
                 try await bench.put("1", token: token)
-                #expect(try await connection.response().body == Bench.package)
+                #expect(try await connection.response().body == Fixture.package)
                 #expect(try await connection.response().status == 400)
                 #expect(try await connection.isClosedByServer())
             }
@@ -161,7 +161,7 @@ import Testing
     }
 
     @Test func headersOfAnyBytesAreAWrongToken() async throws {
-        try await Bench.with { bench in
+        try await Fixture.with { bench in
             try await bench.put("1")
             for bytes: [UInt8] in [[0xFF, 0xFE], [0xC3], [0xF0, 0x9F, 0x91, 0xA9], [0x09, 0x20, 0x41]] {
                 try await bench.connected { connection in
@@ -175,7 +175,7 @@ import Testing
     }
 
     @Test func whoAsksFirstMaySendItsBody() async throws {
-        try await Bench.with { bench in
+        try await Fixture.with { bench in
             try await bench.connected { connection in
                 for _ in 0..<2 {
                     try await connection.send(
@@ -189,7 +189,7 @@ import Testing
     }
 
     @Test func whoAsksFirstBehindManyRequestsMaySendItsBody() async throws {
-        try await Bench.with { bench in
+        try await Fixture.with { bench in
             let token = try bench.derived("1")
             try await bench.connected { connection in
                 // The first one is held until more than the limit has come, so that reading pauses.
@@ -209,7 +209,7 @@ import Testing
     }
 
     @Test func aRequestForAnotherProtocolIsAnsweredInThisOne() async throws {
-        try await Bench.with { bench in
+        try await Fixture.with { bench in
             let upgrade = ["Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQAAP__"]
             try await bench.connected { connection in
                 let answer = try await connection.exchange(bench.request("GET", bench.list("device"), upgrade))
@@ -224,15 +224,15 @@ import Testing
     }
 
     @Test func theClientsWishToCloseOrStayIsKept() async throws {
-        try await Bench.with { bench in
+        try await Fixture.with { bench in
             try await bench.put("1")
             try await bench.connected { connection in
                 try await connection.send(
-                    bench.request("GET", bench.package("1"), token: Bench.ownToken, ["Connection: close"])
+                    bench.request("GET", bench.package("1"), token: Fixture.ownToken, ["Connection: close"])
                         + bench.request("GET", "/ignored"))
                 let answer = try await connection.response()
                 #expect(answer["connection"] == "close", "the whole of it")
-                #expect(answer.body == Bench.package, "the whole of it")
+                #expect(answer.body == Fixture.package, "the whole of it")
                 #expect(try await connection.isClosedByServer())
             }
             try await bench.connected { connection in
@@ -246,16 +246,16 @@ import Testing
     }
 
     @Test func aPathIsToldItsMethods() async throws {
-        try await Bench.with { bench in
+        try await Fixture.with { bench in
             let answer = try await bench.once("PUT", bench.package("1"))
             #expect(answer.status == 405)
             #expect(answer["allow"] == "GET, HEAD")
-            #expect(try await bench.once("GET", "/v1/orders/\(Bench.orderType)/%ZZ").status == 400)
+            #expect(try await bench.once("GET", "/v1/orders/\(Fixture.orderType)/%ZZ").status == 400)
         }
     }
 
     @Test func aRequestThatDripsInIsGivenUp() async throws {
-        try await Bench.with(.init(idleLimit: .milliseconds(600))) { bench in
+        try await Fixture.with(.init(idleLimit: .milliseconds(600))) { bench in
             try await bench.connected { connection in
                 #expect(try await connection.exchange(bench.request("POST", "/v1/log", body: "[]")).status == 200)
                 let started = ContinuousClock.now
@@ -271,7 +271,7 @@ import Testing
     }
 
     @Test func aGracefulStopAnswersWhatIsInHand() async throws {
-        try await Bench.with { bench in
+        try await Fixture.with { bench in
             let token = try bench.derived("1")
             try await bench.connected { held in
                 try await bench.connected { idle in
@@ -291,7 +291,7 @@ import Testing
                     try await bench.put("1", token: token)
                     let answer = try await held.response()
                     #expect(answer.status == 200)
-                    #expect(answer.body == Bench.package)
+                    #expect(answer.body == Fixture.package)
                     #expect(answer["connection"] == "close")
                     #expect(try await held.isClosedByServer())
                 }
@@ -301,7 +301,7 @@ import Testing
 
     @Test func cancellationEndsTheServerWhateverClientsHold() async throws {
         let (clients, continuation) = AsyncStream.makeStream(of: RawConnection.self)
-        try await Bench.with(.init(isCancelled: true)) { bench in
+        try await Fixture.with(.init(isCancelled: true)) { bench in
             let connection = try await RawConnection.open(port: bench.port)
             continuation.yield(connection)
             // The rest of this request never comes.

@@ -9,26 +9,26 @@ import Testing
 
 /// Devices that somebody makes up. One after the other: each has servers of its own.
 @Suite(.server, .serialized, .timeLimit(.minutes(2))) struct DeviceLimitTests {
-    typealias Bench = GatewayBench
+    typealias Fixture = GatewayFixture
     private static let body = #"{"pushToken":"aa11"}"#
 
-    private func written(_ bench: Bench) async throws -> Int64 {
+    private func written(_ bench: Fixture) async throws -> Int64 {
         let admin = try KafkaAdmin(KafkaConfiguration(bootstrap: bench.broker.bootstrap))
         let count = try await admin.endOffsets("waybill.registrations").values.reduce(0, +)
         await admin.close()
         return count
     }
 
-    private func register(_ bench: Bench, _ device: String) async throws -> RawConnection.Response {
-        try await bench.once("POST", bench.registration(device, "1"), token: Bench.ownToken, body: Self.body)
+    private func register(_ bench: Fixture, _ device: String) async throws -> RawConnection.Response {
+        try await bench.once("POST", bench.registration(device, "1"), token: Fixture.ownToken, body: Self.body)
     }
 
-    private func unregister(_ bench: Bench, _ device: String) async throws -> RawConnection.Response {
-        try await bench.once("DELETE", bench.registration(device, "1"), token: Bench.ownToken)
+    private func unregister(_ bench: Fixture, _ device: String) async throws -> RawConnection.Response {
+        try await bench.once("DELETE", bench.registration(device, "1"), token: Fixture.ownToken)
     }
 
     @Test func whatIsTooManyIsRefusedBeforeKafkaHasIt() async throws {
-        try await Bench.with(.init(deviceLimit: 3)) { bench in
+        try await Fixture.with(.init(deviceLimit: 3)) { bench in
             try await bench.put("1")
             for number in 0..<3 { #expect(try await self.register(bench, "d\(number)").status == 201) }
             #expect(try await self.written(bench) == 3)
@@ -55,7 +55,7 @@ import Testing
     }
 
     @Test func endingWhatIsNotThereIsNoErrorAsLongAsItIsNotDoneTooOften() async throws {
-        try await Bench.with(.init(deviceLimit: 3)) { bench in
+        try await Fixture.with(.init(deviceLimit: 3)) { bench in
             try await bench.put("1")
             for number in 0..<3 { #expect(try await self.unregister(bench, "d\(number)").status == 200) }
             #expect(try await self.unregister(bench, "d3").status == 429)
@@ -65,7 +65,7 @@ import Testing
 
     @Test(arguments: ["%7D", "%7B", "%7Dx", "%7B%7D"])
     func anOddDeviceIsADeviceOnACluster(device: String) async throws {
-        try await Bench.with(.init(isCluster: true)) { bench in
+        try await Fixture.with(.init(isCluster: true)) { bench in
             try await bench.put("1")
             #expect(try await self.register(bench, device).status == 201)
             #expect(try await self.register(bench, device).status == 200)

@@ -11,7 +11,7 @@ import Testing
 
 /// The gateway's answers while Redis is restarted, perhaps with an older copy of its data, and requests keep coming.
 @Suite(.server, .serialized, .timeLimit(.minutes(3))) struct FallBackTests {
-    typealias Bench = GatewayBench
+    typealias Fixture = GatewayFixture
 
     /// By itself a server that waits for its disk answers before it has written.
     private static let savingAtOnce = ["--appendonly", "yes", "--appendfsync", "no"]
@@ -34,28 +34,28 @@ import Testing
         let ask: @Sendable () async throws -> RawConnection.Response
     }
 
-    private static func questions(_ bench: Bench) -> [Question] {
+    private static func questions(_ bench: Fixture) -> [Question] {
         let body = #"{"pushToken":"aa"}"#
         return [
             Question(name: "package") {
                 $0.status == 200 && $0["etag"] == "\"tag-2\""
             } ask: {
-                try await bench.once("GET", bench.package("1"), token: Bench.ownToken)
+                try await bench.once("GET", bench.package("1"), token: Fixture.ownToken)
             },
             Question(name: "condition") {
                 $0.status == 200 && $0["etag"] == "\"tag-2\""
             } ask: {
-                try await bench.once("GET", bench.package("1"), token: Bench.ownToken, [#"If-None-Match: "tag-1""#])
+                try await bench.once("GET", bench.package("1"), token: Fixture.ownToken, [#"If-None-Match: "tag-1""#])
             },
             Question(name: "register") {
                 $0.status == 200 || $0.status == 201
             } ask: {
-                try await bench.once("POST", bench.registration("e", "2"), token: Bench.ownToken, body: body)
+                try await bench.once("POST", bench.registration("e", "2"), token: Fixture.ownToken, body: body)
             },
             Question(name: "unregister") {
                 $0.status == 200
             } ask: {
-                try await bench.once("DELETE", bench.registration("f", "2"), token: Bench.ownToken)
+                try await bench.once("DELETE", bench.registration("f", "2"), token: Fixture.ownToken)
             },
             Question(name: "list") {
                 $0.status == 200
@@ -65,7 +65,7 @@ import Testing
             Question(name: "new package") {
                 $0.status == 200
             } ask: {
-                try await bench.once("GET", bench.package("2"), token: Bench.ownToken)
+                try await bench.once("GET", bench.package("2"), token: Fixture.ownToken)
             },
         ]
     }
@@ -117,7 +117,7 @@ import Testing
     }
 
     /// Stops Redis and starts it again in the midst of requests, then looks after the view as a packager does.
-    private func startAgain(_ bench: Bench, losing saved: RedisServer.Saved?) async throws {
+    private func startAgain(_ bench: Fixture, losing saved: RedisServer.Saved?) async throws {
         let questions = Self.questions(bench)
         let record = Record()
         try await withThrowingTaskGroup(of: Void.self) { group in
@@ -161,17 +161,17 @@ import Testing
     }
 
     /// Puts the data that the older copy does not have.
-    private static func putNewest(_ bench: Bench) async throws {
+    private static func putNewest(_ bench: Fixture) async throws {
         try await bench.put("1", version: 2)
         try await bench.put("2")
         let registrations = Registrations(redis: bench.redis)
         try await registrations.register(
-            .init(device: .init("d"), order: try Bench.key("2")),
+            .init(device: .init("d"), order: try Fixture.key("2")),
             .init(pushToken: .init("aa"), registeredEpochMilliseconds: 1))
     }
 
     @Test(arguments: [false, true]) func anOlderCopyIsServedByNobodyUntilItWasJudged(isCluster: Bool) async throws {
-        try await Bench.with(.init(redisArguments: Self.savingAtOnce, isCluster: isCluster)) { bench in
+        try await Fixture.with(.init(redisArguments: Self.savingAtOnce, isCluster: isCluster)) { bench in
             try await bench.put("1")
             let saved = try bench.server.saved()
             try await Self.putNewest(bench)
@@ -180,7 +180,7 @@ import Testing
     }
 
     @Test func aRestartThatLostNothingIsOverWhenItWasJudged() async throws {
-        try await Bench.with(.init(redisArguments: Self.savingAtOnce)) { bench in
+        try await Fixture.with(.init(redisArguments: Self.savingAtOnce)) { bench in
             try await bench.put("1")
             try await Self.putNewest(bench)
             try await self.startAgain(bench, losing: nil)

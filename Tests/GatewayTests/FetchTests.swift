@@ -10,19 +10,19 @@ import Testing
 
 /// One after the other: each has servers of its own.
 @Suite(.server, .serialized, .timeLimit(.minutes(2))) struct FetchTests {
-    typealias Bench = GatewayBench
+    typealias Fixture = GatewayFixture
 
     @Test func aPackageComesOutByteForByteWithItsHeaders() async throws {
-        try await Bench.with { bench in
+        try await Fixture.with { bench in
             try await bench.put("1")
             try await bench.connected { connection in
                 // The second time the assets come from memory.
                 for _ in 0..<2 {
                     let answer = try await connection.exchange(
-                        bench.request("GET", bench.package("1"), token: Bench.ownToken))
+                        bench.request("GET", bench.package("1"), token: Fixture.ownToken))
                     #expect(answer.status == 200)
-                    #expect(answer.body == Bench.package)
-                    #expect(answer["content-length"] == "\(Bench.package.count)")
+                    #expect(answer.body == Fixture.package)
+                    #expect(answer["content-length"] == "\(Fixture.package.count)")
                     #expect(answer["content-type"] == "application/vnd.apple.finance.order")
                     #expect(answer["last-modified"] == "Sun, 06 Nov 1994 08:49:37 GMT")
                     #expect(answer["etag"] == "\"tag-1\"")
@@ -32,25 +32,25 @@ import Testing
                     #expect(answer["transfer-encoding"] == nil)
                 }
                 let head = try await connection.exchange(
-                    bench.request("HEAD", bench.package("1"), token: Bench.ownToken))
+                    bench.request("HEAD", bench.package("1"), token: Fixture.ownToken))
                 #expect(head.status == 200)
-                #expect(head["content-length"] == "\(Bench.package.count)")
+                #expect(head["content-length"] == "\(Fixture.package.count)")
                 let bare = try await connection.exchange(
-                    bench.request("GET", "/v1/orders/\(Bench.orderType)/%31", token: Bench.ownToken))
-                #expect(bare.body == Bench.package, "nothing of the HEAD's body came in between")
+                    bench.request("GET", "/v1/orders/\(Fixture.orderType)/%31", token: Fixture.ownToken))
+                #expect(bare.body == Fixture.package, "nothing of the HEAD's body came in between")
             }
         }
     }
 
     @Test func assetsAreReadOnceForAllWhoAskAtTheSameTime() async throws {
-        try await Bench.with { bench in
+        try await Fixture.with { bench in
             try await bench.put("1")
-            let request = bench.request("GET", bench.package("1"), token: Bench.ownToken)
+            let request = bench.request("GET", bench.package("1"), token: Fixture.ownToken)
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for _ in 0..<40 {
                     group.addTask {
                         let body = try await bench.connected { try await $0.exchange(request).body }
-                        #expect(body == Bench.package)
+                        #expect(body == Fixture.package)
                     }
                 }
                 try await group.waitForAll()
@@ -58,12 +58,12 @@ import Testing
             let replies = try await bench.redis.pipeline([RedisCommand("INFO", "stats")])
             let sent = replies.first?.text?.split(separator: "\r\n").first { $0.hasPrefix("total_net_output_bytes:") }
             let bytes = try #require(sent.flatMap { Int($0.split(separator: ":")[1]) })
-            #expect(bytes < 2 * Bench.package.count, "\(bytes) bytes read for a package of \(Bench.package.count)")
+            #expect(bytes < 2 * Fixture.package.count, "\(bytes) bytes read for a package of \(Fixture.package.count)")
         }
     }
 
     @Test func anUnknownOrderAndAWrongTokenLookTheSame() async throws {
-        try await Bench.with { bench in
+        try await Fixture.with { bench in
             try await bench.put("1")
             let wrong = try await bench.once("GET", bench.package("1"), token: "not-the-token-of-it")
             let unknown = try await bench.once("GET", bench.package("2"), token: "not-the-token-of-it")
@@ -85,13 +85,13 @@ import Testing
     }
 
     @Test func whoHasTheNewestVersionIsTold304AndNoPackageBytesAreRead() async throws {
-        try await Bench.with { bench in
+        try await Fixture.with { bench in
             try await bench.put("1")
             // Whoever reads the package now fails.
             _ = try await bench.redis.send(
-                RedisCommand("HDEL", .string("waybill:order:{\(Bench.orderType)/1}"), "head", "assets", "tail"))
+                RedisCommand("HDEL", .string("waybill:order:{\(Fixture.orderType)/1}"), "head", "assets", "tail"))
             for condition in ["If-None-Match: \"tag-1\"", "If-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT"] {
-                let answer = try await bench.once("GET", bench.package("1"), token: Bench.ownToken, [condition])
+                let answer = try await bench.once("GET", bench.package("1"), token: Fixture.ownToken, [condition])
                 #expect(answer.status == 304)
                 #expect(answer.body.isEmpty)
                 #expect(answer["etag"] == "\"tag-1\"")
@@ -99,27 +99,27 @@ import Testing
                 #expect(answer["content-length"] == nil)
                 #expect(answer["content-type"] == nil)
             }
-            let full = try await bench.once("GET", bench.package("1"), token: Bench.ownToken)
+            let full = try await bench.once("GET", bench.package("1"), token: Fixture.ownToken)
             #expect(full.status == 503, "damage is no 200")
             #expect(full["retry-after"] == "5", "damage is no 200")
         }
     }
 
     @Test func anOlderVersionGetsTheNewOne() async throws {
-        try await Bench.with { bench in
+        try await Fixture.with { bench in
             try await bench.put("1")
             try await bench.put("1", version: 2)
             for condition in ["If-None-Match: \"tag-1\"", "If-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT"] {
-                let answer = try await bench.once("GET", bench.package("1"), token: Bench.ownToken, [condition])
+                let answer = try await bench.once("GET", bench.package("1"), token: Fixture.ownToken, [condition])
                 #expect(answer.status == 200)
-                #expect(answer.body == Bench.package)
+                #expect(answer.body == Fixture.package)
                 #expect(answer["last-modified"] == "Sun, 06 Nov 1994 08:49:38 GMT")
             }
         }
     }
 
     @Test func aFetchThatComesBeforeThePackageIsHeldUntilItIsThere() async throws {
-        try await Bench.with { bench in
+        try await Fixture.with { bench in
             let token = try bench.derived("1")
             try await bench.connected { connection in
                 try await connection.send(bench.request("GET", bench.package("1"), token: token))
@@ -128,7 +128,7 @@ import Testing
                 try await bench.put("1", token: token)
                 let answer = try await connection.response()
                 #expect(answer.status == 200)
-                #expect(answer.body == Bench.package)
+                #expect(answer.body == Fixture.package)
             }
             #expect(bench.metricsText.contains("waybill_fetches_held_total 1"))
         }
@@ -137,7 +137,7 @@ import Testing
     @Test func theHoldIsBoundedInTimeAndNumber() async throws {
         let holding = PackageEndpoint.Hold(
             limits: .init(requests: 2), time: .milliseconds(600), step: .milliseconds(20))
-        try await Bench.with(.init(holding: holding)) { bench in
+        try await Fixture.with(.init(holding: holding)) { bench in
             func token(_ order: String) throws -> String { try bench.derived(order) }
             for _ in 0..<2 {
                 let started = ContinuousClock.now
@@ -167,7 +167,7 @@ import Testing
     }
 
     @Test func aRemovedOrderIsNotOnItsWay() async throws {
-        try await Bench.with { bench in
+        try await Fixture.with { bench in
             let token = try bench.derived("1")
             try await bench.put("1", token: token)
             try await bench.put("1", version: 2, token: token, isRemoved: true)
@@ -184,14 +184,14 @@ import Testing
     }
 
     @Test func withoutRedisTheAnswerIs503AndItRecovers() async throws {
-        try await Bench.with { bench in
+        try await Fixture.with { bench in
             try await bench.put("1")
             await bench.server.kill()
             try await bench.connected { connection in
                 let requests = [
-                    bench.request("GET", bench.package("1"), token: Bench.ownToken),
+                    bench.request("GET", bench.package("1"), token: Fixture.ownToken),
                     bench.request("GET", bench.list("device")),
-                    bench.request("DELETE", bench.registration("device", "1"), token: Bench.ownToken),
+                    bench.request("DELETE", bench.registration("device", "1"), token: Fixture.ownToken),
                 ]
                 for request in requests {
                     let answer = try await connection.exchange(request)
@@ -209,24 +209,24 @@ import Testing
                 try? await bench.redis.completeView()
             }
             while (try? await bench.put("1")) == nil { try #require(ContinuousClock.now < deadline) }
-            #expect(try await bench.once("GET", bench.package("1"), token: Bench.ownToken).body == Bench.package)
+            #expect(try await bench.once("GET", bench.package("1"), token: Fixture.ownToken).body == Fixture.package)
         }
     }
 
     @Test func anErrorReplyOfRedisIsA503AndNoStranger() async throws {
-        try await Bench.with { bench in
+        try await Fixture.with { bench in
             try await bench.put("1")
             try await bench.server.everywhere("ACL", "SETUSER", "default", "-hmget")
-            #expect(try await bench.once("GET", bench.package("1"), token: Bench.ownToken).status == 503)
+            #expect(try await bench.once("GET", bench.package("1"), token: Fixture.ownToken).status == 503)
         }
     }
 
     @Test func anEntityTagThatIsNotOursIsDamageAndNoHang() async throws {
-        try await Bench.with { bench in
+        try await Fixture.with { bench in
             try await bench.put("1")
             _ = try await bench.redis.send(
-                RedisCommand("HSET", .string("waybill:order:{\(Bench.orderType)/1}"), "etag", "a\r\nSet-Cookie: x"))
-            let answer = try await bench.once("GET", bench.package("1"), token: Bench.ownToken)
+                RedisCommand("HSET", .string("waybill:order:{\(Fixture.orderType)/1}"), "etag", "a\r\nSet-Cookie: x"))
+            let answer = try await bench.once("GET", bench.package("1"), token: Fixture.ownToken)
             #expect(answer.status == 503)
             #expect(answer["set-cookie"] == nil)
         }

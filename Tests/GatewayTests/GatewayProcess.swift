@@ -12,9 +12,9 @@ final class GatewayProcess: Sendable {
     init(reloadSeconds: Int = 5) async throws {
         self.directory = try TemporaryDirectory("gateway")
         let certificates = try DevelopmentCertificates.make(
-            in: self.directory.path("certificates"), orderType: GatewayBench.orderType)
+            in: self.directory.path("certificates"), orderType: GatewayFixture.orderType)
         try DevelopmentBrand.make(
-            in: self.directory.path("brands/shop"), orderType: GatewayBench.orderType, certificates: certificates)
+            in: self.directory.path("brands/shop"), orderType: GatewayFixture.orderType, certificates: certificates)
         let secrets = self.directory.path("token-secrets")
         try Data("the only secret of the test\n".utf8).write(to: URL(filePath: secrets))
         self.reserved = try ReservedPort()

@@ -11,7 +11,7 @@ import Testing
     ) throws -> (all: Settings, given: Set<String>) {
         let made = try TLSSupport.made.get().first
         try DevelopmentBrand.make(
-            in: directory.path("brands/shop"), orderType: GatewayBench.orderType, certificates: made)
+            in: directory.path("brands/shop"), orderType: GatewayFixture.orderType, certificates: made)
         var environment = values
         if environment.removeValue(forKey: "tls") != nil {
             environment["WAYBILL_TLS_CERTIFICATE"] = made.serverCertificate

@@ -9,12 +9,12 @@ import Tokens
 
 /// Wrong tokens, many messages, many failures. One after the other: each has servers of its own.
 @Suite(.server, .serialized, .timeLimit(.minutes(2))) struct GuessingTests {
-    typealias Bench = GatewayBench
+    typealias Fixture = GatewayFixture
 
     @Test func whoGuessesIsToldToWaitAndARightTokenIsAnsweredAtOnce() async throws {
         let limits = GatewayLimits(
             backoff: .init(free: 5, forgiveness: .seconds(60), longest: .minutes(10), clients: 64))
-        try await Bench.with(.init(limits: limits)) { bench in
+        try await Fixture.with(.init(limits: limits)) { bench in
             try await bench.put("1")
             try await bench.connected { connection in
                 var answers: [RawConnection.Response] = []
@@ -41,15 +41,15 @@ import Tokens
                 #expect(none["www-authenticate"] != nil, "who shows no token guesses nothing")
 
                 let right = try await connection.exchange(
-                    bench.request("GET", bench.package("1"), token: Bench.ownToken))
+                    bench.request("GET", bench.package("1"), token: Fixture.ownToken))
                 #expect(right.status == 200)
-                #expect(right.body == Bench.package)
+                #expect(right.body == Fixture.package)
                 let fresh = try await connection.exchange(
-                    bench.request("GET", bench.package("1"), token: Bench.ownToken, ["If-None-Match: \"tag-1\""]))
+                    bench.request("GET", bench.package("1"), token: Fixture.ownToken, ["If-None-Match: \"tag-1\""]))
                 #expect(fresh.status == 304)
                 let registered = try await connection.exchange(
                     bench.request(
-                        "POST", bench.registration("d", "1"), token: Bench.ownToken, body: #"{"pushToken":"aa"}"#))
+                        "POST", bench.registration("d", "1"), token: Fixture.ownToken, body: #"{"pushToken":"aa"}"#))
                 #expect(registered.status == 201)
                 #expect(try await connection.exchange(bench.request("GET", bench.list("d"))).status == 200)
             }
@@ -59,24 +59,24 @@ import Tokens
 
     @Test func onlyWhoGuessedIsToldToWait() async throws {
         let limits = GatewayLimits(backoff: .init(free: 2, forgiveness: .hours(1), longest: .hours(2), clients: 64))
-        try await Bench.with(.init(limits: limits)) { bench in
+        try await Fixture.with(.init(limits: limits)) { bench in
             try await bench.put("1")
             try await bench.put("1", version: 2, isRemoved: true)
             let expired = PackageLink(
-                key: try Bench.key("1"), expiresEpochSeconds: Int64(Date().timeIntervalSince1970) - 5)
+                key: try Fixture.key("1"), expiresEpochSeconds: Int64(Date().timeIntervalSince1970) - 5)
             let query = "expires=\(expired.expiresEpochSeconds)&signature=\(expired.signature(bench.secrets))"
             let link = "\(bench.package("1"))/package?\(query)"
             for _ in 0..<5 {
-                #expect(try await bench.once("GET", bench.package("1"), token: Bench.ownToken).status == 401)
+                #expect(try await bench.once("GET", bench.package("1"), token: Fixture.ownToken).status == 401)
                 let unregistered = try await bench.once(
-                    "DELETE", bench.registration("d", "1"), token: Bench.ownToken)
+                    "DELETE", bench.registration("d", "1"), token: Fixture.ownToken)
                 #expect(unregistered.status == 401, "the right token of a removed order")
                 #expect(try await bench.once("GET", link).status == 403, "a link that has expired")
             }
             for status in [401, 401, 429] {
                 #expect(try await bench.once("GET", bench.package("1"), token: "not-the-token-of-it").status == status)
             }
-            #expect(try await bench.once("GET", bench.package("1"), token: Bench.ownToken).status == 401)
+            #expect(try await bench.once("GET", bench.package("1"), token: Fixture.ownToken).status == 401)
             #expect(try await bench.once("GET", bench.package("1") + "/package?expires=1&signature=ab").status == 429)
         }
     }
@@ -85,7 +85,7 @@ import Tokens
         let journal = LogJournal()
         let limits = GatewayLimits(
             log: .init(burst: 10, interval: .hours(1), totalBurst: 1000, totalInterval: .hours(1), clients: 64))
-        try await Bench.with(.init(limits: limits, journal: journal)) { bench in
+        try await Fixture.with(.init(limits: limits, journal: journal)) { bench in
             for _ in 0..<5 {
                 let answer = try await bench.once(
                     "POST", "/apple//v1/log", body: #"{"logs":["a\u0000b","c\r\nd","e"]}"#)
@@ -105,7 +105,7 @@ import Tokens
     @Test func anOutageIsTwoLinesAndNotOneForEachRequest() async throws {
         let journal = LogJournal()
         let limits = GatewayLimits(failureLines: .seconds(1))
-        try await Bench.with(.init(limits: limits, journal: journal, redisDeadline: .milliseconds(700))) { bench in
+        try await Fixture.with(.init(limits: limits, journal: journal, redisDeadline: .milliseconds(700))) { bench in
             await bench.server.kill()
             try await bench.connected { connection in
                 for _ in 0..<20 {

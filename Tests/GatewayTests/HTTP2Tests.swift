@@ -7,27 +7,27 @@ import Testing
 
 /// HTTP/2 as clients speak it, and as they should not.
 @Suite(.server, .serialized, .timeLimit(.minutes(3))) struct HTTP2Tests {
-    typealias Bench = GatewayBench
+    typealias Fixture = GatewayFixture
     typealias Wire = HTTP2Wire
 
     @Test func requestsAreAnsweredAsOnHTTP1() async throws {
-        try await Bench.with(try TLSSupport.options()) { bench in
+        try await Fixture.with(try TLSSupport.options()) { bench in
             try await bench.put("1")
             try await bench.http2 { wire in
                 let path = bench.package("1")
-                let package = try await wire.exchange(1, Wire.fields("GET", path, token: Bench.ownToken))
+                let package = try await wire.exchange(1, Wire.fields("GET", path, token: Fixture.ownToken))
                 #expect(package.status == 200)
-                #expect(package.body == Bench.package)
-                #expect(package.headers.first(name: "content-length") == String(Bench.package.count))
+                #expect(package.body == Fixture.package)
+                #expect(package.headers.first(name: "content-length") == String(Fixture.package.count))
                 #expect(package.headers.first(name: "etag") == "\"tag-1\"")
                 #expect(package.headers.first(name: "date")?.hasSuffix(" GMT") == true)
                 #expect(!package.headers.contains(name: "connection"))
-                let head = try await wire.exchange(3, Wire.fields("HEAD", path, token: Bench.ownToken))
+                let head = try await wire.exchange(3, Wire.fields("HEAD", path, token: Fixture.ownToken))
                 #expect(head.status == 200)
                 #expect(head.body.isEmpty)
-                #expect(head.headers.first(name: "content-length") == String(Bench.package.count))
+                #expect(head.headers.first(name: "content-length") == String(Fixture.package.count))
                 let same = try await wire.exchange(
-                    5, Wire.fields("GET", path, token: Bench.ownToken, [("if-none-match", "\"tag-1\"")]))
+                    5, Wire.fields("GET", path, token: Fixture.ownToken, [("if-none-match", "\"tag-1\"")]))
                 #expect(same.status == 304)
                 #expect(same.body.isEmpty)
                 #expect(!same.headers.contains(name: "content-length"))
@@ -41,7 +41,8 @@ import Testing
                 let device = bench.registration("device", "1")
                 let token = Array(#"{"pushToken":"aa"}"#.utf8)
                 #expect(
-                    try await wire.exchange(15, Wire.fields("POST", device, token: Bench.ownToken), body: token).status
+                    try await wire.exchange(15, Wire.fields("POST", device, token: Fixture.ownToken), body: token)
+                        .status
                         == 201)
                 #expect(try await wire.exchange(17, Wire.fields("GET", bench.list("device"))).text.contains("\"1\""))
                 #expect(wire.announced[3] == 100)
@@ -52,27 +53,28 @@ import Testing
     }
 
     @Test func aHundredStreamsGoAtOnceAndNoneWaitsForAHeldOne() async throws {
-        try await Bench.with(try TLSSupport.options()) { bench in
+        try await Fixture.with(try TLSSupport.options()) { bench in
             try await bench.put("1")
             let token = try bench.derived("2")
             try await bench.http2 { wire in
                 var bytes = try wire.request(1, Wire.fields("GET", bench.package("2"), token: token))
                 for stream in stride(from: UInt32(3), to: 200, by: 2) {
                     bytes += try wire.request(
-                        stream, Wire.fields("GET", bench.package("1"), token: Bench.ownToken, [("if-none-match", "*")]))
+                        stream,
+                        Wire.fields("GET", bench.package("1"), token: Fixture.ownToken, [("if-none-match", "*")]))
                 }
                 try await wire.connection.send(bytes)
                 for stream in stride(from: UInt32(3), to: 200, by: 2) where stream % 20 == 19 || stream == 199 {
                     #expect(try await wire.response(stream).status == 304)
                 }
                 try await bench.put("2", token: token)
-                #expect(try await wire.response(1).body == Bench.package)
+                #expect(try await wire.response(1).body == Fixture.package)
             }
         }
     }
 
     @Test func bodiesAreBoundedPerRequestAndPerConnection() async throws {
-        try await Bench.with(try TLSSupport.options()) { bench in
+        try await Fixture.with(try TLSSupport.options()) { bench in
             let limit = RequestLimits.body
             let log = Wire.fields("POST", "/v1/log")
             func open(_ wire: HTTP2Wire, _ stream: UInt32, _ fields: [(String, String)]) async throws {
@@ -127,7 +129,7 @@ import Testing
     ]
 
     @Test func whatHTTP2ForbidsResetsTheStreamAlone() async throws {
-        try await Bench.with(try TLSSupport.options()) { bench in
+        try await Fixture.with(try TLSSupport.options()) { bench in
             try await bench.http2 { wire in
                 var stream: UInt32 = 1
                 for fields in Self.malformed {
@@ -146,7 +148,7 @@ import Testing
     }
 
     @Test func whatHTTPForbidsIsAnswered() async throws {
-        try await Bench.with(try TLSSupport.options()) { bench in
+        try await Fixture.with(try TLSSupport.options()) { bench in
             let requests: [([(String, String)], Int)] = [
                 (Wire.fields("GET", "*"), 404),
                 (Wire.fields("GET", "/" + String(repeating: "x", count: 9000)), 414),
@@ -169,7 +171,7 @@ import Testing
 
     /// Floods and broken frames, each on a connection of its own, and the codes of GOAWAY that may answer them.
     @Test func floodsEndTheConnectionAndNoOther() async throws {
-        try await Bench.with(try TLSSupport.options()) { bench in
+        try await Fixture.with(try TLSSupport.options()) { bench in
             let log = Wire.fields("POST", "/v1/log")
             let floods: [(what: String, codes: Set<UInt32>, make: (HTTP2Wire) throws -> [UInt8])] = [
                 (
@@ -246,7 +248,7 @@ import Testing
     }
 
     @Test func aStreamThatDripsInIsGivenUpAlone() async throws {
-        try await Bench.with(try TLSSupport.options(requestLimit: .milliseconds(1500))) { bench in
+        try await Fixture.with(try TLSSupport.options(requestLimit: .milliseconds(1500))) { bench in
             try await bench.http2 { wire in
                 try await wire.connection.send(
                     Wire.bytes(
@@ -259,7 +261,7 @@ import Testing
     }
 
     @Test func anIdleConnectionIsToldToGoAndClosed() async throws {
-        try await Bench.with(try TLSSupport.options(requestLimit: .milliseconds(1500))) { bench in
+        try await Fixture.with(try TLSSupport.options(requestLimit: .milliseconds(1500))) { bench in
             try await bench.http2 { wire in
                 #expect(try await wire.exchange(1, Wire.fields("GET", "/nothing")).status == 404)
                 let frame = try await wire.frame(Wire.goAway)
@@ -270,7 +272,7 @@ import Testing
     }
 
     @Test func aGracefulStopAnswersWhatIsInHand() async throws {
-        try await Bench.with(try TLSSupport.options()) { bench in
+        try await Fixture.with(try TLSSupport.options()) { bench in
             let token = try bench.derived("1")
             try await bench.http2 { wire in
                 try await wire.connection.send(
@@ -281,19 +283,19 @@ import Testing
                 try await bench.put("1", token: token)
                 let answer = try await wire.response(1)
                 #expect(answer.status == 200)
-                #expect(answer.body == Bench.package)
+                #expect(answer.body == Fixture.package)
                 #expect(try await self.ends(wire))
             }
         }
     }
 
     @Test func noAnswersAreMadeForAClientThatTakesNone() async throws {
-        try await Bench.with(try TLSSupport.options()) { bench in
+        try await Fixture.with(try TLSSupport.options()) { bench in
             try await bench.put("1")
             try await bench.http2(streamWindow: 65_535) { wire in
                 func ask(_ numbers: Range<Int>) async throws {
                     for number in numbers {
-                        let fields = Wire.fields("GET", bench.package("1"), token: Bench.ownToken)
+                        let fields = Wire.fields("GET", bench.package("1"), token: Fixture.ownToken)
                         try await wire.connection.send(try wire.request(UInt32(2 * number + 1), fields))
                     }
                 }
@@ -310,10 +312,10 @@ import Testing
     }
 
     @Test func requestsThatComeTogetherAreNotAllAnsweredForAClientThatTakesNone() async throws {
-        try await Bench.with(try TLSSupport.options()) { bench in
+        try await Fixture.with(try TLSSupport.options()) { bench in
             try await bench.put("1")
             try await bench.http2(streamWindow: 0) { wire in
-                let fields = Wire.fields("GET", bench.package("1"), token: Bench.ownToken)
+                let fields = Wire.fields("GET", bench.package("1"), token: Fixture.ownToken)
                 let requests = try (0..<100).flatMap { try wire.request(UInt32(2 * $0 + 1), fields) }
                 try await wire.connection.send(requests)
                 let most = HTTP2Limits().unwritten / HTTP2Limits().estimate
@@ -327,11 +329,11 @@ import Testing
     }
 
     @Test func bodiesOfRequestsThatWaitCountUntilTheirStreamsAreReset() async throws {
-        try await Bench.with(try TLSSupport.options()) { bench in
+        try await Fixture.with(try TLSSupport.options()) { bench in
             try await bench.put("1")
             try await bench.http2(streamWindow: 0) { wire in
                 for number in 0..<40 {
-                    let fields = Wire.fields("GET", bench.package("1"), token: Bench.ownToken)
+                    let fields = Wire.fields("GET", bench.package("1"), token: Fixture.ownToken)
                     try await wire.connection.send(try wire.request(UInt32(2 * number + 1), fields))
                 }
                 let deadline = ContinuousClock.now + .seconds(10)
@@ -365,14 +367,14 @@ import Testing
         }
     }
 
-    func packages(_ bench: Bench) -> Int {
+    func packages(_ bench: Fixture) -> Int {
         let line = bench.metricsText.split(separator: "\n").first {
             $0.hasPrefix("waybill_responses_total{endpoint=\"package\",status=\"200\"}")
         }
         return line.flatMap { Int($0.split(separator: " ").last ?? "") } ?? 0
     }
 
-    func isAlive(_ bench: Bench) async throws -> Bool {
+    func isAlive(_ bench: Fixture) async throws -> Bool {
         var status = 0
         try await bench.http2 { status = try await $0.exchange(1, Wire.fields("GET", "/nothing")).status }
         return status == 404

@@ -88,7 +88,7 @@ import Tokens
 
     @Test func oddBytesAreAWrongTokenAndNoTrap() throws {
         let token = try AuthenticationToken("0123456789abcdef")
-        let key = try GatewayBench.key("1")
+        let key = try GatewayFixture.key("1")
         let tokens = TokenAuthority(try TokenSecrets(file: Array("the only secret of the test".utf8)))
         for given in [
             "", "\u{0}", "0123456789abcdeF", "0123456789abcdef ", "0123456789abcdef\u{301}", "é", "0123456789abcde",

@@ -8,10 +8,10 @@ import Testing
 
 /// The first fetch after a payment. One after the other: each has servers of its own.
 @Suite(.server, .serialized, .timeLimit(.minutes(2))) struct HoldTests {
-    typealias Bench = GatewayBench
+    typealias Fixture = GatewayFixture
 
     @Test func aHeldFetchIsAnsweredSoonAfterTheWrite() async throws {
-        try await Bench.with { bench in
+        try await Fixture.with { bench in
             // More than one try: what else the machine does must not decide.
             var shortest = Duration.seconds(60)
             for order in ["1", "2", "3"] {
@@ -25,7 +25,7 @@ import Testing
                     let answer = try await connection.response()
                     shortest = min(shortest, .now - written)
                     #expect(answer.status == 200)
-                    #expect(answer.body == Bench.package)
+                    #expect(answer.body == Fixture.package)
                 }
             }
             // Far below the five seconds that a fetch is held at most, far above what a busy machine adds.
@@ -34,7 +34,7 @@ import Testing
     }
 
     @Test func whoIsNotServedInTimeIsToldToComeAgain() async throws {
-        try await Bench.with(.init(holding: .init(time: .milliseconds(300), step: .milliseconds(20)))) { bench in
+        try await Fixture.with(.init(holding: .init(time: .milliseconds(300), step: .milliseconds(20)))) { bench in
             for method in ["GET", "HEAD"] {
                 let answer = try await bench.once(method, bench.package("1"), token: try bench.derived("1"))
                 #expect(answer.status == 503)
@@ -46,7 +46,7 @@ import Testing
     @Test func aClientThatHangsUpFreesItsPlace() async throws {
         let holding = PackageEndpoint.Hold(
             limits: .init(requests: 1), time: .seconds(60), step: .milliseconds(20))
-        try await Bench.with(.init(holding: holding)) { bench in
+        try await Fixture.with(.init(holding: holding)) { bench in
             let token = try bench.derived("1")
             let request = bench.request("GET", bench.package("1"), token: token)
             for _ in 0..<3 {
@@ -68,7 +68,7 @@ import Testing
 
     @Test func aThousandRequestsForARemovedOrderKeepNobodyFromWaiting() async throws {
         let holding = PackageEndpoint.Hold(limits: .init(requests: 20, perOrder: 2), time: .seconds(60))
-        try await Bench.with(.init(holding: holding)) { bench in
+        try await Fixture.with(.init(holding: holding)) { bench in
             let gone = bench.request("GET", bench.package("gone"), token: try bench.derived("gone"))
             var open: [RawConnection] = []
             for _ in 0..<25 { open.append(try await RawConnection.open(port: bench.port)) }
@@ -92,12 +92,12 @@ import Testing
     }
 
     @Test func aRemovedOrderIsRefusedAlsoWhenItsTraceHasEnded() async throws {
-        try await Bench.with { bench in
+        try await Fixture.with { bench in
             let token = try bench.derived("1")
             try await bench.put("1", token: token)
             try await bench.put("1", version: 2, token: token, isRemoved: true)
             // As Redis does after a week.
-            _ = try await bench.redis.send(RedisCommand("DEL", .string("waybill:order:{\(Bench.orderType)/1}")))
+            _ = try await bench.redis.send(RedisCommand("DEL", .string("waybill:order:{\(Fixture.orderType)/1}")))
             for _ in 0..<100 {
                 #expect(
                     try await bench.once("GET", bench.package("1"), token: token).status == 401, "right, and no guess")
@@ -111,7 +111,7 @@ import Testing
     }
 
     /// Asks until the request is held and not refused for want of a place.
-    private func held(_ connection: RawConnection, _ request: String, _ bench: Bench) async throws {
+    private func held(_ connection: RawConnection, _ request: String, _ bench: Fixture) async throws {
         let deadline = ContinuousClock.now + .seconds(10)
         func count() -> Substring? {
             bench.metricsText.split(separator: "\n").first { $0.hasPrefix("waybill_fetches_held_total ") }

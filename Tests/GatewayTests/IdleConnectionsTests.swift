@@ -83,9 +83,9 @@ import Testing
 
 /// Connections without a request, and those who want to come in.
 @Suite(.server, .serialized, .timeLimit(.minutes(2))) struct AbuseIdleTests {
-    typealias Bench = GatewayBench
+    typealias Fixture = GatewayFixture
 
-    static func crowded(_ options: Bench.Options, total: Int) -> Bench.Options {
+    static func crowded(_ options: Fixture.Options, total: Int) -> Fixture.Options {
         var options = options
         options.holding.time = .seconds(60)
         let edge = options.edge
@@ -98,7 +98,7 @@ import Testing
     }
 
     @Test func idleConnectionsGiveWayToNewOnes() async throws {
-        try await Bench.with(Self.crowded(.init(), total: 10)) { bench in
+        try await Fixture.with(Self.crowded(.init(), total: 10)) { bench in
             let token = try bench.derived("1")
             let held = try await RawConnection.open(port: bench.port)
             try await held.send(bench.request("GET", bench.package("1"), token: token))
@@ -128,14 +128,14 @@ import Testing
             #expect(try await slow.isClosedByServer())
             for connection in idle[..<8] { #expect(try await connection.isClosedByServer()) }
             try await bench.put("1", token: token)
-            #expect(try await held.response().body == Bench.package, "who has a request stays")
+            #expect(try await held.response().body == Fixture.package, "who has a request stays")
             #expect(!bench.metricsText.contains("waybill_connections_gave_way_total 0\n"))
             for connection in idle + [held, slow] { await connection.close() }
         }
     }
 
     @Test func connectionsOfHTTP2AreToldToGo() async throws {
-        try await Bench.with(Self.crowded(try TLSSupport.options(), total: 10)) { bench in
+        try await Fixture.with(Self.crowded(try TLSSupport.options(), total: 10)) { bench in
             let token = try bench.derived("1")
             try await bench.http2 { held in
                 try await held.connection.send(
@@ -159,7 +159,7 @@ import Testing
                     for connection in others { await connection.close() }
                 }
                 try await bench.put("1", token: token)
-                #expect(try await held.response(1).body == Bench.package, "who has a request stays")
+                #expect(try await held.response(1).body == Fixture.package, "who has a request stays")
             }
         }
     }

@@ -10,12 +10,12 @@ import Testing
 
 /// The gateway's answers about data that Redis lacks while it may not have everything.
 @Suite(.server, .serialized, .timeLimit(.minutes(2))) struct IncompleteViewTests {
-    typealias Bench = GatewayBench
+    typealias Fixture = GatewayFixture
 
     @Test func nobodyIsRefusedForWhatMayOnlyBeMissing() async throws {
-        try await Bench.with { bench in
+        try await Fixture.with { bench in
             try await bench.put("1")
-            #expect(try await bench.once("GET", bench.package("1"), token: Bench.ownToken).status == 200)
+            #expect(try await bench.once("GET", bench.package("1"), token: Fixture.ownToken).status == 200)
             let view = MaterializedView(redis: bench.redis)
             _ = try await view.begin("test", seen: try await view.look())
             let derived = try bench.derived("2")
@@ -33,9 +33,9 @@ import Testing
                 #expect(method == "HEAD" || answer.text.contains("restored"))
             }
             // An order that Redis has is served as always: Redis is the same server as before.
-            #expect(try await bench.once("GET", bench.package("1"), token: Bench.ownToken).status == 200)
+            #expect(try await bench.once("GET", bench.package("1"), token: Fixture.ownToken).status == 200)
             let registered = try await bench.once(
-                "POST", bench.registration("d", "1"), token: Bench.ownToken, body: #"{"pushToken":"aa"}"#)
+                "POST", bench.registration("d", "1"), token: Fixture.ownToken, body: #"{"pushToken":"aa"}"#)
             #expect(registered.status == 201)
             #expect(try await bench.once("GET", bench.list("d")).status == 200)
             // No token is asked for first.
@@ -46,12 +46,12 @@ import Testing
             #expect(try await bench.once("GET", bench.package("1"), token: "not-the-token-of-it").status == 401)
             #expect(try await bench.once("GET", bench.list("e")).status == 204)
             _ = try await bench.redis.send(RedisCommand("FLUSHALL"))
-            #expect(try await bench.once("GET", bench.package("1"), token: Bench.ownToken).status == 503)
+            #expect(try await bench.once("GET", bench.package("1"), token: Fixture.ownToken).status == 503)
         }
     }
 
     @Test func onlyOrdersOfATypeThatIsAwaitedMayBeMissing() async throws {
-        try await Bench.with(.init(isComplete: false)) { bench in
+        try await Fixture.with(.init(isComplete: false)) { bench in
             try await bench.put("1")
             let view = MaterializedView(redis: bench.redis)
             func complete(awaiting type: String) async throws {
@@ -60,9 +60,9 @@ import Testing
                 _ = try await view.complete(
                     plan, epoch: "e\(type.count)", tails: [:], awaiting: [try OrderTypeIdentifier(type)])
             }
-            try await complete(awaiting: Bench.orderType)
+            try await complete(awaiting: Fixture.orderType)
             let derived = try bench.derived("2")
-            #expect(try await bench.once("GET", bench.package("1"), token: Bench.ownToken).status == 200)
+            #expect(try await bench.once("GET", bench.package("1"), token: Fixture.ownToken).status == 200)
             for _ in 0..<2 {
                 for order in ["1", "2"] {
                     let answer = try await bench.once("GET", bench.package(order), token: "not-the-token-of-it")
@@ -83,14 +83,14 @@ import Testing
     }
 
     @Test func nothingIsServedOfAViewThatWasNeverSeenComplete() async throws {
-        try await Bench.with(.init(isComplete: false)) { bench in
+        try await Fixture.with(.init(isComplete: false)) { bench in
             try await bench.put("1")
             let answers = [
-                try await bench.once("GET", bench.package("1"), token: Bench.ownToken),
-                try await bench.once("GET", bench.package("1"), token: Bench.ownToken, [#"If-None-Match: "tag-1""#]),
+                try await bench.once("GET", bench.package("1"), token: Fixture.ownToken),
+                try await bench.once("GET", bench.package("1"), token: Fixture.ownToken, [#"If-None-Match: "tag-1""#]),
                 try await bench.once(
-                    "POST", bench.registration("d", "1"), token: Bench.ownToken, body: #"{"pushToken":"aa"}"#),
-                try await bench.once("DELETE", bench.registration("d", "1"), token: Bench.ownToken),
+                    "POST", bench.registration("d", "1"), token: Fixture.ownToken, body: #"{"pushToken":"aa"}"#),
+                try await bench.once("DELETE", bench.registration("d", "1"), token: Fixture.ownToken),
                 try await bench.once("GET", bench.list("d")),
             ]
             for answer in answers {
@@ -102,14 +102,14 @@ import Testing
             #expect(try await bench.once("GET", bench.package("1")).status == 401, "no token, nothing to find out")
             #expect(try await bench.isAlive())
             try await bench.redis.completeView()
-            #expect(try await bench.once("GET", bench.package("1"), token: Bench.ownToken).status == 200)
+            #expect(try await bench.once("GET", bench.package("1"), token: Fixture.ownToken).status == 200)
         }
     }
 
     @Test func whoIsToldToWaitForARestoringHasNotGuessed() async throws {
         let limits = GatewayLimits(
             backoff: .init(free: 3, forgiveness: .seconds(60), longest: .minutes(10), clients: 64))
-        try await Bench.with(.init(limits: limits, isComplete: false)) { bench in
+        try await Fixture.with(.init(limits: limits, isComplete: false)) { bench in
             for _ in 0..<10 {
                 #expect(try await bench.once("GET", bench.package("1"), token: "not-the-token-of-it").status == 503)
             }

@@ -92,7 +92,7 @@ import Testing
 
     @Test func nobodyWaitsInPlacesOfOthers() throws {
         var table = HoldTable<Int>(.init(requests: 10, perOrder: 2, perClient: 3))
-        let orders = try (0..<20).map { try GatewayBench.key("\($0)") }
+        let orders = try (0..<20).map { try GatewayFixture.key("\($0)") }
         let ofOrder = (0..<1000).map { table.enter(orders[0], $0) }
         #expect(ofOrder.count { $0 } == 2, "an order has two places, whoever asks")
         let ofClient = (1..<20).map { table.enter(orders[$0], -1) }

@@ -10,27 +10,28 @@ import Tokens
 
 /// Links for browsers. One after the other: each has servers of its own.
 @Suite(.server, .serialized, .timeLimit(.minutes(2))) struct LinkTests {
-    typealias Bench = GatewayBench
+    typealias Fixture = GatewayFixture
 
     static var now: Int64 { Int64(Date().timeIntervalSince1970) }
 
-    func link(_ bench: Bench, _ order: String, in seconds: Int64 = 600, _ secrets: TokenSecrets? = nil) throws -> String
+    func link(_ bench: Fixture, _ order: String, in seconds: Int64 = 600, _ secrets: TokenSecrets? = nil) throws
+        -> String
     {
-        let link = PackageLink(key: try Bench.key(order), expiresEpochSeconds: Self.now + seconds)
+        let link = PackageLink(key: try Fixture.key(order), expiresEpochSeconds: Self.now + seconds)
         let signature = link.signature(secrets ?? bench.secrets)
         return "\(bench.package(order))/package?expires=\(link.expiresEpochSeconds)&signature=\(signature)"
     }
 
     @Test func aSignedLinkGivesABrowserThePackage() async throws {
-        try await Bench.with { bench in
+        try await Fixture.with { bench in
             try await bench.put("1")
             let path = try self.link(bench, "1")
             for method in ["GET", "HEAD"] {
                 // A browser may bring conditions from nowhere and other people's headers; they say nothing here.
                 let answer = try await bench.once(method, path, ["If-None-Match: *", "Authorization: Basic eDp5"])
                 #expect(answer.status == 200)
-                #expect(answer["content-length"] == "\(Bench.package.count)")
-                #expect(answer.body == (method == "GET" ? Bench.package : []))
+                #expect(answer["content-length"] == "\(Fixture.package.count)")
+                #expect(answer.body == (method == "GET" ? Fixture.package : []))
                 #expect(answer["content-type"] == "application/vnd.apple.finance.order")
                 #expect(answer["content-disposition"] == "inline; filename=\"1.order\"")
                 #expect(answer["x-content-type-options"] == "nosniff")
@@ -39,7 +40,7 @@ import Tokens
                 #expect(answer["last-modified"] == nil)
             }
             let swapped = path.split(separator: "?")[1].split(separator: "&").reversed().joined(separator: "&")
-            let other = "/apple//v1/orders/\(Bench.orderType)/%31/package?\(swapped)&utm=x"
+            let other = "/apple//v1/orders/\(Fixture.orderType)/%31/package?\(swapped)&utm=x"
             #expect(try await bench.once("GET", other).status == 200)
             let post = try await bench.once("POST", path)
             #expect(post.status == 405)
@@ -50,7 +51,7 @@ import Tokens
     }
 
     @Test func nobodyLearnsFromALinkThatNobodySigned() async throws {
-        try await Bench.with { bench in
+        try await Fixture.with { bench in
             try await bench.put("1")
             try await bench.put("3")
             try await bench.put("3", version: 2, isRemoved: true)
@@ -62,7 +63,7 @@ import Tokens
             }
             let good = try self.link(bench, "1")
             answers.append(try await bench.once("GET", "\(bench.package("1"))/package"))
-            answers.append(try await bench.once("GET", "\(bench.package("1"))/package", token: Bench.ownToken))
+            answers.append(try await bench.once("GET", "\(bench.package("1"))/package", token: Fixture.ownToken))
             answers.append(
                 try await bench.once(
                     "GET",
@@ -80,7 +81,7 @@ import Tokens
     }
 
     @Test func whoHasASignedLinkIsToldWhatIsWrongWithIt() async throws {
-        try await Bench.with(.init(holding: .init(time: .milliseconds(200)))) { bench in
+        try await Fixture.with(.init(holding: .init(time: .milliseconds(200)))) { bench in
             try await bench.put("1")
             let expired = try await bench.once("GET", self.link(bench, "1", in: -1))
             #expect(expired.status == 403)
@@ -97,7 +98,7 @@ import Tokens
     }
 
     @Test func aBrowserThatIsFasterThanThePackagerWaits() async throws {
-        try await Bench.with { bench in
+        try await Fixture.with { bench in
             try await bench.connected { connection in
                 try await connection.send(bench.request("GET", self.link(bench, "1")))
                 try await Task.sleep(for: .milliseconds(200))
@@ -105,7 +106,7 @@ import Tokens
                 try await bench.put("1")
                 let answer = try await connection.response()
                 #expect(answer.status == 200)
-                #expect(answer.body == Bench.package)
+                #expect(answer.body == Fixture.package)
                 #expect(answer["content-disposition"] == "inline; filename=\"1.order\"")
             }
         }
@@ -121,7 +122,7 @@ import Tokens
         #expect(!readme.contains("-hmac"), "an argument is seen by ps")
         let directory = try TemporaryDirectory("readme")
         _ = try directory.write("token-secrets", "the first secret of the test\nthe second secret\n")
-        try await Bench.with { bench in
+        try await Fixture.with { bench in
             func run(_ line: String) async throws -> String {
                 let script =
                     "cd '\(directory.path("."))' && export WAYBILL_WEB_SERVICE_URL='https://wallet.example/apple' && \(line)"
@@ -135,8 +136,8 @@ import Tokens
             try await bench.put("1234", token: token)
             #expect(try await bench.once("GET", bench.package("1234"), token: token).status == 200)
             let link = try await run(lines[1])
-            #expect(link.hasPrefix("https://wallet.example/apple/v1/orders/\(Bench.orderType)/1234/package?"))
-            #expect(try await bench.once("GET", link).body == Bench.package)
+            #expect(link.hasPrefix("https://wallet.example/apple/v1/orders/\(Fixture.orderType)/1234/package?"))
+            #expect(try await bench.once("GET", link).body == Fixture.package)
         }
     }
 }

@@ -7,7 +7,7 @@ import Testing
 
 /// Wallet's protocol over the wire, case by case. One after the other: each has servers of its own.
 @Suite(.server, .serialized, .timeLimit(.minutes(2))) struct MatrixTests {
-    typealias Bench = GatewayBench
+    typealias Fixture = GatewayFixture
 
     /// The order's moment is Sun, 06 Nov 1994 08:49:37 GMT, its tag "tag-1".
     static let conditions: [(headers: [String], status: Int)] = [
@@ -43,20 +43,20 @@ import Testing
     ]
 
     @Test func everyConditionIsAnsweredAsItSays() async throws {
-        try await Bench.with { bench in
+        try await Fixture.with { bench in
             try await bench.put("1")
             try await bench.connected { connection in
                 for (headers, status) in Self.conditions {
                     for method in ["GET", "HEAD"] {
                         let answer = try await connection.exchange(
-                            bench.request(method, bench.package("1"), token: Bench.ownToken, headers))
+                            bench.request(method, bench.package("1"), token: Fixture.ownToken, headers))
                         #expect(answer.status == status, "\(method) \(headers)")
-                        #expect(answer.body == (method == "GET" && status == 200 ? Bench.package : []))
+                        #expect(answer.body == (method == "GET" && status == 200 ? Fixture.package : []))
                         #expect(answer["etag"] == "\"tag-1\"")
                         #expect(answer["vary"] == "Authorization")
                         #expect(answer["last-modified"] == "Sun, 06 Nov 1994 08:49:37 GMT")
                         #expect(answer["cache-control"] == "private, no-cache")
-                        #expect(answer["content-length"] == (status == 200 ? "\(Bench.package.count)" : nil))
+                        #expect(answer["content-length"] == (status == 200 ? "\(Fixture.package.count)" : nil))
                     }
                     let wrong = try await connection.exchange(
                         bench.request("GET", bench.package("1"), headers + ["Authorization: AppleOrder x"]))
@@ -67,13 +67,14 @@ import Testing
     }
 
     @Test func theSchemeIsReadWithoutCaseAndTheTokenToTheLetter() async throws {
-        try await Bench.with { bench in
+        try await Fixture.with { bench in
             try await bench.put("1")
             for (value, status) in [
-                ("AppleOrder \(Bench.ownToken)", 200), ("appleorder \(Bench.ownToken)", 200),
-                ("AppleOrder  \(Bench.ownToken)", 401), ("ApplePass \(Bench.ownToken)", 401), (Bench.ownToken, 401),
-                ("AppleOrder \(Bench.ownToken.uppercased())", 401), ("AppleOrder \(Bench.ownToken) x", 401),
-                ("AppleOrder", 401), ("Bearer \(Bench.ownToken)", 401),
+                ("AppleOrder \(Fixture.ownToken)", 200), ("appleorder \(Fixture.ownToken)", 200),
+                ("AppleOrder  \(Fixture.ownToken)", 401), ("ApplePass \(Fixture.ownToken)", 401),
+                (Fixture.ownToken, 401),
+                ("AppleOrder \(Fixture.ownToken.uppercased())", 401), ("AppleOrder \(Fixture.ownToken) x", 401),
+                ("AppleOrder", 401), ("Bearer \(Fixture.ownToken)", 401),
             ] {
                 let answer = try await bench.once("GET", bench.package("1"), ["Authorization: \(value)"])
                 #expect(answer.status == status, "\(value)")
@@ -83,9 +84,9 @@ import Testing
     }
 
     @Test func everyPathIsThereWithOneSlashAndTwoAndSaysItsMethods() async throws {
-        try await Bench.with(.init(limits: GatewayLimits(backoff: .init(free: 1000)))) { bench in
+        try await Fixture.with(.init(limits: GatewayLimits(backoff: .init(free: 1000)))) { bench in
             try await bench.put("1")
-            let type = Bench.orderType
+            let type = Fixture.orderType
             let escaped = type.replacing("order", with: "%6Frder")
             let paths: [(path: String, methods: [String: Int], allow: String)] = [
                 ("v1/orders/\(type)/1", ["GET": 200, "HEAD": 200], "GET, HEAD"),
@@ -98,7 +99,7 @@ import Testing
             for front in ["/", "//", "/apple/", "/apple//"] {
                 for (path, methods, allow) in paths {
                     for method in ["GET", "HEAD", "POST", "DELETE", "PUT", "PATCH", "OPTIONS", "TRACE", "get"] {
-                        let answer = try await bench.once(method, front + path, token: Bench.ownToken)
+                        let answer = try await bench.once(method, front + path, token: Fixture.ownToken)
                         #expect(answer.status == methods[method] ?? 405, "\(method) \(front + path)")
                         #expect(answer["allow"] == (methods[method] == nil ? allow : nil))
                         guard method != "HEAD", answer.status >= 400 else { continue }
@@ -113,8 +114,8 @@ import Testing
     }
 
     @Test func pathsThatLeadNowhereAreToldSo() async throws {
-        try await Bench.with { bench in
-            let type = Bench.orderType
+        try await Fixture.with { bench in
+            let type = Fixture.orderType
             for (path, status) in [
                 ("/", 404), ("/v1", 404), ("/v2/log", 404), ("///v1/log", 404), ("/apple/apple/v1/log", 404),
                 ("/v1/orders/\(type)/1/", 404), ("/v1/orders/\(type)/1/packages", 404), ("/v1//orders/\(type)/1", 404),
@@ -123,7 +124,7 @@ import Testing
                 ("/v1/orders/\(type)/%ff", 400), ("/v1/orders/x/1", 400),
                 ("/v1/devices/%0d/registrations/\(type)", 400),
             ] {
-                let answer = try await bench.once("GET", path, token: Bench.ownToken)
+                let answer = try await bench.once("GET", path, token: Fixture.ownToken)
                 #expect(answer.status == status, "\(path)")
                 #expect(try JSON(parsing: answer.body).object?["error"]?.object?["message"]?.string?.isEmpty == false)
             }

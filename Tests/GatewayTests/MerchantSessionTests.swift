@@ -10,7 +10,7 @@ import Testing
 
 /// Merchant sessions over the real process, against a server that wants a client certificate.
 @Suite(.server, .serialized, .timeLimit(.minutes(3))) struct MerchantSessionTests {
-    typealias Bench = CheckoutBench
+    typealias Fixture = CheckoutFixture
     static let merchant = "merchant.com.example.shop"
     static let production = "https://apple-pay-gateway.apple.com/paymentservices/startSession"
     static let sandbox = "https://apple-pay-gateway-cert.apple.com/paymentservices/paymentSession"
@@ -18,10 +18,10 @@ import Testing
     /// - Parameter days: that the identity certificate is good for.
     static func options(
         _ apple: AppleSessions, _ members: JSONObject = [:], days: Int = 60
-    ) throws -> Bench.Options {
+    ) throws -> Fixture.Options {
         let digest = SHA256.hex(Array(Self.merchant.utf8))
         let identity = try AppleSessions.identity(Self.merchant, extension: digest, days: days, named: "shop")
-        var options = Bench.Options()
+        var options = Fixture.Options()
         options.environment = apple.environment
         options.files = [
             ("merchants/shop/identity.pem", identity.certificate), ("merchants/shop/key.pem", identity.key),
@@ -29,7 +29,7 @@ import Testing
         ]
         options.merchant = [
             "certificate": "identity.pem", "key": "key.pem",
-            "origins": [Bench.origin: ["association": "association.txt", "frames": ["outer.example.com"]]],
+            "origins": [Fixture.origin: ["association": "association.txt", "frames": ["outer.example.com"]]],
         ]
         options.merchant = options.merchant.merging(members)
         return options
@@ -37,11 +37,11 @@ import Testing
 
     static func with(
         _ members: JSONObject = [:], days: Int = 60,
-        _ body: @escaping @Sendable (Bench, AppleSessions) async throws -> Void
+        _ body: @escaping @Sendable (Fixture, AppleSessions) async throws -> Void
     ) async throws {
         let apple = try await AppleSessions.start()
         do {
-            try await Bench.with(try Self.options(apple, members, days: days)) { try await body($0, apple) }
+            try await Fixture.with(try Self.options(apple, members, days: days)) { try await body($0, apple) }
         } catch {
             await apple.stop()
             throw error
@@ -50,7 +50,7 @@ import Testing
     }
 
     static func validate(
-        _ bench: Bench, _ body: String, origin: String = Bench.origin
+        _ bench: Fixture, _ body: String, origin: String = Fixture.origin
     ) async throws -> RawConnection.Response {
         try await bench.once("POST", "/applepay/validate", ["Origin: \(origin)"], body: body)
     }
@@ -78,7 +78,7 @@ import Testing
                 #expect(answer.text == #"{"epochTimestamp": 1, "merchantSessionIdentifier": "SSH", "nonce": "n"}"#)
                 #expect(answer["content-type"] == "application/json")
                 #expect(answer["cache-control"] == "no-store")
-                #expect(answer["access-control-allow-origin"] == Bench.origin)
+                #expect(answer["access-control-allow-origin"] == Fixture.origin)
             }
             let embedded = #"{"validationUrl":"\#(Self.production)","domain":"outer.example.com"}"#
             #expect(try await Self.validate(bench, embedded).status == 200)

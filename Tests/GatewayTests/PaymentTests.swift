@@ -12,9 +12,9 @@ import Tokens
 
 /// Metadata, baskets, addresses and payments over the real process, with a shop behind it.
 @Suite(.server, .serialized, .timeLimit(.minutes(4))) struct PaymentTests {
-    typealias Bench = CheckoutBench
+    typealias Fixture = CheckoutFixture
     static let secret = "a secret of the shop and of us"
-    static let marker = Bench.marker
+    static let marker = Fixture.marker
 
     static let request: JSON = [
         "total": ["label": "Example Shop", "amount": "19.90"],
@@ -23,11 +23,11 @@ import Tokens
     ]
 
     static func with(
-        takesPayments: Bool = true, _ body: @escaping @Sendable (Bench, ShopServer) async throws -> Void
+        takesPayments: Bool = true, _ body: @escaping @Sendable (Fixture, ShopServer) async throws -> Void
     ) async throws {
         let shop = try await ShopServer.start()
         let identity = try AppleSessions.identity("merchant.com.example.shop", named: "payments")
-        var options = Bench.Options()
+        var options = Fixture.Options()
         options.hasRedis = true
         options.files = [
             ("merchants/shop/shop.pem", shop.rootPEM), ("merchants/shop/secret", Array("\(Self.secret)\n".utf8)),
@@ -46,7 +46,7 @@ import Tokens
             ],
         ]
         do {
-            try await Bench.with(options) { try await body($0, shop) }
+            try await Fixture.with(options) { try await body($0, shop) }
         } catch {
             await shop.stop()
             throw error
@@ -55,8 +55,8 @@ import Tokens
     }
 
     static func page(
-        _ bench: Bench, _ method: String, _ path: String, _ headers: [String] = [], body: String? = nil,
-        origin: String = Bench.origin
+        _ bench: Fixture, _ method: String, _ path: String, _ headers: [String] = [], body: String? = nil,
+        origin: String = Fixture.origin
     ) async throws -> RawConnection.Response {
         try await bench.once(method, path, ["Origin: \(origin)"] + headers, body: body)
     }
@@ -69,7 +69,7 @@ import Tokens
                     "transactionIdentifier": .string(transaction),
                     "paymentData": ["data": .string(Self.marker), "version": "EC_v1"],
                 ],
-                "shippingContact": ["givenName": .string(Self.marker), "postalCode": .string(Bench.postalCode)],
+                "shippingContact": ["givenName": .string(Self.marker), "postalCode": .string(Fixture.postalCode)],
             ],
         ]
         return payment.text
@@ -79,7 +79,7 @@ import Tokens
         try await Self.with { bench, _ in
             let answer = try await Self.page(bench, "GET", "/applepay/metadata")
             #expect(answer.status == 200)
-            #expect(answer["access-control-allow-origin"] == Bench.origin)
+            #expect(answer["access-control-allow-origin"] == Fixture.origin)
             #expect(answer["cache-control"] == "max-age=60")
             #expect(answer["vary"] == "Origin")
             #expect(
@@ -117,7 +117,7 @@ import Tokens
             #expect(seen.method == "GET")
             #expect(seen.headers["waybill-basket-token"] == "t1")
             #expect(seen.headers["waybill-merchant"] == "shop")
-            #expect(seen.headers["waybill-origin"] == Bench.origin)
+            #expect(seen.headers["waybill-origin"] == Fixture.origin)
             #expect(seen.headers["cookie"] == nil)
             #expect(seen.headers["x-request-id"] == answer["x-request-id"])
             try Self.checkSignature(seen)
@@ -180,13 +180,13 @@ import Tokens
                 + #""redirectURL":"https://shop.example.com/thanks","order":\#(CheckoutDetailsTests.document)}"#
             try shop.answer("/applepay/payments", 200, success)
             let answer = try await Self.page(bench, "POST", "/applepay/payment", body: Self.payment())
-            let token = bench.secrets.token(for: try Bench.orderKey("o-1")).rawValue
+            let token = bench.secrets.token(for: try Fixture.orderKey("o-1")).rawValue
             #expect(
                 answer.json == [
                     "status": "success", "orderIdentifier": "o-1", "guestToken": "g",
                     "redirectURL": "https://shop.example.com/thanks",
                     "orderDetails": [
-                        "orderTypeIdentifier": .string(Bench.orderType), "orderIdentifier": "o-1",
+                        "orderTypeIdentifier": .string(Fixture.orderType), "orderIdentifier": "o-1",
                         "webServiceURL": "https://wallet.example/apple", "authenticationToken": .string(token),
                     ],
                 ], "\(answer.text)")
@@ -265,7 +265,7 @@ import Tokens
             came.remove(at: 1)
             #expect(came.count > 13)
             #expect(bench.child.output.contains("payment"))
-            for text in came { #expect(Bench.traces(in: text) == []) }
+            for text in came { #expect(Fixture.traces(in: text) == []) }
             #expect(try await bench.published() == 1)
         }
     }

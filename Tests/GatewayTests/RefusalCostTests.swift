@@ -11,7 +11,7 @@ import Testing
 
 /// The work that Redis has for the sake of those who are refused. One after the other: each has servers of its own.
 @Suite(.server, .serialized, .timeLimit(.minutes(2))) struct RefusalCostTests {
-    typealias Bench = GatewayBench
+    typealias Fixture = GatewayFixture
 
     private static let limits: @Sendable () -> GatewayLimits = {
         GatewayLimits(
@@ -30,7 +30,7 @@ import Testing
     }
 
     /// Counts what Redis does for a body.
-    private func cost(_ bench: Bench, _ body: () async throws -> Void) async throws -> Cost {
+    private func cost(_ bench: Fixture, _ body: () async throws -> Void) async throws -> Cost {
         func sent() async throws -> Int {
             try await bench.server.everywhere("INFO", "stats").reduce(0) { sum, text in
                 sum + (text.firstMatch(of: /total_net_output_bytes:(\d+)/).flatMap { Int($0.output.1) } ?? 0)
@@ -52,20 +52,20 @@ import Testing
     }
 
     /// An order with a package that cannot be overlooked.
-    private func put(_ bench: Bench) async throws {
+    private func put(_ bench: Fixture) async throws {
         try await bench.put("1")
         let large = RedisArgument.bytes([UInt8](repeating: 1, count: 100_000))
         _ = try await bench.redis.send(
-            RedisCommand("HSET", .string("waybill:order:{\(try Bench.key("1"))}"), "head", large))
+            RedisCommand("HSET", .string("waybill:order:{\(try Fixture.key("1"))}"), "head", large))
     }
 
     @Test func whoAsksForWhatIsTheirsCausesOneCommand() async throws {
-        try await Bench.with(.init(limits: Self.limits())) { bench in
+        try await Fixture.with(.init(limits: Self.limits())) { bench in
             try await self.put(bench)
             try await bench.connected { connection in
-                let fetch = bench.request("GET", bench.package("1"), token: Bench.ownToken)
+                let fetch = bench.request("GET", bench.package("1"), token: Fixture.ownToken)
                 let condition = bench.request(
-                    "GET", bench.package("1"), token: Bench.ownToken, ["If-None-Match: \"tag-1\""])
+                    "GET", bench.package("1"), token: Fixture.ownToken, ["If-None-Match: \"tag-1\""])
                 #expect(try await connection.exchange(fetch).status == 200)
                 func ask(_ request: String, _ status: Int, times: Int = 1) async throws {
                     for _ in 0..<times {
@@ -86,7 +86,7 @@ import Testing
     }
 
     @Test(arguments: [false, true]) func aGuesserIsRefusedForTwoSmallReads(isCluster: Bool) async throws {
-        try await Bench.with(.init(limits: Self.limits(), isCluster: isCluster)) { bench in
+        try await Fixture.with(.init(limits: Self.limits(), isCluster: isCluster)) { bench in
             try await self.put(bench)
             try await bench.connected { connection in
                 func guess(_ order: String) async throws -> Int {
@@ -110,14 +110,14 @@ import Testing
                     #expect(cost["get"] == 30 - scripts / 2 / masters + scripts, "one master is asked: \(cost.calls)")
                     #expect(cost.sentBytes < 30_000, "no package is read")
                 }
-                let right = bench.request("GET", bench.package("1"), token: Bench.ownToken)
+                let right = bench.request("GET", bench.package("1"), token: Fixture.ownToken)
                 let cost = try await self.cost(bench) {
                     let answer = try await connection.exchange(right)
                     #expect(answer.status == 200)
                 }
                 #expect(cost["hmget"] == 2, "its package was read behind its token")
                 let condition = bench.request(
-                    "GET", bench.package("1"), token: Bench.ownToken, ["If-None-Match: \"tag-1\""])
+                    "GET", bench.package("1"), token: Fixture.ownToken, ["If-None-Match: \"tag-1\""])
                 #expect(try await connection.exchange(condition).status == 304)
                 let derived = bench.request("GET", bench.package("2"), token: try bench.derived("2"))
                 try await connection.send(derived)
@@ -128,10 +128,10 @@ import Testing
     }
 
     @Test(arguments: [false, true]) func listsOfUnknownDevicesAreRefusedForTwoSmallReads(isCluster: Bool) async throws {
-        try await Bench.with(.init(limits: Self.limits(), isCluster: isCluster)) { bench in
+        try await Fixture.with(.init(limits: Self.limits(), isCluster: isCluster)) { bench in
             try await bench.put("1")
             try await Registrations(redis: bench.redis).register(
-                .init(device: .init("known"), order: try Bench.key("1")),
+                .init(device: .init("known"), order: try Fixture.key("1")),
                 .init(pushToken: .init("aa"), registeredEpochMilliseconds: 1))
             let masters = isCluster ? 3 : 1
             try await bench.connected { connection in
@@ -169,7 +169,7 @@ import Testing
 
     /// The second in which a look counts must hide no loss.
     @Test func whatIsLostIsNoticedWithTheNextRefusal() async throws {
-        try await Bench.with { bench in
+        try await Fixture.with { bench in
             for _ in 0..<20 {
                 #expect(try await bench.once("GET", bench.list("d")).status == 204)
                 #expect(try await bench.once("GET", bench.package("1"), token: "not-the-token-of-it").status == 401)

@@ -9,10 +9,10 @@ import Testing
 
 /// A device that contradicts itself. One after the other: each has servers of its own.
 @Suite(.server, .serialized, .timeLimit(.minutes(2))) struct RegistrationRaceWireTests {
-    typealias Bench = GatewayBench
+    typealias Fixture = GatewayFixture
 
     @Test func kafkaAndRedisAgreeOnTheLastWordWhateverRaces() async throws {
-        try await Bench.with { bench in
+        try await Fixture.with { bench in
             try await bench.put("1")
             let devices = (0..<4).map { "device-\($0)" }
             try await withThrowingTaskGroup(of: Void.self) { group in
@@ -24,9 +24,9 @@ import Testing
                                 let isEnd = (writer * 5 + round) % 3 == 0
                                 let request =
                                     isEnd
-                                    ? bench.request("DELETE", path, token: Bench.ownToken)
+                                    ? bench.request("DELETE", path, token: Fixture.ownToken)
                                     : bench.request(
-                                        "POST", path, token: Bench.ownToken,
+                                        "POST", path, token: Fixture.ownToken,
                                         body: "{\"pushToken\":\"\(writer)a\(String(round, radix: 16))\"}")
                                 let status = try await connection.exchange(request).status
                                 #expect(status == 200 || (status == 201 && !isEnd))
@@ -53,12 +53,12 @@ import Testing
             }
             await consumer.close()
             let registrations = Registrations(redis: bench.redis)
-            let standing = try await registrations.devices(of: [Bench.key("1")])[0]
+            let standing = try await registrations.devices(of: [Fixture.key("1")])[0]
             for device in devices {
                 let token = standing.first { $0.device.rawValue == device }?.registration.pushToken.rawValue
                 #expect(token == last[device] ?? nil)
                 let orders = try await registrations.orders(
-                    of: DeviceIdentifier(device), type: OrderTypeIdentifier(Bench.orderType))
+                    of: DeviceIdentifier(device), type: OrderTypeIdentifier(Fixture.orderType))
                 #expect(orders.isEmpty == (token == nil), "who is pushed can list")
             }
         }

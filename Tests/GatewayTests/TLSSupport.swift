@@ -34,11 +34,11 @@ enum TLSSupport {
     /// A gateway that speaks TLS.
     static func options(
         requestLimit: Duration? = nil, _ change: @escaping @Sendable (inout TransportPolicy) -> Void = { _ in }
-    ) throws -> GatewayBench.Options {
+    ) throws -> GatewayFixture.Options {
         let certificates = try Self.made.get().first
         let files = TLSFiles(certificate: certificates.serverCertificate, key: certificates.serverKey)
         let certificate = try files.load(nowEpochSeconds: Self.now)
-        var options = GatewayBench.Options()
+        var options = GatewayFixture.Options()
         if let requestLimit { options.idleLimit = .init(requestLimit) }
         options.edge = { edge in
             edge.certificates = CertificateReload(
@@ -50,7 +50,7 @@ enum TLSSupport {
     }
 }
 
-extension GatewayBench {
+extension GatewayFixture {
     /// Opens an HTTP/2 connection for `body` and closes it.
     func http2(streamWindow: UInt32 = 1 << 24, _ body: (HTTP2Wire) async throws -> Void) async throws {
         let connection = try await RawConnection.open(port: self.port, tls: TLSSupport.client(["h2"]))

@@ -12,7 +12,7 @@ import Testing
 
 /// TLS as clients meet it: `curl`, `openssl`, `h2load`, and those that mean no good.
 @Suite(.server, .serialized, .timeLimit(.minutes(3))) struct TLSTests {
-    typealias Bench = GatewayBench
+    typealias Fixture = GatewayFixture
 
     /// Runs a program on a thread that may wait.
     func run(_ name: String, _ arguments: [String]) async throws -> String {
@@ -20,7 +20,7 @@ import Testing
     }
 
     @Test func curlFetchesOverBothVersions() async throws {
-        try await Bench.with(try TLSSupport.options()) { bench in
+        try await Fixture.with(try TLSSupport.options()) { bench in
             try await bench.put("1")
             let url = "https://localhost:\(bench.port)\(bench.package("1"))"
             let root = try TLSSupport.made.get().first.root
@@ -28,23 +28,23 @@ import Testing
                 let told = try await self.run(
                     "curl",
                     [
-                        "-sS", option, "--cacert", root, "-H", "Authorization: AppleOrder \(Bench.ownToken)", "-o",
+                        "-sS", option, "--cacert", root, "-H", "Authorization: AppleOrder \(Fixture.ownToken)", "-o",
                         "/dev/null", "-w",
                         "%{http_version} %{response_code} %{size_download}", "--resolve",
                         "localhost:\(bench.port):127.0.0.1", url,
                     ])
-                #expect(told == "\(version) 200 \(Bench.package.count)")
+                #expect(told == "\(version) 200 \(Fixture.package.count)")
             }
         }
     }
 
     @Test func h2loadGetsEveryAnswer() async throws {
-        try await Bench.with(try TLSSupport.options()) { bench in
+        try await Fixture.with(try TLSSupport.options()) { bench in
             try await bench.put("1")
             let said = try await self.run(
                 "h2load",
                 [
-                    "-n", "2000", "-c", "4", "-m", "50", "-H", "Authorization: AppleOrder \(Bench.ownToken)", "-H",
+                    "-n", "2000", "-c", "4", "-m", "50", "-H", "Authorization: AppleOrder \(Fixture.ownToken)", "-H",
                     "If-None-Match: \"tag-1\"", "https://127.0.0.1:\(bench.port)\(bench.package("1"))",
                 ])
             #expect(said.contains("2000 succeeded, 0 failed, 0 errored"), "\(said)")
@@ -53,20 +53,20 @@ import Testing
     }
 
     @Test func aClientWithoutALPNSpeaksHTTP1() async throws {
-        try await Bench.with(try TLSSupport.options()) { bench in
+        try await Fixture.with(try TLSSupport.options()) { bench in
             try await bench.put("1")
             for protocols in [[], ["http/1.1"], ["spdy/3"]] {
                 let connection = try await RawConnection.open(port: bench.port, tls: TLSSupport.client(protocols))
-                let request = bench.request("GET", bench.package("1"), token: Bench.ownToken)
-                #expect(try await connection.exchange(request).body == Bench.package)
-                #expect(try await connection.exchange(request).body == Bench.package)
+                let request = bench.request("GET", bench.package("1"), token: Fixture.ownToken)
+                #expect(try await connection.exchange(request).body == Fixture.package)
+                #expect(try await connection.exchange(request).body == Fixture.package)
                 await connection.close()
             }
         }
     }
 
     @Test func oldVersionsAndOtherProtocolsAreRefused() async throws {
-        try await Bench.with(try TLSSupport.options()) { bench in
+        try await Fixture.with(try TLSSupport.options()) { bench in
             await #expect(throws: (any Error).self) {
                 let old = try await RawConnection.open(port: bench.port, tls: TLSSupport.client([], versions: 11...11))
                 _ = try await old.exchange(bench.request("GET", "/nothing"))
@@ -90,7 +90,7 @@ import Testing
     }
 
     @Test func onlyAuthenticatedEncryptionIsAgreedUpon() async throws {
-        try await Bench.with(try TLSSupport.options()) { bench in
+        try await Fixture.with(try TLSSupport.options()) { bench in
             func connect(_ arguments: [String]) async throws -> String {
                 let common = ["s_client", "-brief", "-connect", "127.0.0.1:\(bench.port)"]
                 return try await self.run("openssl", common + arguments)
@@ -113,7 +113,7 @@ import Testing
 
     @Test func aHandshakeThatIsNotFinishedIsGivenUpInTime() async throws {
         let options = try TLSSupport.options { $0.handshakeLimit = .milliseconds(300) }
-        try await Bench.with(options) { bench in
+        try await Fixture.with(options) { bench in
             let silent = try await RawConnection.open(port: bench.port)
             // The start of a ClientHello, whose rest never comes. Source: RFC 8446 §5.1
             let slow = try await RawConnection.open(port: bench.port)
@@ -127,7 +127,7 @@ import Testing
     }
 
     @Test func slowAndMalformedRequestsAreRefusedInsideTLSToo() async throws {
-        try await Bench.with(try TLSSupport.options(requestLimit: .milliseconds(1500))) { bench in
+        try await Fixture.with(try TLSSupport.options(requestLimit: .milliseconds(1500))) { bench in
             for (request, status) in [("GET / HTTP/1.1\r\nHo", 408), ("GET / HTTP/1.1\r\nA : b\r\n\r\n", 400)] {
                 let connection = try await RawConnection.open(port: bench.port, tls: TLSSupport.client([]))
                 #expect(try await connection.exchange(request).status == status)
@@ -140,7 +140,7 @@ import Testing
 
 /// Certificates that are changed under a running gateway.
 @Suite(.serialized, .timeLimit(.minutes(2))) struct TLSReloadTests {
-    typealias Bench = GatewayBench
+    typealias Fixture = GatewayFixture
 
     /// Files that a test replaces, and what serves them.
     struct Served {
@@ -164,7 +164,7 @@ import Testing
     }
 
     /// The serial number of the certificate that a new connection gets.
-    func serial(_ bench: Bench) async throws -> String {
+    func serial(_ bench: Fixture) async throws -> String {
         try await NIOThreadPool.singleton.runIfActive {
             let script =
                 "openssl s_client -connect 127.0.0.1:\(bench.port) </dev/null 2>/dev/null | openssl x509 -noout -serial"
@@ -188,9 +188,9 @@ import Testing
             files: served.files, certificate: certificate, metrics: TransportMetrics(factory: registry),
             logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
         @Sendable func look() async { for _ in 0..<2 { await reload.look(isAsked: false) } }
-        var options = Bench.Options()
+        var options = Fixture.Options()
         options.edge = { $0.certificates = reload }
-        try await Bench.with(options) { bench in
+        try await Fixture.with(options) { bench in
             await look()
             let (first, second) = (try await self.serial(made.first), try await self.serial(made.second))
             #expect(first != second)

@@ -10,17 +10,17 @@ import Tokens
 /// Tokens of orders that were packaged under another secret than the one the checkout minted with. One after the other:
 /// each has servers of its own.
 @Suite(.server, .serialized, .timeLimit(.minutes(2))) struct TokenRotationTests {
-    typealias Bench = GatewayBench
+    typealias Fixture = GatewayFixture
 
     /// The tokens of an order under the first and the second secret of the bench.
     private func minted(_ order: String) throws -> [String] {
         try ["the first secret of the test", "the second secret"].map {
-            try TokenSecrets(file: Array($0.utf8)).token(for: Bench.key(order)).rawValue
+            try TokenSecrets(file: Array($0.utf8)).token(for: Fixture.key(order)).rawValue
         }
     }
 
     @Test func aTokenOfAnyPresentSecretOpensAnOrderOfAnother() async throws {
-        try await Bench.with { bench in
+        try await Fixture.with { bench in
             let push = #"{"pushToken":"ab"}"#
             for stored in 0...1 {
                 let order = "\(stored)"
@@ -29,7 +29,7 @@ import Tokens
                 let shown = tokens[1 - stored]
                 let package = try await bench.once("GET", bench.package(order), token: shown)
                 #expect(package.status == 200)
-                #expect(package.body == Bench.package)
+                #expect(package.body == Fixture.package)
                 let fresh = try await bench.once(
                     "GET", bench.package(order), token: shown, ["If-None-Match: \"tag-1\""])
                 #expect(fresh.status == 304)
@@ -41,7 +41,7 @@ import Tokens
     }
 
     @Test func aTokenThatAnOrderBroughtIsGoodByItselfAlone() async throws {
-        try await Bench.with { bench in
+        try await Fixture.with { bench in
             try await bench.put("1")
             for token in try self.minted("1") {
                 #expect(try await bench.once("GET", bench.package("1"), token: token).status == 401)
@@ -49,7 +49,7 @@ import Tokens
             let tokens = try self.minted("2")
             try await bench.put("2", token: tokens[0])
             let stranger = try TokenSecrets(file: Array("a secret of somebody else".utf8))
-            for token in [stranger.token(for: try Bench.key("2")).rawValue, try self.minted("1")[0]] {
+            for token in [stranger.token(for: try Fixture.key("2")).rawValue, try self.minted("1")[0]] {
                 #expect(try await bench.once("GET", bench.package("2"), token: token).status == 401)
             }
         }
@@ -57,7 +57,7 @@ import Tokens
 
     @Test func theTokenOfAnotherSecretIsNoGuessForARemovedOrder() async throws {
         let limits = GatewayLimits(backoff: .init(free: 2, forgiveness: .hours(1), longest: .hours(2), clients: 64))
-        try await Bench.with(.init(limits: limits)) { bench in
+        try await Fixture.with(.init(limits: limits)) { bench in
             let tokens = try self.minted("1")
             try await bench.put("1", token: tokens[0])
             try await bench.put("1", version: 2, token: tokens[0], isRemoved: true)

@@ -12,7 +12,7 @@ import Testing
 /// Changes that come from another cluster, and ones that all come again.
 @Suite(.server, .timeLimit(.minutes(2))) struct AnotherClusterTests {
     @Test func changesOfAnotherClusterAreAppliedWhateverTheirOffsetsAndTimestamps() async throws {
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             let processor = try scene.processor()
             var east = ChangeLog(cluster: "east", offset: 5000)
             let before = [
@@ -40,7 +40,7 @@ import Testing
 
     /// The group lost its offsets: everything comes again.
     @Test func aTopicThatIsReadFromItsBeginningPublishesNothingAgain() async throws {
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             let processor = try scene.processor()
             var log = ChangeLog()
             let names = (0..<20).map { "o\($0)" }
@@ -63,7 +63,7 @@ import Testing
     }
 
     /// A processor whose publications are lost with it.
-    private func dying(_ scene: PackagerScene) throws -> (ChangeProcessor, KafkaProducer) {
+    private func dying(_ scene: PackagerFixture) throws -> (ChangeProcessor, KafkaProducer) {
         let nowhere = try KafkaProducer(
             KafkaConfiguration(bootstrap: "127.0.0.1:1", properties: ["message.timeout.ms": "100"]))
         let whole = try scene.processor()
@@ -75,7 +75,7 @@ import Testing
     }
 
     @Test func anAnnouncementThatWasLostIsPublishedWhenItComesAgain() async throws {
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             let processor = try scene.processor()
             let (dying, nowhere) = try self.dying(scene)
             var log = ChangeLog()
@@ -94,7 +94,7 @@ import Testing
 
     /// Another topic's silent change may be published before the change comes again whose publication was lost.
     @Test func aSilentVersionDoesNotStandForOneThatWasLost() async throws {
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             let processor = try scene.processor()
             let (dying, nowhere) = try self.dying(scene)
             var log = ChangeLog()
@@ -114,7 +114,7 @@ import Testing
     }
 
     @Test func aRestoredOrderIsKnownToBePublished() async throws {
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             let packager = OrderPackager(scene.brandFixture.brand, tokens: try BrandFixture.tokens())
             let processor = try scene.processor(packager: packager)
             var log = ChangeLog()

@@ -51,7 +51,7 @@ import Testing
             topics: [topics.orderChanges, topics.orders, topics.registrations, topics.deadLetters].map {
                 .init($0, partitions: 4)
             })
-        let server = try await PackagerScene.redis()
+        let server = try await PackagerFixture.redis()
         let renewed = try RenewedBrand()
         let quick = KafkaBroker.quick.map { "\($0)=\($1)\n" }.joined()
         let settings = try Settings(environment: [
@@ -148,7 +148,7 @@ import Testing
     @Test(.server, .timeLimit(.minutes(1)))
     func aHangupLoadsAtOnce() async throws {
         let renewed = try RenewedBrand()
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             let program = URL(filePath: CommandLine.arguments[0]).deletingLastPathComponent().path + "/waybill-packager"
             let child = try ChildProcess(
                 program, [],

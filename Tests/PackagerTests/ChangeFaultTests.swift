@@ -13,7 +13,7 @@ import Testing
 /// Changes that cannot be applied: dead letters, and the ones behind them go on.
 @Suite(.server) struct ChangeFaultTests {
     @Test func eachFaultIsADeadLetterAndWhatIsBehindItGoesOn() async throws {
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             var log = ChangeLog()
             let key = "\(BrandFixture.orderType)/o"
             var faults: [(ChangeFault.Code, KafkaRecord)] = []
@@ -57,7 +57,7 @@ import Testing
 
     @Test(arguments: [["HSET", "document", "{"], ["HSET", "version", "x"], ["HDEL", "token"], ["SET"]])
     func stateThatCannotBeReadIsADeadLetterAndOtherOrdersGoOn(_ damage: [String]) async throws {
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             var log = ChangeLog()
             let processor = try scene.processor()
             try await processor.process([log.change("order.replaced", "o", ChangeLog.document())])
@@ -81,7 +81,7 @@ import Testing
 
     /// The write of the order moves it past the change: a letter that failed behind it would never be sent.
     @Test func aDeadLetterIsNotLostWhenItsBatchIsTriedAgain() async throws {
-        try await PackagerScene.run(producer: ["delivery.timeout.ms": "1000"]) { scene in
+        try await PackagerFixture.run(producer: ["delivery.timeout.ms": "1000"]) { scene in
             var log = ChangeLog()
             let processor = try scene.processor()
             try await processor.process([log.change("order.replaced", "o", ChangeLog.document())])
@@ -104,7 +104,7 @@ import Testing
 
     /// Tried every few seconds while Redis is full, one fault would flood the topic.
     @Test func anOrderThatIsTriedAgainSendsItsDeadLettersOnce() async throws {
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             var log = ChangeLog()
             let processor = try scene.processor()
             let batch = [
@@ -125,7 +125,7 @@ import Testing
     }
 
     @Test func anOrderWhoseBrandCannotBeLoadedNowWaitsAndTheOthersGoOn() async throws {
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             var log = ChangeLog()
             let type = "order.com.example.broken"
             var processor = try scene.processor()
@@ -146,7 +146,7 @@ import Testing
 
     /// One signature that fails is one order that waits.
     @Test func whatFailsForOneOrderKeepsNoOtherWaiting() async throws {
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             let builder = PackageBuilder(scene.brandFixture.brand)
             let packager = OrderPackager(scene.brandFixture.brand, tokens: try BrandFixture.tokens()) {
                 (order, pictures, now) throws(PackagingError) in
@@ -179,7 +179,7 @@ import Testing
     }
 
     @Test func aRecordThatIsTooLargeForADeadLetterGoesWithoutItsValue() async throws {
-        try await PackagerScene.run(producer: ["message.max.bytes": "50000"]) { scene in
+        try await PackagerFixture.run(producer: ["message.max.bytes": "50000"]) { scene in
             var log = ChangeLog()
             let record = log.record(key: "k", value: [UInt8](repeating: 0x20, count: 60_000))
             try await scene.processor().process([record, log.change("order.replaced", "o", ChangeLog.document())])
@@ -196,7 +196,7 @@ import Testing
     /// Subtracting it from the clock would overflow and end the process, again and again.
     @Test(arguments: [Int64.min, -1, Int64.max])
     func aTimestampIsOnlyItsProducersWord(_ timestamp: Int64) async throws {
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             var log = ChangeLog(timestamp: timestamp)
             try await scene.processor().process([log.change("order.replaced", "o", ChangeLog.document())])
             #expect(try await scene.state("o")?.version.ordinal == 1)

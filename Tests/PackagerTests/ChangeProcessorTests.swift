@@ -29,7 +29,7 @@ import Tokens
         """
 
     @Test func aChangeBecomesAPackageThatOthersAccept() async throws {
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             var log = ChangeLog()
             try await scene.processor().process([
                 log.change("order.replaced", "o", ChangeLog.document()),
@@ -71,7 +71,7 @@ import Tokens
     }
 
     @Test func theOrderRecordSaysWhatStandsInRedis() async throws {
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             var log = ChangeLog()
             try await scene.processor().process([
                 log.change("order.replaced", "o", ChangeLog.document()),
@@ -89,7 +89,7 @@ import Tokens
     }
 
     @Test func aRemovalLeavesATraceAndNoRegistration() async throws {
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             var log = ChangeLog()
             let processor = try scene.processor()
             let first = log.change("order.replaced", "o", ChangeLog.document())
@@ -129,7 +129,7 @@ import Tokens
     }
 
     @Test func aRedeliveredChangePublishesItsVersionAgainAndWritesNothing() async throws {
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             var log = ChangeLog()
             let processor = try scene.processor()
             let record = log.change("order.replaced", "o", ChangeLog.document())
@@ -147,7 +147,7 @@ import Tokens
     }
 
     @Test func skippedChangesAreCountedByReason() async throws {
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             var log = ChangeLog()
             let processor = try scene.processor()
             let changes: [(String, Int?, String)] = [("a", 7, "1"), ("a", nil, "2"), ("b", 1, "3")]
@@ -164,7 +164,7 @@ import Tokens
     }
 
     @Test func aChangeThatSaysNothingNewPublishesNothing() async throws {
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             var log = ChangeLog()
             let processor = try scene.processor()
             try await processor.process([log.change("order.replaced", "o", ChangeLog.document())])
@@ -183,7 +183,7 @@ import Tokens
     }
 
     @Test func updatedAtGrowsWithEachVersionOfOneSecond() async throws {
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             var log = ChangeLog()
             let processor = try scene.processor()
             var moments: [Int64] = []
@@ -196,7 +196,7 @@ import Tokens
     }
 
     @Test func assetsThatAreMissingInRedisArePutAgain() async throws {
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             var log = ChangeLog()
             let processor = try scene.processor()
             try await processor.process([log.change("order.replaced", "o", ChangeLog.document())])
@@ -213,7 +213,7 @@ import Tokens
     }
 }
 
-extension PackagerScene {
+extension PackagerFixture {
     /// All fields of an order.
     func hash(_ order: String) async throws -> [String: [UInt8]] {
         let key = try ChangeLog.key(order)

@@ -23,7 +23,7 @@ import Testing
     }
 
     @Test(.timeLimit(.minutes(2))) func aBacklogIsSignedOnceAndWhatIsNotNewNever() async throws {
-        try await CrashScene.run { scene in
+        try await CrashFixture.run { scene in
             var log = self.rounds(0...9, id: "a")
             try await scene.publish(log)
             let worker = try scene.worker()
@@ -51,7 +51,7 @@ import Testing
     }
 }
 
-extension CrashScene {
+extension CrashFixture {
     /// A counter of a worker, asked for over HTTP.
     func metric(_ name: String, of worker: ChildProcess) async throws -> Int {
         let line = try await worker.line(containing: "operations endpoint listening")

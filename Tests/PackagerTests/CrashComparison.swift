@@ -8,7 +8,7 @@ import Testing
 @testable import Packager
 
 /// The conditions that must hold at the end, no matter how often workers died.
-extension CrashScene {
+extension CrashFixture {
     /// Compares Redis, the compacted topic, the dead letters and the registrations with what the changes mean.
     ///
     /// - Parameters:

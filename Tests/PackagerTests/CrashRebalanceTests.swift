@@ -14,7 +14,7 @@ import Testing
         .timeLimit(.minutes(3)),
         arguments: [CrashPoint.folded, .assetsPut, .written, .published, .committing])
     func aWorkerThatWakesUpBehindItsTimeChangesNothing(_ point: CrashPoint) async throws {
-        try await CrashScene.run { scene in
+        try await CrashFixture.run { scene in
             var history = CrashHistory(seed: 7)
             try await scene.register(CrashHistory.gone(1))
             try await scene.register(CrashHistory.gone(2))
@@ -53,7 +53,7 @@ import Testing
     /// again.
     @Test(.timeLimit(.minutes(3)), arguments: [CrashPoint.written, .published])
     func aRemovalThatWakesUpLateLeavesANewerRegistration(_ point: CrashPoint) async throws {
-        try await CrashScene.run { scene in
+        try await CrashFixture.run { scene in
             let name = CrashHistory.gone(1)
             var history = CrashHistory(seed: 8)
             let sleeper = try scene.worker(["WAYBILL_STALL_AT": "\(point):2"])

@@ -11,7 +11,7 @@ import Testing
 @Suite(.server) struct CrashStreamTests {
     /// Publishes some changes every 50 ms until told to stop, whatever happens meanwhile.
     private func stream(
-        _ scene: CrashScene, _ history: CrashHistory, while body: @Sendable () async throws -> Void
+        _ scene: CrashFixture, _ history: CrashHistory, while body: @Sendable () async throws -> Void
     ) async throws -> CrashHistory {
         let isOver = Flag()
         return try await withThrowingTaskGroup(of: CrashHistory.self) { group in
@@ -34,13 +34,13 @@ import Testing
     }
 
     /// Waits until the group has committed something more.
-    private func moving(_ scene: CrashScene) async throws {
+    private func moving(_ scene: CrashFixture) async throws {
         let before = try await scene.committed()
         try await eventually("offsets move on", within: .seconds(40)) { try await scene.committed() > before }
     }
 
     @Test(.timeLimit(.minutes(3))) func aBrokerThatGoesAndComesBackLosesNothing() async throws {
-        try await CrashScene.run { scene in
+        try await CrashFixture.run { scene in
             let worker = try scene.worker()
             let history = try await self.stream(scene, CrashHistory(seed: 11)) {
                 for _ in 0..<3 {
@@ -58,7 +58,7 @@ import Testing
     }
 
     @Test(.timeLimit(.minutes(3))) func aRedisThatGoesAndComesBackLosesNothing() async throws {
-        try await CrashScene.run { scene in
+        try await CrashFixture.run { scene in
             let worker = try scene.worker()
             let history = try await self.stream(scene, CrashHistory(seed: 14)) {
                 for _ in 0..<2 {
@@ -78,7 +78,7 @@ import Testing
     /// Source: Kafka protocol, API keys 8 OffsetCommit, 12 Heartbeat; errors 15 COORDINATOR_NOT_AVAILABLE, 16
     /// NOT_COORDINATOR, 27 REBALANCE_IN_PROGRESS
     @Test(.timeLimit(.minutes(3))) func aCoordinatorThatMovesLosesNothing() async throws {
-        try await CrashScene.run { scene in
+        try await CrashFixture.run { scene in
             let worker = try scene.worker()
             let history = try await self.stream(scene, CrashHistory(seed: 12)) {
                 try await self.moving(scene)
@@ -98,7 +98,7 @@ import Testing
 
     /// Two workers, one of which is always about to be killed, for about twenty seconds.
     @Test(.timeLimit(.minutes(3))) func workersThatAreKilledInTurnLoseNothing() async throws {
-        try await CrashScene.run { scene in
+        try await CrashFixture.run { scene in
             let deaths = 3
             let survivors = Survivors(try [scene.worker(), scene.worker()])
             let history = try await self.stream(scene, CrashHistory(seed: 13)) {

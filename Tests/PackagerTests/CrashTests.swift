@@ -24,7 +24,7 @@ import Testing
         .timeLimit(.minutes(3)),
         arguments: [("signed", "committed"), ("written", "published"), ("published", "committing")])
     func aWorkerThatIsKilledInTwoLanesLosesNothing(_ stands: String, _ dies: String) async throws {
-        try await CrashScene.run { scene in
+        try await CrashFixture.run { scene in
             var history = CrashHistory(seed: 21)
             let first = try scene.worker([
                 "WAYBILL_STALL_AT": "\(stands):1:40", "WAYBILL_CRASH_AT": "\(dies):1",
@@ -45,7 +45,7 @@ import Testing
 
     @Test(.timeLimit(.minutes(3)), arguments: Self.moments)
     func aWorkerThatIsKilledLosesNothing(_ moment: String) async throws {
-        try await CrashScene.run { scene in
+        try await CrashFixture.run { scene in
             var history = CrashHistory(seed: moment.utf8.reduce(0) { $0 &* 31 &+ UInt64($1) })
             try await scene.register(CrashHistory.gone(1))
             try await scene.register(CrashHistory.gone(2))

@@ -11,7 +11,7 @@ import Testing
 
 /// Updates of orders that are not there yet.
 @Suite(.server) struct EarlyChangeTests {
-    private static func unknown(_ scene: PackagerScene, _ patience: Duration) -> UnknownOrders {
+    private static func unknown(_ scene: PackagerFixture, _ patience: Duration) -> UnknownOrders {
         UnknownOrders(patience: patience, gauge: PackagerMetrics(factory: scene.metrics).unknownOrders)
     }
 
@@ -24,7 +24,7 @@ import Testing
     }
 
     @Test func theyWaitAndAreAppliedWithTheOrder() async throws {
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             var log = ChangeLog()
             var processor = try scene.processor()
             processor.unknown = Self.unknown(scene, .seconds(60))
@@ -52,7 +52,7 @@ import Testing
     }
 
     @Test func afterTheirTimeTheyAreLettersThatAreAppliedWhenTheOrderComes() async throws {
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             var log = ChangeLog()
             let processor = try scene.processor()
             let first = log.change("fulfillment.updated", "o", Self.shipment("processing"), source: "/wms")
@@ -87,7 +87,7 @@ import Testing
     }
 
     @Test func aWorkerThatDiesBesideTheWriteAppliesThemAgainOrNotAtAll() async throws {
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             var log = ChangeLog()
             let processor = try scene.processor()
             let early = log.change("order.patched", "o", ["statusDescription": "early"], source: "/wms")
@@ -106,7 +106,7 @@ import Testing
     }
 
     @Test func whatWasRemovedBeforeTheOrderCameIsNotApplied() async throws {
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             var log = ChangeLog()
             let processor = try scene.processor()
             let early = log.change("order.patched", "o", ["statusDescription": "early"], source: "/wms")
@@ -118,7 +118,7 @@ import Testing
     }
 
     @Test func mergedPartsThatWereLettersMakeTheOrderWithTheLastOne() async throws {
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             var log = ChangeLog()
             let processor = try scene.processor()
             try await processor.process([log.change("order.merged", "o", ["status": "completed"], source: "/status")])
@@ -132,7 +132,7 @@ import Testing
     }
 
     @Test func whatIsKeptIsBounded() async throws {
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             let early = EarlyChanges(redis: scene.redis)
             let key = try ChangeLog.key("o")
             let many = (0..<EarlyChanges.limit).map { EarlyChanges.Kept(place: "t/0/\($0)", bytes: [1]) }

@@ -34,7 +34,7 @@ struct Fleet: Sendable {
                 .init($0, partitions: partitions)
             })
         let server =
-            isCluster ? try await RedisServer.startCluster(arguments) : try await PackagerScene.redis(arguments)
+            isCluster ? try await RedisServer.startCluster(arguments) : try await PackagerFixture.redis(arguments)
         let kafka = KafkaConfiguration(bootstrap: broker.bootstrap)
         let fleet = Fleet(
             server: server,

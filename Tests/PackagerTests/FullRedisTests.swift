@@ -17,7 +17,7 @@ import Testing
 
     /// The assets are there before, so that only the refusal of the order itself explains what waits.
     @Test func newOrdersWaitRemovalsAndSmallerOnesGoOnAndNothingIsLost() async throws {
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             var log = ChangeLog()
             let processor = try scene.processor()
             let long: [(String, JSON)] = [
@@ -49,7 +49,7 @@ import Testing
 
     /// A batch in which one order needs a new asset: the others do not wait for it.
     @Test func anAssetThatIsRefusedKeepsNoRemovalWaiting() async throws {
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             var log = ChangeLog()
             let processor = try scene.processor()
             let plain = ChangeLog.document(extra: [("lineItems", .array([]))])

@@ -36,7 +36,7 @@ import Testing
             topics: [topics.orderChanges, topics.orders, topics.registrations, topics.deadLetters].map {
                 .init($0, partitions: 4)
             })
-        let server = try await PackagerScene.redis()
+        let server = try await PackagerFixture.redis()
         let directory = try TemporaryDirectory("packager-outage")
         let properties = KafkaBroker.quick.merging(["delivery.timeout.ms": "2000"]) { $1 }
         let settings = try Settings(environment: [

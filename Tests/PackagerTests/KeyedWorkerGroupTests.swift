@@ -11,13 +11,13 @@ import Testing
 @Suite(.server, .timeLimit(.minutes(2))) struct KeyedWorkerGroupTests {
     private let tests = KeyedWorkerTests()
 
-    private func done(_ bench: KeyedWorkerTests.Bench, of group: String) -> Int {
+    private func done(_ bench: KeyedWorkerTests.Fixture, of group: String) -> Int {
         bench.done.withLock { $0.filter { $0.key.hasPrefix(group) }.values.reduce(0) { $0 + $1.count } }
     }
 
     /// More than any buffer holds waits; another worker comes and goes meanwhile.
     @Test func aGroupThatWaitsKeepsNoOtherWaitingAndIsDoneInOrderWhenItMay() async throws {
-        let bench = try KeyedWorkerTests.Bench(partitions: 4)
+        let bench = try KeyedWorkerTests.Fixture(partitions: 4)
         let isThere = Atomic(false)
         let groups: @Sendable () -> [KeyGroup] = {
             let reason = isThere.load(ordering: .relaxed) ? nil : "expired"
@@ -75,7 +75,7 @@ import Testing
 
     /// A backlog of one group lies before each change of the other, and its keys cannot be done.
     @Test func keysThatCannotBeDoneTakeTheShareOfTheirGroupAndNoMore() async throws {
-        let bench = try KeyedWorkerTests.Bench(partitions: 2)
+        let bench = try KeyedWorkerTests.Fixture(partitions: 2)
         let isWell = Atomic(false)
         let limits = KeyQueue.Limits(records: 600, bytes: 200_000, batchKeys: 64, batchBytes: 50_000)
         let environment = try bench.environment()

@@ -14,7 +14,7 @@ import Testing
 /// The loop on the embedded broker. Each test waits 3 s for its first rebalance; they do so at the same time.
 @Suite(.server, .timeLimit(.minutes(2))) struct KeyedWorkerTests {
     /// A broker, a worker's environment, and what the worker did.
-    final class Bench: Sendable {
+    final class Fixture: Sendable {
         let broker: KafkaBroker
         let topic = "waybill.order-changes"
         let directory: TemporaryDirectory
@@ -76,12 +76,12 @@ import Testing
 
     /// Keeps warnings.
     struct Notes: LogHandler {
-        let bench: Bench
+        let bench: Fixture
         let ledger: CommitWitness.Member?
         var metadata: Logger.Metadata = [:]
         var logLevel = Logger.Level.info
 
-        init(_ bench: Bench, ledger: CommitWitness.Member?) {
+        init(_ bench: Fixture, ledger: CommitWitness.Member?) {
             self.bench = bench
             self.ledger = ledger
         }
@@ -100,7 +100,7 @@ import Testing
     static let limits = KeyQueue.Limits(records: 5000, bytes: 4 << 20, batchKeys: 64, batchBytes: 1 << 20)
 
     func worker(
-        _ bench: Bench, _ environment: ServiceEnvironment, limits: KeyQueue.Limits = Self.limits,
+        _ bench: Fixture, _ environment: ServiceEnvironment, limits: KeyQueue.Limits = Self.limits,
         groups: @escaping @Sendable () -> [KeyGroup] = { [] },
         onCommit: (@Sendable (KafkaConsumer.CommitMoment) -> Void)? = nil,
         _ process: @escaping @Sendable ([KeyedWork]) async -> [KeyedWork.Outcome]
@@ -125,7 +125,7 @@ import Testing
     }
 
     @Test func onePoisonedKeyWaitsWhileAThousandOthersOfItsPartitionAreDone() async throws {
-        let bench = try Bench()
+        let bench = try Fixture()
         let environment = try bench.environment()
         try await bench.fill(["first", "poison"] + (0..<1000).map { "k\($0)" })
         let tries = Atomic(0)
@@ -152,7 +152,7 @@ import Testing
     }
 
     @Test func anOutageBoundsWhatIsInHandAndAllIsDoneWhenItIsOver() async throws {
-        let bench = try Bench(partitions: 4)
+        let bench = try Fixture(partitions: 4)
         let environment = try bench.environment()
         try await bench.fill((0..<4000).map { "k\($0)" }, value: 300)
         let isWell = Atomic(false)
@@ -190,7 +190,7 @@ import Testing
     }
 
     @Test func aShutdownUnderLoadCommitsWhatIsDoneAndNothingElse() async throws {
-        let bench = try Bench(partitions: 2)
+        let bench = try Fixture(partitions: 2)
         let environment = try bench.environment()
         try await bench.fill((0..<3000).map { "k\($0 % 2900)" })
         let begun = Atomic(0)
@@ -225,7 +225,7 @@ import Testing
     }
 
     @Test func twoWorkersTakeOverFromEachOtherAndEachKeyKeepsItsOrder() async throws {
-        let bench = try Bench(partitions: 4)
+        let bench = try Fixture(partitions: 4)
         let keys = (0..<40).map { "k\($0)" }
         let works: @Sendable ([KeyedWork]) async -> [KeyedWork.Outcome] = { works in
             try? await Task.sleep(for: .milliseconds(Int.random(in: 1...20)))
@@ -271,7 +271,7 @@ import Testing
     }
 
     @Test func aBrokerThatGoesAndComesBackUnderLoadLosesNothing() async throws {
-        let bench = try Bench(partitions: 2)
+        let bench = try Fixture(partitions: 2)
         let environment = try bench.environment(["reconnect.backoff.max.ms": "200"])
         let worker = try self.worker(bench, environment) { works in
             bench.note(works)
@@ -292,7 +292,7 @@ import Testing
     }
 
     @Test func aMemberThatIsFencedEndsWithAClearError() async throws {
-        let bench = try Bench()
+        let bench = try Fixture()
         let environment = try bench.environment(instance: "pod-0")
         let worker = try self.worker(bench, environment) { works in works.map { _ in .done } }
         // 82 is FENCED_INSTANCE_ID, 11 is JoinGroup. Source: Kafka protocol, error codes and API keys

@@ -25,7 +25,7 @@ import Testing
     }
 
     @Test(.server) func aBatchOfSmallChangesToLargeOrdersIsReadInPages() async throws {
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             var log = ChangeLog()
             let processor = try scene.processor()
             let large = (0..<60).map { "large-\($0)" }
@@ -72,7 +72,7 @@ import Testing
     }
 
     @Test(.server) func aRecordThatKafkaWouldNotTakeIsADeadLetterBeforeItsOrderIsWritten() async throws {
-        try await PackagerScene.run(producer: ["message.max.bytes": "50000"]) { scene in
+        try await PackagerFixture.run(producer: ["message.max.bytes": "50000"]) { scene in
             var log = ChangeLog()
             let processor = try scene.processor()
             let lineItems = Self.document(kilobytes: 60).object?["lineItems"] ?? .null

@@ -16,7 +16,7 @@ import Testing
 
     @Test(arguments: [false, true])
     func theLaterOrderIsRestoredInWhateverOrderRecordsAreRead(isBackwards: Bool) async throws {
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             let packager = OrderPackager(scene.brandFixture.brand, tokens: try BrandFixture.tokens())
             var processor = try scene.processor(packager: packager)
             var log = ChangeLog()

@@ -14,7 +14,7 @@ import Testing
     private static let poison = "too large for any phone"
 
     /// A packager that counts what it builds and finds orders with a poisonous number too large.
-    private final class Bench: Sendable {
+    private final class Fixture: Sendable {
         private let builds = Mutex(0)
         var count: Int { self.builds.withLock { $0 } }
 
@@ -42,7 +42,7 @@ import Testing
 
     @Test func manyChangesCostOnePackage() throws {
         var log = ChangeLog()
-        let bench = Bench()
+        let bench = Fixture()
         var records = [log.change("order.replaced", "o", ChangeLog.document())]
         records += (2...10).map { log.change("order.patched", "o", ["orderNumber": .string("\($0)")]) }
         let draft = try self.draft(try bench.packager(), records)
@@ -64,7 +64,7 @@ import Testing
             log.change("fulfillment.updated", "o", ChangeLog.fulfillment("f")),
             log.change("order.patched", "o", ["orderNumber": .string(Self.poison)], id: "again"),
         ]
-        let draft = try self.draft(try Bench().packager(), records)
+        let draft = try self.draft(try Fixture().packager(), records)
         #expect(draft.result.effect == .changed)
         #expect(draft.package != nil)
         #expect(draft.state?.document.members["orderNumber"] == "1")
@@ -79,7 +79,7 @@ import Testing
 
     @Test func oneBadChangeAmongManyCostsAFewPackages() throws {
         var log = ChangeLog()
-        let bench = Bench()
+        let bench = Fixture()
         var records = [log.change("order.replaced", "o", ChangeLog.document())]
         records += (1..<30).map { log.change("fulfillment.updated", "o", ChangeLog.fulfillment("f\($0)")) }
         records.append(log.change("order.patched", "o", ["orderNumber": .string(Self.poison)]))
@@ -93,7 +93,7 @@ import Testing
     @Test func anOrderThatNeverFitsStaysUnknown() throws {
         var log = ChangeLog()
         let draft = try self.draft(
-            try Bench().packager(), [log.change("order.replaced", "o", ChangeLog.document(Self.poison))])
+            try Fixture().packager(), [log.change("order.replaced", "o", ChangeLog.document(Self.poison))])
         #expect(draft.state == nil)
         #expect(draft.result.effect == .none)
         #expect(draft.write == nil)
@@ -101,7 +101,7 @@ import Testing
 
     @Test func aLaterChangeMayCureOneThatIsTooLarge() throws {
         var log = ChangeLog()
-        let bench = Bench()
+        let bench = Fixture()
         let records = [
             log.change("order.replaced", "o", ChangeLog.document(Self.poison)),
             log.change("order.patched", "o", ["orderNumber": "small"]),
@@ -114,14 +114,14 @@ import Testing
     @Test func aSignatureThatFailsIsNoChangesFault() throws {
         var log = ChangeLog()
         let records = [log.change("order.replaced", "o", ChangeLog.document("unsigned"))]
-        let packager = try Bench().packager()
+        let packager = try Fixture().packager()
         let error = #expect(throws: PackagingError.self) { try self.draft(packager, records) }
         #expect(error?.code == .signing)
     }
 
     @Test func whatDoesNotChangeIsNotPackaged() throws {
         var log = ChangeLog()
-        let bench = Bench()
+        let bench = Fixture()
         let packager = try bench.packager()
         let first = try self.draft(packager, [log.change("order.replaced", "o", ChangeLog.document())])
         let stored = OrderStore.StoredOrder(
@@ -141,7 +141,7 @@ import Testing
 
     @Test func aRedeliveryIsMarkedAndPublishesWhatStands() throws {
         var log = ChangeLog()
-        let bench = Bench()
+        let bench = Fixture()
         let packager = try bench.packager()
         let record = log.change("order.replaced", "o", ChangeLog.document())
         let first = try self.draft(packager, [record])

@@ -10,7 +10,7 @@ import Testing
 @testable import Packager
 
 @Suite(.server) struct OrderRepackagerTests {
-    private func repackager(_ scene: PackagerScene, _ brand: Brand) throws -> OrderRepackager {
+    private func repackager(_ scene: PackagerFixture, _ brand: Brand) throws -> OrderRepackager {
         let packager = OrderPackager(brand, tokens: try BrandFixture.tokens())
         var repackager = OrderRepackager(
             topics: scene.topics, store: OrderStore(redis: scene.redis), producer: scene.producer,
@@ -20,7 +20,7 @@ import Testing
     }
 
     /// Packages orders with a brand, as a change would.
-    private func fill(_ scene: PackagerScene, _ brand: Brand, _ orders: [String]) async throws {
+    private func fill(_ scene: PackagerFixture, _ brand: Brand, _ orders: [String]) async throws {
         var log = ChangeLog()
         let packager = OrderPackager(brand, tokens: try BrandFixture.tokens())
         try await scene.processor(packager: packager).process(
@@ -36,7 +36,7 @@ import Testing
     }
 
     @Test func whatIsCurrentIsLeftAlone() async throws {
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             let brand = scene.brandFixture.brand
             try await self.fill(scene, brand, ["a"])
             let before = try await scene.stored("a")
@@ -53,7 +53,7 @@ import Testing
     @Test func aNewCertificateSignsTheSameVersionAnewAndTellsNobody() async throws {
         let renewed = try RenewedBrand()
         let old = try renewed.load()
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             try await self.fill(scene, old, ["a", "b"])
             let keys = [try ChangeLog.key("a"), try ChangeLog.key("b")]
             let before = try #require(try await StoredArchive.read(keys[0], from: scene.redis))
@@ -82,7 +82,7 @@ import Testing
         let renewed = try RenewedBrand()
         try renewed.remove(asset: "lamp.png")
         let old = try renewed.load()
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             try await self.fill(scene, old, ["a"])
             let key = try ChangeLog.key("a")
             let before = try #require(try await scene.stored("a"))
@@ -119,7 +119,7 @@ import Testing
         ]
         try renewed.write(defaults: ["merchant": merchant])
         let old = try renewed.load()
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             var log = ChangeLog()
             var document = ChangeLog.document().object ?? JSONObject()
             document["merchant"] = nil
@@ -142,7 +142,7 @@ import Testing
     @Test func aRemovedOrderStaysRemoved() async throws {
         let renewed = try RenewedBrand()
         let old = try renewed.load()
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             try await self.fill(scene, old, ["a"])
             var log = ChangeLog(offset: 10)
             let packager = OrderPackager(old, tokens: try BrandFixture.tokens())
@@ -160,7 +160,7 @@ import Testing
     @Test func aWriteInBetweenIsSeenAndNotLost() async throws {
         let renewed = try RenewedBrand()
         let old = try renewed.load()
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             try await self.fill(scene, old, ["a"])
             try renewed.write(asset: "logo.png", SampleFile.png(seed: 78))
             let brand = try renewed.load()
@@ -196,7 +196,7 @@ import Testing
     @Test func anAnnouncementThatWasCutOffIsMadeUpFor() async throws {
         let renewed = try RenewedBrand()
         let old = try renewed.load()
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             try await self.fill(scene, old, ["a"])
             try renewed.write(asset: "logo.png", SampleFile.png(seed: 79))
             let brand = try renewed.load()

@@ -21,7 +21,7 @@ import Testing
             topics: [topics.orderChanges, topics.orders, topics.registrations, topics.deadLetters].map {
                 .init($0, partitions: 4)
             })
-        let server = try await PackagerScene.redis()
+        let server = try await PackagerFixture.redis()
         let directory = try TemporaryDirectory("packager-service")
         let quick = KafkaBroker.quick.map { "\($0)=\($1)\n" }.joined()
         let settings = try Settings(environment: [

@@ -13,7 +13,7 @@ import Testing
 /// Pictures by URL from the change to the package that Wallet gets, with a real Redis, broker and HTTPS server.
 @Suite(.server, .timeLimit(.minutes(3))) struct PictureTests {
     @Test func anOrderGoesOutWithoutItsPictureAndAgainWithIt() async throws {
-        try await PictureScene.run { scene in
+        try await PictureFixture.run { scene in
             let (lamp, logo) = (SampleFile.png(seed: 3), SampleFile.jpeg(seed: 4))
             let headers = ["ETag": "\"1\"", "Content-Type": "text/html"]
             try scene.server.answer("/lamp?key=1", .init(lamp, headers: headers))
@@ -60,7 +60,7 @@ import Testing
     /// 100,000 orders a day would leave as many copies of one picture in Redis.
     @Test(arguments: [true, ["Expires", "Signature"]] as [JSON])
     func underAnotherSignatureItIsTheSamePicture(_ ignoreQuery: JSON) async throws {
-        try await PictureScene.run(ignoreQuery: ignoreQuery) { scene in
+        try await PictureFixture.run(ignoreQuery: ignoreQuery) { scene in
             let lamp = SampleFile.png(seed: 3)
             for number in 1...3 {
                 try scene.server.answer("/lamp.png?Expires=\(number)&Signature=s\(number)", .init(lamp))
@@ -92,7 +92,7 @@ import Testing
     }
 
     @Test func anOrderThatComesLaterHasThePictureAtOnce() async throws {
-        try await PictureScene.run { scene in
+        try await PictureFixture.run { scene in
             try scene.server.answer("/a", .init(SampleFile.png(seed: 1)))
             var log = ChangeLog()
             try await scene.processor().process([log.change("order.replaced", "o", scene.document([scene.url("/a")]))])
@@ -111,7 +111,7 @@ import Testing
     }
 
     @Test func ordersAndWorkersShareOneFetch() async throws {
-        try await PictureScene.run { scene in
+        try await PictureFixture.run { scene in
             var slow = PictureServer.Answer(SampleFile.png(seed: 1))
             slow.delay = 1
             try scene.server.answer("/a", slow)
@@ -136,7 +136,7 @@ import Testing
     }
 
     @Test func aWorkerThatDiesLeavesItsWorkToTheNext() async throws {
-        try await PictureScene.run { scene in
+        try await PictureFixture.run { scene in
             try scene.server.answer("/a", .init(SampleFile.png(seed: 1)))
             var log = ChangeLog()
             try await scene.processor().process([log.change("order.replaced", "o", scene.document([scene.url("/a")]))])
@@ -164,7 +164,7 @@ import Testing
     }
 
     @Test func aHostThatTheBrandDoesNotListIsNeverAsked() async throws {
-        try await PictureScene.run { scene in
+        try await PictureFixture.run { scene in
             let url = scene.url("/a", host: "other.example.com")
             try scene.server.answer("/a", .init(SampleFile.png(seed: 1)))
             var log = ChangeLog()
@@ -189,7 +189,7 @@ import Testing
     }
 
     @Test func aNameThatLeadsInsideIsNotConnectedTo() async throws {
-        try await PictureScene.run { scene in
+        try await PictureFixture.run { scene in
             try scene.server.answer("/a", .init(SampleFile.png(seed: 1)))
             var log = ChangeLog()
             try await scene.processor().process([log.change("order.replaced", "o", scene.document([scene.url("/a")]))])
@@ -212,7 +212,7 @@ import Testing
     func whatIsNoPictureIsGivenUpAndRests(
         _ path: String, _ answer: PictureServer.Answer, _ reason: String
     ) async throws {
-        try await PictureScene.run { scene in
+        try await PictureFixture.run { scene in
             try scene.server.answer(path, answer)
             var log = ChangeLog()
             let document = scene.document([scene.url(path)])
@@ -238,7 +238,7 @@ import Testing
     }
 
     @Test func aServerThatIsAwayForAWhileIsAskedAgain() async throws {
-        try await PictureScene.run { scene in
+        try await PictureFixture.run { scene in
             try scene.server.answer("/a", .status(503))
             var log = ChangeLog()
             try await scene.processor().process([log.change("order.replaced", "o", scene.document([scene.url("/a")]))])
@@ -251,7 +251,7 @@ import Testing
     }
 
     @Test func aPictureIsAskedForAgainAfterADay() async throws {
-        try await PictureScene.run { scene in
+        try await PictureFixture.run { scene in
             try scene.server.answer("/a", .init(SampleFile.png(seed: 1), headers: ["ETag": "\"1\""]))
             var log = ChangeLog()
             let url = scene.url("/a")
@@ -284,7 +284,7 @@ import Testing
     }
 
     @Test func aPictureWhoseBytesAreGoneIsFetchedAgain() async throws {
-        try await PictureScene.run { scene in
+        try await PictureFixture.run { scene in
             try scene.server.answer("/a", .init(SampleFile.png(seed: 1), headers: ["ETag": "\"1\""]))
             var log = ChangeLog()
             let document = scene.document([scene.url("/a")])
@@ -303,7 +303,7 @@ import Testing
     }
 
     @Test func whoIsFasterThanTheVersionWaitsForIt() async throws {
-        try await PictureScene.run { scene in
+        try await PictureFixture.run { scene in
             try scene.server.answer("/a", .init(SampleFile.png(seed: 1)))
             // A packager does this first; the picture arrives before it writes.
             let key = PictureKey(orderType: try OrderTypeIdentifier(BrandFixture.orderType), url: scene.url("/a"))
@@ -323,7 +323,7 @@ import Testing
     }
 
     @Test func aVersionThatNeverComesIsNotWaitedForForEver() async throws {
-        try await PictureScene.run { scene in
+        try await PictureFixture.run { scene in
             try scene.server.answer("/a", .init(SampleFile.png(seed: 1)))
             let key = PictureKey(orderType: try OrderTypeIdentifier(BrandFixture.orderType), url: scene.url("/a"))
             let waiting = Pictures.Waiting(
@@ -338,7 +338,7 @@ import Testing
     }
 }
 
-extension PictureScene {
+extension PictureFixture {
     /// The number of failures to get a picture for one reason.
     func failures(_ reason: String) -> Int64 {
         self.scene.counter("waybill_picture_failures_total{reason=\"\(reason)\"}")

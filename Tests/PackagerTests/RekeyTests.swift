@@ -25,7 +25,7 @@ import Testing
         let topics: Topics
         let environment: ServiceEnvironment
 
-        init(_ scene: PackagerScene) throws {
+        init(_ scene: PackagerFixture) throws {
             self.topics = scene.topics
             self.broker = try KafkaBroker(
                 topics: [scene.topics.orders, scene.topics.registrations, scene.topics.pushPending].map {
@@ -72,7 +72,7 @@ import Testing
         }
     }
 
-    private func restorer(_ scene: PackagerScene) throws -> OrderRestorer {
+    private func restorer(_ scene: PackagerFixture) throws -> OrderRestorer {
         let packager = OrderPackager(scene.brandFixture.brand, tokens: try BrandFixture.tokens())
         let type = scene.brandFixture.brand.orderType
         return OrderRestorer(
@@ -81,13 +81,13 @@ import Testing
     }
 
     /// Loses Redis and restores from the partitions in turn, each record by itself.
-    private func restore(_ scene: PackagerScene, _ partitions: [[KafkaRecord]]) async throws {
+    private func restore(_ scene: PackagerFixture, _ partitions: [[KafkaRecord]]) async throws {
         _ = try await scene.redis.send(RedisCommand("FLUSHALL"))
         for record in partitions.joined() { #expect(try await self.restorer(scene).restore([record]) == nil) }
     }
 
     /// By name: nil for an order that is not there, else its number.
-    private func numbers(_ scene: PackagerScene, _ names: [String]) async throws -> [String?] {
+    private func numbers(_ scene: PackagerFixture, _ names: [String]) async throws -> [String?] {
         var numbers: [String?] = []
         for name in names {
             let state = try await scene.state(name)
@@ -97,7 +97,7 @@ import Testing
     }
 
     @Test func whatWasRemovedStaysSoAndWhatStandsIsRestored() async throws {
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             try await scene.redis.completeView()
             let grown = try Grown(scene)
             let processor = try scene.processor()
@@ -151,7 +151,7 @@ import Testing
 
     /// The parts of several sources are read with the version that they were written with.
     @Test func whatSourcesContributedMovesAlong() async throws {
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             try await scene.redis.completeView()
             let grown = try Grown(scene)
             let processor = try scene.processor()
@@ -193,7 +193,7 @@ import Testing
     }
 
     @Test func addedPartitionsAreNamedUntilTheirKeysMoved() async throws {
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             try await scene.redis.completeView()
             let grown = try Grown(scene)
             let counts = PartitionCounts(redis: scene.redis)
@@ -219,7 +219,7 @@ import Testing
     }
 
     @Test func whatWaitsToBePushedMovesAsItIs() async throws {
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             try await scene.redis.completeView()
             let grown = try Grown(scene)
             let topic = scene.topics.pushPending
@@ -246,7 +246,7 @@ import Testing
 
     /// An end waits for gateways: with many partitions one after the other would take minutes.
     @Test func theEndsInAllPartitionsWaitAtTheSameTime() async throws {
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             let grown = try Grown(scene)
             let topic = scene.topics.registrations
             let records = (0..<40).map { (key: Array("key-\($0)".utf8), value: [UInt8($0)]) }
@@ -276,7 +276,7 @@ import Testing
     }
 
     @Test func registrationsThatEndedStayEndedAndOthersAreRestored() async throws {
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             try await scene.redis.completeView()
             let grown = try Grown(scene)
             let registrations = Registrations(redis: scene.redis)

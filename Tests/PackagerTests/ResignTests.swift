@@ -17,7 +17,7 @@ import Testing
         URL(filePath: CommandLine.arguments[0]).deletingLastPathComponent().path + "/waybill-packager"
 
     private func start(
-        _ scene: PackagerScene, _ renewed: RenewedBrand, _ arguments: [String]
+        _ scene: PackagerFixture, _ renewed: RenewedBrand, _ arguments: [String]
     ) throws -> ChildProcess {
         try ChildProcess(
             Self.program, arguments,
@@ -29,7 +29,7 @@ import Testing
     }
 
     private func resign(
-        _ scene: PackagerScene, _ renewed: RenewedBrand, _ arguments: [String] = []
+        _ scene: PackagerFixture, _ renewed: RenewedBrand, _ arguments: [String] = []
     ) async throws -> (exit: ChildProcess.Exit, output: String) {
         let child = try self.start(
             scene, renewed, ["resign", "--brand", BrandFixture.orderType, "--rate", "100000"] + arguments)
@@ -37,7 +37,7 @@ import Testing
         return (exit, child.output)
     }
 
-    private func fill(_ scene: PackagerScene, _ renewed: RenewedBrand, _ count: Int) async throws -> [OrderKey] {
+    private func fill(_ scene: PackagerFixture, _ renewed: RenewedBrand, _ count: Int) async throws -> [OrderKey] {
         try await scene.redis.completeView()
         var log = ChangeLog()
         let packager = OrderPackager(try renewed.load(), tokens: try BrandFixture.tokens())
@@ -50,14 +50,14 @@ import Testing
     }
 
     /// The number of orders by signer.
-    private func signers(_ scene: PackagerScene, _ keys: [OrderKey]) async throws -> [String: Int] {
+    private func signers(_ scene: PackagerFixture, _ keys: [OrderKey]) async throws -> [String: Int] {
         try await OrderStore(redis: scene.redis).orders(keys).reduce(into: [:]) { counts, result in
             counts[try #require(try result.get()).signer, default: 0] += 1
         }
     }
 
     /// Has openssl verify each package, and say who signed it.
-    private func verify(_ scene: PackagerScene, _ renewed: RenewedBrand, _ keys: [OrderKey]) async throws {
+    private func verify(_ scene: PackagerFixture, _ renewed: RenewedBrand, _ keys: [OrderKey]) async throws {
         let directory = try TemporaryDirectory("archives")
         for (index, key) in keys.enumerated() {
             let archive = try #require(try await StoredArchive.read(key, from: scene.redis))
@@ -81,7 +81,7 @@ import Testing
     @Test(.timeLimit(.minutes(3)))
     func aRunThatIsStoppedAndKilledGoesOnUntilAllIsSignedByTheNewCertificate() async throws {
         let renewed = try RenewedBrand()
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             let keys = try await self.fill(scene, renewed, 320)
             let old = try renewed.load().signer
             try renewed.renewCertificate()
@@ -121,7 +121,7 @@ import Testing
     @Test(.timeLimit(.minutes(2)))
     func aChangedPictureMakesNewVersionsThatAreAnnounced() async throws {
         let renewed = try RenewedBrand()
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             let keys = try await self.fill(scene, renewed, 30)
             let before = try await OrderStore(redis: scene.redis).orders(keys).map { try $0.get()?.state }
             // A picture that no order shows changes nothing.
@@ -155,7 +155,7 @@ import Testing
     @Test(.timeLimit(.minutes(2)))
     func theExitCodeSaysWhatIsLeftToDo() async throws {
         let renewed = try RenewedBrand()
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             let keys = try await self.fill(scene, renewed, 3)
             _ = try await scene.redis.send(
                 RedisCommand("SET", .string("waybill:order:{\(BrandFixture.orderType)/damaged}"), "x"))
@@ -178,7 +178,7 @@ import Testing
     @Test(.timeLimit(.minutes(2)))
     func withoutACommandItIsTheServiceThatRuns() async throws {
         let renewed = try RenewedBrand()
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             let check = try self.start(scene, renewed, ["--check-config"])
             #expect(try await check.exit(within: .seconds(20)) == .code(0))
             #expect(check.output.contains("WAYBILL_BRANDS_RELOAD_SECONDS=5"))

@@ -13,7 +13,7 @@ import Testing
 /// Pictures by URL stand in Redis only, so they are lost with it.
 @Suite(.server, .timeLimit(.minutes(2))) struct RestorePictureTests {
     @Test func aPictureIsLeftOutFetchedAgainAndShown() async throws {
-        try await PictureScene.run { scene in
+        try await PictureFixture.run { scene in
             let lamp = SampleFile.png(seed: 3)
             try scene.server.answer("/lamp", .init(lamp))
             var log = ChangeLog()

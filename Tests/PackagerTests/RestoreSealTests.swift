@@ -14,7 +14,7 @@ import Testing
 
 /// Restored packages: the same bytes without a signature, and a new signature where the old one does not hold.
 @Suite(.server, .timeLimit(.minutes(2))) struct RestoreSealTests {
-    private func restorer(_ scene: PackagerScene, _ brand: Brand) throws -> OrderRestorer {
+    private func restorer(_ scene: PackagerFixture, _ brand: Brand) throws -> OrderRestorer {
         let packager = OrderPackager(brand, tokens: try BrandFixture.tokens())
         var restorer = OrderRestorer(
             store: OrderStore(redis: scene.redis), packagers: { [brand.orderType: packager] },
@@ -25,13 +25,13 @@ import Testing
         return restorer
     }
 
-    private func fill(_ scene: PackagerScene, _ brand: Brand, _ orders: [String]) async throws {
+    private func fill(_ scene: PackagerFixture, _ brand: Brand, _ orders: [String]) async throws {
         var log = ChangeLog()
         try await scene.processor(packager: OrderPackager(brand, tokens: try BrandFixture.tokens())).process(
             orders.map { log.change("order.replaced", $0, ChangeLog.document($0)) })
     }
 
-    private func archives(_ scene: PackagerScene, _ orders: [String]) async throws -> [[UInt8]] {
+    private func archives(_ scene: PackagerFixture, _ orders: [String]) async throws -> [[UInt8]] {
         var archives: [[UInt8]] = []
         for order in orders {
             archives.append(
@@ -42,7 +42,7 @@ import Testing
     }
 
     @Test func whatWasLostComesBackByteByByteWithoutASignature() async throws {
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             let names = (0..<20).map { "o\($0)" }
             try await self.fill(scene, scene.brandFixture.brand, names)
             let before = try await self.archives(scene, names)
@@ -65,7 +65,7 @@ import Testing
     }
 
     @Test func theTextOfARecordIsEnoughForWhatWasPublished() async throws {
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             try await self.fill(scene, scene.brandFixture.brand, ["a"])
             let value = try #require(try await scene.read(scene.topics.orders, 1).first?.value)
             let packager = OrderPackager(scene.brandFixture.brand, tokens: try BrandFixture.tokens())
@@ -81,7 +81,7 @@ import Testing
 
     /// Orders that were not lost stay as they are, and a record that is damaged holds up no other.
     @Test func onlyWhatWasLostIsWritten() async throws {
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             let names = (0..<40).map { "o\($0)" }
             try await self.fill(scene, scene.brandFixture.brand, names)
             let before = try await self.archives(scene, names)
@@ -111,7 +111,7 @@ import Testing
 
     /// Damaged seals too: nothing that a record says makes a package that does not verify, or none at all.
     @Test func aRecordWithoutItsOwnSealIsSigned() async throws {
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             let names = (0..<5).map { "o\($0)" }
             try await self.fill(scene, scene.brandFixture.brand, names)
             let before = try await self.archives(scene, names)
@@ -143,7 +143,7 @@ import Testing
 
     @Test func aRenewedCertificateSignsWhatIsRestored() async throws {
         let renewed = try RenewedBrand()
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             try await self.fill(scene, try renewed.load(), ["a"])
             let records = try await scene.read(scene.topics.orders, 1)
             _ = try await scene.redis.send(RedisCommand("FLUSHALL"))
@@ -157,7 +157,7 @@ import Testing
 
     /// A record that somebody publishes who did not package the order has the seal out of Redis.
     @Test func whatIsAnnouncedAgainHasTheSealThatStands() async throws {
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             var log = ChangeLog()
             let change = log.change("order.replaced", "o", ChangeLog.document())
             let processor = try scene.processor()

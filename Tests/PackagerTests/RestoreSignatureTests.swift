@@ -31,7 +31,7 @@ import Testing
     }
 
     @Test func whatStandsIsComparedAndNotSignedAgain() async throws {
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             let signatures = Signatures()
             let packager = try signatures.packager(scene.brandFixture.brand)
             let processor = try scene.processor(packager: packager)

@@ -18,7 +18,7 @@ import Tokens
     private static let new = "the secret that nobody has seen yet\n"
 
     private func start(
-        _ scene: PackagerScene, _ renewed: RenewedBrand, secrets: String, _ arguments: [String]
+        _ scene: PackagerFixture, _ renewed: RenewedBrand, secrets: String, _ arguments: [String]
     ) throws -> ChildProcess {
         try ChildProcess(
             Self.program, ["retoken", "--brand", BrandFixture.orderType] + arguments,
@@ -30,14 +30,14 @@ import Tokens
     }
 
     private func retoken(
-        _ scene: PackagerScene, _ renewed: RenewedBrand, secrets: String, _ arguments: [String] = []
+        _ scene: PackagerFixture, _ renewed: RenewedBrand, secrets: String, _ arguments: [String] = []
     ) async throws -> (exit: ChildProcess.Exit, output: String) {
         let child = try self.start(scene, renewed, secrets: secrets, ["--rate", "100000"] + arguments)
         return (try await child.exit(within: .seconds(60)), child.output)
     }
 
     /// Orders with minted tokens, and one that brought its own.
-    private func fill(_ scene: PackagerScene, _ renewed: RenewedBrand, _ count: Int) async throws -> [OrderKey] {
+    private func fill(_ scene: PackagerFixture, _ renewed: RenewedBrand, _ count: Int) async throws -> [OrderKey] {
         try await scene.redis.completeView()
         var log = ChangeLog()
         let packager = OrderPackager(try renewed.load(), tokens: try BrandFixture.tokens())
@@ -53,14 +53,14 @@ import Tokens
         return keys.map { secrets.token(for: $0).rawValue }
     }
 
-    private func tokens(_ scene: PackagerScene, _ keys: [OrderKey]) async throws -> [String] {
+    private func tokens(_ scene: PackagerFixture, _ keys: [OrderKey]) async throws -> [String] {
         try await OrderStore(redis: scene.redis).orders(keys).map { try #require(try $0.get()).state.token.rawValue }
     }
 
     @Test(.timeLimit(.minutes(3)))
     func ordersGetTokensOfTheSecretThatMintsAndTheirDevicesAreTold() async throws {
         let renewed = try RenewedBrand()
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             let keys = try await self.fill(scene, renewed, 20)
             let rotated = Self.new + BrandFixture.secretsFile
             let dryRun = try await self.retoken(scene, renewed, secrets: rotated, ["--dry-run"])
@@ -93,7 +93,7 @@ import Tokens
     @Test(.timeLimit(.minutes(3)))
     func aSecretThatIsInNoFileAnyMoreIsNamed() async throws {
         let renewed = try RenewedBrand()
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             let keys = try await self.fill(scene, renewed, 3)
             #expect(try await self.retoken(scene, renewed, secrets: Self.new).output.contains("0 new versions"))
             let path = try renewed.directory.write("withdrawn", BrandFixture.secretsFile)
@@ -111,7 +111,7 @@ import Tokens
     @Test(.timeLimit(.minutes(3)))
     func aRunThatIsStoppedGoesOnWhereItWas() async throws {
         let renewed = try RenewedBrand()
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             let keys = try await self.fill(scene, renewed, 300)
             let rotated = Self.new + BrandFixture.secretsFile
             let child = try self.start(scene, renewed, secrets: rotated, ["--rate", "50"])

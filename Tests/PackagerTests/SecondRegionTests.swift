@@ -106,7 +106,7 @@ import Testing
         let directory = try TemporaryDirectory("second-region")
         let mirrored = "east.\(self.topics.orderChanges)"
         let (east, west) = (try self.broker(), try self.broker([mirrored]))
-        let server = try await PackagerScene.redis()
+        let server = try await PackagerFixture.redis()
         let redis = RedisClient(
             try RedisConfiguration(url: server.url), eventLoopGroup: MultiThreadedEventLoopGroup.singleton)
         func numbers() async throws -> Set<JSON?> {

@@ -16,7 +16,7 @@ import Tokens
     ]
 
     @Test func whatSourcesContributedOutlivesRedisAndKafka() async throws {
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             var log = ChangeLog()
             let processor = try scene.processor()
             try await processor.process([log.change("order.merged", "o", ChangeLog.document())])
@@ -42,7 +42,7 @@ import Tokens
     }
 
     @Test func whatDevicesAreNotToBeToldOfSaysSo() async throws {
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             var log = ChangeLog()
             let processor = try scene.processor()
             try await processor.process([log.change("order.replaced", "o", ChangeLog.document())])
@@ -62,7 +62,7 @@ import Tokens
     }
 
     @Test func aStaticOrderIsServedWithItsToken() async throws {
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             var log = ChangeLog()
             let document = ChangeLog.document(extra: [("webServiceURL", .null)])
             try await scene.processor().process([log.change("order.replaced", "o", document)])

@@ -9,7 +9,7 @@ import Testing
 @Suite(.server) struct ShutdownTests {
     /// A thread that stands still for good, as librdkafka may do while it closes.
     @Test(.timeLimit(.minutes(2))) func aWorkerThatHangsIsGoneWithinTheLimit() async throws {
-        try await CrashScene.run { scene in
+        try await CrashFixture.run { scene in
             var history = CrashHistory(seed: 9)
             let worker = try scene.worker([
                 "WAYBILL_STALL_AT": "folded:1:600", "WAYBILL_SHUTDOWN_SECONDS": "3",

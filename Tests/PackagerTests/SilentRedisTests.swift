@@ -63,7 +63,7 @@ import Testing
     }
 
     @Test(.timeLimit(.minutes(2))) func aWorkerLeavesWithinTheLimitMeanwhileAndTheNextOneDoesTheRest() async throws {
-        try await CrashScene.run { scene in
+        try await CrashFixture.run { scene in
             var history = CrashHistory(seed: 10)
             let worker = try scene.worker(["WAYBILL_SHUTDOWN_SECONDS": "15"])
             try await scene.publish(history.part())

@@ -22,7 +22,7 @@ import Testing
         }
     }
 
-    private func expectAll(_ scene: PackagerScene) async throws {
+    private func expectAll(_ scene: PackagerFixture) async throws {
         for number in 0..<20 {
             let state = try #require(try await scene.state("o\(number)"))
             #expect(state.document.members["orderNumber"] == .string("\(number)"))
@@ -35,7 +35,7 @@ import Testing
     }
 
     @Test func aBatchThatRedisWasAwayForGivesTheSameResultLater() async throws {
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             var log = ChangeLog()
             let processor = try scene.processor()
             let batch = self.changes(&log)
@@ -51,7 +51,7 @@ import Testing
     }
 
     @Test func aRedisThatDoesNotAnswerMayHaveWrittenAndNothingIsAppliedTwice() async throws {
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             var log = ChangeLog()
             let processor = try scene.processor()
             let batch = self.changes(&log)
@@ -76,7 +76,7 @@ import Testing
     }
 
     @Test func aBatchThatTheBrokerWasAwayForIsPublishedLater() async throws {
-        try await PackagerScene.run(producer: ["delivery.timeout.ms": "1000"]) { scene in
+        try await PackagerFixture.run(producer: ["delivery.timeout.ms": "1000"]) { scene in
             var log = ChangeLog()
             let processor = try scene.processor()
             let batch = self.changes(&log)
@@ -94,7 +94,7 @@ import Testing
 
     /// Its tombstones would be lost if the registrations were gone from Redis before the broker had them.
     @Test func aRemovalThatTheBrokerWasAwayForStillTellsWhoWasRegistered() async throws {
-        try await PackagerScene.run(producer: ["delivery.timeout.ms": "1000"]) { scene in
+        try await PackagerFixture.run(producer: ["delivery.timeout.ms": "1000"]) { scene in
             var log = ChangeLog()
             let processor = try scene.processor()
             try await processor.process([log.change("order.replaced", "o", ChangeLog.document())])
@@ -118,7 +118,7 @@ import Testing
     }
 
     @Test func aSignatureThatFailsIsTriedAgainAndRefusesNothing() async throws {
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             let packager = OrderPackager(scene.brandFixture.brand, tokens: try BrandFixture.tokens()) {
                 (_, _, _) throws(PackagingError) in
                 throw PackagingError(.signing, "no entropy")
@@ -133,7 +133,7 @@ import Testing
     }
 
     @Test func twoWorkersOnTheSameOrderLoseNothing() async throws {
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             var log = ChangeLog()
             try await scene.processor().process([log.change("order.replaced", "o", ChangeLog.document())])
             let rounds = 60

@@ -13,7 +13,7 @@ import Testing
 
     /// Faults by share for all devices, and for two of a hundred a provider token that is refused occasionally, three
     /// times at most: without a bound, each tenth run would have a device that has bad luck for longer than it waits.
-    private func ail(_ scene: PusherScene, devices: Int) async throws {
+    private func ail(_ scene: PusherFixture, devices: Int) async throws {
         for (status, reason) in [
             (429, "TooManyRequests"), (500, "InternalServerError"), (503, "ServiceUnavailable"),
         ] {
@@ -24,14 +24,14 @@ import Testing
             try await scene.apns.add(
                 APNSSimulatorFault(
                     .answer(.init(403, "ExpiredProviderToken"), delayMilliseconds: 0),
-                    token: PusherScene.token(device), count: 3, probability: 0.4))
+                    token: PusherFixture.token(device), count: 3, probability: 0.4))
         }
     }
 
     @Test(arguments: Credential.allCases)
     func everybodyIsToldSoonThoughSomeRequestsFailAndSomeDevicesFailOften(_ credential: Credential) async throws {
         let devices = 300
-        try await PusherScene.run { scene in
+        try await PusherFixture.run { scene in
             for device in 0..<devices { try await scene.register("d\(device)", for: "o\(device)", token: device) }
             try await self.ail(scene, devices: devices)
             try await PushTable.run(scene, client: .production(credential)) { table in
@@ -56,7 +56,7 @@ import Testing
 
     @Test func aBrownOutLosesNothingAndAllAreToldSoonAfterIt() async throws {
         let devices = 200
-        try await PusherScene.run { scene in
+        try await PusherFixture.run { scene in
             for device in 0..<devices { try await scene.register("d\(device)", for: "o\(device)", token: device) }
             let away = APNSSimulatorAnswer(503, "ServiceUnavailable")
             try await scene.apns.add(APNSSimulatorFault(.answer(away, delayMilliseconds: 0), probability: 0.8))
@@ -86,7 +86,7 @@ import Testing
     /// seldom: what waited for that held its offsets back for a minute.
     @Test func nothingWaitsWithTheClientOfAStoppedCredential() async throws {
         let devices = 200
-        try await PusherScene.run { scene in
+        try await PusherFixture.run { scene in
             for device in 0..<devices { try await scene.register("d\(device)", for: "o\(device)", token: device) }
             let refused = APNSSimulatorAnswer(403, "BadCertificate")
             try await scene.apns.add(APNSSimulatorFault(.answer(refused, delayMilliseconds: 0)))
@@ -106,14 +106,14 @@ import Testing
     }
 
     @Test func fortyTokensThatAPNsDoesNotKnowStopNobody() async throws {
-        try await PusherScene.run { scene in
+        try await PusherFixture.run { scene in
             for device in 0..<40 { try await scene.register("bad\(device)", for: "flood", token: 1000 + device) }
             for device in 0..<20 { try await scene.register("d\(device)", for: "o\(device)", token: device) }
             for device in 0..<40 {
                 let answer = APNSSimulatorAnswer(400, "BadDeviceToken")
                 try await scene.apns.add(
                     APNSSimulatorFault(
-                        .answer(answer, delayMilliseconds: 0), token: PusherScene.token(1000 + device)))
+                        .answer(answer, delayMilliseconds: 0), token: PusherFixture.token(1000 + device)))
             }
             try await PushTable.run(scene) { table in
                 try await table.process([try scene.changed("flood", offset: 0)])

@@ -8,7 +8,7 @@ import Testing
 /// An APNs that works only partially, for the duration of an incident: queue, health and schedule on a simulated clock.
 @Suite struct BrownOutTests {
     /// Notifications that pass through a queue, in the order of their events.
-    private struct Scene {
+    private struct Fixture {
         private enum Event {
             case ready(Int)
             case answered(Int)
@@ -33,7 +33,7 @@ import Testing
             var limits = PushLimits()
             limits.hourlyLimit = 0
             self.queue = CredentialQueue(
-                try OrderTypeIdentifier(SchedulerScene.order), generation: 1, limits: limits, now: self.start)
+                try OrderTypeIdentifier(SchedulerFixture.order), generation: 1, limits: limits, now: self.start)
         }
 
         var waiting: Int { self.tries.count - self.told.count }
@@ -97,7 +97,7 @@ import Testing
 
     @Test(arguments: [UInt64(1), 2, 3])
     func fourOfFiveRequestsFailForFiveMinutesAndAllAreToldWithinAMinuteOfTheEnd(_ seed: UInt64) throws {
-        var scene = try Scene(seed: seed)
+        var scene = try Fixture(seed: seed)
         try scene.run(milliseconds: 10_000, every: 5) { _, _ in Self.delivered }
         try scene.run(milliseconds: 300_000, every: 5) { _, random in
             Double.random(in: 0..<1, using: &random) < 0.8 ? Self.away : Self.delivered
@@ -112,7 +112,7 @@ import Testing
 
     /// The failing part is that of some devices: always, for an hour.
     @Test func aShardOfDevicesThatFailsForAnHourIsToldWithinAMinuteOfTheEnd() throws {
-        var scene = try Scene(seed: 4)
+        var scene = try Fixture(seed: 4)
         try scene.run(milliseconds: 3_600_000, every: 500) { number, _ in
             number % 10 == 0 ? Self.away : Self.delivered
         }
@@ -124,7 +124,7 @@ import Testing
 
     @Test func aLoneNotificationOfAQuietBrandOutlivesAnHourOf5xx() throws {
         for answer in [Self.away, .unanswered(APNSError(.timeout, "late")), .unanswered(APNSError(.silent, "mute"))] {
-            var scene = try Scene(seed: 5)
+            var scene = try Fixture(seed: 5)
             try scene.run(milliseconds: 1, every: 1) { _, _ in answer }
             try scene.run(milliseconds: 3_600_000, every: nil) { _, _ in answer }
             #expect(scene.given == 0)

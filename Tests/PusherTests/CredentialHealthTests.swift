@@ -5,7 +5,7 @@ import Testing
 
 @Suite struct CredentialHealthTests {
     /// A credential and a clock; each attempt takes 50 ms by default.
-    private struct Scene {
+    private struct Fixture {
         var health = CredentialHealth()
         var now = ContinuousClock.now
 
@@ -73,7 +73,7 @@ import Testing
     @Test func aFailureCountsByTimeWhenSomebodyElseWasJudgedMeanwhile() {
         for judgement in Self.judgements {
             for failure in Self.failures {
-                var scene = Scene()
+                var scene = Fixture()
                 scene.receive(judgement, of: 2)
                 scene.pass(.milliseconds(10))
                 #expect(scene.receive(.retry(failure)).blame == .time, "\(judgement) \(failure)")
@@ -84,7 +84,7 @@ import Testing
 
     @Test func whereOneInFourFailsNobodyIsToBlame() {
         for failure in Self.failures {
-            var scene = Scene()
+            var scene = Fixture()
             var blames: [FailureAttribution] = []
             for number in UInt64(0)..<100 {
                 scene.pass(.milliseconds(10))
@@ -105,7 +105,7 @@ import Testing
 
     @Test func aJudgementFromBeforeTheAttemptSaysNothingOfIt() {
         for failure in Self.failures {
-            var scene = Scene()
+            var scene = Fixture()
             scene.receive(.delivered, of: 2)
             scene.pass(.milliseconds(51))
             let isLone = failure.cause != .error(.silent) && failure.cause != .error(.connectionLost)
@@ -114,7 +114,7 @@ import Testing
     }
 
     @Test func tooManyRequestsIsADevicesOwnHoweverOften() {
-        var scene = Scene()
+        var scene = Fixture()
         for _ in 0..<1000 {
             #expect(
                 scene.receive(.retry(Self.answer(429, "TooManyRequests"))) == .init(blame: .notification, change: nil))
@@ -122,7 +122,7 @@ import Testing
     }
 
     @Test func tooManyRequestsForMostDevicesIsNoDevicesOwn() {
-        var scene = Scene()
+        var scene = Fixture()
         var changes: [CredentialHealth.Change] = []
         for device in 0..<500 {
             scene.pass(.milliseconds(100))
@@ -137,7 +137,7 @@ import Testing
     }
 
     @Test func tooManyRequestsForOneDeviceInTenIsTheirOwn() {
-        var scene = Scene()
+        var scene = Fixture()
         for number in 0..<500 {
             scene.pass(.milliseconds(10))
             let busy = PushVerdict.retry(Self.answer(429, "TooManyRequests"))
@@ -148,7 +148,7 @@ import Testing
 
     @Test func whatWasNeverSentIsNobodysFault() {
         for code in Self.neverSent + Self.ownDoing {
-            var scene = Scene()
+            var scene = Fixture()
             scene.receive(.delivered, of: 2)
             #expect(scene.receive(.retry(Self.error(code))).blame == .nobody, "\(code)")
             scene.pass(.seconds(1))
@@ -158,7 +158,7 @@ import Testing
 
     @Test func ourOwnDoingMakesNobodyIll() {
         for code in Self.ownDoing {
-            var scene = Scene()
+            var scene = Fixture()
             for number in 0..<100 {
                 scene.pass(.seconds(1))
                 #expect(scene.receive(.retry(Self.error(code)), of: UInt64(number)).change == nil)
@@ -169,7 +169,7 @@ import Testing
 
     @Test func whereNothingIsAnsweredNobodyIsToBlameHoweverLong() {
         for failure in Self.failures + Self.neverSent.map(Self.error) where failure.cause != .answer(status: 403) {
-            var scene = Scene()
+            var scene = Fixture()
             var changes: [CredentialHealth.Change] = []
             for attempt in 0..<1000 {
                 scene.pass(.seconds(4))
@@ -184,7 +184,7 @@ import Testing
 
     @Test func aLoneNotificationThatAPNsFailsHoldsItsTimeOnly() {
         for failure in Self.failures where failure.cause != .answer(status: 403) {
-            var scene = Scene()
+            var scene = Fixture()
             let isAPNs = failure.cause != .error(.silent) && failure.cause != .error(.connectionLost)
             for _ in 0..<50 {
                 scene.pass(.seconds(10))
@@ -197,7 +197,7 @@ import Testing
     }
 
     @Test func aLoneNotificationIsNoLongerAloneWhenAnotherFails() {
-        var scene = Scene()
+        var scene = Fixture()
         let failure = Self.answer(503, "ServiceUnavailable")
         #expect(scene.receive(.retry(failure)).blame == .time)
         #expect(scene.receive(.retry(failure), of: 2).blame == .nobody)
@@ -208,7 +208,7 @@ import Testing
     }
 
     @Test func oneConnectionThatIsCutMakesNobodyIllAsLongAsAnotherAnswers() {
-        var scene = Scene()
+        var scene = Fixture()
         scene.receive(.delivered)
         for number in 0..<1000 {
             #expect(scene.receive(.retry(Self.error(.connectionLost)), of: UInt64(number)).change == nil)
@@ -217,7 +217,7 @@ import Testing
     }
 
     @Test func fewFailuresNeedPatience() {
-        var scene = Scene()
+        var scene = Fixture()
         let failure = Self.error(.connectionLost)
         for number in 0..<3 { scene.receive(.retry(failure), of: UInt64(number)) }
         #expect(scene.health.state == .healthy)
@@ -226,7 +226,7 @@ import Testing
     }
 
     @Test func anIllCredentialIsAskedWithAFewNotificationsAtATime() {
-        var scene = Scene()
+        var scene = Fixture()
         #expect(scene.fallIll(Self.answer(503)) == [.ill(reason: "503 without a reason")])
         for pause in [1, 2, 4, 5, 5, 5] {
             #expect(scene.permission == Self.few)
@@ -240,7 +240,7 @@ import Testing
     }
 
     @Test func aNewConnectionAllowsAProbeAtOnce() {
-        var scene = Scene()
+        var scene = Fixture()
         scene.health.connected(now: scene.now)
         #expect(scene.permission == .all)
         _ = scene.fallIll(Self.error(.connecting))
@@ -254,7 +254,7 @@ import Testing
     }
 
     @Test func unknownTokensMakeSuspiciousAsAShareOnly() {
-        var scene = Scene()
+        var scene = Fixture()
         for number in 0..<2000 {
             scene.pass(.milliseconds(1))
             scene.receive(number % 100 == 0 ? .unknownToken : .delivered, of: UInt64(number))
@@ -270,7 +270,7 @@ import Testing
 
     @Test func anyJudgementHealsAnIllCredential() {
         for judgement in Self.judgements {
-            var scene = Scene()
+            var scene = Fixture()
             _ = scene.fallIll(Self.answer(503))
             scene.health.probed(now: scene.now)
             scene.pass(.seconds(7))
@@ -283,7 +283,7 @@ import Testing
 
     @Test func aRetryAfterOfAPNsDelaysTheProbesButNotForLong() {
         for (asked, pause) in [(30, 30), (3600, 300), (-5, 0), (.max, 300)] {
-            var scene = Scene()
+            var scene = Fixture()
             _ = scene.fallIll(Self.answer(503, "ServiceUnavailable", after: asked))
             let expected: CredentialHealth.Permission =
                 pause == 0 ? Self.few : .nothing(until: scene.now + .seconds(pause))
@@ -292,7 +292,7 @@ import Testing
     }
 
     @Test func aPoisonedNotificationAloneDoesNotKeepOthersFromBeingTried() {
-        var scene = Scene()
+        var scene = Fixture()
         for _ in 0..<3 {
             scene.receive(.retry(Self.error(.connecting)))
             scene.pass(.seconds(5))

@@ -13,7 +13,7 @@ import Testing
     }
 
     private static func retirement(_ number: UInt64) throws -> PushEffect {
-        let dead = InvalidToken(token: try SchedulerScene.token(1), moment: 1, registrations: [:])
+        let dead = InvalidToken(token: try SchedulerFixture.token(1), moment: 1, registrations: [:])
         return PushEffect(number: number, work: .retire(dead))
     }
 

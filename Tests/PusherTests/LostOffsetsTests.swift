@@ -12,7 +12,7 @@ import Testing
 @Suite(.server) struct LostOffsetsTests {
     @Test(.timeLimit(.minutes(2)))
     func whoWasToldIsNotToldAgain() async throws {
-        try await PusherScene.run { scene in
+        try await PusherFixture.run { scene in
             let directory = try TemporaryDirectory("pusher-offsets")
             for number in 0..<3 { try await scene.register("d\(number)", for: "o\(number)", token: number) }
             try await scene.publish(["o0"])
@@ -42,7 +42,7 @@ import Testing
                     try await positions.all().values.reduce(0) { $0 + $1.offset } == 3
                 }
             }
-            #expect(try await scene.told() == [PusherScene.token(2)])
+            #expect(try await scene.told() == [PusherFixture.token(2)])
             #expect(scene.metrics.counter("waybill_push_records_again_total") == 2)
         }
     }

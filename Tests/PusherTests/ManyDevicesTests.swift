@@ -11,7 +11,7 @@ import Testing
 
 /// One order with very many invented devices, and orders that cannot be looked up: the others are notified.
 @Suite(.server, .serialized, .timeLimit(.minutes(3))) struct ManyDevicesTests {
-    private func fill(_ scene: PusherScene, _ order: String, _ count: Int) async throws {
+    private func fill(_ scene: PusherFixture, _ order: String, _ count: Int) async throws {
         let script = """
             for number = tonumber(ARGV[1]), tonumber(ARGV[2]) do
               redis.call('HSET', KEYS[1], 'made-up-' .. number,
@@ -21,13 +21,13 @@ import Testing
         for first in stride(from: 0, to: count, by: 20_000) {
             _ = try await scene.redis.send(
                 RedisCommand(
-                    "EVAL", .string(script), "1", .string(StoreKeys.devices(try PusherScene.order(order))),
+                    "EVAL", .string(script), "1", .string(StoreKeys.devices(try PusherFixture.order(order))),
                     .integer(Int64(first)), .integer(Int64(min(count, first + 20_000) - 1))))
         }
     }
 
     @Test func anOrderWithHalfAMillionDevicesKeepsNobodyWaiting() async throws {
-        try await PusherScene.run { scene in
+        try await PusherFixture.run { scene in
             let directory = try TemporaryDirectory("pusher-devices")
             try await self.fill(scene, "big", 550_000)
             for number in 0..<5 { try await scene.register("d\(number)", for: "o\(number)", token: number) }
@@ -35,7 +35,7 @@ import Testing
                 for number in 0..<5 {
                     try await scene.publish(["big", "o\(number)", "big"])
                     try await eventually("the other customer is told", within: .seconds(20)) {
-                        try await scene.delivered().contains(PusherScene.token(number))
+                        try await scene.delivered().contains(PusherFixture.token(number))
                     }
                 }
                 try await eventually("committed", within: .seconds(60)) { try await scene.lag() == 0 }
@@ -47,16 +47,16 @@ import Testing
     }
 
     @Test func anOrderThatCannotBeReadIsPassedOver() async throws {
-        try await PusherScene.run { scene in
+        try await PusherFixture.run { scene in
             let directory = try TemporaryDirectory("pusher-devices")
             try await scene.register("d", for: "good", token: 1)
             _ = try await scene.redis.send(
-                RedisCommand("SET", .string(StoreKeys.devices(try PusherScene.order("bad"))), "a string"))
+                RedisCommand("SET", .string(StoreKeys.devices(try PusherFixture.order("bad"))), "a string"))
             try await scene.serve(directory) {
                 try await scene.publish(["bad", "good"])
                 try await eventually("committed") { try await scene.lag() == 0 }
             }
-            #expect(try await scene.told() == [PusherScene.token(1)])
+            #expect(try await scene.told() == [PusherFixture.token(1)])
             #expect(scene.metrics.counter("waybill_records_unreadable_total") == 1)
         }
     }
@@ -64,14 +64,14 @@ import Testing
     /// Orders whose master does not answer wait separately, and are notified when it is back.
     @Test func ordersOfAMasterThatIsAwayWaitAlone() async throws {
         let cluster = try await RedisCluster.start(arguments: ["--cluster-require-full-coverage", "no"])
-        try await PusherScene.run(on: cluster.masters[0]) { scene in
+        try await PusherFixture.run(on: cluster.masters[0]) { scene in
             let directory = try TemporaryDirectory("pusher-devices")
             for number in 0..<12 { try await scene.register("d\(number)", for: "o\(number)", token: number) }
             let topology = try await scene.redis.topology()
             let suffix = ":\(cluster.masters[1].port)"
             let away = try Set(
                 (0..<12).filter {
-                    let key = StoreKeys.devices(try PusherScene.order("o\($0)"))
+                    let key = StoreKeys.devices(try PusherFixture.order("o\($0)"))
                     return topology.master(of: key)?.description.hasSuffix(suffix) == true
                 })
             #expect(!away.isEmpty)
@@ -88,7 +88,7 @@ import Testing
                 for number in 0..<12 where !away.contains(number) { try await scene.publish(["o\(number)"]) }
                 try await eventually("the others are told") {
                     let told = try await scene.delivered().dropFirst(before)
-                    return Set(told) == Set((0..<12).filter { !away.contains($0) }.map(PusherScene.token))
+                    return Set(told) == Set((0..<12).filter { !away.contains($0) }.map(PusherFixture.token))
                 }
                 #expect(try await scene.lag() > 0)
                 cluster.masters[1].signal(SIGCONT)

@@ -20,19 +20,19 @@ import Testing
 
     private func quickly(_ limits: inout PushLimits) { limits.parkedHold = .milliseconds(500) }
 
-    private func timesTold(_ scene: PusherScene, _ tokens: Range<Int>) async throws -> [Int] {
+    private func timesTold(_ scene: PusherFixture, _ tokens: Range<Int>) async throws -> [Int] {
         let told = try await scene.delivered()
-        return tokens.map { token in told.count { $0 == PusherScene.token(token) } }
+        return tokens.map { token in told.count { $0 == PusherFixture.token(token) } }
     }
 
     /// The number of requests to APNs for some devices.
-    private func timesAsked(_ scene: PusherScene, _ tokens: Range<Int>) async throws -> Int {
-        let tokens = Set(tokens.map(PusherScene.token))
+    private func timesAsked(_ scene: PusherFixture, _ tokens: Range<Int>) async throws -> Int {
+        let tokens = Set(tokens.map(PusherFixture.token))
         return try await scene.told().count { tokens.contains($0) }
     }
 
     @Test func ofAStoppedCredentialOffsetsMoveAndEverybodyIsToldOnceWhenItHeals() async throws {
-        try await PusherScene.run { scene in
+        try await PusherFixture.run { scene in
             let directory = try TemporaryDirectory("pusher-pending")
             let troubled = try self.orders(PusherBrandFixture.otherType, 100)
             try await scene.register(troubled, devices: 100, tokens: 1000)
@@ -56,7 +56,7 @@ import Testing
     }
 
     @Test func moreThanFitsDoesNotKeepOutTheRecordsThatComeAfterIt() async throws {
-        try await PusherScene.run { scene in
+        try await PusherFixture.run { scene in
             let directory = try TemporaryDirectory("pusher-pending")
             let well = try self.orders(PusherBrandFixture.orderType, 10)
             try await scene.register(well, devices: 10, tokens: 5000)
@@ -79,7 +79,7 @@ import Testing
     }
 
     @Test func anOrderTypeWhoseBrandComesLaterIsToldThen() async throws {
-        try await PusherScene.run { scene in
+        try await PusherFixture.run { scene in
             let directory = try TemporaryDirectory("pusher-pending")
             let early = try self.orders(PusherBrandFixture.otherType, 30)
             try await scene.register(early, devices: 30, tokens: 1000)
@@ -99,7 +99,7 @@ import Testing
     }
 
     @Test func whoWasToldIsNotToldAgainByTheNextPusherThoughOthersStillWait() async throws {
-        try await PusherScene.run { scene in
+        try await PusherFixture.run { scene in
             let directory = try TemporaryDirectory("pusher-pending")
             let stuck = try self.orders(PusherBrandFixture.orderType, 20)
             let healing = try self.orders(PusherBrandFixture.otherType, 20)
@@ -134,7 +134,7 @@ import Testing
     }
 
     @Test func whoWaitsForATurnInTheHourHoldsNoOffset() async throws {
-        try await PusherScene.run { scene in
+        try await PusherFixture.run { scene in
             let directory = try TemporaryDirectory("pusher-pending")
             let orders = try self.orders(PusherBrandFixture.orderType, 20)
             try await scene.register(orders, devices: 20, tokens: 0)
@@ -168,7 +168,7 @@ import Testing
     }
 
     @Test func whatWaitsSurvivesAKillAndIsToldOnce() async throws {
-        try await PusherScene.run { scene in
+        try await PusherFixture.run { scene in
             let directory = try TemporaryDirectory("pusher-pending")
             let troubled = try self.orders(PusherBrandFixture.otherType, 100)
             try await scene.redis.completeView()
@@ -188,7 +188,7 @@ import Testing
     }
 
     @Test func whoseLettersThereAreCanBeToldAgain() async throws {
-        try await PusherScene.run { scene in
+        try await PusherFixture.run { scene in
             let directory = try TemporaryDirectory("pusher-pending")
             for number in 0..<3 { try await scene.register("d\(number)", for: "o\(number)", token: number) }
             let busy = APNSSimulatorFault.Effect.answer(

@@ -13,7 +13,7 @@ import Testing
 
 /// Credentials that change while notifications are in flight.
 @Suite(.server) struct PushClientsTests {
-    private struct Scene: Sendable {
+    private struct Fixture: Sendable {
         let directory: TemporaryDirectory
         let apns: APNSSimulator
         let library: BrandLibrary
@@ -53,7 +53,7 @@ import Testing
                     orderType: self.type, order: try OrderIdentifier("o"),
                     device: try DeviceIdentifier("d\(first + index)"),
                     registration: RegistrationRecord(
-                        pushToken: try PushToken(PusherScene.token(first + index)), registeredEpochMilliseconds: 0),
+                        pushToken: try PushToken(PusherFixture.token(first + index)), registeredEpochMilliseconds: 0),
                     records: [index])
             }
             self.dispatcher.add(found, numbers)
@@ -61,7 +61,7 @@ import Testing
     }
 
     private func run(
-        failing: Flag = Flag(), _ body: @Sendable (Scene) async throws -> Void
+        failing: Flag = Flag(), _ body: @Sendable (Fixture) async throws -> Void
     ) async throws {
         let directory = try TemporaryDirectory("push-clients")
         let certificates = try DevelopmentCertificates.make(
@@ -88,7 +88,7 @@ import Testing
                 eventLoopGroup: MultiThreadedEventLoopGroup.singleton,
                 onReplies: { dispatcher.receive($0, of: type, generation: generation) })
         }
-        let scene = Scene(
+        let scene = Fixture(
             directory: directory, apns: apns, library: library, clients: clients,
             dispatcher: dispatcher, done: done, renewed: renewed,
             type: try OrderTypeIdentifier(PusherBrandFixture.orderType)
@@ -119,7 +119,7 @@ import Testing
     /// Adds changes to the scheduler one after the other, each for another device.
     ///
     /// - Returns: the number of changes.
-    private static func push(_ scene: Scene, until isEnough: Flag) async throws -> Int {
+    private static func push(_ scene: Fixture, until isEnough: Flag) async throws -> Int {
         var sent = 0
         while isEnough.count.withLock({ $0 }) == 0 {
             try scene.put(200, from: sent)

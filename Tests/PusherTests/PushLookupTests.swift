@@ -13,7 +13,7 @@ import Testing
 @Suite(.server) struct PushLookupTests {
     /// A gateway was held between Kafka's acknowledgement and its write to Redis, and the order changed meanwhile.
     @Test func aRegistrationThatRedisDoesNotHaveYetIsLookedUpOnceMore() async throws {
-        let server = try await PusherScene.redis()
+        let server = try await PusherFixture.redis()
         let redis = RedisClient(
             try RedisConfiguration(url: server.url), eventLoopGroup: MultiThreadedEventLoopGroup.singleton)
         let result: Result<Void, any Error>
@@ -24,10 +24,10 @@ import Testing
     }
 
     private func lookUp(_ redis: RedisClient) async throws {
-        let moment = PusherScene.noon * 1000
-        let key = RegistrationKey(device: try DeviceIdentifier("d"), order: try PusherScene.order("o"))
+        let moment = PusherFixture.noon * 1000
+        let key = RegistrationKey(device: try DeviceIdentifier("d"), order: try PusherFixture.order("o"))
         let record = RegistrationRecord(
-            pushToken: try PushToken(PusherScene.token(1)), registeredEpochMilliseconds: moment)
+            pushToken: try PushToken(PusherFixture.token(1)), registeredEpochMilliseconds: moment)
         let topics = Topics()
         let batch = PushBatch(
             [
@@ -53,7 +53,7 @@ import Testing
         _ = try await redis.send(
             RedisCommand(
                 "HSET", .string(StoreKeys.order(key.order)), "version", "1", "modified",
-                .integer(PusherScene.noon)))
+                .integer(PusherFixture.noon)))
         let late = try await lookup.look(PushBatch(aside.map(\.push)))
         #expect(late.found.map(\.device) == [key.device])
         #expect(late.unsettled.isEmpty)

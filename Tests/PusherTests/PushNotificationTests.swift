@@ -8,7 +8,7 @@ import Testing
 @Suite struct PushNotificationTests {
     private func notification(_ options: PushOptions) throws -> PushNotification {
         PushNotification(
-            deviceToken: try PushToken(PusherScene.token(1)),
+            deviceToken: try PushToken(PusherFixture.token(1)),
             topic: try OrderTypeIdentifier(PusherBrandFixture.orderType),
             options: options, nowEpochSeconds: 1000)
     }

@@ -12,37 +12,37 @@ import Testing
 /// The results of changed orders, on a real Redis, a broker and an APNs that checks every request.
 @Suite(.server) struct PushSchedulerTests {
     @Test func aDeviceIsToldOnceForManyChangedOrders() async throws {
-        try await PusherScene.run { scene in
+        try await PusherFixture.run { scene in
             for number in 0..<5 {
                 try await scene.register("d1", for: "o\(number)", token: 1)
                 try await scene.register("d2", for: "o\(number)", token: 2)
             }
             try await PushTable.process(scene, try (0..<5).map { try scene.changed("o\($0)", offset: Int64($0)) })
-            #expect(try await scene.told().sorted() == [PusherScene.token(1), PusherScene.token(2)])
+            #expect(try await scene.told().sorted() == [PusherFixture.token(1), PusherFixture.token(2)])
             #expect(scene.pushes("delivered") == 2)
             #expect(scene.pushes("coalesced") == 8)
         }
     }
 
     @Test func aNotificationLooksAsWalletWantsIt() async throws {
-        try await PusherScene.run { scene in
+        try await PusherFixture.run { scene in
             try await scene.register("d", for: "o", token: 1)
             try await PushTable.process(scene, [try scene.changed("o")])
             let delivery = try #require(try await scene.apns.deliveries().deliveries.first)
             #expect(delivery.topic == PusherBrandFixture.orderType)
             #expect(delivery.pushType == "background")
             #expect(delivery.priority == 5)
-            #expect(delivery.expirationEpochSeconds == PusherScene.noon + 7 * 24 * 3600)
+            #expect(delivery.expirationEpochSeconds == PusherFixture.noon + 7 * 24 * 3600)
             #expect(delivery.status == 200)
         }
     }
 
     @Test func anOrderThatNobodyWatchesAndOneThatIsRemovedTellNobody() async throws {
-        try await PusherScene.run { scene in
+        try await PusherFixture.run { scene in
             try await scene.register("d", for: "gone", token: 1)
             let removal = KafkaRecord(
                 topic: scene.topics.orders, partition: 0, offset: 1, timestampMilliseconds: -1,
-                key: Array("\(try PusherScene.order("gone"))".utf8), value: nil)
+                key: Array("\(try PusherFixture.order("gone"))".utf8), value: nil)
             let nameless = KafkaRecord(
                 topic: scene.topics.orders, partition: 0, offset: 2, timestampMilliseconds: .min, key: nil, value: [1])
             try await PushTable.process(scene, [try scene.changed("o"), removal, nameless])
@@ -51,7 +51,7 @@ import Testing
     }
 
     @Test func aTokenThatIsGoneTakesExactlyItsRegistrationOff() async throws {
-        try await PusherScene.run { scene in
+        try await PusherFixture.run { scene in
             let gone = try await scene.register("gone", for: "o", token: 1, at: 5000)
             let renewed = try await scene.register("renewed", for: "o", token: 2, at: 7000)
             let well = try await scene.register("well", for: "o", token: 3)
@@ -59,7 +59,7 @@ import Testing
                 let answer = APNSSimulatorAnswer(410, "Unregistered", timestampEpochMilliseconds: 6000)
                 try await scene.apns.add(
                     APNSSimulatorFault(
-                        .answer(answer, delayMilliseconds: 0), token: PusherScene.token(token), count: 1))
+                        .answer(answer, delayMilliseconds: 0), token: PusherFixture.token(token), count: 1))
             }
             try await PushTable.process(scene, [try scene.changed("o")])
             #expect(try await !scene.isRegistered(gone.key))
@@ -75,11 +75,11 @@ import Testing
 
     /// Its tombstone comes after the new record, so that is published once more.
     @Test func whoRegistersAgainWhileTheOldTokenIsTakenOffIsNotLost() async throws {
-        try await PusherScene.run { scene in
+        try await PusherFixture.run { scene in
             let gone = try await scene.register("d", for: "o", token: 1, at: 5000)
             let answer = APNSSimulatorAnswer(410, "Unregistered", timestampEpochMilliseconds: 6000)
             try await scene.apns.add(
-                APNSSimulatorFault(.answer(answer, delayMilliseconds: 0), token: PusherScene.token(1)))
+                APNSSimulatorFault(.answer(answer, delayMilliseconds: 0), token: PusherFixture.token(1)))
             // Registering counts as well: its script reads.
             func reads() async throws -> Int {
                 var reads = 0
@@ -103,18 +103,18 @@ import Testing
             #expect(try await scene.isRegistered(again.key))
             #expect(try await scene.tombstones() == 2)
             #expect(scene.retired == 0, "it had gone by itself")
-            #expect(try await scene.told() == [1, 2].map(PusherScene.token), "the new token is told")
+            #expect(try await scene.told() == [1, 2].map(PusherFixture.token), "the new token is told")
         }
     }
 
     @Test func aDeviceThatIsGoneIsTakenOffItsOtherOrdersAsWell() async throws {
-        try await PusherScene.run { scene in
+        try await PusherFixture.run { scene in
             for number in 0..<5 { try await scene.register("d", for: "o\(number)", token: 1, at: 5000) }
             let other = try await scene.register("d", for: "other", token: 2, at: 5000)
             let stranger = try await scene.register("e", for: "o1", token: 3)
             let answer = APNSSimulatorAnswer(410, "Unregistered", timestampEpochMilliseconds: 6000)
             try await scene.apns.add(
-                APNSSimulatorFault(.answer(answer, delayMilliseconds: 0), token: PusherScene.token(1)))
+                APNSSimulatorFault(.answer(answer, delayMilliseconds: 0), token: PusherFixture.token(1)))
             try await PushTable.process(scene, [try scene.changed("o0")])
             let type = other.key.order.orderType
             #expect(try await scene.registrations.orders(of: other.key.device, type: type) == [other.key.order.order])
@@ -125,7 +125,7 @@ import Testing
     }
 
     @Test func aTokenThatWasRegisteredAgainForAnyOrderLeavesTheOthersStanding() async throws {
-        try await PusherScene.run { scene in
+        try await PusherFixture.run { scene in
             let gone = try await scene.register("d", for: "o0", token: 1, at: 5000)
             let old = try await scene.register("d", for: "o1", token: 1, at: 5000)
             let new = try await scene.register("d", for: "o2", token: 1, at: 7000)
@@ -141,7 +141,7 @@ import Testing
     /// A pusher that dies between the two leaves a tombstone and the entry that leads to it again; in the other order
     /// the token would come back with the next restoring.
     @Test func aRegistrationOfWhichOnlyTheTombstoneIsThereIsTakenOffByTheNextOne() async throws {
-        try await PusherScene.run { scene in
+        try await PusherFixture.run { scene in
             let gone = try await scene.register("d", for: "o", token: 1, at: 5000)
             let answer = APNSSimulatorAnswer(410, "Unregistered", timestampEpochMilliseconds: 6000)
             try await scene.apns.add(APNSSimulatorFault(.answer(answer, delayMilliseconds: 0)))
@@ -155,7 +155,7 @@ import Testing
     }
 
     @Test func aTombstoneThatTheBrokerWasAwayForComesWithTheNextTry() async throws {
-        try await PusherScene.run(producer: ["delivery.timeout.ms": "1000"]) { scene in
+        try await PusherFixture.run(producer: ["delivery.timeout.ms": "1000"]) { scene in
             let gone = try await scene.register("d", for: "o", token: 1, at: 5000)
             let answer = APNSSimulatorAnswer(410, "Unregistered", timestampEpochMilliseconds: 6000)
             try await scene.apns.add(APNSSimulatorFault(.answer(answer, delayMilliseconds: 0)))
@@ -178,10 +178,10 @@ import Testing
     }
 
     @Test func whoWasSeededWithoutAStampIsPushedAndTakenOff() async throws {
-        try await PusherScene.run { scene in
-            let order = try PusherScene.order("o")
+        try await PusherFixture.run { scene in
+            let order = try PusherFixture.order("o")
             for (device, token) in [("well", 1), ("gone", 2)] {
-                let record = "{ \"registered\": 5000, \"pushToken\": \"\(PusherScene.token(token))\" }"
+                let record = "{ \"registered\": 5000, \"pushToken\": \"\(PusherFixture.token(token))\" }"
                 _ = try await scene.redis.send(
                     RedisCommand("HSET", .string("waybill:devices:{\(order)}"), .string(device), .string(record)))
                 _ = try await scene.redis.send(
@@ -191,7 +191,7 @@ import Testing
             }
             let answer = APNSSimulatorAnswer(410, "Unregistered", timestampEpochMilliseconds: 6000)
             try await scene.apns.add(
-                APNSSimulatorFault(.answer(answer, delayMilliseconds: 0), token: PusherScene.token(2)))
+                APNSSimulatorFault(.answer(answer, delayMilliseconds: 0), token: PusherFixture.token(2)))
             try await PushTable.process(scene, [try scene.changed("o")])
             #expect(scene.pushes("delivered") == 1)
             #expect(try await scene.registrations.devices(of: [order])[0].map(\.device.rawValue) == ["well"])
@@ -205,7 +205,7 @@ import Testing
     }
 
     @Test func aTokenThatApnsDoesNotKnowWipesNothing() async throws {
-        try await PusherScene.run { scene in
+        try await PusherFixture.run { scene in
             let registration = try await scene.register("d", for: "o", token: 1)
             let answer = APNSSimulatorAnswer(400, "BadDeviceToken")
             try await scene.apns.add(APNSSimulatorFault(.answer(answer, delayMilliseconds: 0)))
@@ -217,34 +217,34 @@ import Testing
     }
 
     @Test func whatApnsCannotTakeNowIsTriedAgain() async throws {
-        try await PusherScene.run { scene in
+        try await PusherFixture.run { scene in
             try await scene.register("d1", for: "o", token: 1)
             try await scene.register("d2", for: "o", token: 2)
             let answer = APNSSimulatorAnswer(500, "InternalServerError")
             try await scene.apns.add(
-                APNSSimulatorFault(.answer(answer, delayMilliseconds: 0), token: PusherScene.token(1), count: 2))
+                APNSSimulatorFault(.answer(answer, delayMilliseconds: 0), token: PusherFixture.token(1), count: 2))
             try await PushTable.process(scene, [try scene.changed("o")])
             let deliveries = try await scene.apns.deliveries().deliveries
-            #expect(deliveries.filter { $0.token == PusherScene.token(1) }.map(\.status) == [500, 500, 200])
-            #expect(deliveries.filter { $0.token == PusherScene.token(2) }.map(\.status) == [200])
+            #expect(deliveries.filter { $0.token == PusherFixture.token(1) }.map(\.status) == [500, 500, 200])
+            #expect(deliveries.filter { $0.token == PusherFixture.token(2) }.map(\.status) == [200])
             #expect(scene.pushes("retried") == 2)
             #expect(scene.pushes("delivered") == 2)
         }
     }
 
     @Test func aDeviceThatNeverTakesItIsGivenUpWithItsHistory() async throws {
-        try await PusherScene.run { scene in
+        try await PusherFixture.run { scene in
             try await scene.register("d1", for: "o", token: 1)
             try await scene.register("d2", for: "o", token: 2)
             let answer = APNSSimulatorAnswer(429, "TooManyRequests")
             try await scene.apns.add(
-                APNSSimulatorFault(.answer(answer, delayMilliseconds: 0), token: PusherScene.token(1)))
+                APNSSimulatorFault(.answer(answer, delayMilliseconds: 0), token: PusherFixture.token(1)))
             try await PushTable.run(scene) {
                 $0.attempts = 2
             } _: { table in
                 try await table.process([try scene.changed("o")])
             }
-            #expect(try await scene.told().count { $0 == PusherScene.token(1) } == 2)
+            #expect(try await scene.told().count { $0 == PusherFixture.token(1) } == 2)
             #expect(scene.pushes("dropped") == 1)
             #expect(scene.pushes("delivered") == 1)
             let letter = try #require(try await scene.letters(1).first)
@@ -255,7 +255,7 @@ import Testing
     }
 
     @Test func aRefusedCertificateHoldsItsOwnBackAndNoLongerThanAllowed() async throws {
-        try await PusherScene.run { scene in
+        try await PusherFixture.run { scene in
             for number in 0..<30 { try await scene.register("d\(number)", for: "o", token: number) }
             let answer = APNSSimulatorAnswer(403, "BadCertificate")
             try await scene.apns.add(APNSSimulatorFault(.answer(answer, delayMilliseconds: 0)))
@@ -270,7 +270,7 @@ import Testing
     }
 
     @Test func anOrderTypeWithoutABrandStopsNobodyAndGetsALetter() async throws {
-        try await PusherScene.run { scene in
+        try await PusherFixture.run { scene in
             try await scene.register("d", for: "o", token: 1)
             try await PushTable.run(scene, hasBrand: false) {
                 try await $0.process([try scene.changed("o")])
@@ -285,7 +285,7 @@ import Testing
     }
 
     @Test func nothingIsGivenUpWhileApnsIsAway() async throws {
-        try await PusherScene.run { scene in
+        try await PusherFixture.run { scene in
             for number in 1...5 { try await scene.register("d\(number)", for: "o", token: number) }
             try await PushTable.run(scene) {
                 $0.attempts = 2
@@ -299,13 +299,13 @@ import Testing
                 try await scene.apns.clearDeliveries()
                 try await eventually("done", within: .seconds(60)) { table.doneCount == 1 }
             }
-            #expect(try await scene.told().sorted() == (1...5).map(PusherScene.token))
+            #expect(try await scene.told().sorted() == (1...5).map(PusherFixture.token))
             #expect(scene.pushes("delivered") == 5)
         }
     }
 
     @Test func whatChangesWhileANotificationIsInFlightIsToldOnceMore() async throws {
-        try await PusherScene.run { scene in
+        try await PusherFixture.run { scene in
             try await scene.register("d", for: "o", token: 1)
             try await scene.apns.add(
                 APNSSimulatorFault(.answer(APNSSimulatorAnswer(200), delayMilliseconds: 500), count: 1))
@@ -321,7 +321,7 @@ import Testing
     }
 
     @Test func nobodyIsLookedUpWhileRedisIsAway() async throws {
-        try await PusherScene.run { scene in
+        try await PusherFixture.run { scene in
             await scene.server.stop()
             try await PushTable.run(scene) { table in
                 await #expect(throws: StoreError.self) { try await table.put([try scene.changed("o")]) }
@@ -331,33 +331,33 @@ import Testing
     }
 
     @Test func whoRegistersSoonAfterAChangeIsTold() async throws {
-        try await PusherScene.run { scene in
-            for (name, modified) in [("new", PusherScene.noon - 899), ("old", PusherScene.noon - 901)] {
+        try await PusherFixture.run { scene in
+            for (name, modified) in [("new", PusherFixture.noon - 899), ("old", PusherFixture.noon - 901)] {
                 _ = try await scene.redis.send(
                     RedisCommand(
-                        "HSET", .string("waybill:order:{\(try PusherScene.order(name))}"), "version", "1", "modified",
+                        "HSET", .string("waybill:order:{\(try PusherFixture.order(name))}"), "version", "1", "modified",
                         .integer(modified)))
             }
             var records: [KafkaRecord] = []
             for (number, name) in ["new", "old", "unknown"].enumerated() {
                 let (key, record) = try await scene.register(
-                    "d\(number)", for: name, token: number, at: PusherScene.noon * 1000)
+                    "d\(number)", for: name, token: number, at: PusherFixture.noon * 1000)
                 records.append(
                     KafkaRecord(
                         topic: scene.topics.registrations, partition: 0, offset: Int64(number),
-                        timestampMilliseconds: PusherScene.noon * 1000, key: Array(key.text.utf8),
+                        timestampMilliseconds: PusherFixture.noon * 1000, key: Array(key.text.utf8),
                         value: record.encoded))
             }
             // Read an hour late.
-            try await PushTable.run(scene, now: { (PusherScene.noon + 3600) * 1000 }) { [records] in
+            try await PushTable.run(scene, now: { (PusherFixture.noon + 3600) * 1000 }) { [records] in
                 try await $0.process(records)
             }
-            #expect(try await scene.told() == [PusherScene.token(0)])
+            #expect(try await scene.told() == [PusherFixture.token(0)])
         }
     }
 
     @Test func whoIsNotThereYetIsWaitedForWhileRedisIsRestored() async throws {
-        try await PusherScene.run { scene in
+        try await PusherFixture.run { scene in
             try await PushTable.run(scene, view: MaterializedView(redis: scene.redis)) { table in
                 let change = try scene.changed("o")
                 await #expect(throws: StoreError.self) { try await table.put([change]) }
@@ -366,7 +366,7 @@ import Testing
                 try await scene.redis.completeView()
                 try await table.process([change])
             }
-            #expect(try await scene.told() == [PusherScene.token(1)])
+            #expect(try await scene.told() == [PusherFixture.token(1)])
         }
     }
 }

@@ -9,7 +9,7 @@ import Testing
 /// Notifications that wait for a credential that is stopped, replaced or missing, and records that leave with their
 /// partition.
 @Suite struct PushStateMachineCredentialTests {
-    private static let refused = SchedulerScene.answer(403, "BadCertificate")
+    private static let refused = SchedulerFixture.answer(403, "BadCertificate")
 
     private func code(_ effect: PushEffect?) -> PushDeadLetterCode? {
         guard case .report(let letter)? = effect?.work else { return nil }
@@ -19,8 +19,8 @@ import Testing
     /// A notification that waits for the brand of its order type.
     private func withoutBrand(
         _ change: (inout PushLimits) -> Void = { _ in }
-    ) throws -> (scene: SchedulerScene, queue: Int, receipt: KafkaReceipt) {
-        var scene = try SchedulerScene {
+    ) throws -> (scene: SchedulerFixture, queue: Int, receipt: KafkaReceipt) {
+        var scene = try SchedulerFixture {
             $0.window = .zero
             change(&$0)
         }
@@ -28,7 +28,7 @@ import Testing
             scene.scheduler.queue(of: try OrderTypeIdentifier("order.com.example.other"), now: scene.now))
         let (receipt, number) = scene.take()
         scene.scheduler.tell(
-            try SchedulerScene.token(1),
+            try SchedulerFixture.token(1),
             of: PushStateMachine.Link(
                 record: number, device: try DeviceIdentifier("d"), order: try OrderIdentifier("o"),
                 registeredEpochMilliseconds: 0), in: queue, now: scene.now)
@@ -38,8 +38,8 @@ import Testing
     }
 
     /// Sends one, which is refused, while the others wait.
-    private func stopped(_ count: Int, _ change: (inout PushLimits) -> Void = { _ in }) throws -> SchedulerScene {
-        var scene = try SchedulerScene {
+    private func stopped(_ count: Int, _ change: (inout PushLimits) -> Void = { _ in }) throws -> SchedulerFixture {
+        var scene = try SchedulerFixture {
             $0.window = .zero
             change(&$0)
         }
@@ -57,31 +57,31 @@ import Testing
         scene.time += 60_000
         let probe = scene.send()
         #expect(probe.count == 1)
-        scene.reply(probe[0].number, SchedulerScene.delivered)
+        scene.reply(probe[0].number, SchedulerFixture.delivered)
         #expect(scene.send().count == 4, "one that is accepted heals it")
     }
 
     @Test func anIllCredentialIsProbedWithAFewAtATimeAndOneAcceptedHealsIt() throws {
-        var scene = try SchedulerScene { $0.window = .zero }
+        var scene = try SchedulerFixture { $0.window = .zero }
         try scene.change(for: Array(0..<20))
         for due in scene.send() {
             scene.time += 1000
-            scene.reply(due.number, SchedulerScene.answer(503, "ServiceUnavailable"))
+            scene.reply(due.number, SchedulerFixture.answer(503, "ServiceUnavailable"))
         }
         scene.time += 60_000
         let probes = scene.send()
         #expect(Set(probes.map(\.token)).count == CredentialHealth.illProbes)
         #expect(scene.send().isEmpty, "no more before the pause is over")
-        for due in probes.dropLast() { scene.reply(due.number, SchedulerScene.answer(503, "ServiceUnavailable")) }
+        for due in probes.dropLast() { scene.reply(due.number, SchedulerFixture.answer(503, "ServiceUnavailable")) }
         #expect(scene.send().isEmpty)
-        scene.reply(probes[probes.count - 1].number, SchedulerScene.delivered)
+        scene.reply(probes[probes.count - 1].number, SchedulerFixture.delivered)
         #expect(scene.send().count == 20 - probes.count)
     }
 
     @Test func probesGoToTokensThatWereAcceptedAndEachToAnotherOne() throws {
-        var scene = try SchedulerScene { $0.window = .zero }
+        var scene = try SchedulerFixture { $0.window = .zero }
         try scene.change(for: [50, 51, 52])
-        for due in scene.send() { scene.reply(due.number, SchedulerScene.delivered) }
+        for due in scene.send() { scene.reply(due.number, SchedulerFixture.delivered) }
         scene.time += 120_000
         // The first notification is a poor judge of the credential.
         try scene.change(for: Array(0..<20) + [51, 52] + Array(20..<40))
@@ -95,16 +95,16 @@ import Testing
             probed.append(probe[0].token)
             scene.reply(probe[0].number, Self.refused)
         }
-        #expect(Set(probed.prefix(2)) == [try SchedulerScene.token(51), try SchedulerScene.token(52)])
+        #expect(Set(probed.prefix(2)) == [try SchedulerFixture.token(51), try SchedulerFixture.token(52)])
         #expect(Set(probed).count == 6)
-        #expect(probed[2] != (try SchedulerScene.token(0)), "never the head of the line")
+        #expect(probed[2] != (try SchedulerFixture.token(0)), "never the head of the line")
     }
 
     @Test func tokensThatMayBeUnknownGoOutAFewAtATimeWhenManyAre() throws {
-        var scene = try SchedulerScene { $0.window = .zero }
+        var scene = try SchedulerFixture { $0.window = .zero }
         try scene.change(for: Array(0..<20))
-        for due in scene.send() { scene.reply(due.number, SchedulerScene.delivered) }
-        let unknown = SchedulerScene.answer(400, "BadDeviceToken")
+        for due in scene.send() { scene.reply(due.number, SchedulerFixture.delivered) }
+        let unknown = SchedulerFixture.answer(400, "BadDeviceToken")
         try scene.change(for: Array(100..<120))
         for due in scene.send() {
             if let effect = scene.reply(due.number, unknown) { scene.done(effect) }
@@ -112,14 +112,15 @@ import Testing
         try scene.change(for: Array(200..<240) + Array(0..<20))
         let due = scene.send()
         #expect(
-            Set(due.map(\.token)).isSuperset(of: try (0..<20).map(SchedulerScene.token)), "who is known does not wait")
+            Set(due.map(\.token)).isSuperset(of: try (0..<20).map(SchedulerFixture.token)), "who is known does not wait"
+        )
         #expect(due.count == 20 + CredentialQueue.mostSuspects)
         #expect(scene.send().isEmpty)
         // Each answer makes room for one more, and in the end all have been sent.
         var open = due
         var rounds = 0
         while !open.isEmpty, rounds < 100 {
-            for one in open { scene.reply(one.number, SchedulerScene.delivered) }
+            for one in open { scene.reply(one.number, SchedulerFixture.delivered) }
             scene.time += 1
             open = scene.send()
             rounds += 1
@@ -130,16 +131,16 @@ import Testing
 
     @Test func whatAnOldCredentialCouldNotTellIsToldWithTheNewOne() throws {
         for answer in [
-            SchedulerScene.answer(400, "BadDeviceToken"), SchedulerScene.answer(400, "DeviceTokenNotForTopic"),
+            SchedulerFixture.answer(400, "BadDeviceToken"), SchedulerFixture.answer(400, "DeviceTokenNotForTopic"),
         ] {
-            var scene = try SchedulerScene { $0.window = .zero }
+            var scene = try SchedulerFixture { $0.window = .zero }
             try scene.change(for: [1])
             let due = scene.send()
-            _ = scene.scheduler.open(try OrderTypeIdentifier(SchedulerScene.order), generation: 2, now: scene.now)
+            _ = scene.scheduler.open(try OrderTypeIdentifier(SchedulerFixture.order), generation: 2, now: scene.now)
             #expect(scene.reply(due[0].number, answer, generation: 1) == nil)
             scene.time += 1000
             let again = try #require(scene.send().first)
-            scene.reply(again.number, SchedulerScene.delivered, generation: 2)
+            scene.reply(again.number, SchedulerFixture.delivered, generation: 2)
             #expect(scene.scheduler.takeFinished().count == 1)
         }
     }
@@ -165,7 +166,7 @@ import Testing
             guard case .suspend(let pushes) = effect.work else { return [] }
             return pushes.map(\.key.text)
         }
-        #expect(Set(keys) == Set((0..<5).map { "d\($0)/\(SchedulerScene.order)/o" }))
+        #expect(Set(keys) == Set((0..<5).map { "d\($0)/\(SchedulerFixture.order)/o" }))
         #expect(keys.count == 5)
         #expect(scene.scheduler.takeFinished().isEmpty, "not before they stand there")
         for effect in effects { scene.done(effect) }
@@ -177,11 +178,11 @@ import Testing
 
     /// Its turn is minutes away: the offset must not wait for it, or a restart repeats what came after its record.
     @Test func whatWaitsForItsTurnInTheHourMovesToThePendingTopic() throws {
-        var scene = try SchedulerScene { $0.hourlyLimit = 2 }
+        var scene = try SchedulerFixture { $0.hourlyLimit = 2 }
         scene.scheduler.pendingTopic = "pending"
         try scene.change(for: [1])
         scene.time += 1000
-        scene.reply(try #require(scene.send().first).number, SchedulerScene.delivered)
+        scene.reply(try #require(scene.send().first).number, SchedulerFixture.delivered)
         #expect(scene.scheduler.takeFinished().count == 1)
         let limited = try scene.change(for: [1])
         scene.time += 1000
@@ -209,33 +210,33 @@ import Testing
     }
 
     @Test func whatFailsForTheServicesFaultMovesToThePendingTopicAndWhatFailsForItsOwnGetsALetter() throws {
-        var scene = try SchedulerScene {
+        var scene = try SchedulerFixture {
             $0.window = .zero
             $0.attempts = 1
             $0.hold = .seconds(10)
         }
         scene.scheduler.pendingTopic = "pending"
         try scene.change(for: [1])
-        let busy = scene.reply(scene.send()[0].number, SchedulerScene.busyDevice)
+        let busy = scene.reply(scene.send()[0].number, SchedulerFixture.busyDevice)
         #expect(self.code(busy) == .undeliverable)
-        #expect(SchedulerScene.answer(503, "ServiceUnavailable").isOfTheService)
-        #expect(SchedulerScene.away.isOfTheService)
-        #expect(!SchedulerScene.busyDevice.isOfTheService)
-        #expect(!SchedulerScene.delivered.isOfTheService)
+        #expect(SchedulerFixture.answer(503, "ServiceUnavailable").isOfTheService)
+        #expect(SchedulerFixture.away.isOfTheService)
+        #expect(!SchedulerFixture.busyDevice.isOfTheService)
+        #expect(!SchedulerFixture.delivered.isOfTheService)
     }
 
     @Test func whatAnOldCredentialWasToldDoesNotStopTheNewOne() throws {
-        var scene = try SchedulerScene { $0.window = .zero }
+        var scene = try SchedulerFixture { $0.window = .zero }
         try scene.change(for: [1])
         let due = scene.send()
         #expect(
-            scene.scheduler.open(try OrderTypeIdentifier(SchedulerScene.order), generation: 2, now: scene.now)
+            scene.scheduler.open(try OrderTypeIdentifier(SchedulerFixture.order), generation: 2, now: scene.now)
                 == scene.queue)
         #expect(scene.reply(due[0].number, Self.refused, generation: 1) == nil)
         scene.time += 1000
         let again = scene.send()
         #expect(again.count == 1)
-        scene.reply(again[0].number, SchedulerScene.delivered, generation: 2)
+        scene.reply(again[0].number, SchedulerFixture.delivered, generation: 2)
         #expect(scene.scheduler.takeFinished().count == 1)
     }
 
@@ -271,16 +272,16 @@ import Testing
     @Test func whatMovesToThePendingTopicMovesInParts() throws {
         let time = Mutex(ContinuousClock.now)
         let scheduler = PushScheduler(
-            limits: PushLimits(), clock: { time.withLock { $0 } }, wallClock: { SchedulerScene.noon })
+            limits: PushLimits(), clock: { time.withLock { $0 } }, wallClock: { SchedulerFixture.noon })
         scheduler.suspend(to: "pending")
-        var scene = try SchedulerScene()
-        let record = (scene.take().receipt, SchedulerScene.noon)
+        var scene = try SchedulerFixture()
+        let record = (scene.take().receipt, SchedulerFixture.noon)
         let found = try (0..<600).map { number in
             PushLookup.Found(
                 orderType: try OrderTypeIdentifier("order.example.none"), order: try OrderIdentifier("o"),
                 device: try DeviceIdentifier("d\(number)"),
                 registration: RegistrationRecord(
-                    pushToken: try SchedulerScene.token(number), registeredEpochMilliseconds: 0),
+                    pushToken: try SchedulerFixture.token(number), registeredEpochMilliseconds: 0),
                 records: [0])
         }
         _ = scheduler.add(found, scheduler.receive([record]))
@@ -302,7 +303,7 @@ import Testing
     }
 
     @Test func orderTypesWithoutABrandAreBounded() throws {
-        var scene = try SchedulerScene()
+        var scene = try SchedulerFixture()
         for number in 0..<PushStateMachine.queueLimit + 10 {
             let queue = scene.scheduler.queue(of: try OrderTypeIdentifier("order.example.t\(number)"), now: scene.now)
             if number > PushStateMachine.queueLimit { #expect(queue == nil) }
@@ -313,35 +314,35 @@ import Testing
     // MARK: partitions that leave
 
     @Test func whatWaitsOfALeavingPartitionIsLetGoOfAndToldNobody() throws {
-        var scene = try SchedulerScene()
+        var scene = try SchedulerFixture()
         let leaving = try scene.change(for: [1, 2], partition: 1)
         let staying = try scene.change(for: [2], partition: 0)
         #expect(scene.scheduler.drop([KafkaPartition(topic: "orders", partition: 1)]) == [leaving])
         #expect(scene.scheduler.drop([KafkaPartition(topic: "orders", partition: 1)]).isEmpty)
         scene.time = 1000
         let due = scene.send()
-        #expect(due.map(\.token) == [try SchedulerScene.token(2)])
-        scene.reply(due[0].number, SchedulerScene.delivered)
+        #expect(due.map(\.token) == [try SchedulerFixture.token(2)])
+        scene.reply(due[0].number, SchedulerFixture.delivered)
         #expect(scene.scheduler.takeFinished() == [staying])
         #expect(scene.scheduler.gauges == PushGauges())
     }
 
     @Test func whatIsInFlightOfALeavingPartitionIsWaitedFor() throws {
-        var scene = try SchedulerScene { $0.window = .zero }
+        var scene = try SchedulerFixture { $0.window = .zero }
         let receipt = try scene.change(for: [1], partition: 1)
         let due = scene.send()
         #expect(scene.scheduler.drop([KafkaPartition(topic: "orders", partition: 1)]).isEmpty)
-        scene.reply(due[0].number, SchedulerScene.delivered)
+        scene.reply(due[0].number, SchedulerFixture.delivered)
         #expect(scene.scheduler.takeFinished() == [receipt])
     }
 
     @Test func whatIsInFlightAndHasToBeTriedAgainIsLetGoOf() throws {
-        var scene = try SchedulerScene { $0.window = .zero }
+        var scene = try SchedulerFixture { $0.window = .zero }
         let receipt = try scene.change(for: [1], partition: 1)
         let due = scene.send()
         let partitions: Set = [KafkaPartition(topic: "orders", partition: 1)]
         #expect(scene.scheduler.drop(partitions).isEmpty)
-        scene.reply(due[0].number, SchedulerScene.away)
+        scene.reply(due[0].number, SchedulerFixture.away)
         #expect(scene.scheduler.drop(partitions) == [receipt])
         #expect(scene.scheduler.gauges == PushGauges())
         scene.time = 100_000
@@ -350,7 +351,7 @@ import Testing
     }
 
     @Test func aLookupThatIsUnderWayFindsNobodyForALeavingPartition() throws {
-        var scene = try SchedulerScene { $0.window = .zero }
+        var scene = try SchedulerFixture { $0.window = .zero }
         let (receipt, number) = scene.take(partition: 1)
         #expect(scene.scheduler.drop([KafkaPartition(topic: "orders", partition: 1)]) == [receipt])
         try scene.find(1, "o", number)

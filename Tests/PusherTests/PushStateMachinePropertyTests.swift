@@ -27,18 +27,18 @@ import Testing
     }
 
     private static let outcomes: [PushOutcome] = [
-        SchedulerScene.delivered, SchedulerScene.delivered, SchedulerScene.delivered, SchedulerScene.delivered,
-        SchedulerScene.busyDevice,
-        SchedulerScene.away, SchedulerScene.answer(410, "Unregistered", at: 50),
-        SchedulerScene.answer(410, "Unregistered", at: 0),
-        SchedulerScene.answer(500, "InternalServerError"), SchedulerScene.answer(400, "BadDeviceToken"),
-        SchedulerScene.answer(400, "PayloadEmpty"), SchedulerScene.answer(403, "BadCertificate"),
+        SchedulerFixture.delivered, SchedulerFixture.delivered, SchedulerFixture.delivered, SchedulerFixture.delivered,
+        SchedulerFixture.busyDevice,
+        SchedulerFixture.away, SchedulerFixture.answer(410, "Unregistered", at: 50),
+        SchedulerFixture.answer(410, "Unregistered", at: 0),
+        SchedulerFixture.answer(500, "InternalServerError"), SchedulerFixture.answer(400, "BadDeviceToken"),
+        SchedulerFixture.answer(400, "PayloadEmpty"), SchedulerFixture.answer(403, "BadCertificate"),
         .unanswered(APNSError(.timeout, "late")), .unanswered(APNSError(.closed, "closed")),
     ]
 
     private func device(_ token: PushToken) -> Int { Int(token.rawValue, radix: 16) ?? -1 }
 
-    private func look(_ scene: inout SchedulerScene, _ eye: inout Onlooker) {
+    private func look(_ scene: inout SchedulerFixture, _ eye: inout Onlooker) {
         for receipt in scene.scheduler.takeFinished() {
             #expect(eye.finished.insert(receipt).inserted, "\(receipt.origin) is done twice")
             #expect(!eye.letGo.contains(receipt), "\(receipt.origin) was let go of")
@@ -49,7 +49,7 @@ import Testing
         }
     }
 
-    private func send(_ scene: inout SchedulerScene, _ eye: inout Onlooker) {
+    private func send(_ scene: inout SchedulerFixture, _ eye: inout Onlooker) {
         for due in scene.send() {
             let device = self.device(due.token)
             #expect(!eye.flying.values.contains { $0.device == device }, "one at a time")
@@ -61,7 +61,8 @@ import Testing
         }
     }
 
-    private func reply(_ scene: inout SchedulerScene, _ eye: inout Onlooker, _ number: UInt64, _ outcome: PushOutcome) {
+    private func reply(_ scene: inout SchedulerFixture, _ eye: inout Onlooker, _ number: UInt64, _ outcome: PushOutcome)
+    {
         guard let (device, sent) = eye.flying.removeValue(forKey: number) else { return }
         let waiting = scene.scheduler.gauges.waiting
         let before = scene.scheduler.queues[0].counts.retried
@@ -75,7 +76,7 @@ import Testing
         }
     }
 
-    private func settle(_ scene: inout SchedulerScene, _ eye: inout Onlooker, _ index: Int) {
+    private func settle(_ scene: inout SchedulerFixture, _ eye: inout Onlooker, _ index: Int) {
         let (effect, device, sent) = eye.settling.remove(at: index)
         var standing: [RegistrationKey: RegistrationRecord] = [:]
         // Those that were registered since are present, all with the same token.
@@ -93,7 +94,7 @@ import Testing
         }
     }
 
-    private func revoke(_ partition: Int32, _ scene: inout SchedulerScene, _ eye: inout Onlooker) {
+    private func revoke(_ partition: Int32, _ scene: inout SchedulerFixture, _ eye: inout Onlooker) {
         for receipt in scene.scheduler.drop([KafkaPartition(topic: "orders", partition: partition)]) {
             #expect(eye.letGo.insert(receipt).inserted)
             #expect(!eye.finished.contains(receipt))
@@ -101,11 +102,11 @@ import Testing
     }
 
     /// Completes everything successfully from here on.
-    private func drain(_ scene: inout SchedulerScene, _ eye: inout Onlooker) {
+    private func drain(_ scene: inout SchedulerFixture, _ eye: inout Onlooker) {
         for _ in 0..<400 {
             scene.time += 2000
             self.send(&scene, &eye)
-            for number in eye.flying.keys.sorted() { self.reply(&scene, &eye, number, SchedulerScene.delivered) }
+            for number in eye.flying.keys.sorted() { self.reply(&scene, &eye, number, SchedulerFixture.delivered) }
             while !eye.settling.isEmpty { self.settle(&scene, &eye, 0) }
             self.look(&scene, &eye)
         }
@@ -114,7 +115,7 @@ import Testing
     @Test(arguments: 0..<60)
     func everyRecordIsDoneOnceAfterAllItsDevicesWereTold(seed: UInt64) throws {
         var dice = SeededGenerator(seed: seed)
-        var scene = try SchedulerScene {
+        var scene = try SchedulerFixture {
             $0.attempts = 3
             $0.inFlight = 4
         }

@@ -7,10 +7,10 @@ import Testing
 
 /// Push tokens that APNs reports as gone, and devices that come back.
 @Suite struct PushStateMachineRenewalTests {
-    private static let gone = SchedulerScene.answer(410, "Unregistered", at: 6)
+    private static let gone = SchedulerFixture.answer(410, "Unregistered", at: 6)
 
     /// Reports the token as gone for the next notification, or for one already sent.
-    private func gone(_ scene: inout SchedulerScene, _ sent: [PushStateMachine.Due]? = nil) throws -> PushEffect {
+    private func gone(_ scene: inout SchedulerFixture, _ sent: [PushStateMachine.Due]? = nil) throws -> PushEffect {
         let due = sent ?? scene.send()
         let effect = scene.reply(due[0].number, Self.gone)
         return try #require(effect)
@@ -25,15 +25,15 @@ import Testing
         -> [RegistrationKey: RegistrationRecord]
     {
         let key = RegistrationKey(
-            device: try DeviceIdentifier("d\(device)"), order: try OrderKey("\(SchedulerScene.order)/\(order)"))
+            device: try DeviceIdentifier("d\(device)"), order: try OrderKey("\(SchedulerFixture.order)/\(order)"))
         return [
             key: RegistrationRecord(
-                pushToken: try SchedulerScene.token(token), registeredEpochMilliseconds: moment)
+                pushToken: try SchedulerFixture.token(token), registeredEpochMilliseconds: moment)
         ]
     }
 
     @Test func onlyWhatWasRegisteredBeforeIsMeant() throws {
-        var scene = try SchedulerScene { $0.window = .zero }
+        var scene = try SchedulerFixture { $0.window = .zero }
         let old = try scene.change("old", for: [1], registered: 5)
         let new = try scene.change("new", for: [1], registered: 7)
         let effect = try self.gone(&scene)
@@ -41,17 +41,17 @@ import Testing
         #expect(dead.registrations.count == 2)
         let meant = dead.registrations.filter { dead.means($0.value) }
         #expect(meant.keys.map(\.order.order.rawValue) == ["old"])
-        #expect(meant.values.map(\.pushToken) == [try SchedulerScene.token(1)])
+        #expect(meant.values.map(\.pushToken) == [try SchedulerFixture.token(1)])
         scene.done(effect, standing: try self.standing("new", 1, token: 1, at: 7))
         #expect(scene.scheduler.takeFinished() == [old], "the other one is tried again")
         scene.time += 10_000
-        scene.reply(scene.send()[0].number, SchedulerScene.delivered)
+        scene.reply(scene.send()[0].number, SchedulerFixture.delivered)
         #expect(scene.scheduler.takeFinished() == [new])
         #expect(scene.scheduler.gauges == PushGauges())
     }
 
     @Test func whoCameBackWithAnotherTokenIsToldByThat() throws {
-        var scene = try SchedulerScene { $0.window = .zero }
+        var scene = try SchedulerFixture { $0.window = .zero }
         let first = try scene.change("o", for: [1], registered: 5)
         let due = scene.send()
         let second = try scene.change("o", for: [1], registered: 5)
@@ -59,14 +59,14 @@ import Testing
         scene.done(effect, standing: try self.standing("o", 1, token: 2, at: 7))
         #expect(scene.scheduler.takeFinished().isEmpty)
         let again = scene.send()
-        #expect(again.map(\.token) == [try SchedulerScene.token(2)], "once for both, and nothing to the dead token")
-        scene.reply(again[0].number, SchedulerScene.delivered)
+        #expect(again.map(\.token) == [try SchedulerFixture.token(2)], "once for both, and nothing to the dead token")
+        scene.reply(again[0].number, SchedulerFixture.delivered)
         #expect(scene.scheduler.takeFinished() == [first, second])
         #expect(scene.scheduler.gauges == PushGauges())
     }
 
     @Test func whoCameBackWithTheSameTokenIsTriedSoManyTimesThenGivenUp() throws {
-        var scene = try SchedulerScene {
+        var scene = try SchedulerFixture {
             $0.window = .zero
             $0.attempts = 3
         }
@@ -92,7 +92,7 @@ import Testing
     }
 
     @Test func whatCameWhileItWasTakenOffAndIsNotAskedForIsToldInItsTurn() throws {
-        var scene = try SchedulerScene { $0.window = .zero }
+        var scene = try SchedulerFixture { $0.window = .zero }
         let first = try scene.change("o", for: [1], registered: 5)
         let effect = try self.gone(&scene)
         let second = try scene.change("p", for: [1], registered: 4)
@@ -100,12 +100,12 @@ import Testing
         let late = try scene.change("o", for: [1], registered: 5)
         scene.done(effect)
         #expect(scene.scheduler.takeFinished() == [first, late], "the registration is gone")
-        scene.reply(scene.send()[0].number, SchedulerScene.delivered)
+        scene.reply(scene.send()[0].number, SchedulerFixture.delivered)
         #expect(scene.scheduler.takeFinished() == [second, third])
     }
 
     @Test func ofALeavingPartitionNobodyIsToldByAnotherToken() throws {
-        var scene = try SchedulerScene { $0.window = .zero }
+        var scene = try SchedulerFixture { $0.window = .zero }
         let receipt = try scene.change("o", for: [1], partition: 1, registered: 5)
         let effect = try self.gone(&scene)
         #expect(scene.scheduler.drop([KafkaPartition(topic: "orders", partition: 1)]).isEmpty)

@@ -6,12 +6,12 @@ import Testing
 
 /// The share of the scheduler that each brand may fill.
 @Suite struct PushStateMachineShareTests {
-    private static let refused = SchedulerScene.answer(403, "BadCertificate")
+    private static let refused = SchedulerFixture.answer(403, "BadCertificate")
 
-    private func type() throws -> OrderTypeIdentifier { try OrderTypeIdentifier(SchedulerScene.order) }
+    private func type() throws -> OrderTypeIdentifier { try OrderTypeIdentifier(SchedulerFixture.order) }
 
     @Test func aBrandThatIsAloneFillsThreeQuartersAndLeavesRoomForTheNext() throws {
-        var scene = try SchedulerScene { $0.targets = 100 }
+        var scene = try SchedulerFixture { $0.targets = 100 }
         for device in 0..<74 { try scene.change(for: [device]) }
         #expect(scene.scheduler.parkedTypes.isEmpty)
         try scene.change(for: [74])
@@ -20,7 +20,7 @@ import Testing
     }
 
     @Test func thereIsAlwaysRoomForOneMoreBrand() throws {
-        var scene = try SchedulerScene { $0.targets = 1000 }
+        var scene = try SchedulerFixture { $0.targets = 1000 }
         for device in 0..<750 { try scene.change(for: [device]) }
         var held: [Int] = []
         for number in 0..<3 {
@@ -29,7 +29,7 @@ import Testing
             while !scene.scheduler.parkedTypes.contains(type) {
                 let (_, record) = scene.take()
                 scene.scheduler.tell(
-                    try SchedulerScene.token(scene.scheduler.linkCount),
+                    try SchedulerFixture.token(scene.scheduler.linkCount),
                     of: PushStateMachine.Link(
                         record: record, device: try DeviceIdentifier("d"), order: try OrderIdentifier("o"),
                         registeredEpochMilliseconds: 0), in: queue, now: scene.now)
@@ -44,7 +44,7 @@ import Testing
     }
 
     @Test func aLargeChangeLeavesMostOfTheDeskFreeWhileThereAreOtherBrands() throws {
-        var scene = try SchedulerScene {
+        var scene = try SchedulerFixture {
             $0.targets = 1000
             $0.queueLinks = 50
         }
@@ -58,19 +58,19 @@ import Testing
     }
 
     @Test func aShareIsFreeAgainWhenItsDevicesWereTold() throws {
-        var scene = try SchedulerScene {
+        var scene = try SchedulerFixture {
             $0.targets = 10
             $0.window = .zero
         }
         for device in 0..<8 { try scene.change(for: [device]) }
         #expect(!scene.scheduler.parkedTypes.isEmpty)
-        for due in scene.send() { scene.reply(due.number, SchedulerScene.delivered) }
+        for due in scene.send() { scene.reply(due.number, SchedulerFixture.delivered) }
         #expect(scene.scheduler.parkedTypes.isEmpty)
         #expect(scene.scheduler.queues[scene.queue].links == 0)
     }
 
     @Test func ofAStoppedCredentialOnlyProbesComeIn() throws {
-        var scene = try SchedulerScene {
+        var scene = try SchedulerFixture {
             $0.window = .zero
             $0.probes = 3
         }
@@ -83,7 +83,7 @@ import Testing
     }
 
     @Test func aRecordThatIsParkedLeavesTheDeskUnfinished() throws {
-        var scene = try SchedulerScene()
+        var scene = try SchedulerFixture()
         let (first, second) = (scene.take(partition: 0), scene.take(partition: 1))
         #expect(scene.scheduler.withdraw(first.number) == true)
         #expect(scene.scheduler.drop([KafkaPartition(topic: "orders", partition: 1)]) == [second.receipt])

@@ -8,7 +8,7 @@ import Testing
 /// The times of notifications, and of the completion of records, without a socket.
 @Suite struct PushStateMachineTests {
     @Test func manyChangesWithinAWindowMakeOneNotificationAtItsEnd() throws {
-        var scene = try SchedulerScene()
+        var scene = try SchedulerFixture()
         var receipts: [KafkaReceipt] = []
         for order in ["a", "b", "a"] {
             receipts.append(try scene.change(order, for: [1]))
@@ -18,22 +18,22 @@ import Testing
         #expect(scene.scheduler.due.first == scene.start + .seconds(1))
         scene.time = 1000
         let due = scene.send()
-        #expect(due.map(\.token) == [try SchedulerScene.token(1)])
+        #expect(due.map(\.token) == [try SchedulerFixture.token(1)])
         #expect(scene.scheduler.takeFinished().isEmpty, "nothing is done before the verdict")
-        scene.reply(due[0].number, SchedulerScene.delivered)
+        scene.reply(due[0].number, SchedulerFixture.delivered)
         #expect(scene.scheduler.takeFinished() == receipts)
         #expect(scene.scheduler.queues[0].counts.coalesced == 2)
         #expect(scene.scheduler.gauges == PushGauges())
     }
 
     @Test func withoutAWindowEachIsToldAtOnce() throws {
-        var scene = try SchedulerScene { $0.window = .zero }
+        var scene = try SchedulerFixture { $0.window = .zero }
         try scene.change(for: [1, 2])
         #expect(scene.send().count == 2)
     }
 
     @Test func whatComesWhileOneIsInFlightMakesAnotherWithAWindowOfItsOwn() throws {
-        var scene = try SchedulerScene()
+        var scene = try SchedulerFixture()
         let first = try scene.change(for: [1])
         scene.time = 1000
         let due = scene.send()
@@ -41,28 +41,28 @@ import Testing
         let second = try scene.change(for: [1])
         scene.time = 1600
         #expect(scene.send().isEmpty, "one at a time")
-        scene.reply(due[0].number, SchedulerScene.delivered)
+        scene.reply(due[0].number, SchedulerFixture.delivered)
         #expect(scene.scheduler.takeFinished() == [first])
         scene.time = 2499
         #expect(scene.send().isEmpty)
         scene.time = 2500
-        scene.reply(scene.send()[0].number, SchedulerScene.delivered)
+        scene.reply(scene.send()[0].number, SchedulerFixture.delivered)
         #expect(scene.scheduler.takeFinished() == [second])
     }
 
     @Test func aRecordIsDoneWhenTheLastDeviceHasItsVerdict() throws {
-        var scene = try SchedulerScene { $0.window = .zero }
+        var scene = try SchedulerFixture { $0.window = .zero }
         let receipt = try scene.change(for: [1, 2, 3])
         let due = scene.send()
-        scene.reply(due[2].number, SchedulerScene.delivered)
-        scene.reply(due[0].number, SchedulerScene.delivered)
+        scene.reply(due[2].number, SchedulerFixture.delivered)
+        scene.reply(due[0].number, SchedulerFixture.delivered)
         #expect(scene.scheduler.takeFinished().isEmpty)
-        scene.reply(due[1].number, SchedulerScene.delivered)
+        scene.reply(due[1].number, SchedulerFixture.delivered)
         #expect(scene.scheduler.takeFinished() == [receipt])
     }
 
     @Test func aRecordThatConcernsNobodyIsDoneWithItsLookup() throws {
-        var scene = try SchedulerScene()
+        var scene = try SchedulerFixture()
         let (receipt, number) = scene.take()
         #expect(scene.scheduler.takeFinished().isEmpty)
         scene.scheduler.endLookup([number])
@@ -70,38 +70,38 @@ import Testing
     }
 
     @Test func whatIsTriedAgainTellsOfWhatCameMeanwhileAsWell() throws {
-        var scene = try SchedulerScene { $0.window = .zero }
+        var scene = try SchedulerFixture { $0.window = .zero }
         let first = try scene.change(for: [1])
         let due = scene.send()
         let second = try scene.change(for: [1])
-        scene.reply(due[0].number, SchedulerScene.busyDevice)
+        scene.reply(due[0].number, SchedulerFixture.busyDevice)
         #expect(scene.send().isEmpty)
         scene.time = 1000
         let again = scene.send()
         #expect(again.count == 1)
-        scene.reply(again[0].number, SchedulerScene.delivered)
+        scene.reply(again[0].number, SchedulerFixture.delivered)
         #expect(scene.scheduler.takeFinished() == [first, second])
         #expect(scene.scheduler.queues[0].counts.retried == 1)
     }
 
     @Test func aReplyThatComesTwiceOrFromNowhereMovesNothing() throws {
-        var scene = try SchedulerScene { $0.window = .zero }
+        var scene = try SchedulerFixture { $0.window = .zero }
         try scene.change(for: [1])
         let number = scene.send()[0].number
-        scene.reply(number &+ 1, SchedulerScene.delivered)
-        scene.reply(.max, SchedulerScene.delivered)
+        scene.reply(number &+ 1, SchedulerFixture.delivered)
+        scene.reply(.max, SchedulerFixture.delivered)
         #expect(scene.scheduler.takeFinished().isEmpty)
-        scene.reply(number, SchedulerScene.delivered)
+        scene.reply(number, SchedulerFixture.delivered)
         #expect(scene.scheduler.takeFinished().count == 1)
         try scene.change(for: [1])
         #expect(scene.send().count == 1)
-        scene.reply(number, SchedulerScene.delivered)
+        scene.reply(number, SchedulerFixture.delivered)
         #expect(scene.scheduler.takeFinished().isEmpty)
         #expect(scene.scheduler.queues[scene.queue].inFlight == 1)
     }
 
     @Test func aStuckDeviceIsGivenUpWithItsHistoryAndItsRecordIsDoneBehindTheLetter() throws {
-        var scene = try SchedulerScene {
+        var scene = try SchedulerFixture {
             $0.window = .zero
             $0.attempts = 3
         }
@@ -110,7 +110,7 @@ import Testing
         for _ in 0..<3 {
             #expect(effect == nil)
             scene.time += 100_000
-            effect = scene.reply(try #require(scene.send().first).number, SchedulerScene.busyDevice)
+            effect = scene.reply(try #require(scene.send().first).number, SchedulerFixture.busyDevice)
         }
         guard case .report(let letter) = try #require(effect).work else { throw DeskError() }
         #expect(letter.code == .undeliverable)
@@ -125,23 +125,23 @@ import Testing
     }
 
     @Test func nobodyIsGivenUpWhileApnsIsAway() throws {
-        var scene = try SchedulerScene { $0.window = .zero }
+        var scene = try SchedulerFixture { $0.window = .zero }
         for device in 0..<30 { try scene.change(for: [device]) }
         for _ in 0..<2000 {
-            for due in scene.send() { #expect(scene.reply(due.number, SchedulerScene.away) == nil) }
+            for due in scene.send() { #expect(scene.reply(due.number, SchedulerFixture.away) == nil) }
             scene.time += 5000
         }
         #expect(scene.scheduler.gauges.targets == 30)
         #expect(scene.scheduler.takeFinished().isEmpty)
         for _ in 0..<200 {
-            for due in scene.send() { scene.reply(due.number, SchedulerScene.delivered) }
+            for due in scene.send() { scene.reply(due.number, SchedulerFixture.delivered) }
             scene.time += 5000
         }
         #expect(scene.scheduler.takeFinished().count == 30)
     }
 
     @Test func theHourlyLimitDelaysAndTheLastChangeIsTold() throws {
-        var scene = try SchedulerScene {
+        var scene = try SchedulerFixture {
             $0.window = .zero
             $0.hourlyLimit = 4
         }
@@ -152,7 +152,7 @@ import Testing
             if minute < 100 { try scene.change(for: [1]) }
             for due in scene.send() {
                 sent.append(minute)
-                scene.reply(due.number, SchedulerScene.delivered)
+                scene.reply(due.number, SchedulerFixture.delivered)
             }
             done += scene.scheduler.takeFinished().count
         }
@@ -163,7 +163,7 @@ import Testing
     }
 
     @Test func onlySoManyAreWithTheClient() throws {
-        var scene = try SchedulerScene {
+        var scene = try SchedulerFixture {
             $0.window = .zero
             $0.inFlight = 3
         }
@@ -171,12 +171,12 @@ import Testing
         let due = scene.send()
         #expect(due.count == 3)
         #expect(scene.send().isEmpty)
-        scene.reply(due[1].number, SchedulerScene.delivered)
+        scene.reply(due[1].number, SchedulerFixture.delivered)
         #expect(scene.send().count == 1)
     }
 
     @Test func aFullSchedulerAsksForNoRecords() throws {
-        var scene = try SchedulerScene {
+        var scene = try SchedulerFixture {
             $0.records = 4
             $0.targets = 10
             $0.links = 6
@@ -189,7 +189,7 @@ import Testing
         try scene.change(for: Array(5..<50))
         #expect(scene.scheduler.room == 0)
         scene.time = 1000
-        for due in scene.send() { scene.reply(due.number, SchedulerScene.delivered) }
+        for due in scene.send() { scene.reply(due.number, SchedulerFixture.delivered) }
         #expect(scene.scheduler.room == 4)
     }
 

@@ -26,7 +26,7 @@ final class PushTable: Sendable {
     }
 
     private init(
-        _ scene: PusherScene, limits: PushLimits, view: MaterializedView?,
+        _ scene: PusherFixture, limits: PushLimits, view: MaterializedView?,
         clock: @escaping @Sendable () -> ContinuousClock.Instant, now: @escaping @Sendable () -> Int64
     ) {
         let done = Done()
@@ -46,10 +46,10 @@ final class PushTable: Sendable {
     ///   - hasBrand: true if there is a client for the fixture's order type.
     ///   - now: milliseconds since 1970.
     static func run(
-        _ scene: PusherScene, limits: (inout PushLimits) -> Void = { _ in }, view: MaterializedView? = nil,
-        hasBrand: Bool = true, client kind: PusherScene.ClientKind = .quick,
+        _ scene: PusherFixture, limits: (inout PushLimits) -> Void = { _ in }, view: MaterializedView? = nil,
+        hasBrand: Bool = true, client kind: PusherFixture.ClientKind = .quick,
         clock: @escaping @Sendable () -> ContinuousClock.Instant = { .now },
-        now: @escaping @Sendable () -> Int64 = { PusherScene.noon * 1000 },
+        now: @escaping @Sendable () -> Int64 = { PusherFixture.noon * 1000 },
         _ body: @Sendable (PushTable) async throws -> Void
     ) async throws {
         var set = PushLimits()
@@ -95,7 +95,7 @@ final class PushTable: Sendable {
     }
 
     /// Adds records to a scheduler of their own and waits until all are done.
-    static func process(_ scene: PusherScene, _ records: [KafkaRecord]) async throws {
+    static func process(_ scene: PusherFixture, _ records: [KafkaRecord]) async throws {
         try await self.run(scene) { try await $0.process(records) }
     }
 

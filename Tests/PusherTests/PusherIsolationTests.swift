@@ -17,12 +17,12 @@ import Testing
     }
 
     /// Changes orders of the healthy brand one by one, and expects a notification for each while no others are due.
-    private func expectTold(_ scene: PusherScene, _ orders: [OrderKey], tokens first: Int) async throws {
+    private func expectTold(_ scene: PusherFixture, _ orders: [OrderKey], tokens first: Int) async throws {
         for (number, order) in orders.enumerated() {
-            let before = try await scene.delivered().count { $0 == PusherScene.token(first + number) }
+            let before = try await scene.delivered().count { $0 == PusherFixture.token(first + number) }
             try await scene.publish(changed: [order])
             try await eventually("\(order) is told", within: .seconds(10)) {
-                try await scene.delivered().count { $0 == PusherScene.token(first + number) } > before
+                try await scene.delivered().count { $0 == PusherFixture.token(first + number) } > before
             }
         }
     }
@@ -32,7 +32,7 @@ import Testing
         .silence, .answer(APNSSimulatorAnswer(503, "ServiceUnavailable"), delayMilliseconds: 0),
     ])
     func aBrandThatCannotBeToldFillsNobodysShare(effect: APNSSimulatorFault.Effect) async throws {
-        try await PusherScene.run { scene in
+        try await PusherFixture.run { scene in
             let directory = try TemporaryDirectory("pusher-isolation")
             let well = try self.orders(PusherBrandFixture.orderType, 5)
             let troubled = try self.orders(PusherBrandFixture.otherType, 1500)
@@ -53,7 +53,7 @@ import Testing
                 _ = try PusherBrandFixture.shared.get().write(["renewed"], into: directory)
                 try await eventually("all are told", within: .seconds(120)) {
                     let told = Set(try await scene.delivered())
-                    return Self.troubled.allSatisfy { told.contains(PusherScene.token($0)) }
+                    return Self.troubled.allSatisfy { told.contains(PusherFixture.token($0)) }
                 }
                 try await eventually("committed", within: .seconds(120)) { try await scene.lag() == 0 }
             }
@@ -62,7 +62,7 @@ import Testing
     }
 
     @Test func aBulkChangeOfOneBrandLeavesRoomForTheOther() async throws {
-        try await PusherScene.run { scene in
+        try await PusherFixture.run { scene in
             let directory = try TemporaryDirectory("pusher-isolation")
             let well = try self.orders(PusherBrandFixture.orderType, 5)
             let bulk = try self.orders(PusherBrandFixture.otherType, 3000)
@@ -80,7 +80,7 @@ import Testing
                 try await scene.apns.clearFaults()
                 try await eventually("all are told", within: .seconds(120)) {
                     let told = Set(try await scene.delivered())
-                    return (1000..<2000).allSatisfy { told.contains(PusherScene.token($0)) }
+                    return (1000..<2000).allSatisfy { told.contains(PusherFixture.token($0)) }
                 }
                 try await eventually("committed", within: .seconds(120)) { try await scene.lag() == 0 }
             }

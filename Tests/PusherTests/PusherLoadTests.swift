@@ -10,7 +10,7 @@ import Testing
 /// The service under load and with stalled parts: nothing is lost, nothing is committed too early.
 @Suite(.server, .timeLimit(.minutes(3))) struct PusherLoadTests {
     @Test func manyChangesWithinTheWindowAreOnePushAndAreCommittedBehindItsVerdict() async throws {
-        try await PusherScene.run { scene in
+        try await PusherFixture.run { scene in
             let directory = try TemporaryDirectory("pusher-load")
             for number in 0..<20 { try await scene.register("d", for: "o\(number % 4)", token: 1) }
             try await scene.apns.add(
@@ -23,13 +23,13 @@ import Testing
                 #expect(try await scene.lag() == 20)
                 try await eventually("committed") { try await scene.lag() == 0 }
             }
-            #expect(try await scene.told() == [PusherScene.token(1)])
+            #expect(try await scene.told() == [PusherFixture.token(1)])
             #expect(scene.pushes("coalesced") == 19)
         }
     }
 
     @Test func withoutAWindowAChangeIsToldWithoutWaitingForATick() async throws {
-        try await PusherScene.run { scene in
+        try await PusherFixture.run { scene in
             let directory = try TemporaryDirectory("pusher-load")
             for number in 0..<20 { try await scene.register("d\(number)", for: "o\(number)", token: number) }
             try await scene.serve(directory, settings: ["WAYBILL_PUSH_WINDOW_MILLISECONDS": "0"]) {
@@ -49,7 +49,7 @@ import Testing
 
     /// Takes long because a silent connection is only detected by its silence.
     @Test func aFullSchedulerWaitsForASilentAPNsAndThenTellsEverybody() async throws {
-        try await PusherScene.run { scene in
+        try await PusherFixture.run { scene in
             let directory = try TemporaryDirectory("pusher-load")
             for number in 0..<200 { try await scene.register("d\(number)", for: "o\(number)", token: number) }
             try await scene.publish((0..<200).map { "o\($0)" })
@@ -67,7 +67,7 @@ import Testing
                 try await scene.apns.clearFaults()
                 // Records that waited for seconds are committed before their notifications: they are on push-pending.
                 try await eventually("told", within: .seconds(90)) {
-                    try await Set(scene.delivered()) == Set((0..<200).map(PusherScene.token))
+                    try await Set(scene.delivered()) == Set((0..<200).map(PusherFixture.token))
                 }
                 try await eventually("committed", within: .seconds(90)) { try await scene.lag() == 0 }
             }
@@ -77,7 +77,7 @@ import Testing
 
     /// Takes long because the group waits for all of its members twice.
     @Test func whileAWorkerComesAndGoesEverybodyIsToldAndNoOffsetMovesBack() async throws {
-        try await PusherScene.run(partitions: 4) { scene in
+        try await PusherFixture.run(partitions: 4) { scene in
             let directory = try TemporaryDirectory("pusher-load")
             let names = (0..<120).map { "o\($0)" }
             for (number, name) in names.enumerated() {
@@ -110,12 +110,12 @@ import Testing
                     return try await scene.lag() == 0
                 }
             }
-            #expect(try await Set(scene.delivered()) == Set((0..<120).map(PusherScene.token)))
+            #expect(try await Set(scene.delivered()) == Set((0..<120).map(PusherFixture.token)))
         }
     }
 
     @Test func aStoppedServiceCommitsExactlyWhatWasInFlight() async throws {
-        try await PusherScene.run { scene in
+        try await PusherFixture.run { scene in
             let directory = try TemporaryDirectory("pusher-load")
             for number in 0..<20 { try await scene.register("d\(number)", for: "o\(number)", token: number) }
             try await scene.apns.add(
@@ -131,23 +131,23 @@ import Testing
             #expect(told.count == 5)
             // Devices are notified in the order of the lookups, which varies: the committed ones are among them.
             let committed = 20 - Int(try await scene.lag())
-            #expect(Set((0..<committed).map(PusherScene.token)).isSubset(of: told))
-            #expect(!told.contains(PusherScene.token(committed)), "as far as verdicts go")
+            #expect(Set((0..<committed).map(PusherFixture.token)).isSubset(of: told))
+            #expect(!told.contains(PusherFixture.token(committed)), "as far as verdicts go")
             try await scene.apns.clearFaults()
             try await scene.serve(directory) {
                 try await eventually("the rest is committed") { try await scene.lag() == 0 }
             }
-            #expect(try await Set(scene.delivered()) == Set((0..<20).map(PusherScene.token)))
+            #expect(try await Set(scene.delivered()) == Set((0..<20).map(PusherFixture.token)))
         }
     }
 
     @Test func anOffsetWaitsForItsLetterWhileTheLettersCannotBeWritten() async throws {
-        try await PusherScene.run { scene in
+        try await PusherFixture.run { scene in
             let directory = try TemporaryDirectory("pusher-load")
             for number in 0..<2 { try await scene.register("d\(number)", for: "o\(number)", token: number) }
             let answer = APNSSimulatorAnswer(429, "TooManyRequests")
             try await scene.apns.add(
-                APNSSimulatorFault(.answer(answer, delayMilliseconds: 0), token: PusherScene.token(0)))
+                APNSSimulatorFault(.answer(answer, delayMilliseconds: 0), token: PusherFixture.token(0)))
             try await scene.publish(["o0", "o1"])
             try await scene.serve(directory, settings: ["WAYBILL_PUSH_ATTEMPTS": "2"]) {
                 try await eventually("the first attempt") { try await scene.told().count == 2 }
@@ -166,12 +166,12 @@ import Testing
     }
 
     @Test func theLastOfManyChangesIsToldWhenTheHourAllowsIt() async throws {
-        try await PusherScene.run { scene in
+        try await PusherFixture.run { scene in
             try await scene.register("d", for: "o", token: 1)
             let clock = Clock()
             try await PushTable.run(
                 scene, limits: { $0.hourlyLimit = 4 }, clock: { .now + clock.ahead.withLock { $0 } },
-                now: { PusherScene.noon * 1000 + Int64(clock.ahead.withLock { $0 } / .milliseconds(1)) }
+                now: { PusherFixture.noon * 1000 + Int64(clock.ahead.withLock { $0 } / .milliseconds(1)) }
             ) { table in
                 // Two at once, then one every 20 minutes.
                 for offset in Int64(0)..<2 { try await table.process([try scene.changed("o", offset: offset)]) }

@@ -10,11 +10,11 @@ import Testing
 
 /// The program itself, stopped and killed while notifications are in flight.
 @Suite(.server, .timeLimit(.minutes(2))) struct PusherProcessTests {
-    private func publish(_ scene: PusherScene, _ orders: Range<Int>) async throws {
+    private func publish(_ scene: PusherFixture, _ orders: Range<Int>) async throws {
         for outcome in await scene.producer.produce(
             try orders.map { number in
                 KafkaMessage(
-                    topic: scene.topics.orders, key: Array("\(try PusherScene.order("o\(number)"))".utf8),
+                    topic: scene.topics.orders, key: Array("\(try PusherFixture.order("o\(number)"))".utf8),
                     value: Array("{}".utf8))
             })
         {
@@ -23,27 +23,27 @@ import Testing
     }
 
     /// Changes the orders of three devices, one of which APNs throttles.
-    private func publishThree(_ scene: PusherScene, busy: Int) async throws {
+    private func publishThree(_ scene: PusherFixture, busy: Int) async throws {
         try await scene.redis.completeView()
         for number in 0..<3 { try await scene.register("d\(number)", for: "o\(number)", token: number) }
         let answer = APNSSimulatorAnswer(429, "TooManyRequests")
         try await scene.apns.add(
-            APNSSimulatorFault(.answer(answer, delayMilliseconds: 0), token: PusherScene.token(busy)))
+            APNSSimulatorFault(.answer(answer, delayMilliseconds: 0), token: PusherFixture.token(busy)))
         try await self.publish(scene, 0..<3)
     }
 
-    private func lag(_ scene: PusherScene) async throws -> Int64 {
+    private func lag(_ scene: PusherFixture) async throws -> Int64 {
         try await scene.admin.lag(group: Pusher.group, topic: scene.topics.orders).values.reduce(0, +)
     }
 
     @Test func aKilledPusherLeavesWhatHasToBeTriedAgainToTheNextOne() async throws {
-        try await PusherScene.run { scene in
+        try await PusherFixture.run { scene in
             let directory = try TemporaryDirectory("pusher-process")
             try await self.publishThree(scene, busy: 0)
             let first = try scene.child(directory)
             try await eventually("two attempts for the first, one for each other") {
                 let told = try await scene.told()
-                return told.count { $0 == PusherScene.token(0) } >= 2 && Set(told).count == 3
+                return told.count { $0 == PusherFixture.token(0) } >= 2 && Set(told).count == 3
             }
             first.signal(SIGKILL)
             _ = try await first.exit(within: .seconds(10))
@@ -53,12 +53,12 @@ import Testing
             try await eventually("committed", within: .seconds(60)) { try await self.lag(scene) == 0 }
             #expect(await second.stop(grace: .seconds(20)) == .code(0))
             let deliveries = try await scene.apns.deliveries().deliveries
-            #expect(deliveries.last { $0.token == PusherScene.token(0) }?.status == 200)
+            #expect(deliveries.last { $0.token == PusherFixture.token(0) }?.status == 200)
         }
     }
 
     @Test func aStuckDeviceGetsALetterAndTheOffsetMoves() async throws {
-        try await PusherScene.run { scene in
+        try await PusherFixture.run { scene in
             let directory = try TemporaryDirectory("pusher-process")
             try await self.publishThree(scene, busy: 1)
             let pusher = try scene.child(directory, ["WAYBILL_PUSH_ATTEMPTS": "2"])
@@ -67,12 +67,12 @@ import Testing
             let letter = try #require(try await scene.letters(1).first)
             #expect(letter.code == "push-undeliverable")
             #expect(letter.value.object?["device"]?.string == "d1")
-            #expect(!pusher.output.contains(PusherScene.token(1)), "no push token in the log")
+            #expect(!pusher.output.contains(PusherFixture.token(1)), "no push token in the log")
         }
     }
 
     @Test func aStoppedPusherWaitsForWhatIsInFlightAndCommitsIt() async throws {
-        try await PusherScene.run { scene in
+        try await PusherFixture.run { scene in
             let directory = try TemporaryDirectory("pusher-process")
             try await scene.redis.completeView()
             // No more than a new connection accepts before its first answer.
@@ -92,7 +92,7 @@ import Testing
     }
 
     @Test func anIdlePusherHardlyUsesAProcessor() async throws {
-        try await PusherScene.run { scene in
+        try await PusherFixture.run { scene in
             let directory = try TemporaryDirectory("pusher-process")
             try await scene.redis.completeView()
             try await scene.register("d", for: "o0", token: 0)
@@ -118,7 +118,7 @@ import Testing
     }
 }
 
-extension PusherScene {
+extension PusherFixture {
     /// Starts a pusher on the scene's servers. Its executable is beside that of the tests.
     func child(
         _ directory: TemporaryDirectory, _ settings: [String: String] = [:], brands: [String] = ["shop"]

@@ -14,7 +14,7 @@ import Testing
 @Suite(.server) struct PusherScrapeTests {
     /// Runs the service with its operations endpoint and lends the endpoint's port.
     private func serve(
-        _ scene: PusherScene, _ directory: TemporaryDirectory, _ body: (Int) async throws -> Void
+        _ scene: PusherFixture, _ directory: TemporaryDirectory, _ body: (Int) async throws -> Void
     ) async throws {
         let brandFixture = try PusherBrandFixture.shared.get()
         let quick = KafkaBroker.quick.map { "\($0)=\($1)\n" }.joined()
@@ -53,24 +53,24 @@ import Testing
         }
     }
 
-    private func publish(_ scene: PusherScene, _ order: String) async throws {
+    private func publish(_ scene: PusherFixture, _ order: String) async throws {
         _ = try await scene.producer.produce(
             KafkaMessage(
-                topic: scene.topics.orders, key: Array("\(try PusherScene.order(order))".utf8), value: [0x7B, 0x7D]))
+                topic: scene.topics.orders, key: Array("\(try PusherFixture.order(order))".utf8), value: [0x7B, 0x7D]))
     }
 
     @Test(.timeLimit(.minutes(2)))
     func whatHappensStandsInTheMetrics() async throws {
-        try await PusherScene.run { scene in
+        try await PusherFixture.run { scene in
             let directory = try TemporaryDirectory("pusher-scrape")
             for number in 0..<3 { try await scene.register("d\(number)", for: "o", token: number) }
             // The second device has always been gone; the third one's first answer is that APNs is busy.
-            let gone = APNSSimulatorAnswer(410, "Unregistered", timestampEpochMilliseconds: PusherScene.noon * 1000)
+            let gone = APNSSimulatorAnswer(410, "Unregistered", timestampEpochMilliseconds: PusherFixture.noon * 1000)
             try await scene.apns.add(
-                APNSSimulatorFault(.answer(gone, delayMilliseconds: 0), token: PusherScene.token(1)))
+                APNSSimulatorFault(.answer(gone, delayMilliseconds: 0), token: PusherFixture.token(1)))
             let busy = APNSSimulatorAnswer(503, "ServiceUnavailable")
             try await scene.apns.add(
-                APNSSimulatorFault(.answer(busy, delayMilliseconds: 0), token: PusherScene.token(2), count: 1))
+                APNSSimulatorFault(.answer(busy, delayMilliseconds: 0), token: PusherFixture.token(2), count: 1))
             try await self.serve(scene, directory) { port in
                 let connection = try await RawConnection.open(port: port)
                 func scrape() async throws -> [String: Double] {
@@ -113,7 +113,7 @@ import Testing
                 #expect(series["waybill_apns_settings_changes_total{\(credential)}"] ?? 0 >= 1)
                 #expect(series["waybill_apns_queued{\(credential)}"] == 0)
                 // Metrics must not reveal which devices were notified.
-                #expect(!series.keys.contains { $0.contains(PusherScene.token(1)) || $0.contains("PRIVATE") })
+                #expect(!series.keys.contains { $0.contains(PusherFixture.token(1)) || $0.contains("PRIVATE") })
             }
         }
     }

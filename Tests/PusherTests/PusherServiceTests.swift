@@ -10,18 +10,18 @@ import Testing
 /// The service as it is built for production, run and stopped.
 @Suite(.server) struct PusherServiceTests {
     private func serve(
-        _ scene: PusherScene, _ directory: TemporaryDirectory, _ body: (KafkaAdmin) async throws -> Void
+        _ scene: PusherFixture, _ directory: TemporaryDirectory, _ body: (KafkaAdmin) async throws -> Void
     ) async throws {
         try await scene.serve(directory) { try await body(scene.admin) }
     }
 
-    private func lag(_ scene: PusherScene, _ admin: KafkaAdmin) async throws -> Int64 { try await scene.lag() }
+    private func lag(_ scene: PusherFixture, _ admin: KafkaAdmin) async throws -> Int64 { try await scene.lag() }
 
-    private func publish(_ scene: PusherScene, _ order: String) async throws { try await scene.publish([order]) }
+    private func publish(_ scene: PusherFixture, _ order: String) async throws { try await scene.publish([order]) }
 
     @Test(.timeLimit(.minutes(2)))
     func aRecordIsCommittedBehindItsLastVerdictOnly() async throws {
-        try await PusherScene.run { scene in
+        try await PusherFixture.run { scene in
             let directory = try TemporaryDirectory("pusher-service")
             try await scene.register("d", for: "o", token: 1)
             try await scene.apns.add(
@@ -48,13 +48,13 @@ import Testing
     /// The gateway's records about a device that registered a minute after a change, and about one that came late.
     @Test(.timeLimit(.minutes(2)))
     func whoRegistersSoonAfterAChangeIsToldByWayOfKafka() async throws {
-        try await PusherScene.run { scene in
+        try await PusherFixture.run { scene in
             let directory = try TemporaryDirectory("pusher-service")
             _ = try await scene.redis.send(
                 RedisCommand(
-                    "HSET", .string("waybill:order:{\(try PusherScene.order("o"))}"), "version", "1", "modified",
-                    .integer(PusherScene.noon - 60)))
-            for (number, moment) in [PusherScene.noon + 3600, PusherScene.noon].enumerated() {
+                    "HSET", .string("waybill:order:{\(try PusherFixture.order("o"))}"), "version", "1", "modified",
+                    .integer(PusherFixture.noon - 60)))
+            for (number, moment) in [PusherFixture.noon + 3600, PusherFixture.noon].enumerated() {
                 let (key, record) = try await scene.register("d\(number)", for: "o", token: number, at: moment * 1000)
                 _ = try await scene.producer.produce(
                     KafkaMessage(topic: scene.topics.registrations, key: Array(key.text.utf8), value: record.encoded))
@@ -65,13 +65,13 @@ import Testing
                     return lag.values.reduce(0, +) == 0
                 }
             }
-            #expect(try await scene.told() == [PusherScene.token(1)])
+            #expect(try await scene.told() == [PusherFixture.token(1)])
         }
     }
 
     @Test(.timeLimit(.minutes(2)))
     func aBrandlessTypeAndANamelessRecordBlockNobody() async throws {
-        try await PusherScene.run { scene in
+        try await PusherFixture.run { scene in
             let directory = try TemporaryDirectory("pusher-service")
             try await scene.register("d", for: "o", token: 1)
             _ = try await scene.producer.produce(KafkaMessage(topic: scene.topics.orders, key: nil, value: [1]))
@@ -81,7 +81,7 @@ import Testing
             try await self.serve(scene, directory) { admin in
                 try await eventually("committed") { try await self.lag(scene, admin) == 0 }
             }
-            #expect(try await scene.told() == [PusherScene.token(1)])
+            #expect(try await scene.told() == [PusherFixture.token(1)])
             #expect(scene.metrics.counter("waybill_records_unreadable_total") == 1)
         }
     }
@@ -89,7 +89,7 @@ import Testing
     /// Takes long because the outage must last longer than the group's session.
     @Test(.timeLimit(.minutes(2)))
     func whatIsPublishedBeforeAndDuringAnOutageIsToldWhenKafkaIsBack() async throws {
-        try await PusherScene.run { scene in
+        try await PusherFixture.run { scene in
             let directory = try TemporaryDirectory("pusher-service")
             for number in 0..<3 { try await scene.register("d\(number)", for: "o\(number)", token: number) }
             try await self.publish(scene, "o0")
@@ -102,7 +102,7 @@ import Testing
                 try scene.broker.setUp()
                 try await late
                 try await eventually("all are told and committed", within: .seconds(60)) {
-                    guard try await Set(scene.told()) == Set((0..<3).map(PusherScene.token)) else { return false }
+                    guard try await Set(scene.told()) == Set((0..<3).map(PusherFixture.token)) else { return false }
                     return try await self.lag(scene, admin) == 0
                 }
             }

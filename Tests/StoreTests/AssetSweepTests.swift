@@ -33,18 +33,18 @@ import Testing
                 OrderStore.StoredPackage(head: [1], assets: assets, tail: [2], entityTag: "e\(revision)")))
     }
 
-    private func stands(_ bench: StoreBench, _ digest: String) async throws -> Bool {
+    private func stands(_ bench: StoreFixture, _ digest: String) async throws -> Bool {
         try await bench.raw("EXISTS", StoreKeys.asset(digest)).integer == 1
     }
 
     /// Scans until the marks of the scan before are old enough.
-    private func sweep(_ bench: StoreBench, _ sweep: AssetSweep) async throws -> AssetSweep.Counts {
+    private func sweep(_ bench: StoreFixture, _ sweep: AssetSweep) async throws -> AssetSweep.Counts {
         try await Task.sleep(for: .milliseconds(5))
         return try await sweep.run {}
     }
 
     @Test func anAssetThatNoOrderNamesGoesWithTheSecondScan() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             try await bench.redis.completeView()
             try await bench.store.putAssets([("aa", [1, 2]), ("bb", [3]), ("cc", [4, 5, 6])])
             #expect(try await bench.write(self.write("1", ["aa", "bb"])) == .written)
@@ -69,7 +69,7 @@ import Testing
     }
 
     @Test func anAssetThatIsLookedForAgainStays() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             try await bench.redis.completeView()
             let sweep = AssetSweep(ViewEpochCache(MaterializedView(redis: bench.redis)), timing: self.timing)
             let pictures = Pictures(redis: bench.redis)
@@ -96,7 +96,7 @@ import Testing
         let server = try await RedisServer.start(["--appendonly", "yes"])
         let redis = RedisClient(
             try RedisConfiguration(url: server.url), eventLoopGroup: MultiThreadedEventLoopGroup.singleton)
-        let bench = StoreBench(server: server, redis: redis)
+        let bench = StoreFixture(server: server, redis: redis)
         try await redis.completeView()
         try await bench.store.putAssets([("aa", [1])])
         let sweep = AssetSweep(ViewEpochCache(MaterializedView(redis: redis)), timing: self.timing)
@@ -116,7 +116,7 @@ import Testing
     }
 
     @Test func aServerThatIsFullCanBeSweptAndADamagedKeyStopsNothing() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             try await bench.redis.completeView()
             try await bench.store.putAssets([("aa", [1])])
             _ = try await bench.raw("RPUSH", StoreKeys.asset("list"), "x")
@@ -129,7 +129,7 @@ import Testing
     }
 
     @Test func oneSweepsAtATimeAndNotBeforeItIsDue() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             let sweep = AssetSweep(ViewEpochCache(MaterializedView(redis: bench.redis)))
             func claim(_ owner: String, lease: Duration = .seconds(60), period: Duration = .zero) async throws -> Bool {
                 try await sweep.claim(by: owner, lease: lease, period: period)
@@ -148,7 +148,7 @@ import Testing
     }
 
     @Test func whatIsWrittenTooLateIsRefused() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             var store = bench.store
             store.timing.write = .milliseconds(20)
             let begun = PackagingStart.now
@@ -242,7 +242,7 @@ import Testing
     }
 
     /// Reads as the gateway does.
-    private static func look(_ bench: StoreBench, _ tally: Tally) async throws {
+    private static func look(_ bench: StoreFixture, _ tally: Tally) async throws {
         for number in 0..<Self.orders {
             let order = try key("o\(number)")
             guard let before = try await bench.store.orders([order])[0].get() else { continue }
@@ -261,7 +261,7 @@ import Testing
         let server = try await RedisServer.start(["--appendonly", "yes"])
         let redis = RedisClient(
             try RedisConfiguration(url: server.url), eventLoopGroup: MultiThreadedEventLoopGroup.singleton)
-        let bench = StoreBench(server: server, redis: redis)
+        let bench = StoreFixture(server: server, redis: redis)
         try await redis.completeView()
         let tally = Tally()
         try await withThrowingTaskGroup(of: Void.self) { group in

@@ -20,7 +20,7 @@ import Testing
 
     @Test func theStoreWorksOnACluster() async throws {
         let cluster = try await RedisCluster.start()
-        try await self.withBench(RedisConfiguration(url: cluster.url), cluster.masters[0]) { bench in
+        try await self.withFixture(RedisConfiguration(url: cluster.url), cluster.masters[0]) { bench in
             try await self.goThroughEverything(bench)
             for master in cluster.masters {
                 #expect(try await Int(master.command("dbsize")) ?? 0 > 10, "keys lie on all masters")
@@ -49,7 +49,7 @@ import Testing
         for server in servers { try await server.command(["acl", "setuser", "waybill"] + Self.rights) }
         let configuration = try RedisConfiguration(
             url: "\(isEncrypted ? "rediss" : "redis")://waybill:secret@\(url.address)", caFile: url.certificate?.file)
-        try await self.withBench(configuration, servers[0]) { bench in
+        try await self.withFixture(configuration, servers[0]) { bench in
             try await self.goThroughEverything(bench)
             for server in servers {
                 // A refused command may have been replaced by others, or its answer counted as zero.
@@ -61,25 +61,25 @@ import Testing
         for server in servers { await server.stop() }
     }
 
-    private func withBench(
-        _ configuration: RedisConfiguration, _ server: RedisServer, _ body: (StoreBench) async throws -> Void
+    private func withFixture(
+        _ configuration: RedisConfiguration, _ server: RedisServer, _ body: (StoreFixture) async throws -> Void
     ) async throws {
         let redis = RedisClient(configuration, eventLoopGroup: MultiThreadedEventLoopGroup.singleton)
-        do { try await body(StoreBench(server: server, redis: redis)) } catch {
+        do { try await body(StoreFixture(server: server, redis: redis)) } catch {
             await redis.close()
             throw error
         }
         await redis.close()
     }
 
-    private func goThroughEverything(_ bench: StoreBench) async throws {
+    private func goThroughEverything(_ bench: StoreFixture) async throws {
         try await self.orders(bench)
         try await self.registrations(bench)
         try await self.pictures(bench)
         try await self.view(bench)
     }
 
-    private func orders(_ bench: StoreBench) async throws {
+    private func orders(_ bench: StoreFixture) async throws {
         let names = (0..<100).map { "o\($0)" }
         #expect(try await bench.store.write(names.map { try version($0, 1) }).allSatisfy { $0 == .written })
         #expect(try await bench.store.write(names.map { try version($0, 1) }).allSatisfy { $0 == .conflict })
@@ -122,7 +122,7 @@ import Testing
         #expect(try await scan.bookmark(of: type) == nil)
     }
 
-    private func registrations(_ bench: StoreBench) async throws {
+    private func registrations(_ bench: StoreFixture) async throws {
         let device = try DeviceIdentifier("device")
         for number in 10..<40 {
             let key = try registration("device", "o\(number)")
@@ -145,7 +145,7 @@ import Testing
         #expect(try await bench.registrations.modified([key("o20"), key("o2")])[1] == nil)
     }
 
-    private func pictures(_ bench: StoreBench) async throws {
+    private func pictures(_ bench: StoreFixture) async throws {
         let pictures = Pictures(redis: bench.redis)
         let picture = PictureKey(orderType: try OrderTypeIdentifier(orderType), url: "https://cdn.example/a.png")
         let waiting = Pictures.Waiting(order: try key("o1"), version: 1, sinceEpochSeconds: 7)
@@ -161,7 +161,7 @@ import Testing
         #expect(try await pictures.records([picture]).count == 1)
     }
 
-    private func view(_ bench: StoreBench) async throws {
+    private func view(_ bench: StoreFixture) async throws {
         let view = MaterializedView(redis: bench.redis)
         let anchors = try await bench.redis.anchors()
         let places = try await view.look()

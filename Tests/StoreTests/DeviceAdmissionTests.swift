@@ -13,7 +13,7 @@ import Testing
     }
 
     @Test func anOrderTakesItsDevicesAndNoMore() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             for number in 0..<3 {
                 let key = try registration("d\(number)", "1")
                 #expect(try await bench.registrations.admit(key, limit: 3) == .admitted)
@@ -33,7 +33,7 @@ import Testing
     }
 
     @Test func comingAndGoingIsBoundedInTime() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             var admitted = 0
             var wait: Int64 = 0
             for number in 0..<50 {
@@ -69,7 +69,7 @@ import Testing
     }
 
     @Test func requestsThatRaceDoNotPassTheBoundTwice() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             let admitted = try await withThrowingTaskGroup(of: Bool.self) { group in
                 for number in 0..<200 {
                     group.addTask {
@@ -83,7 +83,7 @@ import Testing
     }
 
     @Test func endsThatAreRememberedAreBounded() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             let limit = StoreScripts.endedLimit
             let items = try (0..<limit + 100).map {
                 Registrations.Restored(

@@ -13,14 +13,14 @@ import Testing
 @Suite(.server, .serialized, .timeLimit(.minutes(2))) struct DeviceLookupTests {
     private static let odd = ["}", "{", "}x", "{}", "}{", "a/{b}c", " ", "\u{FC}", String(repeating: "}", count: 255)]
 
-    private static func onCluster(_ body: (StoreBench, RedisCluster) async throws -> Void) async throws {
+    private static func onCluster(_ body: (StoreFixture, RedisCluster) async throws -> Void) async throws {
         let cluster = try await RedisCluster.start(arguments: ["--cluster-require-full-coverage", "no"])
         var configuration = try RedisConfiguration(url: cluster.seedsURL)
         configuration.commandDeadline = .milliseconds(1500)
         let redis = RedisClient(configuration, eventLoopGroup: MultiThreadedEventLoopGroup.singleton)
         let result: Result<Void, any Error>
         do {
-            result = .success(try await body(StoreBench(server: cluster.masters[0], redis: redis), cluster))
+            result = .success(try await body(StoreFixture(server: cluster.masters[0], redis: redis), cluster))
         } catch { result = .failure(error) }
         await redis.close()
         await cluster.stop()
@@ -28,7 +28,7 @@ import Testing
     }
 
     /// Registers made-up devices, the later ones later, without asking anybody.
-    private func fill(_ bench: StoreBench, _ order: String, _ count: Int) async throws {
+    private func fill(_ bench: StoreFixture, _ order: String, _ count: Int) async throws {
         let script = """
             for number = tonumber(ARGV[1]), tonumber(ARGV[2]) do
               redis.call('HSET', KEYS[1], 'made-up-' .. number,
@@ -65,7 +65,7 @@ import Testing
 
     /// More than half a million devices made a reply that the connection did not survive.
     @Test func anOrderWithVeryManyDevicesIsReadInPages() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             try await self.fill(bench, "many", 600_000)
             try await self.fill(bench, "some", 1500)
             try await self.fill(bench, "family", 100)
@@ -89,7 +89,7 @@ import Testing
     }
 
     @Test func theNewestAreToldOfThoseThatAreTooMany() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             try await self.fill(bench, "o", Registrations.notifiedLimit + 500)
             let audience = try #require(
                 try await bench.registrations.look(up: [key("o")]).audiences.first
@@ -101,7 +101,7 @@ import Testing
     }
 
     @Test func aKeyOfAnotherTypeIsItsOwnOrdersTrouble() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             _ = try await bench.registrations.register(registration("d", "1"), record("aa"))
             _ = try await bench.write(version("1", 1))
             try await bench.raw("SET", StoreKeys.devices(try key("2")), "a string")
@@ -130,7 +130,7 @@ import Testing
     }
 
     @Test func whatIsNotThereYetIsNotBelieved() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             _ = try await bench.registrations.register(registration("d", "1"), record("aa"))
             let view = MaterializedView(redis: bench.redis)
             // In a cluster it is the trouble of this order alone.

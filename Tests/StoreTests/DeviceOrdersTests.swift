@@ -8,7 +8,7 @@ import Testing
 /// One after the other: each has a server of its own.
 @Suite(.serialized) struct DeviceOrdersTests {
     @Test(.server) func anEmptyOrForeignTagMeansEverything() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             let device = try DeviceIdentifier("device")
             for order in ["b", "a"] {
                 _ = try await bench.write(version(order, 1))
@@ -27,7 +27,7 @@ import Testing
     }
 
     @Test(.server) func onlyWhatChangedSinceTheTagIsReported() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             let device = try DeviceIdentifier("device")
             for order in ["1", "2", "3"] {
                 _ = try await bench.write(version(order, 1))
@@ -48,7 +48,7 @@ import Testing
     }
 
     @Test(.server) func anErrorOfRedisIsNotTakenForNoChange() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             _ = try await bench.write(version("1", 1))
             _ = try await bench.registrations.register(registration("device", "1"), record("aa"))
             _ = try await bench.registrations.register(registration("device", "2"), record("aa"))
@@ -131,7 +131,7 @@ import Testing
     /// The same on a real server: each order is written once a round while the device asks, so each must be reported
     /// once a round at least.
     @Test(.server) func everyVersionIsReportedWhileWritersAndADeviceInterleave() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             let device = try DeviceIdentifier("device")
             let orders = (0..<60).map { "o\($0)" }
             for order in orders {

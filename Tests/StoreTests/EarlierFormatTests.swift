@@ -10,7 +10,7 @@ import Testing
 /// which is no cluster, since the keys of the view are written as a single server has them.
 @Suite(.server, .serialized, .timeLimit(.minutes(1))) struct EarlierFormatTests {
     /// A registration, as that version wrote it.
-    private func register(_ bench: StoreBench, _ device: String, _ order: String, offset: Int64) async throws {
+    private func register(_ bench: StoreFixture, _ device: String, _ order: String, offset: Int64) async throws {
         let text = String(decoding: try record("aa").encoded, as: UTF8.self)
         let stamp = "\(offset):1741190531000"
         try await bench.raw("HSET", "waybill:devices:{\(orderType)/\(order)}", device, text)
@@ -21,7 +21,7 @@ import Testing
         try await bench.raw("HSET", "waybill:device-ended:{\(device)/\(orderType)}", "gone", stamp)
     }
 
-    private func completeView(_ bench: StoreBench) async throws {
+    private func completeView(_ bench: StoreFixture) async throws {
         let information = try #require(try await bench.raw("INFO", "replication").text)
         let line = information.split(whereSeparator: \.isNewline).first { $0.hasPrefix("master_replid:") }
         let history = try #require(line).dropFirst("master_replid:".count)
@@ -30,7 +30,7 @@ import Testing
     }
 
     @Test func itsViewIsMissingAndItsOrdersNeedNotBeRead() async throws {
-        try await StoreBench.with(isAlone: true) { bench in
+        try await StoreFixture.with(isAlone: true) { bench in
             let view = MaterializedView(redis: bench.redis)
             #expect(try await !EarlierFormat(view).isThere())
             try await self.completeView(bench)
@@ -51,7 +51,7 @@ import Testing
     }
 
     @Test func itsKeysGoAndWhatIsOnlyThereIsMoved() async throws {
-        try await StoreBench.with(isAlone: true) { bench in
+        try await StoreFixture.with(isAlone: true) { bench in
             let devices = ["device", "}", "{", "a/{b}c", "a:b", "0123456789abcdef0123456789abcdef"]
             for (index, device) in devices.enumerated() {
                 try await self.register(bench, device, "1", offset: Int64(index))
@@ -90,7 +90,7 @@ import Testing
     }
 
     @Test func gatewaysOfBothFormatsListWhatEitherAccepted() async throws {
-        try await StoreBench.with(isAlone: true) { bench in
+        try await StoreFixture.with(isAlone: true) { bench in
             try await self.completeView(bench)
             let view = MaterializedView(redis: bench.redis)
             let gateways = EarlierGateways(view)

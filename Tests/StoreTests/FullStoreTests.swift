@@ -25,7 +25,7 @@ import Testing
 
     /// No asset is written here, so it is the script alone that is refused.
     @Test func ordersThatGrowAreRefusedAndWhatShrinksOrGoesIsWritten() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             for order in ["grows", "shrinks", "same", "goes", "moves"] {
                 #expect(try await bench.write(self.version(order, 1, 5000)) == .written)
             }
@@ -62,7 +62,7 @@ import Testing
     }
 
     @Test func whatIsUnannouncedStaysSoWhicheverWayItIsWritten() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             for order in ["a", "b"] {
                 _ = try await bench.write(
                     OrderStore.Write(
@@ -80,7 +80,7 @@ import Testing
     }
 
     @Test func restoringWaitsForRoomToo() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             _ = try await bench.store.restore([.version(try state("1", version: 3), self.package(5000))])
             try await bench.server.everywhere("CONFIG", "SET", "maxmemory", "1")
             let error = await #expect(throws: StoreError.self) {
@@ -97,7 +97,7 @@ import Testing
 
     /// Else a gateway would answer 503 until there is room.
     @Test func aFullRedisCanBeConfirmedAsComplete() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             try await bench.redis.completeView()
             try await bench.server.everywhere("CONFIG", "SET", "maxmemory", "1")
             let view = MaterializedView(redis: bench.redis)

@@ -16,7 +16,7 @@ import Testing
     }
 
     @Test func anEmptyServerIsIncompleteUntilSomebodyRestoredIt() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             let view = MaterializedView(redis: bench.redis)
             let empty = try await view.look()[0]
             #expect(empty.epoch == nil)
@@ -38,7 +38,7 @@ import Testing
     }
 
     @Test func aServerWithoutAnOrderIsToldFromOneThatFellBack() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             let view = MaterializedView(redis: bench.redis)
             // So many that each master of a cluster has some.
             let orders = try (0..<40).map { OrderStore.Restored.version(try state("\($0)", version: 3), somePackage) }
@@ -72,7 +72,7 @@ import Testing
 
     @Test func aServerThatHidesItsHistoryIsKnown() async throws {
         // One server: on a cluster the ACL would be set on any master, not on that of the place.
-        try await StoreBench.with(isAlone: true) { bench in
+        try await StoreFixture.with(isAlone: true) { bench in
             let view = MaterializedView(redis: bench.redis)
             #expect(try await !view.look()[0].hidesHistory)
             try await bench.raw("ACL", "SETUSER", "default", "-info")
@@ -81,7 +81,7 @@ import Testing
     }
 
     @Test func aFlushInTheMiddleOfARestoringLeavesTheViewIncomplete() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             let view = MaterializedView(redis: bench.redis)
             _ = try await view.begin("a", seen: try await view.look())
             try await bench.raw("FLUSHALL")
@@ -91,7 +91,7 @@ import Testing
     }
 
     @Test func aRestartedServerIsDoubtedUntilItIsConfirmed() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             let view = MaterializedView(redis: bench.redis)
             try await self.complete(view)
             let before = try await view.look()
@@ -119,7 +119,7 @@ import Testing
     }
 
     @Test func whoReadsAnIncompleteViewIsToldAndSomebodyIsWoken() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             let view = MaterializedView(redis: bench.redis)
             let (doubts, doubt) = AsyncStream.makeStream(of: Void.self)
             let watch = ViewEpochCache(view) { doubt.yield() }
@@ -148,7 +148,7 @@ import Testing
     }
 
     @Test func whatWasKnownOfTheServerBeforeIsForgottenWithIt() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             let view = MaterializedView(redis: bench.redis)
             try await self.complete(view)
             let watch = ViewEpochCache(view)
@@ -172,7 +172,7 @@ import Testing
     }
 
     @Test func aViewIsCompleteButForTypesThatItAwaits() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             let view = MaterializedView(redis: bench.redis)
             let (type, other) = (try OrderTypeIdentifier(orderType), try OrderTypeIdentifier("order.com.example.other"))
             let elsewhere = try OrderKey("order.com.example.third/1")
@@ -238,7 +238,7 @@ import Testing
     }
 
     @Test func anOrderIsOnlyUnknownWhenTheViewIsComplete() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             let view = MaterializedView(redis: bench.redis)
             // Until the masters of a cluster are known no read has a check.
             try await view.awaitPlaces()

@@ -10,7 +10,7 @@ import Testing
 /// One after the other: each has a server of its own.
 @Suite(.server, .serialized) struct OrderStoreTests {
     @Test func aWriteTakesPlaceOnlyOnTheVersionThatWasRead() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             #expect(try await bench.write(version("1", 1)) == .written)
             #expect(try await bench.write(version("1", 1)) == .conflict)
             #expect(try await bench.write(version("1", 3)) == .conflict)
@@ -30,7 +30,7 @@ import Testing
     }
 
     @Test func ofManyWorkersWithOneVersionExactlyOneWrites() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             let outcomes = try await withThrowingTaskGroup(of: OrderStore.WriteOutcome.self) { group in
                 for _ in 0..<20 { group.addTask { try await bench.write(version("1", 1)) } }
                 return try await group.reduce(into: []) { $0.append($1) }
@@ -41,7 +41,7 @@ import Testing
     }
 
     @Test func positionsMoveWithoutANewVersion() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             _ = try await bench.write(version("1", 1))
             let stamp = try await bench.stamp(key("1"))
             var moved = try state("1", version: 1)
@@ -65,7 +65,7 @@ import Testing
     /// Redis falls back to before a write, and another worker writes: a worker that was stalled since before the
     /// fall-back must not take its write for the one that it has seen.
     @Test func aRevisionIsNotUsedAgainAfterAWriteWasLost() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             _ = try await bench.write(version("1", 1))
             let kept = try await bench.raw("DUMP", StoreKeys.order(try key("1"))).bytes
             let first = try #require(try await bench.store.orders([key("1")])[0].get()).revision
@@ -82,7 +82,7 @@ import Testing
     }
 
     @Test func aRemovedOrderLeavesATraceThatExpiresAndReadersDoNotKnow() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             _ = try await bench.write(version("1", 1))
             #expect(try await bench.write(removal("1", 2)) == .written)
             let name = StoreKeys.order(try key("1"))
@@ -110,7 +110,7 @@ import Testing
     }
 
     @Test func stampsGrowWithEachVersionAlsoWhenTheClockStandsStill() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             var last: Int64 = 0
             for number in Int64(1)...50 {
                 #expect(try await bench.write(version("1", number)) == .written)
@@ -130,7 +130,7 @@ import Testing
     }
 
     @Test func assetsArePutOnceAndAgainWhenTheyAreMissing() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             let assets: [(digest: String, entry: [UInt8])] = [("aa", [1, 2, 0]), ("bb", [255, 13, 10])]
             try await bench.store.putAssets([])
             try await bench.store.putAssets(assets)
@@ -151,7 +151,7 @@ import Testing
     }
 
     @Test func aDamagedOrderIsCorruptForItselfAlone() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             for order in ["1", "2", "3", "4", "5", "6"] { _ = try await bench.write(version(order, 1)) }
             _ = try await bench.raw("HSET", StoreKeys.order(try key("2")), "document", "{")
             _ = try await bench.raw("HDEL", StoreKeys.order(try key("3")), "token")
@@ -177,7 +177,7 @@ import Testing
     }
 
     @Test func anErrorReplyThatIsNotAboutTheOrderDoesNotMakeItCorrupt() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             _ = try await bench.write(version("1", 1))
             try await bench.server.everywhere("ACL", "SETUSER", "default", "-hmget")
             let error = await #expect(throws: StoreError.self) { _ = try await bench.store.orders([key("1")]) }
@@ -190,7 +190,7 @@ import Testing
     }
 
     @Test func withoutRedisEverythingIsUnavailable() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             _ = try await bench.write(version("1", 1))
             await bench.server.kill()
             func code(_ body: () async throws -> Void) async -> StoreError.Code? {

@@ -15,7 +15,7 @@ import Testing
     }
 
     /// The push token that stands on the order's side, and whether the device's side stands.
-    func standing(_ bench: StoreBench, _ key: RegistrationKey) async throws -> (token: String?, isListed: Bool) {
+    func standing(_ bench: StoreFixture, _ key: RegistrationKey) async throws -> (token: String?, isListed: Bool) {
         let devices = try await bench.registrations.devices(of: [key.order])[0]
         let orders = try await bench.registrations.orders(of: key.device, type: key.order.orderType)
         return (
@@ -24,7 +24,7 @@ import Testing
     }
 
     @Test func whatKafkaHasLaterStandsWhoeverComesFirst() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             let key = try registration("device", "1")
             #expect(try await !bench.registrations.register(key, record("bb"), at: self.stamp(7)))
             #expect(try await bench.registrations.register(key, record("aa"), at: self.stamp(6)), "it says what is so")
@@ -41,7 +41,7 @@ import Testing
     }
 
     @Test func whatIsMoreThanAMinuteApartIsOrderedByItsMoment() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             let key = try registration("device", "1")
             _ = try await bench.registrations.register(key, record("aa"), at: self.stamp(1000))
             _ = try await bench.registrations.register(key, record("bb"), at: self.stamp(3, Self.noon + 61_000))
@@ -58,7 +58,7 @@ import Testing
     }
 
     @Test func offsetsOfAnotherClusterOrPartitionDecideNothing() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             let key = try registration("device", "1")
             func stamp(_ offset: Int64, _ seconds: Int64, _ cluster: String, partition: Int32 = 3) -> RegistrationStamp
             {
@@ -84,7 +84,7 @@ import Testing
     }
 
     @Test func endsAreForgottenInTime() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             let key = try registration("device", "1")
             try await bench.registrations.unregister(key, at: self.stamp(1))
             for name in [StoreKeys.ended(key.order), StoreKeys.ended(DeviceTag(key.device, key.order.orderType))] {
@@ -104,7 +104,7 @@ import Testing
     }
 
     @Test func extremeStampsAreTakenAsTheyCome() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             let key = try registration("device:1:2", "1")
             for number in [Int64.min, -1, 0, .max] {
                 _ = try await bench.registrations.register(
@@ -115,7 +115,7 @@ import Testing
     }
 
     @Test func aRegistrationThatComesWhileAnOlderOneIsRetiredCanBeListed() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             let key = try registration("device", "1")
             // The older one without a stamp; of the newer one only the device's side is there yet.
             _ = try await bench.registrations.register(key, record("bb", at: Self.noon), at: self.stamp(1))
@@ -129,7 +129,7 @@ import Testing
     }
 
     @Test func aStampWithoutItsMemberMeansNothing() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             let key = try registration("device", "1")
             let type = key.order.orderType
             _ = try await bench.registrations.register(key, record("aa"), at: self.stamp(9))
@@ -157,7 +157,7 @@ import Testing
     /// the record with the highest offset says.
     @Test(arguments: [UInt64(1), 2, 3, 4, 5])
     func bothSidesEndAsKafkaDoes(seed: UInt64) async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             var random = SeededGenerator(seed: seed)
             let keys = try (0..<8).map { try registration("d\($0 % 3)", "o\($0 / 3)") }
             var work: [(key: RegistrationKey, offset: Int64, token: String?)] = []

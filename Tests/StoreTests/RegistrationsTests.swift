@@ -9,7 +9,7 @@ import Testing
 /// One after the other: each has a server of its own.
 @Suite(.server, .serialized) struct RegistrationsTests {
     @Test func aSecondRegistrationReplacesThePushTokenAndSaysSo() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             let key = try registration("device", "1")
             #expect(try await !bench.registrations.register(key, record("aa")))
             #expect(try await bench.registrations.register(key, record("aa")))
@@ -27,7 +27,7 @@ import Testing
     private static let digest = "263a4dbe41488fb87214b0032339dbb9"
 
     @Test func theKeysHaveTheShapesThatOthersReadThem() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             let key = try registration("device", "1")
             let stamp = RegistrationStamp(offset: 4, epochMilliseconds: 1_741_190_531_000)
             _ = try await bench.registrations.register(key, record("aa"), at: stamp)
@@ -72,7 +72,7 @@ import Testing
 
     /// As an older version or somebody else would leave them.
     @Test func aRegistrationWithoutStampsStandsUntilAnythingComes() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             let key = try registration("device", "1")
             let type = key.order.orderType
             let ancient = RegistrationStamp(offset: 0, epochMilliseconds: 0)
@@ -105,7 +105,7 @@ import Testing
     }
 
     @Test func whatIsNoRecordIsNotRetired() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             let key = try registration("device", "1")
             let nested = String(repeating: "[", count: 5000)
             for text in ["", "junk", "1", "null", "[]", "{}", #"{"pushToken":"aa","registered":null}"#, nested] {
@@ -118,7 +118,7 @@ import Testing
     }
 
     @Test func onlyTheRegistrationThatWasReadIsRetired() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             let key = try registration("device", "1")
             _ = try await bench.registrations.register(key, record("aa", at: 1))
             _ = try await bench.registrations.register(key, record("aa", at: 2))
@@ -132,7 +132,7 @@ import Testing
     }
 
     @Test func unregisteringAgainIsNoError() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             let key = try registration("device", "1")
             _ = try await bench.registrations.register(key, record("aa"))
             _ = try await bench.registrations.register(registration("device", "2"), record("aa"))
@@ -145,7 +145,7 @@ import Testing
     }
 
     @Test func devicesAreGivenPerOrderInTheOrderOfTheKeys() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             for device in ["a", "b/with {braces} and ü", "c"] {
                 _ = try await bench.registrations.register(registration(device, "1"), record("aa"))
             }
@@ -158,7 +158,7 @@ import Testing
     }
 
     @Test func anEntryThatCannotBeReadIsLeftOutAndADamagedKeyStopsNobody() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             _ = try await bench.registrations.register(registration("a", "1"), record("aa"))
             _ = try await bench.raw("HSET", StoreKeys.devices(try key("1")), "b", "not a record")
             _ = try await bench.raw("SET", StoreKeys.devices(try key("2")), "a string")
@@ -168,7 +168,7 @@ import Testing
     }
 
     @Test func modificationTimesAreThoseOfTheOrders() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             _ = try await bench.write(version("1", 1))
             #expect(try await bench.registrations.modified([key("none"), key("1")]) == [nil, 1_741_190_532])
         }

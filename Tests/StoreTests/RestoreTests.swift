@@ -11,7 +11,7 @@ import Testing
     typealias Job = RestoreJobQueue.Job
 
     @Test func aJobIsInOneHandUntilItsLeaseEnds() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             let queue = RestoreJobQueue(MaterializedView(redis: bench.redis))
             let job = Job(name: "waybill.orders/0", from: 5, to: 9)
             try await queue.note([job], of: "p")
@@ -45,7 +45,7 @@ import Testing
     }
 
     @Test func aJobThatIsDoneRemembersWhatItCouldNotRestore() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             let view = MaterializedView(redis: bench.redis)
             let type = try OrderTypeIdentifier(orderType)
             let (whole, own) = (RestoreJobQueue(view), RestoreJobQueue(view, of: type))
@@ -75,7 +75,7 @@ import Testing
     }
 
     @Test func aJobThatIsGivenBackIsTakenUpAgain() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             let queue = RestoreJobQueue(MaterializedView(redis: bench.redis))
             var job = Job(name: "t/0", from: 0, to: 9)
             try await queue.note([job], of: "p")
@@ -87,7 +87,7 @@ import Testing
     }
 
     @Test func ofAllJobsTheOneIsTakenOfWhichLeastIsDone() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             let queue = RestoreJobQueue(MaterializedView(redis: bench.redis))
             let names = ["o/0", "o/1", "r/0"]
             try await queue.note(names.map { Job(name: $0, from: 0, to: 10_000) }, of: "p")
@@ -113,7 +113,7 @@ import Testing
     }
 
     @Test func whatStandsIsNeverMadeOlder() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             let store = bench.store
             #expect(try await store.restore([.version(try state("1", version: 3), somePackage)]) == 1)
             let stored = try #require(try await store.orders([try key("1")])[0].get())
@@ -134,7 +134,7 @@ import Testing
     }
 
     @Test func whoReadAnOrderBeforeItWasLostCannotOverwriteIt() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             for number in 1...3 { _ = try await bench.write(try version("1", Int64(number))) }
             let read = try #require(try await bench.store.orders([try key("1")])[0].get())
             try await bench.raw("FLUSHALL")
@@ -147,7 +147,7 @@ import Testing
     }
 
     @Test func aTagThatWasGivenOutHidesNoRestoredOrder() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             let key = try registration("d", "1")
             _ = try await bench.registrations.register(key, try record("aa"))
             _ = try await bench.write(try version("1", 1))
@@ -166,7 +166,7 @@ import Testing
     }
 
     @Test func aRemovedOrderStaysRemoved() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             _ = try await bench.store.restore([.version(try state("1", version: 3), somePackage)])
             let gone = try state("1", version: 4, isRemoved: true)
             #expect(try await bench.store.restore([.removed(gone)]) == 1)
@@ -190,7 +190,7 @@ import Testing
     }
 
     @Test func registrationsComeBackUnlessSomethingNewerStands() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             let registrations = bench.registrations
             let now: Int64 = 1_741_190_531_000
             func item(

@@ -14,7 +14,7 @@ import Testing
 
     /// A cluster of three masters with a complete view whose slots are marked, and a few orders.
     private func with(
-        replicas: Bool = false, _ body: (RedisCluster, StoreBench, MaterializedView) async throws -> Void
+        replicas: Bool = false, _ body: (RedisCluster, StoreFixture, MaterializedView) async throws -> Void
     ) async throws {
         let cluster = try await RedisCluster.start(withReplicas: replicas)
         let redis = RedisClient(
@@ -22,7 +22,7 @@ import Testing
         let result: Result<Void, any Error>
         do {
             let view = MaterializedView(redis: redis)
-            let bench = StoreBench(server: cluster.masters[0], redis: redis)
+            let bench = StoreFixture(server: cluster.masters[0], redis: redis)
             _ = try await bench.store.write((0..<20).map { try version("\($0)", 1) })
             let plan = try #require(try await view.begin("plan", seen: try await view.look()))
             #expect(try await view.complete(plan, epoch: "one", tails: Self.tails))
@@ -53,7 +53,7 @@ import Testing
     }
 
     /// Lets the client learn the slots, and returns the places once one of them lacks an epoch.
-    private func untilOpen(_ bench: StoreBench, _ view: MaterializedView) async throws -> [MaterializedView.Place] {
+    private func untilOpen(_ bench: StoreFixture, _ view: MaterializedView) async throws -> [MaterializedView.Place] {
         var places: [MaterializedView.Place] = []
         try await eventually("a place without an epoch") {
             for number in 0..<20 { _ = try await bench.raw("EXISTS", StoreKeys.order(try key("\(number)"))) }
@@ -63,7 +63,7 @@ import Testing
         return places
     }
 
-    private func adopt(_ bench: StoreBench, _ view: MaterializedView) async throws -> MaterializedView.Adoption {
+    private func adopt(_ bench: StoreFixture, _ view: MaterializedView) async throws -> MaterializedView.Adoption {
         var outcome = MaterializedView.Adoption.unsettled
         try await eventually("servers agree on the slots") {
             outcome = try await view.adopt(try await self.untilOpen(bench, view), epoch: "two")

@@ -9,7 +9,7 @@ import TestKit
 let orderType = "order.com.example.shop"
 
 /// One store on a server of its own.
-struct StoreBench {
+struct StoreFixture {
     let server: RedisServer
     let redis: RedisClient
     var store: OrderStore { OrderStore(redis: self.redis) }
@@ -19,11 +19,11 @@ struct StoreBench {
     var loop: any EventLoop { MultiThreadedEventLoopGroup.singleton.next() }
 
     /// - Parameter isAlone: never on a cluster.
-    static func with(isAlone: Bool = false, _ body: (StoreBench) async throws -> Void) async throws {
+    static func with(isAlone: Bool = false, _ body: (StoreFixture) async throws -> Void) async throws {
         let server = try await isAlone ? RedisServer.startAlone() : RedisServer.start()
         var configuration = try RedisConfiguration(url: server.url)
         configuration.commandDeadline = .milliseconds(1500)
-        let bench = StoreBench(
+        let bench = StoreFixture(
             server: server, redis: RedisClient(configuration, eventLoopGroup: MultiThreadedEventLoopGroup.singleton))
         do {
             try await body(bench)

@@ -18,20 +18,20 @@ import Testing
         var versions: [OrderIdentifier: Int64] = [:]
 
         /// - Returns: whether there was something to fetch.
-        mutating func poll(_ bench: StoreBench) async throws -> Bool {
+        mutating func poll(_ bench: StoreFixture) async throws -> Bool {
             guard let changes = try await bench.changes(self.identifier, self.tag) else { return false }
             self.tag = changes.tag
             try await self.fetch(changes.orders, bench)
             return true
         }
 
-        mutating func fetch(_ orders: [OrderIdentifier], _ bench: StoreBench) async throws {
+        mutating func fetch(_ orders: [OrderIdentifier], _ bench: StoreFixture) async throws {
             let stamps = try orders.map { bench.reader.stamp(of: try key($0.rawValue), on: bench.loop) }
             for (order, stamp) in zip(orders, stamps) { self.versions[order] = try await stamp.get()?.version }
         }
 
         /// Fetches an order and then registers for it, as Wallet does.
-        mutating func follow(_ order: String, _ bench: StoreBench) async throws {
+        mutating func follow(_ order: String, _ bench: StoreFixture) async throws {
             try await self.fetch([OrderIdentifier(order)], bench)
             let key = RegistrationKey(device: self.identifier, order: try key(order))
             _ = try await bench.registrations.register(key, record("aa"))
@@ -46,7 +46,7 @@ import Testing
     /// of their own, so that their writes come in between. Half of the orders the device comes to know on the way.
     @Test(arguments: [UInt64(11), 12])
     func aDeviceThatFollowsTagsKnowsEachLastVersion(seed: UInt64) async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             var random = SeededGenerator(seed: seed)
             var device = Device(identifier: try DeviceIdentifier("device"))
             let orders = (0..<1200).map { "o\($0)" }
@@ -66,7 +66,7 @@ import Testing
                             eventLoopGroup: MultiThreadedEventLoopGroup.singleton)
                         for round in 2...last {
                             for order in share {
-                                let outcomes = try await StoreBench(server: bench.server, redis: redis)
+                                let outcomes = try await StoreFixture(server: bench.server, redis: redis)
                                     .write([try version(order, round)])
                                 #expect(outcomes == [.written])
                             }
@@ -91,7 +91,7 @@ import Testing
 
     /// The order changes between its fetch and its registration, and another change gives the device a tag above that.
     @Test func aChangeBetweenFetchAndRegistrationIsReported() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             var device = Device(identifier: try DeviceIdentifier("device"))
             for order in ["x", "y"] { _ = try await bench.write(version(order, 1)) }
             try await device.follow("y", bench)
@@ -109,7 +109,7 @@ import Testing
     }
 
     @Test func aDeviceMayHaveMoreOrdersThanOnePage() async throws {
-        try await StoreBench.with { bench in
+        try await StoreFixture.with { bench in
             let orders = (0..<(2 * DeviceOrders.page + 1)).map { "o\($0)" }
             _ = try await bench.write(try orders.map { try version($0, 1) })
             for order in orders {

@@ -7,7 +7,7 @@ import Testing
 @testable import TestKit
 
 /// A running simulator with certificates, and the clients that talk to it.
-struct APNSSimulatorScene: Sendable {
+struct APNSSimulatorFixture: Sendable {
     static let topic = "order.com.example.shop"
     static let token = String(repeating: "a1", count: 32)
 
@@ -23,7 +23,7 @@ struct APNSSimulatorScene: Sendable {
         ) async throws {
             let directory = FileManager.default.temporaryDirectory.path + "/waybill-apns-\(UUID().uuidString)"
             defer { try? FileManager.default.removeItem(atPath: directory) }
-            _ = try DevelopmentCertificates.make(in: directory, orderType: APNSSimulatorScene.topic)
+            _ = try DevelopmentCertificates.make(in: directory, orderType: APNSSimulatorFixture.topic)
             try Data("{}".utf8).write(to: URL(fileURLWithPath: directory + "/body"))
             try await Self.$directory.withValue(directory, operation: function)
         }
@@ -52,7 +52,7 @@ struct APNSSimulatorScene: Sendable {
         try result.get()
     }
 
-    static func run(_ body: @Sendable (APNSSimulatorScene) async throws -> Void) async throws {
+    static func run(_ body: @Sendable (APNSSimulatorFixture) async throws -> Void) async throws {
         let directory = try #require(Once.directory)
         var configuration = try APNSSimulatorConfiguration(certificates: directory)
         configuration.providerKeys = [

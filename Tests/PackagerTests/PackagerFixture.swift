@@ -13,7 +13,7 @@ import Testing
 @testable import Packager
 
 /// A processor with a Redis and a broker of its own.
-struct PackagerScene: Sendable {
+struct PackagerFixture: Sendable {
     let server: RedisServer
     let redis: RedisClient
     let broker: KafkaBroker
@@ -24,7 +24,7 @@ struct PackagerScene: Sendable {
     let topics = Topics()
 
     static func run(
-        producer properties: [String: String] = [:], _ body: @Sendable (PackagerScene) async throws -> Void
+        producer properties: [String: String] = [:], _ body: @Sendable (PackagerFixture) async throws -> Void
     ) async throws {
         let server = try await Self.redis(["--appendonly", "yes"])
         let topics = Topics()
@@ -33,7 +33,7 @@ struct PackagerScene: Sendable {
         let kafka = KafkaConfiguration(
             bootstrap: broker.bootstrap,
             properties: ["reconnect.backoff.max.ms": "100"].merging(properties) { $1 })
-        let scene = PackagerScene(
+        let scene = PackagerFixture(
             server: server,
             redis: RedisClient(
                 try RedisConfiguration(url: server.url), eventLoopGroup: MultiThreadedEventLoopGroup.singleton),

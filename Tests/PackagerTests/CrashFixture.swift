@@ -11,7 +11,7 @@ import Testing
 @testable import Packager
 
 /// Packagers as processes of their own, which can be killed, with a broker and a Redis of this test.
-final class CrashScene: Sendable {
+final class CrashFixture: Sendable {
     let broker: KafkaBroker
     let server: RedisServer
     let redis: RedisClient
@@ -33,7 +33,7 @@ final class CrashScene: Sendable {
         self.broker = try KafkaBroker(
             topics: [.init(topics.orderChanges, partitions: 4)]
                 + [topics.orders, topics.registrations, topics.deadLetters].map { .init($0, partitions: 2) })
-        self.server = try await PackagerScene.redis(["--appendonly", "yes", "--appendfsync", "always"])
+        self.server = try await PackagerFixture.redis(["--appendonly", "yes", "--appendfsync", "always"])
         self.redis = RedisClient(
             try RedisConfiguration(url: self.server.url), eventLoopGroup: MultiThreadedEventLoopGroup.singleton)
         let kafka = KafkaConfiguration(
@@ -59,11 +59,11 @@ final class CrashScene: Sendable {
         ]
     }
 
-    static func run(_ body: @Sendable (CrashScene) async throws -> Void) async throws {
+    static func run(_ body: @Sendable (CrashFixture) async throws -> Void) async throws {
         await Self.turnstile.enter()
         let result: Result<Void, any Error>
         do {
-            let scene = try await CrashScene()
+            let scene = try await CrashFixture()
             do { result = .success(try await body(scene)) } catch { result = .failure(error) }
             await scene.close()
         } catch {

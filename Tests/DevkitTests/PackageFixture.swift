@@ -8,13 +8,13 @@ import TestKit
 @testable import Devkit
 
 /// A good package with what it was made of, so that tests can spoil one thing at a time.
-struct PackageStage: Sendable {
+struct PackageFixture: Sendable {
     static let orderType = "order.com.example.shop"
     static let englishStrings = "\"WAITS\" = \"It waits\";\n\"CONTAINS_NUTS\" = \"Contains nuts\";\n"
     static let germanStrings =
         "/* Lager */\n\"CONTAINS_NUTS\" = \"Enthält Nüsse\"; // nuts\n\"WAITS\" = \"Es \\\"wartet\\\"\";\n"
     /// Made once; nothing of it stays on the disk.
-    static let shared = Result { try PackageStage() }
+    static let shared = Result { try PackageFixture() }
 
     /// PEM texts by the file names of `DevelopmentCertificates`.
     let pem: [String: [UInt8]]

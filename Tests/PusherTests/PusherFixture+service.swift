@@ -11,7 +11,7 @@ import Testing
 
 @testable import Pusher
 
-extension PusherScene {
+extension PusherFixture {
     /// Runs the service, as it is built for production, until `body` returns, then stops it.
     ///
     /// - Parameter change: changes limits for which there is no setting.
@@ -66,7 +66,7 @@ extension PusherScene {
     func publish(_ orders: [String]) async throws {
         let messages = try orders.map { order in
             KafkaMessage(
-                topic: self.topics.orders, key: Array("\(try PusherScene.order(order))".utf8), value: [0x7B, 0x7D])
+                topic: self.topics.orders, key: Array("\(try PusherFixture.order(order))".utf8), value: [0x7B, 0x7D])
         }
         for outcome in await self.producer.produce(messages) { _ = try outcome.get() }
     }

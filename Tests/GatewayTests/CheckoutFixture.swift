@@ -11,7 +11,7 @@ import Tokens
 @testable import Gateway
 
 /// `waybill-gateway checkout` as a process of its own, with the mock broker, for one test.
-struct CheckoutBench: Sendable {
+struct CheckoutFixture: Sendable {
     static let orderType = "order.com.example.shop"
     static let otherType = "order.com.example.other"
     static let key = "sk_test_the-key-of-the-shop"
@@ -69,7 +69,7 @@ struct CheckoutBench: Sendable {
     }
 
     static func with(
-        _ options: Options = Options(), _ body: @escaping @Sendable (CheckoutBench) async throws -> Void
+        _ options: Options = Options(), _ body: @escaping @Sendable (CheckoutFixture) async throws -> Void
     ) async throws {
         let directory = try TemporaryDirectory("checkout")
         let merchant = Self.merchant.merging(options.merchant)
@@ -108,7 +108,7 @@ struct CheckoutBench: Sendable {
         }
         do {
             try await child.line { $0.contains("\"listening\"") && $0.contains(":\(reserved.number)") }
-            let bench = CheckoutBench(
+            let bench = CheckoutFixture(
                 port: reserved.number, operationsPort: operations.number, broker: broker, directory: directory,
                 child: child, secrets: try TokenSecrets(file: Array(Self.secretsText.utf8)), redis: redis)
             try await body(bench)
@@ -206,7 +206,8 @@ struct CheckoutBench: Sendable {
 
     /// A request of the shop's server.
     func call(
-        _ method: String, _ path: String, _ headers: [String] = [], key: String = CheckoutBench.key, body: String? = nil
+        _ method: String, _ path: String, _ headers: [String] = [], key: String = CheckoutFixture.key,
+        body: String? = nil
     ) async throws -> RawConnection.Response {
         try await self.once(method, path, ["Authorization: Bearer \(key)"] + headers, body: body)
     }

@@ -17,7 +17,7 @@ import Tokens
 @testable import Gateway
 
 /// The real gateway with a real Redis and the mock broker, for one test.
-struct GatewayBench: Sendable {
+struct GatewayFixture: Sendable {
     static let orderType = "order.com.example.shop"
     static let ownToken = "own-token-of-the-order"
 
@@ -67,7 +67,7 @@ struct GatewayBench: Sendable {
 
     /// Runs `body` while the gateway listens, then stops it and sees that it ends.
     static func with(
-        _ options: Options = Options(), _ body: @escaping @Sendable (GatewayBench) async throws -> Void
+        _ options: Options = Options(), _ body: @escaping @Sendable (GatewayFixture) async throws -> Void
     ) async throws {
         let server =
             options.isCluster
@@ -126,7 +126,7 @@ struct GatewayBench: Sendable {
                     guard let port = await ports.first(where: { _ in true }) else { throw CancellationError() }
                     do {
                         try await body(
-                            GatewayBench(
+                            GatewayFixture(
                                 port: port, server: server, broker: broker, redis: redis, secrets: secrets,
                                 metrics: environment.metrics, readiness: environment.readiness, trigger: trigger))
                     } catch {

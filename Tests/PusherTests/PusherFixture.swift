@@ -14,7 +14,7 @@ import Testing
 @testable import Pusher
 
 /// A Redis, a broker and an APNs for a single test.
-struct PusherScene: Sendable {
+struct PusherFixture: Sendable {
     let server: RedisServer
     let redis: RedisClient
     let broker: KafkaBroker
@@ -32,7 +32,7 @@ struct PusherScene: Sendable {
 
     static func run(
         on redis: RedisServer? = nil, producer properties: [String: String] = [:], partitions: Int = 1,
-        _ body: @Sendable (PusherScene) async throws -> Void
+        _ body: @Sendable (PusherFixture) async throws -> Void
     ) async throws {
         let brandFixture = try PusherBrandFixture.shared.get()
         let topics = Topics()
@@ -42,7 +42,7 @@ struct PusherScene: Sendable {
         let server: RedisServer
         if let redis { server = redis } else { server = try await Self.redis() }
         let apns = try await APNSSimulator.start(brandFixture.simulator)
-        let scene = PusherScene(
+        let scene = PusherFixture(
             server: server,
             redis: RedisClient(
                 try RedisConfiguration(url: server.url), eventLoopGroup: MultiThreadedEventLoopGroup.singleton),

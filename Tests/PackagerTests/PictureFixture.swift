@@ -13,10 +13,10 @@ import Testing
 @testable import Packager
 
 /// A packager's parts around a brand that allows pictures of a server that the test runs.
-struct PictureScene: Sendable {
+struct PictureFixture: Sendable {
     static let host = "cdn.example.com"
 
-    let scene: PackagerScene
+    let scene: PackagerFixture
     let server: PictureServer
     let brand: RenewedBrand
     let packager: OrderPackager
@@ -30,16 +30,16 @@ struct PictureScene: Sendable {
         func move(by seconds: Int64) { self.seconds.withLock { $0 += seconds } }
     }
 
-    static func run(ignoreQuery: JSON = false, _ body: @Sendable (PictureScene) async throws -> Void) async throws {
+    static func run(ignoreQuery: JSON = false, _ body: @Sendable (PictureFixture) async throws -> Void) async throws {
         let server = try await PictureServer.start()
         let brand = try RenewedBrand()
         try brand.write(
             pictureHosts: ["\(Self.host):\(server.port)", "*.images.example.com:\(server.port)"],
             ignoreQuery: ignoreQuery)
         let packager = OrderPackager(try brand.load(), tokens: try BrandFixture.tokens())
-        try await PackagerScene.run { scene in
+        try await PackagerFixture.run { scene in
             try await body(
-                PictureScene(
+                PictureFixture(
                     scene: scene, server: server, brand: brand, packager: packager,
                     pictures: Pictures(redis: scene.redis)))
         }

@@ -5,7 +5,7 @@ import Model
 @testable import Pusher
 
 /// A scheduler with a manual clock, one brand, and devices by number.
-struct SchedulerScene {
+struct SchedulerFixture {
     static let order = "order.com.example.shop"
     /// Milliseconds since 1970 when the clock is at 0.
     static let noon: Int64 = 1_767_268_800_000
