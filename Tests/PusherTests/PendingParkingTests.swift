@@ -113,12 +113,12 @@ import Testing
     }
 
     @Test func aRecordWhoseKeyWasHeldByAnotherOneCanBeTakenWhenThatIsGone() throws {
-        for isTold in [true, false] {
+        for isNotified in [true, false] {
             var parking = Parking(.init(keys: 10, records: 10, pending: 10), pendingTopic: Self.topic)
             parking.beginFold(0, to: 5, now: self.start)
             _ = parking.park(try self.pending("a", 0), now: self.start)
             _ = parking.park(try self.shared("a", 7), now: self.start)
-            if isTold {
+            if isNotified {
                 _ = parking.notified(try self.key("a"), partition: 0, through: 0)
             } else {
                 _ = parking.drop([KafkaPartition(topic: Self.topic, partition: 0)])

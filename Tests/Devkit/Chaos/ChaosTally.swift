@@ -20,14 +20,14 @@ final class ChaosTally: Sendable {
 
     /// Records a difference, with enough detail to find its cause.
     func differ(_ explanation: String) {
-        let isTold = self.state.withLock { state in
+        let isShown = self.state.withLock { state in
             state.differenceCount += 1
             guard state.differences.count < Self.limit else { return false }
             state.differences.append(explanation)
             return true
         }
         // Printed at once, so that it appears among the faults that preceded it.
-        if isTold { Console.progress("difference: \(explanation)") }
+        if isShown { Console.progress("difference: \(explanation)") }
     }
 
     /// Redis may be an older copy of its data from this call on, until `rise` is called as often.
