@@ -102,10 +102,10 @@ extension Pusher {
             in
             logger.error(text, metadata: ["brand": "\(brand)", "error": "\(error)"])
         }
-        for (type, error) in clients.failures { refused(type, error, "push credential cannot be used") }
+        for (type, error) in clients.failures { refused(type, error, "cannot use the push credential") }
         let reloader = BrandReloader(settings.brands, environment: environment) { brands in
             for (type, error) in await clients.update(brands) {
-                refused(type, error, "push credential cannot be used, the last one goes on working")
+                refused(type, error, "cannot use the push credential; the previous one stays in use")
             }
         }
         return [

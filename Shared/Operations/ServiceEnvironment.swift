@@ -52,10 +52,10 @@ public struct ServiceEnvironment: Sendable {
                 }
             var metadata: Logger.Metadata = ["kind": "\(event.kind.rawValue)", "text": "\(event.message)"]
             if event.kind == .denied {
-                metadata["mend"] =
+                metadata["action"] =
                     "\(event.denial?.right.map { "grant \($0)" } ?? "security.protocol, sasl.* and ssl.* in \(file)")"
             }
-            logger.log(level: level, "kafka", metadata: metadata)
+            logger.log(level: level, "Kafka client event", metadata: metadata)
         }
         return configuration
     }

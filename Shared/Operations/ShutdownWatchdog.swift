@@ -34,7 +34,7 @@ struct ShutdownWatchdog: Service {
         Thread.detachNewThread {
             let wait = DispatchTimeInterval.milliseconds(Int(limit / .milliseconds(1)))
             _ = DispatchSemaphore(value: 0).wait(timeout: .now() + wait)
-            logger.critical("not stopped in time, given up", metadata: ["limit": "\(limit)"])
+            logger.critical("shutdown timed out, exiting", metadata: ["limit": "\(limit)"])
             end()
         }
     }

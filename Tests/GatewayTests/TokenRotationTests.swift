@@ -74,7 +74,7 @@ import Tokens
         let gateway = try await GatewayProcess(reloadSeconds: 3600)
         try gateway.write(secrets: String(repeating: "0123456789abcdef", count: 4))
         gateway.hangUp()
-        try await gateway.line(containing: "token secrets loaded anew")
+        try await gateway.line(containing: "token secrets reloaded")
         try gateway.write(secrets: "short")
         gateway.hangUp()
         try await gateway.line(containing: "line 1: a secret must have at least 16 bytes")

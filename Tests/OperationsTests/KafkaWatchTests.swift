@@ -104,7 +104,7 @@ import Testing
             try await Task.sleep(for: .seconds(2))
             let told = journal.lines.filter { $0.contains("denied") || $0.contains("PID") }
             #expect(told.count == 1, "\(told)")
-            #expect(told.first?.contains("mend") == true)
+            #expect(told.first?.contains("\"action\": ") == true)
             await producer.close()
         }
     }

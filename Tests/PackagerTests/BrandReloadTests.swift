@@ -158,10 +158,10 @@ import Testing
                     "WAYBILL_BRANDS_RELOAD_SECONDS": "3600", "WAYBILL_OPERATIONS_LISTEN": "127.0.0.1:0",
                     "WAYBILL_TOKEN_SECRETS": try renewed.directory.write("secrets", BrandFixture.secretsFile),
                 ])
-            try await child.line(containing: "looking after the brands")
+            try await child.line(containing: "watching brands")
             try renewed.renewCertificate()
             child.signal(SIGHUP)
-            try await child.line(containing: "brand loaded anew")
+            try await child.line(containing: "brand reloaded")
             #expect(await child.stop(grace: .seconds(30)) == .code(0))
         }
     }

@@ -148,7 +148,7 @@ import Testing
             }
         }
         #expect(try await bench.committed() == [0: 1], "nor does the end commit it")
-        #expect(bench.lines.withLock { $0.count { $0 == "keys wait for another try" } } == 1)
+        #expect(bench.lines.withLock { $0.count { $0 == "keys are waiting for a retry" } } == 1)
     }
 
     @Test func anOutageBoundsWhatIsInHandAndAllIsDoneWhenItIsOver() async throws {
@@ -181,7 +181,7 @@ import Testing
             #expect(now.records > 100)
             #expect(now.bytes <= 100_000 + 1000)
             #expect(try await bench.committed().isEmpty)
-            #expect(bench.lines.withLock { $0.count { $0 == "keys wait for another try" } } == 1)
+            #expect(bench.lines.withLock { $0.count { $0 == "keys are waiting for a retry" } } == 1)
             isWell.store(true, ordering: .relaxed)
             try await eventually("all done") { bench.doneCount == 4000 }
             try await eventually("committed") { try await bench.committed().values.reduce(0, +) == 4000 }

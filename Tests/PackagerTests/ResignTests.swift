@@ -101,7 +101,7 @@ import Testing
             }
             let (exit, output) = try await self.resign(scene, renewed)
             #expect(exit == .code(0), "\(output)")
-            #expect(output.contains("going on with an earlier run"))
+            #expect(output.contains("resuming an earlier run"))
             #expect(output.contains("of 320 orders (100%)"))
             #expect(output.contains("0 new versions, 0 refused"))
             #expect(try await self.signers(scene, keys) == [new: 320])
@@ -163,7 +163,7 @@ import Testing
             let refused = try await self.resign(scene, renewed)
             #expect(refused.exit == .code(2))
             #expect(refused.output.contains("3 signed anew, 0 new versions, 1 refused"))
-            #expect(refused.output.contains("order refused"))
+            #expect(refused.output.contains("order cannot be repackaged"))
             #expect(try await self.signers(scene, keys) == [try renewed.load().signer: 3])
 
             let unknown = try self.start(scene, renewed, ["resign", "--brand", "order.com.example.unknown"])

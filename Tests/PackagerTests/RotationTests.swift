@@ -48,7 +48,7 @@ import Tokens
                     try await publish(round)
                     try await Task.sleep(for: .milliseconds(100))
                 }
-                try await gateway.line(containing: "token secrets loaded anew")
+                try await gateway.line(containing: "token secrets reloaded")
                 for round in 40..<50 { try await publish(round) }
                 try await fleet.settle()
                 let type = BrandFixture.orderType

@@ -23,7 +23,7 @@ import Testing
             set { self.metadata[key] = newValue }
         }
         func log(event: LogEvent) {
-            guard "\(event.message)" == "kafka", let kind = event.metadata?["kind"] else { return }
+            guard "\(event.message)" == "Kafka client event", let kind = event.metadata?["kind"] else { return }
             self.kept.all.withLock { $0.append("\(kind)") }
         }
     }

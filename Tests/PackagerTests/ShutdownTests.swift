@@ -26,7 +26,7 @@ import Testing
             let took = ContinuousClock.now - start
             #expect(took >= .seconds(2), "\(took)")
             #expect(took < .seconds(8), "\(took)")
-            #expect(worker.output.contains("not stopped in time, given up"))
+            #expect(worker.output.contains("shutdown timed out, exiting"))
             // The next worker gets the work that this one had in hand.
             let next = try scene.worker()
             try await scene.caughtUp(next)

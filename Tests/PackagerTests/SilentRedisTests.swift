@@ -70,7 +70,7 @@ import Testing
             try await scene.caughtUp(worker)
             scene.server.signal(SIGSTOP)
             try await scene.publish(history.part(200))
-            try await worker.line(containing: "keys wait for another try")
+            try await worker.line(containing: "keys are waiting for a retry")
             let start = ContinuousClock.now
             worker.signal(SIGTERM)
             #expect(try await worker.exit(within: .seconds(30)) == .code(0))

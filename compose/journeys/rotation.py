@@ -85,7 +85,7 @@ class Rotation(World):
     def change(self, path, lines, services):
         """Changes a file of secrets, and returns when the services have taken it."""
         def loads():
-            return [self.log(service).count("token secrets loaded anew") for service in services]
+            return [self.log(service).count("token secrets reloaded") for service in services]
 
         before = loads()
         write_secrets(path, lines)

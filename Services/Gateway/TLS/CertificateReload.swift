@@ -61,7 +61,8 @@ final class CertificateReload: Service {
                 self.logger.info("certificate loaded", metadata: ["path": "\(self.files.certificate)"])
             } catch {
                 self.metrics.certificatesRefused.increment()
-                self.logger.error("certificate refused, the old one goes on", metadata: ["error": "\(error)"])
+                self.logger.error(
+                    "certificate rejected; the previous one stays in use", metadata: ["error": "\(error)"])
             }
         }
         self.showDays(self.certificate)

@@ -29,7 +29,7 @@ struct AssetSweeper: Service {
                 } catch {
                     try Task.checkCancellation()
                     // The lease ends, and then it is tried again, by whichever packager comes first.
-                    self.logger.warning("assets not swept, trying again", metadata: ["error": "\(error)"])
+                    self.logger.warning("cannot sweep assets, retrying", metadata: ["error": "\(error)"])
                 }
             }
         }

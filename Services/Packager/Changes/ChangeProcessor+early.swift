@@ -73,7 +73,7 @@ extension ChangeProcessor {
                 case .orderExists: come.insert(order.place)
                 case .refused(let message):
                     self.logger.warning(
-                        "changes of an order that is not there are dead letters alone and will not be applied with it",
+                        "changes of an unknown order are only dead letters and are not applied when it is created",
                         metadata: ["order": "\(order.key)", "error": "\(message)"])
                 }
             }
@@ -95,7 +95,7 @@ extension ChangeProcessor {
                 // Its letter is still one, now for another reason.
                 if case .refused(let fault) = outcome {
                     self.logger.warning(
-                        "a dead letter cannot be applied with its order",
+                        "cannot apply a dead letter to its order",
                         metadata: ["origin": "\(DeadLetter.origin(of: record))", "reason": "\(fault.reason)"])
                     continue
                 }
@@ -126,7 +126,8 @@ extension ChangeProcessor {
             try await self.store.earlyChanges.forget(over.map { ($0.key, Array($0.order.kept)) })
         } catch {
             // They end by themselves, and their positions keep them from being applied again.
-            self.logger.warning("early changes are still kept", metadata: ["error": "\(error)"])
+            self.logger.warning(
+                "cannot delete early changes; they expire by themselves", metadata: ["error": "\(error)"])
         }
     }
 }

@@ -173,7 +173,7 @@ struct ChangeProcessor: Sendable {
             case .failure(let error) where error.code == .corrupt:
                 let fault = ChangeFault(
                     code: .corruptState,
-                    reason: "\(error.message); repair or remove what stands in Redis, then publish the change again"
+                    reason: "\(error.message); repair or remove the order in Redis, then publish the change again"
                 )
                 corrupt += order.changes.map {
                     RefusedRecord(place: order.place, record: $0.record, fault: fault)
@@ -309,7 +309,7 @@ struct ChangeProcessor: Sendable {
             let withheld = draft.result.withheld
             if !withheld.isEmpty {
                 self.logger.notice(
-                    "elements are not shown before they are whole",
+                    "incomplete elements are hidden",
                     metadata: ["order": "\(draft.key)", "elements": "\(withheld.joined(separator: "; "))"])
             }
             guard let omitted = draft.package?.omittedFiles, !omitted.isEmpty else { continue }

@@ -142,7 +142,8 @@ final class DeadLetterReplay: Service {
                 case .failure(let error) where error.code == .messageTooLarge:
                     self.tally.withLock { $0.refused += 1 }
                     self.logger.warning(
-                        "letter refused", metadata: ["letter": "\(letter.position)", "error": "\(error.message)"])
+                        "dead letter cannot be republished",
+                        metadata: ["letter": "\(letter.position)", "error": "\(error.message)"])
                 case .failure(let error):
                     failed.append(letter)
                     failure = error
@@ -196,7 +197,7 @@ final class DeadLetterReplay: Service {
             !Task.isCancelled
         else { throw error }
         let delay = backoff(attempt: attempt, random: { Double.random(in: $0) })
-        self.logger.warning("not done, trying again", metadata: ["error": "\(error.message)", "delay": "\(delay)"])
+        self.logger.warning("operation failed, retrying", metadata: ["error": "\(error.message)", "delay": "\(delay)"])
         try? await cancelWhenGracefulShutdown { try await Task.sleep(for: delay) }
     }
 

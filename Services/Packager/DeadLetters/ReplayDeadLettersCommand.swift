@@ -75,7 +75,7 @@ struct ReplayDeadLettersCommand: AsyncParsableCommand {
             if plan.left + tally.refused + tally.gone + tally.removed > 0 { throw ExitCode(2) }
         case .stopped: throw ExitCode(3)
         case .gaveUp(let reason, _):
-            logger.error("given up, run it again to go on", metadata: ["error": "\(reason)"])
+            logger.error("stopped early; run the command again to continue", metadata: ["error": "\(reason)"])
             throw ExitCode(3)
         }
     }

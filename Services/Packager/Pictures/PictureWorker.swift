@@ -76,7 +76,7 @@ struct PictureWorker: Service {
             self.metrics.waiting.record(total)
             return claims
         } catch {
-            self.logger.warning("pictures not claimed, trying again", metadata: ["error": "\(error)"])
+            self.logger.warning("cannot claim pictures, retrying", metadata: ["error": "\(error)"])
             try? await Task.sleep(for: Self.afterFailure)
             return []
         }
@@ -90,7 +90,7 @@ struct PictureWorker: Service {
             // Stopping: whoever comes next need not wait for the lease.
             _ = try? await self.pictures.postpone(&claim, by: .milliseconds(1))
         } catch {
-            self.logger.warning("orders not packaged with a picture, trying again", metadata: ["error": "\(error)"])
+            self.logger.warning("cannot add a picture to its orders, retrying", metadata: ["error": "\(error)"])
             _ = try? await self.pictures.postpone(&claim, by: Self.afterFailure)
         }
     }

@@ -43,7 +43,7 @@ struct VersionPublisher: Sendable {
             try await self.store.acknowledge(acknowledged)
             open = moved
         }
-        throw RetriableFailure(description: "announcing \(open.count) orders: they change all the time")
+        throw RetriableFailure(description: "publishing \(open.count) orders: they keep changing")
     }
 
     /// Reads the present state of some orders. One that is gone altogether ends the attempt; the next one no longer
@@ -51,7 +51,7 @@ struct VersionPublisher: Sendable {
     private func read(_ keys: [OrderKey]) async throws -> [OrderStore.StoredOrder] {
         try await self.store.orders(keys).map { result in
             guard let stored = try result.get() else {
-                throw RetriableFailure(description: "announcing orders: one is gone from Redis meanwhile")
+                throw RetriableFailure(description: "publishing orders: one is no longer in Redis")
             }
             return stored
         }
@@ -59,7 +59,7 @@ struct VersionPublisher: Sendable {
 
     private func publish(_ orders: [OrderStore.StoredOrder], silent: Set<OrderKey>) async throws {
         guard let producer = self.producer else {
-            throw RetriableFailure(description: "announcing orders: there is no way to Kafka here")
+            throw RetriableFailure(description: "publishing orders: no Kafka producer")
         }
         let heads = try await self.store.heads(of: orders.map(\.state.key))
         let messages = zip(orders, heads).map { stored, head in

@@ -35,7 +35,7 @@ struct OrderMove: Sendable {
         while !open.isEmpty {
             round += 1
             guard round <= Self.conflictLimit else {
-                throw RetriableFailure(description: "moving \(open.count) orders: somebody keeps writing them")
+                throw RetriableFailure(description: "moving \(open.count) orders: another writer keeps changing them")
             }
             var writes: [OrderStore.Write] = []
             for (key, result) in zip(open, try await self.store.orders(open)) {

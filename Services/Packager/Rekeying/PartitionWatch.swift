@@ -38,7 +38,7 @@ struct PartitionWatch: Service {
             } catch {
                 try Task.checkCancellation()
                 // Both tell by themselves when they are away.
-                self.environment.logger.debug("partitions not counted", metadata: ["error": "\(error)"])
+                self.environment.logger.debug("cannot count partitions", metadata: ["error": "\(error)"])
             }
             try await Task.sleep(for: self.interval)
         }
@@ -66,6 +66,7 @@ struct PartitionWatch: Service {
             ? "\(added) partitions were added, and keys moved: run waybill-packager rekey within delete.retention.ms "
                 + "of the topic, else what is removed from here on may come back when Redis is restored"
             : "it has fewer partitions than before, so it was made anew: run waybill-packager rekey"
-        self.environment.logger.error("kafka topic", metadata: ["topic": "\(topic)", "text": "\(text)"])
+        self.environment.logger.error(
+            "Kafka topic needs attention", metadata: ["topic": "\(topic)", "text": "\(text)"])
     }
 }

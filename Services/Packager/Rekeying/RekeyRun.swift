@@ -119,7 +119,8 @@ struct RekeyRun: Sendable {
                 attempt += 1
                 guard attempt < Self.attemptLimit else { throw error }
                 let delay = backoff(attempt: attempt, random: { Double.random(in: $0) })
-                self.logger.warning("not done, trying again", metadata: ["error": "\(error)", "delay": "\(delay)"])
+                self.logger.warning(
+                    "operation failed, retrying", metadata: ["error": "\(error)", "delay": "\(delay)"])
                 try await Task.sleep(for: delay)
             }
         }

@@ -58,7 +58,7 @@ struct OrderRepackager: Sendable {
             round += 1
             guard round <= Self.conflictLimit else {
                 throw RetriableFailure(
-                    description: "packaging \(open.count) orders anew: somebody else keeps writing them")
+                    description: "repackaging \(open.count) orders: another writer keeps changing them")
             }
             let begun = PackagingStart.now
             let seconds = self.now() / 1000

@@ -72,7 +72,8 @@ struct ResignCommand: AsyncParsableCommand {
         case .done: throw ExitCode(2)
         case .stopped: throw ExitCode(3)
         case .gaveUp(let reason):
-            environment.logger.error("given up, run it again to go on", metadata: ["error": "\(reason)"])
+            environment.logger.error(
+                "stopped early; run the command again to continue", metadata: ["error": "\(reason)"])
             throw ExitCode(3)
         }
     }

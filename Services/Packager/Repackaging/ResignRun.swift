@@ -100,7 +100,8 @@ final class ResignRun: Service {
                     progress.count(outcome)
                     guard case .refused(let reason) = outcome, named < Self.namedLimit else { continue }
                     named += 1
-                    self.logger.warning("order refused", metadata: ["order": "\(key)", "reason": "\(reason)"])
+                    self.logger.warning(
+                        "order cannot be repackaged", metadata: ["order": "\(key)", "reason": "\(reason)"])
                 }
                 // The last line of all comes when the run is done.
                 if page.next != nil || first + Self.chunk < page.orders.count { self.report(line(), false) }
@@ -131,7 +132,7 @@ final class ResignRun: Service {
             let bookmark = try await self.insist({ try await self.scan.bookmark(of: self.type) }),
             let progress = ResignProgress(bookmark, purpose: self.purpose, server: server)
         {
-            self.logger.info("going on with an earlier run", metadata: ["done": "\(progress.done)"])
+            self.logger.info("resuming an earlier run", metadata: ["done": "\(progress.done)"])
             return progress
         }
         var total = 0
@@ -155,7 +156,7 @@ final class ResignRun: Service {
                 guard attempt < Self.attemptLimit, !Task.isShuttingDownGracefully else { throw error }
                 let delay = backoff(attempt: attempt, random: { Double.random(in: $0) })
                 self.logger.warning(
-                    "not done, trying again", metadata: ["error": "\(error)", "delay": "\(delay)"])
+                    "operation failed, retrying", metadata: ["error": "\(error)", "delay": "\(delay)"])
                 try? await cancelWhenGracefulShutdown { try await Task.sleep(for: delay) }
             }
         }

@@ -38,7 +38,7 @@ struct EarlierFormatSweep: Service {
                     try Task.checkCancellation()
                     attempt += 1
                     self.logger.warning(
-                        "the earlier format cannot be removed, trying again", metadata: ["error": "\(error)"])
+                        "cannot remove the keys of the earlier format, retrying", metadata: ["error": "\(error)"])
                     try await Task.sleep(for: backoff(attempt: attempt, random: { Double.random(in: $0) }))
                 }
             }
@@ -64,7 +64,7 @@ struct EarlierFormatSweep: Service {
             try await Task.sleep(for: Self.pause)
         } while cursor != nil
         guard removed == 0 else {
-            self.logger.notice("keys of the earlier format are removed", metadata: ["count": "\(removed)"])
+            self.logger.notice("removed the keys of the earlier format", metadata: ["count": "\(removed)"])
             return false
         }
         try await self.format.forget()

@@ -49,7 +49,7 @@ struct LateRestoring: Sendable {
             let jobs = RestorePlan.jobs([self.ordersTopic: bounds], in: cluster, tails: places.map(\.tails))
             try await queue.note(jobs, of: plan)
         }
-        self.logger.info("restoring the orders of a brand that was waited for", metadata: ["brand": "\(type)"])
+        self.logger.info("restoring orders that waited for their brand", metadata: ["brand": "\(type)"])
         var run = RestoreRun(
             plan: plan, queue: queue, reader: self.reader, ordersTopic: self.ordersTopic, orders: self.orders,
             registrations: self.registrations, metrics: self.metrics, logger: self.logger,
@@ -62,7 +62,7 @@ struct LateRestoring: Sendable {
         guard jobs != nil else { return }
         if try await self.view.release(type, in: places, epoch: ViewRecovery.randomName()) {
             try await queue.forget(plan)
-            self.logger.info("the orders of a brand are restored", metadata: ["brand": "\(type)"])
+            self.logger.info("restored the orders that waited for their brand", metadata: ["brand": "\(type)"])
         }
     }
 }

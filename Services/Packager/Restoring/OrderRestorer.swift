@@ -97,7 +97,7 @@ struct OrderRestorer: Sendable {
     /// - Parameter records: of each order one.
     private func restoreEach(_ records: [KafkaRecord]) async throws -> AwaitedOrders? {
         let replay = OrderReplay(records)
-        for (origin, reason) in replay.unreadable { self.refuse("a record cannot be read", origin, reason) }
+        for (origin, reason) in replay.unreadable { self.refuse("cannot read a record", origin, reason) }
         let standing = try await self.standing(replay.items.map(\.item.key))
         let packagers = self.packagers()
         var restored: [OrderStore.Restored] = []
@@ -176,7 +176,7 @@ struct OrderRestorer: Sendable {
             switch result {
             case .success(let draft): drafts.append(draft)
             case .failure(let error):
-                self.refuse("a record cannot be read", "\(lost.key), offset \(lost.offset)", "\(error)")
+                self.refuse("cannot read a record", "\(lost.key), offset \(lost.offset)", "\(error)")
             }
         }
         let found = try await self.pictureIndex?.find(for: drafts, nowEpochSeconds: seconds) ?? PictureIndex.Found()
@@ -190,7 +190,8 @@ struct OrderRestorer: Sendable {
         try await self.store.putAssets(packagers.assets(of: drafts))
         return drafts.compactMap { draft in
             guard let state = draft.state, let package = draft.package else {
-                self.refuse("an order is too large for its brand as it is now", "\(draft.key)", "not restored")
+                self.refuse(
+                    "cannot restore an order", "\(draft.key)", "its package is too large with the brand's present files")
                 return nil
             }
             return .version(state, OrderStore.StoredPackage(package))

@@ -24,10 +24,10 @@ struct RegistrationRestorer: Sendable {
     func restore(_ records: [KafkaRecord]) async throws(StoreError) {
         let (items, unreadable) = Self.items(records)
         let damaged = try await self.registrations.restore(items)
-        self.refuse(unreadable.map { ($0.origin, $0.reason) }, "registrations cannot be read")
+        self.refuse(unreadable.map { ($0.origin, $0.reason) }, "cannot read registrations")
         self.refuse(
             damaged.map { ("\(items[$0.index].key.order)", $0.error.message) },
-            "registrations cannot be restored: Redis has something else under a key of the order or its device")
+            "cannot restore registrations: Redis has other data under a key of the order or its device")
         self.metrics.registrations.increment(by: items.count - damaged.count)
         self.metrics.records.increment(by: records.count)
     }

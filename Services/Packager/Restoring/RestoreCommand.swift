@@ -42,7 +42,8 @@ struct RestoreCommand: AsyncParsableCommand {
             line.show("\($0.percent)% of \($0.total) offsets", isLast: false)
         }
         guard let end else {
-            environment.logger.error("given up: the packagers began to restore, or Redis was emptied; run it again")
+            environment.logger.error(
+                "stopped: the packagers started a restore, or Redis was emptied; run the command again")
             throw ExitCode(3)
         }
         line.show("\(end) orders put back", isLast: true)

@@ -101,7 +101,7 @@ struct RestoreRun: Sendable {
             } catch {
                 try Task.checkCancellation()
                 failures += 1
-                self.logger.warning("restoring is held up, trying again", metadata: ["error": "\(error)"])
+                self.logger.warning("restore is blocked, retrying", metadata: ["error": "\(error)"])
                 try await Task.sleep(for: backoff(attempt: failures, random: { Double.random(in: $0) }))
             }
         }

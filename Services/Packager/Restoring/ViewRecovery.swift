@@ -117,7 +117,7 @@ final class ViewRecovery: Service {
                 try Task.checkCancellation()
                 failures += 1
                 self.logger.warning(
-                    "orders of a brand cannot be restored, trying again", metadata: ["error": "\(error)"])
+                    "cannot restore the orders of a brand, retrying", metadata: ["error": "\(error)"])
             }
         }
     }
@@ -134,7 +134,7 @@ final class ViewRecovery: Service {
             } catch {
                 try Task.checkCancellation()
                 failures += 1
-                self.logger.warning("the view cannot be judged, trying again", metadata: ["error": "\(error)"])
+                self.logger.warning("cannot check the view, retrying", metadata: ["error": "\(error)"])
                 self.readiness.unmet(Self.condition, "\(error)")
                 try await self.rest(
                     backoff(attempt: failures, random: { Double.random(in: $0) }), under: generation)
@@ -161,7 +161,7 @@ final class ViewRecovery: Service {
         case .complete:
             if try await !self.view.markSlots(of: places) {
                 self.logger.error(
-                    "slots of the Redis cluster were given to another master without their keys, restoring these")
+                    "cluster slots moved to another master without their keys; restoring them")
                 return false
             }
             self.readiness.met(Self.condition)
@@ -170,12 +170,12 @@ final class ViewRecovery: Service {
             try await self.keepTails(&samples, places)
             return true
         case .doubtful:
-            self.unmet("Redis was started again or replaced, the view is being judged")
+            self.unmet("Redis was restarted or replaced; the view is being checked")
             if try await self.verify(places) {
                 try await self.view.confirm(places, epoch: Self.randomName())
-                self.logger.info("the view is complete, nothing was lost")
+                self.logger.info("the view is complete; nothing was lost")
             } else {
-                self.logger.warning("the view fell back: Redis lost what it had")
+                self.logger.warning("Redis lost data; the view must be restored")
                 try await self.restore(places)
             }
             return false
@@ -196,7 +196,7 @@ final class ViewRecovery: Service {
         }
         switch try await self.view.adopt(places, epoch: Self.randomName()) {
         case .adopted:
-            self.logger.info("slots of the Redis cluster were moved, nothing was lost")
+            self.logger.info("cluster slots moved with their keys; nothing was lost")
             return true
         case .refused: return false
         case .unsettled:
@@ -217,8 +217,8 @@ final class ViewRecovery: Service {
             return
         }
         self.logger.error(
-            "redis does not tell its master_replid, so nobody notices that it lost what it had",
-            metadata: ["mend": "grant +info, or use a server that tells it"])
+            "Redis does not report master_replid, so data loss cannot be detected",
+            metadata: ["action": "grant +info, or use a server that reports it"])
     }
 
     private static func awaited(_ places: [MaterializedView.Place]) -> Set<OrderTypeIdentifier> {
@@ -230,12 +230,15 @@ final class ViewRecovery: Service {
         let names = types.map(\.rawValue).sorted().joined(separator: ", ")
         if types != self.awaited.current, !types.isEmpty {
             self.logger.error(
-                "orders wait to be restored with their brands: mend these, or remove their folders to go on without",
+                """
+                orders wait for brands that cannot be loaded: fix the brands, or remove their folders to continue \
+                without them
+                """,
                 metadata: ["brands": "\(names)"])
         }
         self.awaited.update(types)
         self.readiness.note(
-            Self.condition, types.isEmpty ? nil : "orders wait to be restored with their brands: \(names)")
+            Self.condition, types.isEmpty ? nil : "orders wait for brands that cannot be loaded: \(names)")
     }
 
     private func unmet(_ reason: String) {
@@ -320,7 +323,7 @@ final class ViewRecovery: Service {
     }
 
     private func report(_ progress: RestoreProgress) {
-        let left = progress.secondsLeft.map { "\($0) s left" } ?? "time left not known"
+        let left = progress.secondsLeft.map { "\($0) s left" } ?? "time left unknown"
         let brands = progress.awaitedBrands.prefix(3).joined(separator: ", ")
         let waiting = brands.isEmpty ? "" : ", orders wait for brands that cannot be loaded: \(brands)"
         self.readiness.unmet(Self.condition, "restoring, \(progress.percent)%, \(left)\(waiting)")

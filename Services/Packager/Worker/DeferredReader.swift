@@ -56,7 +56,7 @@ final class DeferredReader: Sendable {
             } catch {
                 attempt += 1
                 if !Task.isCancelled, attempt.nonzeroBitCount == 1 {
-                    self.logger.warning("reading again what waits", metadata: ["error": "\(error)"])
+                    self.logger.warning("reading deferred records failed, retrying", metadata: ["error": "\(error)"])
                 }
             }
             self.driver.end(pass)
@@ -73,7 +73,7 @@ final class DeferredReader: Sendable {
             ) { bounds in
                 if bounds.first > from {
                     self.logger.error(
-                        "what waits is read again from a later offset, since the topic does not keep it any more",
+                        "the topic no longer has some deferred records; reading continues at a later offset",
                         metadata: ["partition": "\(partition)", "from": "\(from)", "first": "\(bounds.first)"])
                 }
             } _: { records in
@@ -85,7 +85,7 @@ final class DeferredReader: Sendable {
             return
         } catch let error as KafkaError where error.code == .outOfRange {
             self.logger.error(
-                "what waits cannot be read again, since the topic was made anew", metadata: ["error": "\(error)"])
+                "deferred records are lost: the topic was recreated", metadata: ["error": "\(error)"])
             self.driver.forget(pass, ledger: self.ledger)
         }
     }

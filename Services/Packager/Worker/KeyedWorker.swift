@@ -102,7 +102,7 @@ final class KeyedWorker: Service {
             } catch let error as KafkaError where error.code != .cancelled {
                 failure = error
             } catch {
-                self.logger.info("stopping, what is in work is finished, what waits goes back uncommitted")
+                self.logger.info("stopping: finishing work in progress; waiting records stay uncommitted")
             }
             self.readiness.unmet(WorkerCondition.joined, "stopping")
             self.driver.stop()
@@ -110,7 +110,7 @@ final class KeyedWorker: Service {
         do throws(KafkaError) {
             try await self.consumer.commit()
         } catch {
-            self.logger.warning("offsets not committed", metadata: ["error": "\(error)"])
+            self.logger.warning("cannot commit offsets", metadata: ["error": "\(error)"])
         }
         await self.consumer.close()
         await self.onStopped()
@@ -172,14 +172,14 @@ final class KeyedWorker: Service {
             return (change, reasons.isEmpty ? false : watch.isLogged(now: now))
         }
         switch change {
-        case .away?: self.readiness.unmet(WorkerCondition.upstreams, reasons.first ?? "nothing gets done")
+        case .away?: self.readiness.unmet(WorkerCondition.upstreams, reasons.first ?? "no work completes")
         case .back?: self.readiness.met(WorkerCondition.upstreams)
         case nil: break
         }
         guard isLogged, let reason = reasons.first else { return }
         let oldest = self.driver.delayedSince.map { now - $0 } ?? .zero
         self.logger.warning(
-            "keys wait for another try",
+            "keys are waiting for a retry",
             metadata: [
                 "error": "\(reason)", "keys": "\(look.delayed)", "oldest": "\(oldest)", "records": "\(look.records)",
             ])

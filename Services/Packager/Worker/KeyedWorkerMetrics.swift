@@ -68,17 +68,19 @@ struct DeferralNotes {
             meter.set(group.count)
             if let reason = group.reason, group.count > 0, self.logged.insert(group.name).inserted {
                 logger.warning(
-                    "changes of a brand wait until it is loaded",
+                    "changes of this brand wait until it can be loaded",
                     metadata: ["brand": "\(group.name)", "error": "\(reason)"])
             } else if group.count == 0, self.logged.remove(group.name) != nil {
-                logger.info("no changes of a brand wait any more", metadata: ["brand": "\(group.name)"])
+                logger.info("no changes of this brand are waiting any more", metadata: ["brand": "\(group.name)"])
             }
         }
         guard putOff.gone > self.gone else { return }
         metrics.lost.increment(by: putOff.gone - self.gone)
         logger.error(
-            "changes were deleted from their topic before they were taken up",
-            metadata: ["records": "\(putOff.gone - self.gone)", "mend": "the topic's retention.ms, retention.bytes"])
+            "retention deleted changes before they were processed",
+            metadata: [
+                "records": "\(putOff.gone - self.gone)", "action": "raise the topic's retention.ms or retention.bytes",
+            ])
         self.gone = putOff.gone
     }
 }

@@ -60,7 +60,8 @@ final class PusherLog: Sendable {
             return isLogged
         }
         guard isLogged else { return }
-        self.logger.warning("not done, trying again", metadata: ["what": "\(upstream.rawValue)", "error": "\(reason)"])
+        self.logger.warning(
+            "operation failed, retrying", metadata: ["upstream": "\(upstream.rawValue)", "error": "\(reason)"])
     }
 
     /// The upstream works again.
@@ -88,7 +89,7 @@ final class PusherLog: Sendable {
             return due
         }
         for (reason, count) in due.sorted(by: { $0.key < $1.key }) {
-            self.logger.error("notifications given up", metadata: ["count": "\(count)", "reason": "\(reason)"])
+            self.logger.error("notifications dropped", metadata: ["count": "\(count)", "reason": "\(reason)"])
         }
     }
 
@@ -101,12 +102,14 @@ final class PusherLog: Sendable {
     func pendingTopicFails(_ reason: String?) {
         self.readiness.note(Self.pendingTopic, reason)
         guard let reason else { return }
-        self.logger.warning("what waits for apns holds its offsets back", metadata: ["error": "\(reason)"])
+        self.logger.warning(
+            "waiting notifications cannot move to the pending topic and block their offsets",
+            metadata: ["error": "\(reason)"])
     }
 
     /// A record cannot be parsed.
     func unreadable(origin: String, reason: String) {
-        self.logger.error("unreadable record", metadata: ["origin": "\(origin)", "reason": "\(reason)"])
+        self.logger.error("cannot read a record", metadata: ["origin": "\(origin)", "reason": "\(reason)"])
     }
 
     /// A credential's state changed.
@@ -115,19 +118,20 @@ final class PusherLog: Sendable {
         switch change {
         case .health(.healthy(let after)):
             self.tellReadiness(type, nil)
-            self.logger.notice("apns takes notifications again", metadata: metadata.with("after", "\(after)"))
+            self.logger.notice("APNs accepts notifications again", metadata: metadata.with("after", "\(after)"))
         case .health(.ill(let reason)):
             self.tellReadiness(type, reason)
-            self.logger.error("apns does not answer, notifications wait", metadata: metadata.with("reason", reason))
+            self.logger.error("APNs does not respond; notifications wait", metadata: metadata.with("reason", reason))
         case .health(.stopped(let reason)):
             // It answers, so it is not away: another process would fare no better.
             self.tellReadiness(type, nil)
-            self.logger.critical("apns refuses the credential", metadata: metadata.with("reason", reason))
+            self.logger.critical("APNs rejects the credential", metadata: metadata.with("reason", reason))
         case .breaker(.closed):
-            self.logger.notice("unknown push tokens are taken off again", metadata: metadata)
+            self.logger.notice("unknown push tokens are removed again", metadata: metadata)
         case .breaker(.open):
             self.logger.critical(
-                "apns knows too few push tokens, registrations stay: is it the right environment?", metadata: metadata)
+                "APNs rejects too many push tokens; registrations are kept: check the APNs environment",
+                metadata: metadata)
         }
     }
 
@@ -147,7 +151,7 @@ final class PusherLog: Sendable {
 
     /// The service is about to end.
     func stopping() {
-        self.logger.info("stopping, what is in flight gets its verdict, what waits goes back uncommitted")
+        self.logger.info("stopping: waiting for answers in flight; waiting records stay uncommitted")
     }
 
     /// Logs a warning.

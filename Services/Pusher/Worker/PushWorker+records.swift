@@ -162,11 +162,11 @@ extension PushWorker {
     private func tell(_ looked: PushLookup.Looked, of batch: PushBatch, _ numbers: [Int32]) {
         self.metrics.devicesUntold.increment(by: looked.untold)
         self.metrics.recordsUnreadable.increment(by: looked.damaged.count)
-        for error in looked.damaged { self.log.warn("nobody is told of an order", error) }
+        for error in looked.damaged { self.log.warn("stored order is damaged; its devices are not notified", error) }
         var (batch, numbers) = (batch, numbers)
         if let failure = looked.failure {
             self.metrics.lookupRetries.increment()
-            self.log.warn("orders cannot be looked up now, they wait by themselves", failure)
+            self.log.warn("lookup failed; the affected orders are retried separately", failure)
         }
         let waiting = looked.failed.union(looked.unsettled)
         if !waiting.isEmpty {

@@ -128,7 +128,7 @@ final class PushWorker: Service {
         do throws(KafkaError) {
             try await self.consumer.commit()
         } catch {
-            self.log.warn("offsets not committed", error)
+            self.log.warn("cannot commit offsets", error)
         }
         await self.pending.close()
         await self.consumer.close()

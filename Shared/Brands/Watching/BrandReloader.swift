@@ -47,7 +47,7 @@ public final class BrandReloader: Service {
     public func run() async throws {
         // Before this process becomes visible, since the signal ends a process that does not trap it.
         let hangups = await UnixSignalsSequence(trapping: .sighup)
-        self.logger.info("looking after the brands", metadata: ["every": "\(self.interval)"])
+        self.logger.info("watching brands", metadata: ["every": "\(self.interval)"])
         for failure in self.library.failures { self.log(.failed(failure)) }
         self.account()
         // One place: requests made during a scan cause one more, and no more than that.
@@ -62,7 +62,7 @@ public final class BrandReloader: Service {
                 }
                 group.addTask {
                     for await _ in hangups {
-                        self.logger.info("brands are looked at as SIGHUP asks")
+                        self.logger.info("SIGHUP: checking brands")
                         self.isForced.store(true, ordering: .relaxed)
                         wake.yield()
                     }
@@ -96,7 +96,7 @@ public final class BrandReloader: Service {
         self.metrics.update(certificates, failures: self.library.failures, nowEpochSeconds: now)
         for certificate in self.warnings.withLock({ $0.due(certificates, nowEpochSeconds: now) }) {
             self.logger.warning(
-                "a certificate ends soon",
+                "certificate expires soon",
                 metadata: [
                     "brand": "\(certificate.orderType)", "certificate": "\(certificate.use.rawValue)",
                     "days": "\(Int(certificate.days(fromEpochSeconds: now).rounded(.down)))",
@@ -107,28 +107,28 @@ public final class BrandReloader: Service {
     private func log(_ event: TokenAuthority.Event) {
         self.secretsFailed?.set(event == .loaded ? 0 : 1)
         switch event {
-        case .loaded: self.logger.info("token secrets loaded anew")
+        case .loaded: self.logger.info("token secrets reloaded")
         case .failed(let reason):
             self.logger.error(
-                "token secrets cannot be loaded, the ones before stay in use", metadata: ["error": "\(reason)"])
+                "cannot load token secrets; the previous ones stay in use", metadata: ["error": "\(reason)"])
         }
     }
 
     private func log(_ event: BrandEvent) {
         switch event {
         case .added(let type): self.logger.info("brand added", metadata: ["brand": "\(type)"])
-        case .changed(let type): self.logger.info("brand loaded anew", metadata: ["brand": "\(type)"])
+        case .changed(let type): self.logger.info("brand reloaded", metadata: ["brand": "\(type)"])
         case .removed(let type): self.logger.warning("brand removed", metadata: ["brand": "\(type)"])
         case .failed(let failure):
             self.logger.error(
-                "brand cannot be loaded",
+                "cannot load brand",
                 metadata: [
                     "brand": "\(failure.label)", "error": "\(failure.error)",
                     "effect": failure.isKept
-                        ? "the last good version goes on working" : "nothing is packaged and pushed for it",
+                        ? "the last good version stays in use" : "its orders are neither packaged nor pushed",
                 ])
         case .directoryEmpty:
-            self.logger.error("the directory of brands is empty or cannot be read, all brands are kept")
+            self.logger.error("the brands directory is empty or cannot be read; all brands stay in use")
         }
     }
 }

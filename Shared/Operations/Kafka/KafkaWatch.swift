@@ -127,10 +127,10 @@ struct KafkaWatch: Service {
             let now = Set(faults)
             for fault in faults where !self.logged.contains(fault) {
                 let level: Logger.Level = fault.kind == .warning ? .warning : .error
-                self.logger.log(level: level, "kafka topic", metadata: ["text": "\(fault.text)"])
+                self.logger.log(level: level, "Kafka topic needs attention", metadata: ["text": "\(fault.text)"])
             }
             for fault in self.logged.subtracting(now) where fault.kind != .warning {
-                self.logger.notice("kafka topic mended", metadata: ["was": "\(fault.text)"])
+                self.logger.notice("Kafka topic fault resolved", metadata: ["was": "\(fault.text)"])
             }
             self.logged = now
             guard let hidden else { return }
@@ -138,7 +138,7 @@ struct KafkaWatch: Service {
             if self.isHidden { return }
             self.isHidden = true
             self.logger.info(
-                "kafka does not tell the settings of topics, they are not checked: grant DescribeConfigs on them",
+                "cannot read Kafka topic settings, so they are not checked: grant DescribeConfigs",
                 metadata: ["error": "\(hidden.message)"])
         }
     }

@@ -63,9 +63,9 @@ public struct RedisMonitor: Service {
         for fault in change.begun {
             let level: Logger.Level = fault.isSevere ? .error : .warning
             self.logger.log(
-                level: level, "redis", metadata: ["fault": "\(fault.rawValue)", "text": "\(health.text(fault))"])
+                level: level, "Redis fault", metadata: ["fault": "\(fault.rawValue)", "text": "\(health.text(fault))"])
         }
-        for fault in change.ended { self.logger.info("redis is well again", metadata: ["fault": "\(fault.rawValue)"]) }
+        for fault in change.ended { self.logger.info("Redis fault resolved", metadata: ["fault": "\(fault.rawValue)"]) }
         for (fault, gauge) in self.faults { gauge.record(health.faults[fault] == nil ? 0 : 1) }
         self.usedMemory.record(health.usedMemory)
         self.maxMemory.record(health.maxMemory)
@@ -97,7 +97,7 @@ extension RedisMonitor {
         case .failure(let error) where error.code == .unsupported:
             throw SettingsError(.redisURL, value: nil, "\(configuration.host):\(configuration.port): \(error.message)")
         case .failure(let error):
-            environment.logger.warning("redis does not answer yet", metadata: ["error": "\(error)"])
+            environment.logger.warning("Redis does not respond yet", metadata: ["error": "\(error)"])
         case .success(let servers):
             guard refusesEviction else { return }
             for (server, information) in servers {

@@ -88,6 +88,6 @@ struct MerchantSessionClient: Sendable {
         let base: Logger.Metadata = [
             "merchant": "\(merchant.name)", "host": "\(host.name)", "request": "\(request)",
         ]
-        self.logger.warning("no merchant session", metadata: base.merging(metadata) { $1 })
+        self.logger.warning("cannot get a merchant session", metadata: base.merging(metadata) { $1 })
     }
 }

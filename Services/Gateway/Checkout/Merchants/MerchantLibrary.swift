@@ -77,7 +77,7 @@ final class MerchantLibrary: Service {
         guard let directory = self.directory else { return }
         defer { self.checkCertificates(nowEpochSeconds: Int64(time(nil))) }
         guard let names = try? Self.names(in: directory), !names.isEmpty else {
-            return self.logger.error("the directory of merchants is empty or cannot be read, all merchants are kept")
+            return self.logger.error("the merchants directory is empty or cannot be read; all merchants stay in use")
         }
         let merchants: Merchants? = self.entries.withLock { entries in
             var isChanged = false
@@ -110,7 +110,7 @@ final class MerchantLibrary: Service {
 
     private func log(_ failure: MerchantError) {
         self.logger.error(
-            "merchant cannot be loaded, its last good state goes on", metadata: ["error": "\(failure)"])
+            "cannot load merchant; its last good version stays in use", metadata: ["error": "\(failure)"])
     }
 
     private func checkSecrecy(of merchant: Merchant) {
@@ -133,7 +133,7 @@ final class MerchantLibrary: Service {
                 guard let end, end - now < 30 * 86_400, warned[name] != now / 86_400 else { continue }
                 warned[name] = now / 86_400
                 self.logger.warning(
-                    "the merchant identity certificate ends soon: renew it",
+                    "merchant identity certificate expires soon: renew it",
                     metadata: ["merchant": "\(name)", "days": "\((end - now) / 86_400)"])
             }
         }
